@@ -1,0 +1,252 @@
+# Cadastre. `make help` lists the targets.
+#
+# Needs Go, make, git and bash. Everything else, the control plane included, is
+# built from Go modules pinned in go.mod, tools/go.mod, test/controlplane/go.mod
+# and test/capi/go.mod.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.ONESHELL:
+MAKEFLAGS += --no-print-directory
+
+REPLICAS ?= 1
+# false: without the CRDs of Cluster API in `make demo` and `make up`.
+CLUSTER_API ?= true
+FUZZTIME ?= 20s
+MUTATIONS ?= 10000
+BENCH_COUNT ?= 5
+TEST_TIMEOUT ?= 15m
+DURATION ?= 10m
+SEED ?= 0
+CLIENTS ?= 0
+MANAGERS ?= 0
+PAUSE ?= 0
+FIGURES ?= docs/reliability.md
+
+# What is released, and the image that the manifests name: clusterctl takes only a
+# name that says where the image is.
+VERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null || echo v0.1.0)
+IMG ?= localhost/cadastre:$(VERSION)
+OUT ?= out
+
+TOOL := go tool -modfile=tools/go.mod
+CONTROLLER_GEN := $(TOOL) controller-gen
+GOLANGCI_LINT := $(TOOL) golangci-lint
+
+# The directory with etcd, etcdutl, kube-apiserver, kube-controller-manager and kubectl.
+# Set in the environment, it is used as it is; otherwise `make controlplane`
+# builds it.
+ifeq ($(origin KUBEBUILDER_ASSETS),undefined)
+KUBEBUILDER_ASSETS := $(CURDIR)/bin/k8s
+assets := controlplane
+endif
+export KUBEBUILDER_ASSETS
+
+# The directories whose code carries markers, as controller-gen lists them.
+empty :=
+marked := $(subst $(empty) ./,;./,$(patsubst %,./%/...,$(wildcard api internal webhooks cmd)))
+
+# The race detector needs a C compiler; without one those tests run all the same.
+race := $(if $(shell command -v $${CC:-gcc}),-race)
+
+##@ General
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Try it
+
+.PHONY: demo
+demo: $(assets) build bin/dev ## Start everything, claim blocks from config/samples, stay until Ctrl-C.
+	@bin/dev demo --replicas=$(REPLICAS) --cluster-api=$(CLUSTER_API)
+
+.PHONY: up
+up: $(assets) build bin/dev ## Start the same in the background; REPLICAS=2 runs two managers, CLUSTER_API=false leaves its CRDs out.
+	@bin/dev up --replicas=$(REPLICAS) --cluster-api=$(CLUSTER_API)
+
+.PHONY: down
+down: bin/dev ## Stop what `make up` started.
+	@bin/dev down
+
+##@ Build
+
+.PHONY: build
+build: bin/manager ## Build the operator into bin/.
+
+# Go decides what is out of date.
+.PHONY: bin/manager bin/dev bin/torture bin/bench
+bin/manager:
+	@go build -trimpath -o $@ ./cmd/manager
+bin/dev:
+	@go build -trimpath -o $@ ./test/cmd/dev
+bin/torture:
+	@go build -trimpath -o $@ ./test/cmd/torture
+bin/bench:
+	@go build -trimpath -o $@ ./test/cmd/bench
+
+.PHONY: generate
+generate: ## Write deep copies, CRDs, the RBAC role and the webhook manifests from the markers in the code.
+	@$(CONTROLLER_GEN) object crd rbac:roleName=cadastre-manager webhook \
+	  paths='$(marked)' \
+	  output:crd:dir=config/crd/bases output:rbac:dir=config/rbac output:webhook:dir=config/webhook
+
+# clusterctl fills in what is left in ${...}. The namespace is one of those, as some
+# of what names it is beyond what clusterctl rewrites for --target-namespace.
+.PHONY: release-manifests
+release-manifests: $(if $(assets),bin/k8s/kubectl) ## Write what clusterctl installs into out/; IMG and VERSION say which image.
+	@IFS=. read -r major minor _ <<<"$(VERSION:v%=%)"
+	grep -A1 "major: $$major" config/overlays/clusterctl/metadata.yaml | grep -q "minor: $$minor" ||
+	  { echo "release: metadata.yaml has no series for $(VERSION)"; exit 1; }
+	mkdir -p $(OUT)
+	$(KUBEBUILDER_ASSETS)/kubectl kustomize config/overlays/clusterctl >$(OUT)/rendered.yaml
+	sed -e 's|cadastre-manager:dev|$(IMG)|' -e 's|cadastre-system|$${CADASTRE_NAMESPACE:=cadastre-system}|g' \
+	  $(OUT)/rendered.yaml >$(OUT)/ipam-components.yaml
+	rm $(OUT)/rendered.yaml
+	cp config/overlays/clusterctl/metadata.yaml $(OUT)/metadata.yaml
+	echo "release: $(OUT)/ipam-components.yaml and $(OUT)/metadata.yaml, with $(IMG)"
+
+##@ Check
+
+.PHONY: test
+test: $(assets) capi build ## Run all tests, the suites on the control plane included.
+	@say() { echo "test: $$*"; }
+	begin=$$SECONDS
+	all=$$(go list ./...)
+	raced=$$(go list $(raced) | grep -vxF "$$(go list $(explored))")
+	suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print $$1 }')
+	others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$(go list $(explored))" <<<"$$all")
+	say "vet"
+	go vet ./...
+	say "the core, the ledger and the allocator$(if $(race),, (without the race detector: no C compiler))"
+	# What passes is left out, but for what it says of itself: seeds and counts.
+	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
+	say "the model of the protocol, explored completely"
+	go test -v -timeout $(TEST_TIMEOUT) $(explored) | { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
+	say "packages that need no control plane"
+	go test -timeout $(TEST_TIMEOUT) $$others
+	say "suites that start processes, one after the other"
+	go test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $$suites
+	say "all passed in $$((SECONDS - begin)) s"
+
+# The packages that are tested with the race detector.
+raced := $(patsubst %,./%/...,$(wildcard internal/ipam internal/ledger internal/allocator))
+
+# Millions of states, by one goroutine.
+explored := ./internal/ledger/model
+
+# Tests that run programs, such as a control plane: their results are not cached,
+# as Go does not see what those programs are.
+on_processes := /\/test\/|\/envtest/
+
+.PHONY: lint
+lint: ## Run the linters.
+	$(GOLANGCI_LINT) run
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target, of the core and of admission, for FUZZTIME (default 20s).
+	@for package in $$(go list ./internal/... ./webhooks); do
+	  for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do
+	    echo "fuzz: $$package $$target for $(FUZZTIME)"
+	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package
+	  done
+	done
+
+.PHONY: torture
+torture: $(assets) build bin/torture ## Run real managers under faults for DURATION (default 10m) with choices by SEED; CLIENTS, MANAGERS, PAUSE.
+	@bin/torture -duration=$(DURATION) -seed=$(SEED) -clients=$(CLIENTS) -managers=$(MANAGERS) -pause=$(PAUSE)
+
+.PHONY: torture-selftest
+torture-selftest: $(assets) ## Break the operator's promises, one at a time, and see the torture harness find each within a minute.
+	@TORTURE_SELFTEST=all go test -count=1 -v -timeout $(TEST_TIMEOUT) -run TestTheHarnessFindsWhatIsBroken ./test/torture
+
+.PHONY: torture-report
+torture-report: bin/torture ## Write the figures of the last `make torture` into FIGURES (default docs/reliability.md).
+	@bin/torture report out/torture/report.json $(FIGURES)
+
+.PHONY: hostile
+hostile: $(assets) build ## Send 10,000 random mutations of valid objects through the API server (MUTATIONS, SEED).
+	@MUTATIONS=$(MUTATIONS) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/hostile
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities in what the operator is built of.
+	@out=$$($(TOOL) govulncheck ./cmd/... 2>&1) && code=0 || code=$$?
+	echo "$$out"
+	if ((code != 0)) && grep -q 'fetching vulnerabilities' <<<"$$out"; then
+	  echo "NOT CHECKED: the database of vulnerabilities cannot be reached from here"
+	  exit 0
+	fi
+	exit $$code
+
+.PHONY: bench
+bench: $(assets) build bin/bench ## Measure the operator on a control plane of its own, into out/: about 20 minutes; QUICK=1: 3.
+	@bin/bench --out=out $(if $(QUICK),--quick) $(if $(ONLY),--only=$(ONLY)) $(if $(PROFILE),--profile=$(PROFILE))
+
+.PHONY: bench-document
+bench-document: bin/bench ## Write what make bench measured last into docs/benchmarks.md.
+	@bin/bench --document=out/bench.json >out/bench.md
+	go run ./test/cmd/splice docs/benchmarks.md operator <out/bench.md
+	mkdir -p docs/plots
+	cp out/bench-*.svg docs/plots/
+
+.PHONY: bench-space
+bench-space: ## Measure the free space of a pool (BENCH_COUNT runs, default 5) into docs/benchmarks.md.
+	@mkdir -p out
+	go test -run '^$$' -bench . -benchtime 0.2s -count $(BENCH_COUNT) ./internal/ipam/space | tee out/bench-space.txt
+	go run ./internal/ipam/space/benchtable <out/bench-space.txt >out/bench-space.md
+	go run ./test/cmd/splice docs/benchmarks.md space <out/bench-space.md
+
+##@ Control plane
+
+K8S_BINARIES := $(addprefix bin/k8s/,etcd etcdutl kube-apiserver kube-controller-manager kubectl)
+
+bin/k8s/etcd: package := go.etcd.io/etcd/server/v3
+bin/k8s/etcdutl: package := go.etcd.io/etcd/etcdutl/v3
+bin/k8s/kube-apiserver: package := k8s.io/kubernetes/cmd/kube-apiserver
+bin/k8s/kube-controller-manager: package := k8s.io/kubernetes/cmd/kube-controller-manager
+bin/k8s/kubectl: package := k8s.io/kubernetes/cmd/kubectl
+
+.PHONY: controlplane
+controlplane: $(K8S_BINARIES) ## Build etcd, etcdutl, kube-apiserver, kube-controller-manager and kubectl into bin/k8s.
+
+# A command of Kubernetes knows its version only when the linker tells it.
+$(K8S_BINARIES): test/controlplane/go.mod test/controlplane/go.sum
+	@cd test/controlplane; begin=$$SECONDS
+	kubernetes=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+	module=$$(go list -f '{{.Module.Path}} {{.Module.Version}}' $(package))
+	IFS=. read -r major minor _ <<<"$${kubernetes#v}"
+	echo "controlplane: building $@ from $$module (minutes for the first, as nothing is compiled yet)"
+	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ -ldflags "-s -w \
+	  -X k8s.io/component-base/version.gitVersion=$$kubernetes \
+	  -X k8s.io/component-base/version.gitMajor=$$major \
+	  -X k8s.io/component-base/version.gitMinor=$$minor \
+	  -X k8s.io/client-go/pkg/version.gitVersion=$$kubernetes" $(package)
+	touch $(CURDIR)/$@
+	echo "controlplane: $@ took $$((SECONDS - begin)) s"
+
+##@ Cluster API
+
+CAPI_BINARIES := $(addprefix bin/capi/,manager clusterctl)
+
+bin/capi/manager: package := sigs.k8s.io/cluster-api/core
+bin/capi/clusterctl: package := sigs.k8s.io/cluster-api/cmd/clusterctl
+
+.PHONY: capi
+capi: $(CAPI_BINARIES) ## Build Cluster API's core manager and clusterctl into bin/capi.
+
+# clusterctl compares its own version with those of providers.
+$(CAPI_BINARIES): test/capi/go.mod test/capi/go.sum
+	@cd test/capi; begin=$$SECONDS
+	version=$$(go list -m -f '{{.Version}}' sigs.k8s.io/cluster-api)
+	IFS=. read -r major minor _ <<<"$${version#v}"
+	echo "capi: building $@ from sigs.k8s.io/cluster-api $$version"
+	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ -ldflags "-s -w \
+	  -X sigs.k8s.io/cluster-api/version.gitVersion=$$version \
+	  -X sigs.k8s.io/cluster-api/version.gitMajor=$$major \
+	  -X sigs.k8s.io/cluster-api/version.gitMinor=$$minor" $(package)
+	touch $(CURDIR)/$@
+	echo "capi: $@ took $$((SECONDS - begin)) s"
