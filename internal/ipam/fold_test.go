@@ -1,0 +1,150 @@
+package ipam
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func TestFold(t *testing.T) {
+	plain := Pool{Key: PoolNamed("plain"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/8"), Lengths: Lengths{8, 32}}
+	hosts := Pool{Key: PoolNamed("hosts"), Family: IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64"), Lengths: Lengths{64, 128}, Network: &Network{Length: 64}}
+	class := Class{Name: "c", Native: true, Family: IPv4, Lengths: Lengths{20, 28}, Length: 24, Reclaim: Retain, Strategy: BestFit}
+	for name, c := range map[string]struct {
+		req   Request
+		class *Class
+		pools []Pool
+		want  Terms
+		field string // of the refusal
+	}{
+		"the class says what the claim does not": {
+			req: Request{Length: NoLength}, class: &class,
+			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: Retain, Strategy: BestFit},
+		},
+		"the claim counts before the class": {
+			req: Request{Length: 28, Reclaim: Delete}, class: &class,
+			want: Terms{Class: "c", Family: IPv4, Length: 28, Reclaim: Delete, Strategy: BestFit},
+		},
+		"the very block says its length": {
+			req: Request{Length: NoLength, Block: netip.MustParsePrefix("10.1.0.0/26")}, class: &class,
+			want: Terms{Class: "c", Family: IPv4, Length: 26, Reclaim: Retain, Strategy: BestFit, Block: netip.MustParsePrefix("10.1.0.0/26")},
+		},
+		"a pool with a network hands out single addresses": {
+			req: Request{Length: NoLength}, pools: []Pool{hosts},
+			want: Terms{Family: IPv6, Length: 128, Reclaim: Delete, Selection: SelectFirstFit},
+		},
+		"a plain pool has no default length":           {req: Request{Length: NoLength}, pools: []Pool{plain}, field: "spec.prefixLength"},
+		"another family than the class's":              {req: Request{Length: NoLength, Family: IPv6}, class: &class, field: "spec.ipFamily"},
+		"a length that the class does not allow":       {req: Request{Length: 29}, class: &class, field: "spec.prefixLength"},
+		"a block of a length that it does not allow":   {req: Request{Length: NoLength, Block: netip.MustParsePrefix("10.0.0.0/16")}, class: &class, field: "spec.cidr"},
+		"a block of another family than the class's":   {req: Request{Length: NoLength, Block: netip.MustParsePrefix("2001:db8::/64")}, class: &class, field: "spec.cidr"},
+		"a length that the family does not have":       {req: Request{Length: 33}, pools: []Pool{plain}, field: "spec.prefixLength"},
+		"nothing is known of a pool that is not there": {req: Request{Length: NoLength}, want: Terms{Length: NoLength, Reclaim: Delete, Selection: SelectFirstFit}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Fold(c.req, c.class, c.pools)
+			var refused *PolicyError
+			if errors.As(err, &refused) != (c.field != "") || refused != nil && refused.Field != c.field {
+				t.Fatalf("refused: %v, want a refusal of %q", err, c.field)
+			}
+			if err == nil && got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestRank(t *testing.T) {
+	candidate := func(namespace, name string, used float64) Candidate {
+		key := PoolNamed(name)
+		if namespace != "" {
+			key = LocalPoolNamed(namespace, name)
+		}
+		return Candidate{Pool: Pool{Key: key}, Utilized: used}
+	}
+	pools := []Candidate{candidate("", "b", 0.5), candidate("", "a", 0.9), candidate("", "c", 0.1), candidate("own", "z", 1)}
+	for by, want := range map[Selection]string{
+		SelectFirstFit: "zabc", SelectLeastUtilized: "zcba", SelectMostUtilized: "zabc",
+	} {
+		got := ""
+		for _, pool := range Rank(pools, by) {
+			got += pool.Key.Name
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", by, got, want)
+		}
+	}
+}
+
+func TestWhatARequestMayUseAndName(t *testing.T) {
+	red := Tenant{Project: "red"}
+	claim := Request{Claim: Name{"team", "c"}, Tenant: red}
+	beside := Request{Child: LocalPoolNamed("team", "q"), Tenant: red}
+	platforms := Request{Child: PoolNamed("q")}
+	for _, c := range []struct {
+		what                   string
+		pool                   Pool
+		asks                   Request
+		use, grant, nameDenied bool
+	}{
+		{"a claim, of a shared pool", Pool{Key: PoolNamed("p")}, claim, true, false, false},
+		{"a claim, of its own project's pool", Pool{Key: PoolNamed("p"), Project: "red"}, claim, true, false, false},
+		{"a claim, of another project's pool", Pool{Key: PoolNamed("p"), Project: "blue"}, claim, true, true, true},
+		{"a claim, of another project's pool for itself", Pool{Key: PoolNamed("p"), Project: "blue", Visibility: Consumer}, claim, false, true, true},
+		{"a claim, of a pool beside it", Pool{Key: LocalPoolNamed("team", "p")}, claim, true, false, false},
+		{"a claim, of a pool of another namespace", Pool{Key: LocalPoolNamed("other", "p")}, claim, false, false, true},
+		{"a local pool, of a shared parent", Pool{Key: PoolNamed("p")}, beside, true, true, true},
+		{"a local pool, of its own project's parent", Pool{Key: PoolNamed("p"), Project: "red"}, beside, true, true, true},
+		{"a local pool, of the platform's parent", Pool{Key: PoolNamed("p"), Visibility: Platform}, beside, false, true, true},
+		{"a local pool, of a parent beside it", Pool{Key: LocalPoolNamed("team", "p")}, beside, true, false, false},
+		{"a local pool, of a parent of another namespace", Pool{Key: LocalPoolNamed("other", "p")}, beside, false, false, true},
+		{"a cluster-scoped pool, of one without project", Pool{Key: PoolNamed("p"), Visibility: Platform}, platforms, true, false, false},
+		{"a cluster-scoped pool, of one with a project", Pool{Key: PoolNamed("p"), Project: "red"}, platforms, true, true, true},
+		{"a cluster-scoped pool, of a namespace's own", Pool{Key: LocalPoolNamed("team", "p")}, platforms, false, false, true},
+	} {
+		granted := c.asks
+		granted.Granted = true
+		got := []bool{c.asks.MayUse(c.pool), c.asks.NeedsGrant(c.pool), !c.asks.MayName(c.pool), granted.MayName(c.pool)}
+		want := []bool{c.use, c.grant, c.nameDenied, c.use} // a grant does not make visible
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: may use, needs a grant, is denied the name, may name with a grant: got %t, want %t", c.what, got, want)
+		}
+	}
+}
+
+func TestNoTwoSpacesHaveTheSameKey(t *testing.T) {
+	seen := map[PoolKey]string{}
+	for what, key := range map[string]PoolKey{
+		"a pool": PoolNamed("default"), "a local one": LocalPoolNamed("team", "default"), "another's": LocalPoolNamed("other", "default"),
+		"a domain": DomainNamed("default", IPv4), "a local domain": LocalDomainNamed("team", "default", IPv4),
+		"another's domain": LocalDomainNamed("other", "default", IPv4), "its other half": LocalDomainNamed("team", "default", IPv6),
+		"a domain that is named like a local one": DomainNamed("team/default", IPv4),
+	} {
+		if other, ok := seen[key]; ok {
+			t.Errorf("%s and %s have the key %+v", what, other, key)
+		}
+		seen[key] = what
+	}
+}
+
+func TestTenant(t *testing.T) {
+	red := Tenant{Project: "red"}
+	for _, c := range []struct {
+		tenant     Tenant
+		visibility Visibility
+		project    string
+		want       bool
+	}{
+		{red, Shared, "", true},
+		{red, Shared, "blue", true},
+		{red, Consumer, "red", true},
+		{red, Consumer, "blue", false},
+		{red, Platform, "", false},
+		{Tenant{Project: "ours", Platform: true}, Platform, "", true},
+	} {
+		if got := c.tenant.MayUse(c.visibility, c.project); got != c.want {
+			t.Errorf("%+v, %s of %q: got %t, want %t", c.tenant, c.visibility, c.project, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package ipam
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// PoolKind is the kind of a space in which blocks exclude each other.
+type PoolKind string
+
+// The kinds of spaces: the platform's pools, those of a namespace's own, and
+// routing domains, which are spaces too: what they hand out are the CIDRs of root
+// pools.
+const (
+	KindPool          PoolKind = "IPPool"
+	KindLocalPool     PoolKind = "LocalIPPool"
+	KindRoutingDomain PoolKind = "RoutingDomain"
+)
+
+// IsPool says whether this is a kind of pool.
+func (k PoolKind) IsPool() bool { return k == KindPool || k == KindLocalPool }
+
+// PoolKey names a space. Blocks with the same key exclude each other: the name
+// counts, not the UID, so that a pool that was forced away and made again finds
+// its old records in use.
+type PoolKey struct {
+	Kind PoolKind
+	// Namespace of a local pool, and of the routing domains of such; else empty.
+	Namespace string
+	Name      string
+	// Family tells the two spaces of a routing domain apart. Empty for pools.
+	Family Family
+}
+
+// PoolNamed is the key of a cluster-scoped pool.
+func PoolNamed(name string) PoolKey { return PoolKey{Kind: KindPool, Name: name} }
+
+// LocalPoolNamed is the key of a namespace's own pool.
+func LocalPoolNamed(namespace, name string) PoolKey {
+	return PoolKey{Kind: KindLocalPool, Namespace: namespace, Name: name}
+}
+
+// DomainNamed is the key of one family of a routing domain of cluster-scoped
+// pools.
+func DomainNamed(name string, family Family) PoolKey {
+	return PoolKey{Kind: KindRoutingDomain, Name: name, Family: family}
+}
+
+// LocalDomainNamed is the key of one family of a routing domain of a namespace's
+// own; that of DomainNamed where the namespace is empty. No other space has it,
+// whatever the names.
+func LocalDomainNamed(namespace, name string, family Family) PoolKey {
+	return PoolKey{Kind: KindRoutingDomain, Namespace: namespace, Name: name, Family: family}
+}
+
+func (k PoolKey) String() string {
+	what := "pool "
+	if k.Kind == KindRoutingDomain {
+		what = "routing domain "
+	}
+	if k.Namespace != "" {
+		return what + k.Namespace + "/" + k.Name
+	}
+	return what + k.Name
+}
+
+// Pool is a pool as its spec states it.
+type Pool struct {
+	Key PoolKey
+	// CIDR is the zero Prefix while a child pool has none yet.
+	CIDR   netip.Prefix
+	Family Family
+	// Home is where the pool's own CIDR is recorded: its parent, or its routing
+	// domain.
+	Home PoolKey
+	// Length of a child pool that is still to be carved, else that of CIDR.
+	Length int
+
+	// Withheld is never handed out. Sorted; entries may overlap.
+	Withheld     []netip.Prefix
+	Lengths      Lengths
+	Strategy     Strategy
+	Network      *Network
+	OnExhaustion OnExhaustion
+	ReuseDelay   time.Duration
+	// Retention is how long a retained block is kept where no class says; zero:
+	// until a person ends it.
+	Retention time.Duration
+
+	Classes    []string
+	Labels     map[string]string
+	Visibility Visibility
+	Project    string
+
+	// OpenSince is when the pool last began to hand out blocks, in whole seconds;
+	// zero where it does not, or that is not known yet.
+	OpenSince time.Time
+
+	// ParentGranted says that its maker had the right to use the parent.
+	ParentGranted bool
+	// Paused and Terminating pools hand out nothing; releases go on.
+	Paused, Terminating bool
+}
+
+// Network is the subnet to which the addresses of a pool belong.
+type Network struct {
+	Length int
+	// Gateway is the zero Addr where there is none.
+	Gateway netip.Addr
+}
+
+// IsChild says whether the pool is a block of another pool.
+func (p Pool) IsChild() bool { return p.Home.Kind != KindRoutingDomain }
+
+// Has says whether a block lies within the pool's CIDR.
+func (p Pool) Has(block netip.Prefix) bool {
+	return p.CIDR.Bits() <= block.Bits() && p.CIDR.Contains(block.Addr())
+}
+
+// Backs says whether the pool backs a class.
+func (p Pool) Backs(class string) bool { return slices.Contains(p.Classes, class) }
+
+// Class is the policy for a kind of address space.
+type Class struct {
+	Name string
+	// Native classes are served by Cadastre itself.
+	Native    bool
+	Family    Family
+	Selection Selection
+	// Strategy, OnExhaustion and ReuseDelay are empty, or negative, where the
+	// class leaves them to the pool.
+	Strategy     Strategy
+	OnExhaustion OnExhaustion
+	ReuseDelay   time.Duration
+
+	// Lengths are what the class allows; Length is the default, or NoLength.
+	Lengths Lengths
+	Length  int
+
+	Reclaim Reclaim
+	// Retention is how long a retained block is kept; zero: until a person
+	// ends it.
+	Retention  time.Duration
+	Visibility Visibility
+	Project    string
+}

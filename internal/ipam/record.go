@@ -1,0 +1,79 @@
+package ipam
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Name is the name of a namespaced object.
+type Name struct{ Namespace, Name string }
+
+func (n Name) String() string { return n.Namespace + "/" + n.Name }
+
+// Holder is whoever holds a block, by name: a claim or a pool.
+type Holder struct {
+	// Group and Kind of the holder's API type.
+	Group, Kind string
+	// Namespace is empty for a cluster-scoped holder.
+	Namespace, Name string
+}
+
+// IsPool says whether the holder is a pool, which holds its own CIDR.
+func (h Holder) IsPool() bool { return PoolKind(h.Kind).IsPool() }
+
+func (h Holder) String() string {
+	if h.Namespace == "" {
+		return h.Kind + " " + h.Name
+	}
+	return h.Kind + " " + h.Namespace + "/" + h.Name
+}
+
+// State says how a block is held.
+type State string
+
+// How a block is held: by its holder; kept after its holder is gone; not yet to
+// be handed out again.
+const (
+	Bound    State = "Bound"
+	Retained State = "Retained"
+	Cooling  State = "Cooling"
+)
+
+// Purpose says what a block is held for.
+type Purpose string
+
+// What a block is held for.
+const (
+	ForClaim Purpose = "Claim"
+	ForPool  Purpose = "Pool"
+)
+
+// Record is an IPAllocation: that a block is held, by whom, and from which pool.
+type Record struct {
+	Name Name
+	// UID and Version identify one state of the object; empty before it exists.
+	UID, Version string
+
+	Block  netip.Prefix
+	Pool   PoolKey
+	Class  string
+	Holder Holder
+	// HolderUID is empty where the holder did not exist yet when the block was
+	// recorded.
+	HolderUID string
+
+	Purpose      Purpose
+	Reclaim      Reclaim
+	State        State
+	ReleaseAfter time.Time
+	RequestedBy  string
+	// Sticky is the key by which a later claim of the namespace gets this block
+	// again; empty where there is none.
+	Sticky string
+	// Adopted records were taken over by another process or another holder of
+	// the same name than they were made by.
+	Adopted bool
+	// Terminating records still hold their block: held is what has not been
+	// seen as deleted.
+	Terminating bool
+}

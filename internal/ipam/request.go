@@ -1,0 +1,49 @@
+package ipam
+
+import "net/netip"
+
+// Request is what a claim asks for, or a child pool of its parent.
+type Request struct {
+	// Claim is zero, and Child is not, where it is a pool that asks.
+	Claim Name
+	Child PoolKey
+	// Tenant is who asks.
+	Tenant Tenant
+	// Granted says that whoever asks has the right to use the pool that is named,
+	// where that takes one.
+	Granted bool
+
+	// At most one of Class, Pool and Selects is set.
+	Class string
+	Pool  PoolKey
+	// Selects picks pools by their labels.
+	Selects func(labels map[string]string) bool
+
+	// Family is empty, and Length NoLength, where the claim does not say.
+	Family Family
+	Length int
+	// Single says that one address is meant where nobody states a length.
+	Single bool
+	// Block is the very block that is asked for, or the zero Prefix.
+	Block netip.Prefix
+	// Reclaim is empty where the claim does not say.
+	Reclaim Reclaim
+	// Sticky is the key by which the block of an earlier claim is asked for, and
+	// by which a later one gets it; empty where there is none.
+	Sticky string
+}
+
+// Terms are what a request comes to once class and pools have had their say:
+// everything that finding a block needs.
+type Terms struct {
+	Class   string
+	Family  Family
+	Length  int
+	Block   netip.Prefix
+	Reclaim Reclaim
+
+	Selection Selection
+	// Strategy and OnExhaustion are empty where each pool's own counts.
+	Strategy     Strategy
+	OnExhaustion OnExhaustion
+}

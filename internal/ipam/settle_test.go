@@ -1,0 +1,68 @@
+package ipam
+
+import (
+	"testing"
+	"time"
+)
+
+func TestSettle(t *testing.T) {
+	now := time.Unix(1000, 0)
+	hour := now.Add(time.Hour)
+	for name, c := range map[string]struct {
+		record Record
+		keep   Keeping
+		want   Settlement
+	}{
+		"a deleted claim's block is free": {
+			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim}, Keeping{}, Settlement{Release: true},
+		},
+		"it cools down where the class says so": {
+			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Cooling, ReleaseAfter: hour},
+		},
+		"it goes on cooling until it is due": {
+			Record{State: Cooling, Purpose: ForClaim, ReleaseAfter: hour}, Keeping{ReuseDelay: time.Hour}, Settlement{Again: hour},
+		},
+		"it is free when it is due": {
+			Record{State: Cooling, Purpose: ForClaim, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
+		},
+		"a retained block stays for ever": {
+			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim}, Keeping{}, Settlement{State: Retained},
+		},
+		"until a person deletes it": {
+			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
+		},
+		"or for its period": {
+			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim}, Keeping{Retention: time.Hour}, Settlement{State: Retained, ReleaseAfter: hour},
+		},
+		"after which it cools down": {
+			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Cooling, ReleaseAfter: hour},
+		},
+		"without a period nothing is to be done": {
+			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim}, Keeping{ReuseDelay: time.Hour}, Settlement{},
+		},
+		"in a namespace that goes away nothing is retained": {
+			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim, Terminating: true}, Keeping{}, Settlement{Release: true},
+		},
+		"a sticky block is retained for an hour": {
+			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Sticky: "node-1"}, Keeping{}, Settlement{State: Retained, ReleaseAfter: hour},
+		},
+		"or for the period of its pool": {
+			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Sticky: "node-1"}, Keeping{Retention: 2 * time.Hour}, Settlement{State: Retained, ReleaseAfter: now.Add(2 * time.Hour)},
+		},
+		"and for ever where its class retains": {
+			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim, Sticky: "node-1"}, Keeping{}, Settlement{State: Retained},
+		},
+		"a sticky block of a namespace that goes away is free": {
+			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Sticky: "node-1", Terminating: true}, Keeping{}, Settlement{Release: true},
+		},
+		"a pool's own CIDR is neither retained nor cooled": {
+			Record{State: Bound, Reclaim: Retain, Purpose: ForPool}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Settle(c.record, c.keep, now); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package space
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+)
+
+func (c Count) big() *big.Int {
+	n, _ := new(big.Int).SetString(c.String(), 10)
+	return n
+}
+
+// randomCount is of any order of magnitude below 2^130.
+func randomCount(r *rand.Rand) Count {
+	u := uint128{r.Uint64(), r.Uint64()}.shiftRight(uint8(r.UintN(128)))
+	return Count{top: r.Uint64N(4) * (u.hi >> 63), hi: u.hi, lo: u.lo}
+}
+
+func TestCountsAreAddedComparedAndDividedAsBigIntsAre(t *testing.T) {
+	const seed = 1
+	r := rand.New(rand.NewPCG(seed, 0))
+	for step := range 20_000 {
+		c, d := randomCount(r), randomCount(r)
+		check := func(call, got, want any) {
+			t.Helper()
+			if got != want {
+				t.Fatalf("seed %d, step %d, %v of %v and %v\ngot:  %v\nwant: %v", seed, step, call, c, d, got, want)
+			}
+		}
+		sum, diff := new(big.Int).Add(c.big(), d.big()), new(big.Int).Sub(c.big(), d.big())
+		if diff.Sign() < 0 {
+			diff.SetInt64(0)
+		}
+		check("Add", c.Add(d).String(), sum.String())
+		check("Sub", c.Sub(d).String(), diff.String())
+		check("Cmp", c.Cmp(d), c.big().Cmp(d.big()))
+		check("Percent", c.Percent(d), bigPercent(c.big(), d.big()))
+		f, _ := new(big.Float).SetInt(c.big()).Float64()
+		if ratio := c.Float64() / f; !c.IsZero() && (ratio < 1-1e-15 || ratio > 1+1e-15) {
+			check("Float64", c.Float64(), f)
+		}
+	}
+}
+
+func bigPercent(c, of *big.Int) int {
+	switch {
+	case c.Sign() == 0:
+		return 0
+	case c.Cmp(of) >= 0:
+		return 100
+	}
+	n := new(big.Int).Mul(c, big.NewInt(100))
+	return max(1, int(n.Div(n, of).Int64()))
+}
+
+func TestCountOf(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		p    netip.Prefix
+		want string
+	}{
+		{"one IPv4 address is 1", netip.MustParsePrefix("10.0.0.1/32"), "1"},
+		{"one IPv6 address is 1", netip.MustParsePrefix("::1/128"), "1"},
+		{"a /22 is 1024", netip.MustParsePrefix("10.0.0.0/22"), "1024"},
+		{"all of IPv4 is 2^32", netip.MustParsePrefix("0.0.0.0/0"), "4294967296"},
+		{"an IPv6 /64 is 2^64", netip.MustParsePrefix("2001:db8::/64"), "18446744073709551616"},
+		{"all of IPv6 is 2^128", netip.MustParsePrefix("::/0"), "340282366920938463463374607431768211456"},
+		{"an invalid prefix is 0", netip.Prefix{}, "0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := CountOf(c.p).String(); got != c.want {
+				t.Errorf("CountOf(%v): got %s, want %s", c.p, got, c.want)
+			}
+		})
+	}
+}
+
+func TestPercent(t *testing.T) {
+	all := CountOf(netip.MustParsePrefix("::/0"))
+	one := CountOf(netip.MustParsePrefix("::/128"))
+	for _, c := range []struct {
+		name  string
+		c, of Count
+		want  int
+	}{
+		{"nothing is 0", Count{}, all, 0},
+		{"nothing of nothing is 0", Count{}, Count{}, 0},
+		{"one address of ::/0 is not nothing", one, all, 1},
+		{"half is 50", CountOf(netip.MustParsePrefix("::/1")), all, 50},
+		{"all but one address of ::/0 is not all", all.Sub(one), all, 99},
+		{"all is 100", all, all, 100},
+		{"more than all is 100", all, one, 100},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.c.Percent(c.of); got != c.want {
+				t.Errorf("%v.Percent(%v): got %d, want %d", c.c, c.of, got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package space
+
+import (
+	"fmt"
+	"slices"
+)
+
+// broken returns what is wrong with the trie of s, or "". It works everything out
+// again from the leaves, one prefix length at a time.
+func (s *Space) broken() string {
+	if n := s.nodes[none]; n != (node{}) {
+		return "the empty trie has something in it"
+	}
+	c := checker{space: s, seen: make([]int, len(s.nodes))}
+	if s.root != none {
+		if !s.pool.covers(s.nodes[s.root].prefix) {
+			return "the root lies outside the pool"
+		}
+		c.check(s.root, 1)
+	}
+	for _, at := range s.dropped {
+		c.mark(at)
+	}
+	if i := slices.IndexFunc(c.seen[1:], func(n int) bool { return n != 1 }); i >= 0 {
+		c.fail(ref(i+1), "is referred to %d times", c.seen[i+1])
+	}
+	return c.wrong
+}
+
+type checker struct {
+	space *Space
+	seen  []int // how often each node is referred to, dropped ones included
+	wrong string
+}
+
+// sums are what a node keeps of what is below it.
+type sums struct {
+	used Count
+	free [129]bool // by length: there is a maximal free block
+}
+
+// fail keeps the first thing that is wrong.
+func (c *checker) fail(at ref, format string, args ...any) {
+	if c.wrong == "" {
+		where := c.space.nodes[at].prefix.netip(c.space.is4)
+		c.wrong = fmt.Sprintf("node %d (%v) %s", at, where, fmt.Sprintf(format, args...))
+	}
+}
+
+// mark follows a dropped trie, which keeps its shape until its places are reused.
+func (c *checker) mark(at ref) {
+	c.seen[at]++
+	if n := &c.space.nodes[at]; !n.full() && c.seen[at] == 1 {
+		c.mark(n.child[0])
+		c.mark(n.child[1])
+	}
+}
+
+// check checks the trie at, the top of which is the depth-th node on the way down,
+// and returns its true sums.
+func (c *checker) check(at ref, depth uint8) sums {
+	c.seen[at]++
+	n := &c.space.nodes[at]
+	if most := n.len - c.space.pool.len + 1; depth > most {
+		c.fail(at, "is the %d-th on the way down; there can be %d", depth, most)
+	}
+	if n.addr != n.addr.and(ones(n.len)) {
+		c.fail(at, "has host bits")
+	}
+	want := sums{used: sizeOf(n.len)}
+	if !n.full() {
+		want = c.checkChildren(at, depth)
+	}
+	got := sums{used: n.count()}
+	for l := uint8(1); l <= 128; l++ {
+		got.free[l] = !n.free.and(one(l)).isZero()
+	}
+	if got.used != want.used {
+		c.fail(at, "counts %v in use, has %v", got.used, want.used)
+	}
+	if got.free != want.free {
+		c.fail(at, "has the mask %v, has free below it %v", lengths(got), lengths(want))
+	}
+	return want
+}
+
+func (c *checker) checkChildren(at ref, depth uint8) (total sums) {
+	n := &c.space.nodes[at]
+	halves := 0
+	for side, kid := range n.child {
+		if kid == none {
+			c.fail(at, "has one child only")
+			return total
+		}
+		k := &c.space.nodes[kid]
+		if k.len <= n.len || !n.covers(k.prefix) || k.addr.bit(n.len) != uint8(side) {
+			c.fail(at, "has %v as child %d", k.prefix.netip(c.space.is4), side)
+			return total
+		}
+		if k.full() && k.len == n.len+1 {
+			halves++
+		}
+		below := c.check(kid, depth+1)
+		total.used = total.used.Add(below.used)
+		for l := range below.free {
+			onEdge := l > int(n.len)+1 && l <= int(k.len)
+			total.free[l] = total.free[l] || below.free[l] || onEdge
+		}
+	}
+	if halves == 2 {
+		c.fail(at, "has two full halves that are not merged")
+	}
+	return total
+}
+
+func lengths(s sums) []int {
+	var list []int
+	for l, free := range s.free {
+		if free {
+			list = append(list, l)
+		}
+	}
+	return list
+}

@@ -1,0 +1,153 @@
+package space
+
+// ref is the place of a node in Space.nodes. Places rather than pointers: half
+// the size, nothing for the garbage collector to follow, and no allocation when
+// a node is reused.
+type ref int32
+
+// none is the empty trie. Place 0 of Space.nodes is kept empty for it.
+const none ref = 0
+
+// node is a prefix of which something is in use. It is either wholly in use, and
+// has no children, or it has two, one in each of its halves.
+//
+// It is 64 bytes, a cache line.
+type node struct {
+	prefix
+	free  uint128 // the lengths of the maximal free blocks inside the prefix
+	used  uint128 // how many of its addresses are in use; 2^128 wraps to 0
+	child [2]ref
+}
+
+func (n *node) full() bool { return n.child[0] == none }
+
+// below is the set of lengths of the maximal free blocks in the prefix of length
+// top that covers n, where nothing else of that prefix is in use. The edge from
+// there down to n passes by one free block of each length on its way.
+func (n *node) below(top uint8) uint128 {
+	return n.free.or(between(top, n.len))
+}
+
+func (n *node) count() Count {
+	if n.full() {
+		return sizeOf(n.len)
+	}
+	return Count{hi: n.used.hi, lo: n.used.lo}
+}
+
+// add returns the trie at with b in use.
+func (s *Space) add(at ref, b prefix) ref {
+	if at == none {
+		return s.leaf(b)
+	}
+	n := s.nodes[at].prefix
+	switch {
+	case !n.covers(b) && !b.covers(n):
+		return s.join(at, s.leaf(b))
+	case b.len <= n.len:
+		s.drop(at)
+		return s.leaf(b)
+	case s.nodes[at].full():
+		return at
+	}
+	side := b.addr.bit(n.len)
+	// In two statements, because add may move s.nodes.
+	kid := s.add(s.nodes[at].child[side], b)
+	s.nodes[at].child[side] = kid
+	s.sum(at)
+	return at
+}
+
+// remove returns the trie at with nothing of b in use.
+func (s *Space) remove(at ref, b prefix) ref {
+	if at == none {
+		return none
+	}
+	n := s.nodes[at].prefix
+	switch {
+	case b.covers(n):
+		s.drop(at)
+		return none
+	case !n.covers(b):
+		return at
+	case s.nodes[at].full():
+		s.drop(at)
+		return s.allBut(n, b)
+	}
+	side := b.addr.bit(n.len)
+	kid := s.remove(s.nodes[at].child[side], b)
+	if kid == none {
+		other := s.nodes[at].child[1-side]
+		s.nodes[at].child = [2]ref{} // lest other be dropped too
+		s.drop(at)
+		return other
+	}
+	s.nodes[at].child[side] = kid
+	s.sum(at)
+	return at
+}
+
+// allBut returns the trie of n without b, which is a smaller part of n.
+func (s *Space) allBut(n, b prefix) ref {
+	rest := s.leaf(b.beside(b.len))
+	for l := b.len - 1; l > n.len; l-- {
+		rest = s.join(rest, s.leaf(b.beside(l)))
+	}
+	return rest
+}
+
+// leaf makes a node that is wholly in use.
+func (s *Space) leaf(p prefix) ref {
+	return s.place(node{prefix: p, used: one(p.len)})
+}
+
+// join makes the node above a and b, neither of which covers the other.
+func (s *Space) join(a, b ref) ref {
+	addr := s.nodes[a].addr
+	n := addr.common(s.nodes[b].addr)
+	top := node{prefix: prefix{addr.and(ones(n)), n}, child: [2]ref{a, b}}
+	if addr.bit(n) == 1 {
+		top.child = [2]ref{b, a}
+	}
+	at := s.place(top)
+	s.sum(at)
+	return at
+}
+
+// sum brings an inner node up to date with its children, and makes it a leaf when
+// both of its halves are full.
+func (s *Space) sum(at ref) {
+	n := &s.nodes[at]
+	a, b := &s.nodes[n.child[0]], &s.nodes[n.child[1]]
+	n.free = a.below(n.len + 1).or(b.below(n.len + 1))
+	n.used = a.used.plus(b.used)
+	// Holds for length 0 too: both sides are 2^128 wrapped to 0, and no other sum
+	// of two halves in use is 0.
+	if n.used == one(n.len) {
+		s.drop(n.child[0])
+		s.drop(n.child[1])
+		n.child = [2]ref{}
+	}
+}
+
+// place stores n, where a dropped node was if there is one.
+func (s *Space) place(n node) ref {
+	last := len(s.dropped) - 1
+	if last < 0 {
+		s.nodes = append(s.nodes, n)
+		return ref(len(s.nodes) - 1)
+	}
+	at := s.dropped[last]
+	s.dropped = s.dropped[:last]
+	if old := &s.nodes[at]; !old.full() {
+		s.dropped = append(s.dropped, old.child[0], old.child[1])
+	}
+	s.nodes[at] = n
+	return at
+}
+
+// drop gives up the trie at. Only its top is noted: place takes the rest apart,
+// a node at a time, so that dropping a large trie costs no more than a small one.
+func (s *Space) drop(at ref) {
+	s.dropped = append(s.dropped, at)
+}
