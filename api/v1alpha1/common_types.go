@@ -1,0 +1,125 @@
+package v1alpha1
+
+// IPFamily is an address family.
+// +kubebuilder:validation:Enum=IPv4;IPv6
+type IPFamily string
+
+// The address families.
+const (
+	IPv4 IPFamily = "IPv4"
+	IPv6 IPFamily = "IPv6"
+)
+
+// Strategy says which of a pool's free blocks is handed out.
+//
+// FirstFit: the one with the lowest address. BestFit: from the smallest free
+// space that is large enough, which keeps large blocks whole. WorstFit: from
+// the largest free space, which spreads blocks and leaves them room to grow.
+// Random: any, which makes addresses hard to guess.
+// +kubebuilder:validation:Enum=FirstFit;BestFit;WorstFit;Random
+type Strategy string
+
+// The strategies.
+const (
+	FirstFit Strategy = "FirstFit"
+	BestFit  Strategy = "BestFit"
+	WorstFit Strategy = "WorstFit"
+	Random   Strategy = "Random"
+)
+
+// OnExhaustion says what becomes of a request for which there is no room.
+//
+// Wait: it is admitted, waits in line, and is bound as soon as a block is free.
+// Reject: its create call is refused with HTTP 507 (Insufficient Storage).
+// +kubebuilder:validation:Enum=Wait;Reject
+type OnExhaustion string
+
+// What becomes of a request for which there is no room.
+const (
+	WaitOnExhaustion   OnExhaustion = "Wait"
+	RejectOnExhaustion OnExhaustion = "Reject"
+)
+
+// ReclaimPolicy says what becomes of a block when its claim is gone.
+//
+// Delete: it is free again. Retain: it stays held, for the retention period of
+// its class or until a person deletes the IPAllocation, and a claim of the same
+// namespace and name gets the same block back.
+// +kubebuilder:validation:Enum=Delete;Retain
+type ReclaimPolicy string
+
+// What becomes of a block when its claim is gone.
+const (
+	ReclaimDelete ReclaimPolicy = "Delete"
+	ReclaimRetain ReclaimPolicy = "Retain"
+)
+
+// Visibility says whose claims may use a pool or a class.
+//
+// Shared: those of every namespace. Consumer: those of namespaces whose project
+// is spec.project. Platform: those of the platform's own project.
+// +kubebuilder:validation:Enum=Shared;Consumer;Platform
+type Visibility string
+
+// Whose claims may use a pool or a class.
+const (
+	VisibilityShared   Visibility = "Shared"
+	VisibilityConsumer Visibility = "Consumer"
+	VisibilityPlatform Visibility = "Platform"
+)
+
+// PoolKind is a kind of pool.
+// +kubebuilder:validation:Enum=IPPool;LocalIPPool
+type PoolKind string
+
+// The kinds of pools: cluster-scoped, and a namespace's own.
+const (
+	KindIPPool    PoolKind = "IPPool"
+	PoolKindLocal PoolKind = "LocalIPPool"
+)
+
+// PoolReference names a pool. A LocalIPPool is always one of the namespace of
+// whoever names it.
+type PoolReference struct {
+	// kind of the pool: IPPool, or LocalIPPool for one of the same namespace.
+	// Default: IPPool.
+	// +kubebuilder:default=IPPool
+	// +optional
+	Kind PoolKind `json:"kind,omitempty"`
+
+	// name of the pool.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
+// Capacity counts the addresses of a pool. The counts are decimal strings,
+// because an IPv6 pool has more addresses than 64 bits can count.
+//
+// total = allocated + available + withheld - outOfRange.
+type Capacity struct {
+	// total number of addresses in the pool's CIDR.
+	// +optional
+	Total string `json:"total,omitempty"`
+
+	// allocated is the number of addresses in blocks that are held.
+	// +optional
+	Allocated string `json:"allocated,omitempty"`
+
+	// available is the number of addresses that can still be handed out.
+	// +optional
+	Available string `json:"available,omitempty"`
+
+	// withheld is the number of addresses that are never handed out: reserved
+	// ranges, gateway, network and broadcast addresses, and what lies outside
+	// ranges.
+	// +optional
+	Withheld string `json:"withheld,omitempty"`
+
+	// outOfRange is the number of addresses that are withheld and all the same
+	// held: handed out before ranges or reserved were edited. They are kept
+	// until released and not handed out again.
+	// +optional
+	OutOfRange string `json:"outOfRange,omitempty"`
+}

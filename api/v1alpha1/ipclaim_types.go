@@ -1,0 +1,192 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The rules of IPClaimSpec are evaluated for every write of the status, too, and
+// for each field that a rule selects the API server copies the schema of all
+// fields beside it. So those that can be said of one field alone stand at it.
+
+// IPClaimSpec is the desired state of an IPClaim. All but reclaimPolicy and
+// ownerRef is immutable; what a user leaves out is filled in when the claim is
+// created, or bound.
+// +kubebuilder:validation:XValidation:rule="(has(self.className) ? 1 : 0) + (has(self.poolRef) ? 1 : 0) + (has(self.poolSelector) ? 1 : 0) <= 1",message="className, poolRef and poolSelector exclude each other: keep one of them",reason=FieldValueInvalid
+// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.prefixLength) || cidr(self.cidr).prefixLength() == self.prefixLength",message="does not have the length that prefixLength says: remove one of them",reason=FieldValueInvalid,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.ipFamily) || (cidr(self.cidr).ip().family() == 4) == (self.ipFamily == 'IPv4')",message="is not of the family that ipFamily says: remove one of them",reason=FieldValueInvalid,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="!has(self.ipFamily) || self.ipFamily == 'IPv6' || !has(self.prefixLength) || self.prefixLength <= 32",message="must be 32 or less for IPv4",reason=FieldValueInvalid,fieldPath=.prefixLength
+// +kubebuilder:validation:XValidation:rule="!has(self.allocationName) || has(self.cidr)",message="is filled in together with cidr: leave it out",reason=FieldValueForbidden,fieldPath=.allocationName
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.className) ? (!has(self.className) || !(has(oldSelf.poolRef) || has(oldSelf.poolSelector) || has(oldSelf.cidr))) : (has(self.className) && self.className == oldSelf.className)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.className
+// +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.poolRef
+// +kubebuilder:validation:XValidation:rule="has(self.poolSelector) == has(oldSelf.poolSelector)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.poolSelector
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.ipFamily) || has(self.ipFamily)",message="is immutable once set: make a new claim",reason=FieldValueForbidden,fieldPath=.ipFamily
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.prefixLength) || has(self.prefixLength)",message="is immutable once set: make a new claim",reason=FieldValueForbidden,fieldPath=.prefixLength
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.cidr) || has(self.cidr)",message="is immutable once set: make a new claim",reason=FieldValueForbidden,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.allocationName) || has(self.allocationName)",message="is immutable once set: make a new claim",reason=FieldValueForbidden,fieldPath=.allocationName
+type IPClaimSpec struct {
+	// className names the class that serves this claim. Default, where neither
+	// poolRef nor poolSelector is set: the default class of the family.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ClassName string `json:"className,omitempty"`
+
+	// poolRef names the pool that serves this claim, for those who have no
+	// classes: an IPPool, or a LocalIPPool of the claim's namespace.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
+	// +optional
+	PoolRef *PoolReference `json:"poolRef,omitempty"`
+
+	// poolSelector selects by their labels the pools that may serve this claim,
+	// for those who have no classes: IPPools, and LocalIPPools of the claim's
+	// namespace, which come first.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
+	// +optional
+	PoolSelector *metav1.LabelSelector `json:"poolSelector,omitempty"`
+
+	// ipFamily of the block. Default: that of the class or the pool.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable once set: make a new claim",reason=FieldValueForbidden
+	// +optional
+	IPFamily IPFamily `json:"ipFamily,omitempty"`
+
+	// prefixLength is the size of the block: 24 for a /24. Bits, 0 to 32 (IPv4)
+	// or 128 (IPv6). Default: the class's, or one address where the pool has a
+	// network.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable once set: make a new claim",reason=FieldValueForbidden
+	// +optional
+	PrefixLength *int32 `json:"prefixLength,omitempty"`
+
+	// cidr is the block. Leave it empty and the response to the create call
+	// carries it, as a Service's clusterIP. Set it to ask for exactly this
+	// block.
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",messageExpression="'\"' + self + '\" is not a CIDR: write an address and a prefix length, such as 10.0.0.0/24 or 2001:db8::/64'",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the first address of the block, such as 10.0.0.0/24 and not 10.0.0.1/24",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || ip.isCanonical(self.substring(0, self.indexOf('/')))",message="is not in canonical form: write IPv6 in lower case, with the longest run of zeros as ::, as RFC 5952 says",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable once set: make a new claim",reason=FieldValueForbidden
+	// +optional
+	CIDR string `json:"cidr,omitempty"`
+
+	// allocationName is the IPAllocation that records the block, filled in
+	// together with cidr. Not for users.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable once set: make a new claim",reason=FieldValueForbidden
+	// +optional
+	AllocationName string `json:"allocationName,omitempty"`
+
+	// reclaimPolicy says what becomes of the block when this claim is gone.
+	// Mutable. Default: the class's, else Delete.
+	// +optional
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+
+	// ownerRef says who uses the block, for the reader. Free for the user, and
+	// not acted upon. Mutable.
+	// +optional
+	OwnerRef *ClaimOwner `json:"ownerRef,omitempty"`
+}
+
+// ClaimOwner says who uses a block.
+type ClaimOwner struct {
+	// apiGroup of the user, where it is a Kubernetes object.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	APIGroup string `json:"apiGroup,omitempty"`
+
+	// kind of the user.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Kind string `json:"kind,omitempty"`
+
+	// name of the user.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
+// ClaimPhase sums up a claim in one word.
+// +kubebuilder:validation:Enum=Pending;Bound;Exhausted
+type ClaimPhase string
+
+// The phases of a claim.
+const (
+	ClaimPending   ClaimPhase = "Pending"
+	ClaimBound     ClaimPhase = "Bound"
+	ClaimExhausted ClaimPhase = "Exhausted"
+)
+
+// IPClaimStatus is the observed state of an IPClaim.
+type IPClaimStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase sums up the conditions in one word.
+	// +optional
+	Phase ClaimPhase `json:"phase,omitempty"`
+
+	// allocatedCIDR is the block that is held for this claim.
+	// +optional
+	AllocatedCIDR string `json:"allocatedCIDR,omitempty"`
+
+	// address is the bare IP address, where the block is a single one.
+	// +optional
+	Address string `json:"address,omitempty"`
+
+	// poolRef is the pool that the block comes from.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
+	// +optional
+	PoolRef *PoolReference `json:"poolRef,omitempty"`
+
+	// boundAllocationRef names the IPAllocation that records the block.
+	// +optional
+	BoundAllocationRef *AllocationReference `json:"boundAllocationRef,omitempty"`
+
+	// conditions of the claim: Ready, and exactly one of Pending, Bound and
+	// Exhausted is True.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// AllocationReference names an IPAllocation in the claim's namespace.
+type AllocationReference struct {
+	// name of the IPAllocation.
+	// +required
+	Name string `json:"name"`
+}
+
+// IPClaim is a request for a block of addresses. The response to its creation
+// carries the block in spec.cidr.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=ipclaim,categories=cadastre
+// +kubebuilder:printcolumn:name="Class",type=string,JSONPath=`.spec.className`
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.status.poolRef.name`
+// +kubebuilder:printcolumn:name="CIDR",type=string,JSONPath=`.spec.cidr`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.className`
+// +kubebuilder:selectablefield:JSONPath=`.spec.poolRef.name`
+// +kubebuilder:selectablefield:JSONPath=`.spec.cidr`
+type IPClaim struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec IPClaimSpec `json:"spec"`
+	// +optional
+	Status IPClaimStatus `json:"status,omitempty"`
+}
+
+// IPClaimList is a list of IPClaims.
+// +kubebuilder:object:root=true
+type IPClaimList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []IPClaim `json:"items"`
+}

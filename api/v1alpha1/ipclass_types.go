@@ -1,0 +1,185 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NativeProvisioner is the provisioner of classes that Cadastre serves itself.
+const NativeProvisioner = "ipam.cadastre.dev/native"
+
+// AnnotationDefaultClass on an IPClass, with the value "true", makes it the
+// class of claims that name none. At most one class an address family.
+const AnnotationDefaultClass = "ipam.cadastre.dev/is-default-class"
+
+// PoolSelection says which of a class's pools serves a claim: the first that
+// has room in order of name, or the one with the least or most of it in use.
+// +kubebuilder:validation:Enum=FirstFit;LeastUtilized;MostUtilized
+type PoolSelection string
+
+// Which of a class's pools serves a claim.
+const (
+	SelectFirstFit      PoolSelection = "FirstFit"
+	SelectLeastUtilized PoolSelection = "LeastUtilized"
+	SelectMostUtilized  PoolSelection = "MostUtilized"
+)
+
+// PrefixLengthBounds bounds the length of blocks, both ends included.
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="must not be greater than max: swap them",reason=FieldValueInvalid,fieldPath=.min
+type PrefixLengthBounds struct {
+	// min is the shortest prefix, that is the largest block. Bits. Default: 0.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +optional
+	Min *int32 `json:"min,omitempty"`
+
+	// max is the longest prefix, that is the smallest block. Bits. Default: 32
+	// (IPv4) or 128 (IPv6).
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +optional
+	Max *int32 `json:"max,omitempty"`
+}
+
+// IPClassSpec is the desired state of an IPClass.
+// +kubebuilder:validation:XValidation:rule="self.ipFamily == 'IPv6' || !has(self.defaultPrefixLength) || self.defaultPrefixLength <= 32",message="must be 32 or less in an IPv4 class",reason=FieldValueInvalid,fieldPath=.defaultPrefixLength
+// +kubebuilder:validation:XValidation:rule="self.ipFamily == 'IPv6' || !has(self.allowedPrefixLengths) || !has(self.allowedPrefixLengths.min) || self.allowedPrefixLengths.min <= 32",message="must be 32 or less in an IPv4 class",reason=FieldValueInvalid,fieldPath=.allowedPrefixLengths.min
+// +kubebuilder:validation:XValidation:rule="self.ipFamily == 'IPv6' || !has(self.allowedPrefixLengths) || !has(self.allowedPrefixLengths.max) || self.allowedPrefixLengths.max <= 32",message="must be 32 or less in an IPv4 class",reason=FieldValueInvalid,fieldPath=.allowedPrefixLengths.max
+// +kubebuilder:validation:XValidation:rule="!has(self.defaultPrefixLength) || !has(self.allowedPrefixLengths) || ((!has(self.allowedPrefixLengths.min) || self.defaultPrefixLength >= self.allowedPrefixLengths.min) && (!has(self.allowedPrefixLengths.max) || self.defaultPrefixLength <= self.allowedPrefixLengths.max))",message="must lie within allowedPrefixLengths",reason=FieldValueInvalid,fieldPath=.defaultPrefixLength
+// +kubebuilder:validation:XValidation:rule="!has(self.retentionPeriod) || (has(self.reclaimPolicy) && self.reclaimPolicy == 'Retain')",message="needs reclaimPolicy Retain",reason=FieldValueForbidden,fieldPath=.retentionPeriod
+// +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: say whose claims may use it",reason=FieldValueRequired,fieldPath=.project
+type IPClassSpec struct {
+	// provisioner serves the claims of this class. Any value but the default:
+	// Cadastre leaves its claims alone and says so. Immutable. Default:
+	// ipam.cadastre.dev/native.
+	// +kubebuilder:default="ipam.cadastre.dev/native"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new class",reason=FieldValueForbidden
+	// +optional
+	Provisioner string `json:"provisioner,omitempty"`
+
+	// parameters for a provisioner that is not Cadastre's own. Mutable.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	Parameters map[string]string `json:"parameters,omitempty"`
+
+	// ipFamily of the blocks of this class. Immutable.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new class",reason=FieldValueForbidden
+	// +required
+	IPFamily IPFamily `json:"ipFamily"`
+
+	// poolSelection says which pool serves a claim. Mutable. Default: FirstFit,
+	// in order of name.
+	// +kubebuilder:default=FirstFit
+	// +optional
+	PoolSelection PoolSelection `json:"poolSelection,omitempty"`
+
+	// strategy says which free block of the pool is handed out. Mutable.
+	// Default: as the pool says.
+	// +optional
+	Strategy Strategy `json:"strategy,omitempty"`
+
+	// allowedPrefixLengths bounds what claims may ask for. Mutable: it judges
+	// new claims only. Default: what the pools allow.
+	// +optional
+	AllowedPrefixLengths *PrefixLengthBounds `json:"allowedPrefixLengths,omitempty"`
+
+	// defaultPrefixLength is that of claims that name none. Bits. Mutable.
+	// Default: none, a claim must say unless all its pools have a network.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +optional
+	DefaultPrefixLength *int32 `json:"defaultPrefixLength,omitempty"`
+
+	// reclaimPolicy says what becomes of a block when its claim is gone, where
+	// the claim does not say. Mutable: it is folded into claims when they are
+	// created. Default: Delete.
+	// +kubebuilder:default=Delete
+	// +optional
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+
+	// retentionPeriod is how long a retained block is kept. Mutable. Default:
+	// until a person deletes the IPAllocation.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative: leave it out for none",reason=FieldValueInvalid
+	// +optional
+	RetentionPeriod *metav1.Duration `json:"retentionPeriod,omitempty"`
+
+	// reuseDelay is how long a released block is not handed out again. Mutable.
+	// Default: as the pool says.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative: leave it out for none",reason=FieldValueInvalid
+	// +optional
+	ReuseDelay *metav1.Duration `json:"reuseDelay,omitempty"`
+
+	// onExhaustion says what becomes of claims for which there is no room.
+	// Mutable. Default: as the pool says.
+	// +optional
+	OnExhaustion OnExhaustion `json:"onExhaustion,omitempty"`
+
+	// visibility says whose claims may use this class. Mutable. Default: Shared.
+	// +kubebuilder:default=Shared
+	// +optional
+	Visibility Visibility `json:"visibility,omitempty"`
+
+	// project to which the class belongs. Mutable. Default: none, it belongs to
+	// the platform.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Project string `json:"project,omitempty"`
+}
+
+// IPClassStatus is the observed state of an IPClass.
+type IPClassStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// pools is the number of IPPools that back this class. LocalIPPools are not
+	// counted: they are their namespaces' own.
+	// +kubebuilder:default=0
+	// +optional
+	Pools int32 `json:"pools"`
+
+	// capacity adds up that of these pools.
+	// +optional
+	Capacity *Capacity `json:"capacity,omitempty"`
+
+	// conditions of the class: Ready.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// IPClass is the policy for a kind of address space, what a StorageClass is to
+// volumes. A claim that names a class needs to know no pool.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=ipclass,categories=cadastre
+// +kubebuilder:printcolumn:name="Family",type=string,JSONPath=`.spec.ipFamily`
+// +kubebuilder:printcolumn:name="Default Length",type=integer,JSONPath=`.spec.defaultPrefixLength`
+// +kubebuilder:printcolumn:name="Reclaim",type=string,JSONPath=`.spec.reclaimPolicy`
+// +kubebuilder:printcolumn:name="Pools",type=integer,JSONPath=`.status.pools`
+// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.capacity.available`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Provisioner",type=string,priority=1,JSONPath=`.spec.provisioner`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.ipFamily`
+type IPClass struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec IPClassSpec `json:"spec"`
+	// +optional
+	Status IPClassStatus `json:"status,omitempty"`
+}
+
+// IPClassList is a list of IPClasses.
+// +kubebuilder:object:root=true
+type IPClassList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []IPClass `json:"items"`
+}

@@ -1,0 +1,277 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PoolSpec is what every kind of pool states: the space, and how it is handed out.
+// +kubebuilder:validation:XValidation:rule="has(self.cidr) || has(self.parentRef)",message="a root pool needs a cidr, a child pool a parentRef: set one of them",reason=FieldValueRequired,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="!has(self.parentRef) || has(self.prefixLength) || has(self.cidr)",message="a child pool needs a prefixLength: say how large a block of the parent it should be",reason=FieldValueRequired,fieldPath=.prefixLength
+// +kubebuilder:validation:XValidation:rule="!has(self.prefixLength) || has(self.parentRef)",message="is for child pools only, a root pool's length is that of its cidr: remove it, or set parentRef",reason=FieldValueForbidden,fieldPath=.prefixLength
+// +kubebuilder:validation:XValidation:rule="!has(self.routingDomain) || !has(self.parentRef)",message="is for root pools only, a child lives in its parent: remove it, or remove parentRef",reason=FieldValueForbidden,fieldPath=.routingDomain
+// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.prefixLength) || cidr(self.cidr).prefixLength() == self.prefixLength",message="does not have the length that prefixLength says: remove one of them",reason=FieldValueInvalid,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.ipFamily) || (cidr(self.cidr).ip().family() == 4) == (self.ipFamily == 'IPv4')",message="is not the family of cidr: remove it, it is derived",reason=FieldValueInvalid,fieldPath=.ipFamily
+// +kubebuilder:validation:XValidation:rule="!has(self.ipFamily) || self.ipFamily == 'IPv6' || !has(self.prefixLength) || self.prefixLength <= 32",message="must be 32 or less in an IPv4 pool",reason=FieldValueInvalid,fieldPath=.prefixLength
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.cidr) || (has(self.cidr) && self.cidr == oldSelf.cidr)",message="is immutable once set: make a new pool",reason=FieldValueForbidden,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="has(self.parentRef) == has(oldSelf.parentRef) && (!has(self.parentRef) || self.parentRef == oldSelf.parentRef)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.parentRef
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.prefixLength) || (has(self.prefixLength) && self.prefixLength == oldSelf.prefixLength)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.prefixLength
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.ipFamily) || (has(self.ipFamily) && self.ipFamily == oldSelf.ipFamily)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.ipFamily
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.routingDomain) || (has(self.routingDomain) && self.routingDomain == oldSelf.routingDomain)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.routingDomain
+// +kubebuilder:validation:XValidation:rule="has(self.network) == has(oldSelf.network)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.network
+type PoolSpec struct {
+	// cidr is the space of the pool, in canonical form with no host bits set
+	// (10.0.0.0/8, 2001:db8::/32). Required for a root pool; for a child pool
+	// the block that it was given by its parent, filled in when the pool is
+	// created, or asked for. Immutable once set.
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",messageExpression="'\"' + self + '\" is not a CIDR: write an address and a prefix length, such as 10.0.0.0/8 or 2001:db8::/32'",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the first address of the block, such as 10.0.0.0/24 and not 10.0.0.1/24",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || ip.isCanonical(self.substring(0, self.indexOf('/')))",message="is not in canonical form: write IPv6 in lower case, with the longest run of zeros as ::, as RFC 5952 says",reason=FieldValueInvalid
+	// +optional
+	CIDR string `json:"cidr,omitempty"`
+
+	// parentRef names the pool of which this one is a block, which makes it a
+	// child pool. The parent of an IPPool is an IPPool; that of a LocalIPPool an
+	// IPPool which its maker may use, or a LocalIPPool of the same namespace.
+	// Immutable.
+	// +optional
+	ParentRef *PoolReference `json:"parentRef,omitempty"`
+
+	// prefixLength is the size of a child pool: 24 asks the parent for a /24.
+	// Bits, 0 to 32 (IPv4) or 128 (IPv6). Immutable. Default: that of cidr.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +optional
+	PrefixLength *int32 `json:"prefixLength,omitempty"`
+
+	// ipFamily of the pool's addresses. Immutable. Default: that of cidr, or
+	// of the parent.
+	// +optional
+	IPFamily IPFamily `json:"ipFamily,omitempty"`
+
+	// routingDomain is the name space in which the CIDRs of two root pools may
+	// not overlap (a VRF). Those of LocalIPPools are their namespace's own: one
+	// of the same name elsewhere is another. Root pools only. Immutable. Default:
+	// default.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +optional
+	RoutingDomain string `json:"routingDomain,omitempty"`
+
+	// classNames are the classes that this pool backs. Mutable: it says from
+	// where new claims are served and moves no block.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	// +optional
+	ClassNames []string `json:"classNames,omitempty"`
+
+	// ranges restricts what is handed out: only addresses inside one of these.
+	// Each is a range (10.0.0.10-10.0.0.20), a CIDR or a single address, inside
+	// cidr. Default: all of cidr. Mutable: blocks in use that come to lie
+	// outside are kept until they are released.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=91
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="each entry is a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
+	// +listType=atomic
+	// +optional
+	Ranges []string `json:"ranges,omitempty"`
+
+	// reserved is never handed out; same syntax as ranges. Mutable: blocks in
+	// use that come to be reserved are kept until they are released.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=91
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="each entry is a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
+	// +listType=atomic
+	// +optional
+	Reserved []string `json:"reserved,omitempty"`
+
+	// network makes this a pool of host addresses of a subnet. Not set: plain
+	// address space, of which every address can be used. Immutable, but for what
+	// it says of itself.
+	// +optional
+	Network *PoolNetwork `json:"network,omitempty"`
+
+	// allocation bounds and orders what is handed out. Mutable.
+	// +optional
+	Allocation *PoolAllocation `json:"allocation,omitempty"`
+
+	// onExhaustion says what becomes of claims for which there is no room,
+	// where their class does not say. Mutable. Default: Wait.
+	// +optional
+	OnExhaustion OnExhaustion `json:"onExhaustion,omitempty"`
+
+	// reuseDelay is how long a released block is not handed out again, where
+	// the class does not say. Mutable. Default: none.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative: leave it out for none",reason=FieldValueInvalid
+	// +optional
+	ReuseDelay *metav1.Duration `json:"reuseDelay,omitempty"`
+
+	// retentionPeriod is how long a retained block is kept, where the class
+	// does not say. Mutable. Default: until a person deletes the IPAllocation;
+	// for a sticky block 1h.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative: leave it out for none",reason=FieldValueInvalid
+	// +optional
+	RetentionPeriod *metav1.Duration `json:"retentionPeriod,omitempty"`
+}
+
+// PoolNetwork describes the subnet to which the addresses of a pool belong.
+type PoolNetwork struct {
+	// prefixLength of the subnet, as it is configured on hosts. Bits, not
+	// longer than that of the pool's own CIDR. Immutable.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new pool",reason=FieldValueForbidden
+	// +required
+	PrefixLength int32 `json:"prefixLength"`
+
+	// gateway of the subnet; withheld. Mutable. Default: none.
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form'",reason=FieldValueInvalid
+	// +optional
+	Gateway string `json:"gateway,omitempty"`
+
+	// allocateEdgeAddresses hands out the network and broadcast address (IPv4)
+	// or the subnet-router anycast address (IPv6) too. Subnets of length 31,
+	// 32, 127 and 128 have none (RFC 3021, RFC 6164). Mutable. Default: false.
+	// +optional
+	AllocateEdgeAddresses bool `json:"allocateEdgeAddresses,omitempty"`
+}
+
+// PoolAllocation bounds and orders what a pool hands out.
+// +kubebuilder:validation:XValidation:rule="!has(self.minPrefixLength) || !has(self.maxPrefixLength) || self.minPrefixLength <= self.maxPrefixLength",message="minPrefixLength must not be greater than maxPrefixLength: swap them",reason=FieldValueInvalid,fieldPath=.minPrefixLength
+type PoolAllocation struct {
+	// minPrefixLength is the shortest prefix, that is the largest block, that
+	// is handed out. Bits. Default: that of the pool's CIDR.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +optional
+	MinPrefixLength *int32 `json:"minPrefixLength,omitempty"`
+
+	// maxPrefixLength is the longest prefix, that is the smallest block, that
+	// is handed out. Bits. Default: 32 (IPv4) or 128 (IPv6).
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +optional
+	MaxPrefixLength *int32 `json:"maxPrefixLength,omitempty"`
+
+	// strategy says which free block is handed out, where the class does not
+	// say. Default: FirstFit.
+	// +optional
+	Strategy Strategy `json:"strategy,omitempty"`
+}
+
+// IPPoolSpec is the desired state of an IPPool.
+// +kubebuilder:validation:XValidation:rule="!has(self.parentRef) || !has(self.parentRef.kind) || self.parentRef.kind == 'IPPool'",message="a cluster-scoped pool cannot be part of a namespace's own: name an IPPool",reason=FieldValueInvalid,fieldPath=.parentRef.kind
+// +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: say whose claims may use it",reason=FieldValueRequired,fieldPath=.project
+type IPPoolSpec struct {
+	PoolSpec `json:",inline"`
+
+	// visibility says whose claims may use this pool. Mutable. Default: Shared.
+	// +kubebuilder:default=Shared
+	// +optional
+	Visibility Visibility `json:"visibility,omitempty"`
+
+	// project to which the pool belongs: the value of a Namespace's label
+	// ipam.cadastre.dev/project, or a namespace's name. Mutable. Default: none,
+	// the pool belongs to the platform.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Project string `json:"project,omitempty"`
+}
+
+// PoolPhase sums up a pool in one word.
+// +kubebuilder:validation:Enum=Pending;Ready;Exhausted;Terminating
+type PoolPhase string
+
+// The phases of a pool.
+const (
+	PoolPending     PoolPhase = "Pending"
+	PoolReady       PoolPhase = "Ready"
+	PoolExhausted   PoolPhase = "Exhausted"
+	PoolTerminating PoolPhase = "Terminating"
+)
+
+// PoolStatus is the observed state of a pool of any kind. It is written at most
+// once a second.
+type PoolStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase sums up the conditions in one word.
+	// +optional
+	Phase PoolPhase `json:"phase,omitempty"`
+
+	// allocatedCIDR is the space that is recorded for this pool.
+	// +optional
+	AllocatedCIDR string `json:"allocatedCIDR,omitempty"`
+
+	// ipFamily of the pool's addresses.
+	// +optional
+	IPFamily IPFamily `json:"ipFamily,omitempty"`
+
+	// capacity counts the pool's addresses.
+	// +optional
+	Capacity *Capacity `json:"capacity,omitempty"`
+
+	// allocations is the number of blocks that are held, child pools included.
+	// +kubebuilder:default=0
+	// +optional
+	Allocations int64 `json:"allocations"`
+
+	// utilizationPercent is how much is held of the addresses that can be handed
+	// out at all: 0 only when nothing is held, 100 only when nothing is left.
+	// +kubebuilder:default=0
+	// +optional
+	UtilizationPercent int32 `json:"utilizationPercent"`
+
+	// largestFreePrefix is the length of the largest free block, such as /20.
+	// Not set: nothing is free.
+	// +optional
+	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
+
+	// conditions of the pool: Ready, Allocated, Exhausted.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// IPPool is one CIDR from which blocks are handed out. A root pool states its
+// CIDR; a child pool is itself a block of its parent.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=ippool,categories=cadastre
+// +kubebuilder:printcolumn:name="CIDR",type=string,JSONPath=`.spec.cidr`
+// +kubebuilder:printcolumn:name="Parent",type=string,JSONPath=`.spec.parentRef.name`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Allocations",type=integer,JSONPath=`.status.allocations`
+// +kubebuilder:printcolumn:name="Used%",type=integer,JSONPath=`.status.utilizationPercent`
+// +kubebuilder:printcolumn:name="Largest Free",type=string,JSONPath=`.status.largestFreePrefix`
+// +kubebuilder:printcolumn:name="Domain",type=string,priority=1,JSONPath=`.spec.routingDomain`
+// +kubebuilder:printcolumn:name="Available",type=string,priority=1,JSONPath=`.status.capacity.available`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.cidr`
+// +kubebuilder:selectablefield:JSONPath=`.spec.parentRef.name`
+type IPPool struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec IPPoolSpec `json:"spec"`
+	// +optional
+	Status PoolStatus `json:"status,omitempty"`
+}
+
+// IPPoolList is a list of IPPools.
+// +kubebuilder:object:root=true
+type IPPoolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []IPPool `json:"items"`
+}
