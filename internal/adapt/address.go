@@ -1,0 +1,84 @@
+package adapt
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// kindClass is the kind of a reference that names a class.
+const kindClass = "IPClass"
+
+// AddressClaim is what counts of one of Cluster API's IPAddressClaims.
+type AddressClaim struct {
+	Namespace, Name string
+	// PoolGroup, PoolKind and PoolName are those of spec.poolRef.
+	PoolGroup, PoolKind, PoolName string
+	Annotations                   map[string]string
+}
+
+// IsOurs says whether a reference of an IPAddressClaim or an IPAddress names
+// something of Cadastre.
+func IsOurs(group, kind string) bool {
+	if group != v1alpha1.GroupVersion.Group {
+		return false
+	}
+	return kind == string(ipam.KindPool) || kind == string(ipam.KindLocalPool) || kind == kindClass
+}
+
+// PoolOfAddress is the pool that a reference names, for an object of the
+// namespace; the zero key where it names a class.
+func PoolOfAddress(kind, namespace, name string) ipam.PoolKey {
+	switch kind {
+	case string(ipam.KindPool):
+		return ipam.PoolNamed(name)
+	case string(ipam.KindLocalPool):
+		return ipam.LocalPoolNamed(namespace, name)
+	}
+	return ipam.PoolKey{}
+}
+
+// AddressRequest reads what an IPAddressClaim asks for: one address, or a block
+// where its class hands out nothing smaller.
+func AddressRequest(c AddressClaim) (ipam.Request, field.ErrorList) {
+	req := ipam.Request{
+		Claim:  ipam.Name{Namespace: c.Namespace, Name: c.Name},
+		Pool:   PoolOfAddress(c.PoolKind, c.Namespace, c.PoolName),
+		Length: ipam.NoLength, Single: true,
+		Sticky:  c.Annotations[v1alpha1.AnnotationSticky],
+		Granted: c.Annotations[v1alpha1.AnnotationUseGranted] == c.PoolName,
+	}
+	if c.PoolKind == kindClass {
+		req.Class = c.PoolName
+	}
+	path := field.NewPath("metadata", "annotations")
+	var errs field.ErrorList
+	if len(req.Sticky) > maxSticky {
+		errs = append(errs, field.TooLong(path.Key(v1alpha1.AnnotationSticky), "", maxSticky))
+	}
+	if text, ok := c.Annotations[v1alpha1.AnnotationAddress]; ok {
+		addr, err := Addr(path.Key(v1alpha1.AnnotationAddress), text)
+		if err != nil {
+			return req, append(errs, err)
+		}
+		req.Block = netip.PrefixFrom(addr, addr.BitLen())
+		req.Family = ipam.FamilyOf(req.Block)
+	}
+	return req, errs
+}
+
+// maxSticky is how long the key of a sticky address may be.
+const maxSticky = 253
+
+// AddressInUse reads an address that somebody has written down already. How it
+// is written does not matter.
+func AddressInUse(path *field.Path, text string) (netip.Addr, *field.Error) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return netip.Addr{}, field.Invalid(path, text, "is not an IP address: delete the IPAddress, so that a new one is made")
+	}
+	return addr.Unmap(), nil
+}

@@ -1,0 +1,137 @@
+package adapt
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Record reads an IPAllocation. The error names what cannot be read; such an
+// object is reported, and holds nothing.
+func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
+	spec := &obj.Spec
+	block, err := Block(field.NewPath("spec", "cidr"), spec.CIDR)
+	if err != nil {
+		return ipam.Record{}, err
+	}
+	record := ipam.Record{
+		Name:    ipam.Name{Namespace: obj.Namespace, Name: obj.Name},
+		UID:     string(obj.UID),
+		Version: obj.ResourceVersion,
+		Block:   block,
+		Class:   spec.ClassName,
+		Holder: ipam.Holder{
+			Group: spec.ClaimRef.APIGroup, Kind: spec.ClaimRef.Kind,
+			Namespace: obj.Namespace, Name: spec.ClaimRef.Name,
+		},
+		HolderUID:   string(spec.ClaimRef.UID),
+		Purpose:     ipam.Purpose(spec.Purpose),
+		Reclaim:     ipam.Reclaim(orDefault(spec.ReclaimPolicy, v1alpha1.ReclaimDelete)),
+		State:       ipam.State(orDefault(spec.State, v1alpha1.AllocationBound)),
+		RequestedBy: spec.RequestedBy,
+		Sticky:      spec.StickyKey,
+		Adopted:     obj.Annotations[v1alpha1.AnnotationAdopted] != "",
+		Terminating: !obj.DeletionTimestamp.IsZero(),
+	}
+	if spec.ReleaseAfter != nil {
+		record.ReleaseAfter = spec.ReleaseAfter.Time
+	}
+	if record.Purpose == ipam.ForPool { // not beside its record
+		record.Holder.Namespace = spec.ClaimRef.Namespace
+	}
+	switch { // whatever is a namespace's own is of the holder's
+	case spec.PoolRef != nil:
+		record.Pool = PoolKey(record.Holder.Namespace, *spec.PoolRef)
+	case spec.RoutingDomain != "":
+		record.Pool = ipam.LocalDomainNamed(record.Holder.Namespace, spec.RoutingDomain, ipam.FamilyOf(block))
+	default:
+		return ipam.Record{}, field.Required(field.NewPath("spec", "poolRef"), "or spec.routingDomain says where the block lies")
+	}
+	return record, nil
+}
+
+// Allocation is the IPAllocation that states a record: the inverse of Record.
+// It carries the finalizer that keeps the block held.
+func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
+	obj := &v1alpha1.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.Name.Namespace, Name: r.Name.Name,
+			UID: types.UID(r.UID), ResourceVersion: r.Version,
+			Finalizers: []string{v1alpha1.FinalizerHeld},
+		},
+		Spec: v1alpha1.IPAllocationSpec{
+			CIDR: r.Block.String(), IPFamily: v1alpha1.IPFamily(ipam.FamilyOf(r.Block)),
+			ClassName: r.Class,
+			ClaimRef: v1alpha1.ClaimReference{
+				APIGroup: r.Holder.Group, Kind: r.Holder.Kind, Name: r.Holder.Name,
+				UID: types.UID(r.HolderUID),
+			},
+			Purpose:       v1alpha1.AllocationPurpose(r.Purpose),
+			ReclaimPolicy: v1alpha1.ReclaimPolicy(r.Reclaim),
+			State:         v1alpha1.AllocationState(r.State),
+			ReleaseAfter:  timeOrNil(r.ReleaseAfter),
+			RequestedBy:   r.RequestedBy,
+			StickyKey:     r.Sticky,
+		},
+	}
+	if r.Holder.IsPool() {
+		obj.Spec.ClaimRef.Namespace = r.Holder.Namespace
+	}
+	if r.Adopted {
+		obj.Annotations = map[string]string{v1alpha1.AnnotationAdopted: "true"}
+	}
+	if r.Pool.Kind == ipam.KindRoutingDomain {
+		obj.Spec.RoutingDomain = r.Pool.Name
+	} else {
+		obj.Spec.PoolRef = PoolReference(r.Pool)
+	}
+	return obj
+}
+
+// Address is the bare address of a block that is a single one, else empty.
+func Address(block netip.Prefix) string {
+	if !block.IsSingleIP() {
+		return ""
+	}
+	return block.Addr().String()
+}
+
+func timeOrNil(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t}
+}
+
+// RecordOf reads what a watch of IPAllocations delivers.
+func RecordOf(obj any) (ipam.Record, error) {
+	allocation, ok := obj.(*v1alpha1.IPAllocation)
+	if !ok {
+		return ipam.Record{}, fmt.Errorf("%T is not an IPAllocation", obj)
+	}
+	record, err := Record(allocation)
+	if err != nil {
+		return ipam.Record{Name: ipam.Name{Namespace: allocation.Namespace, Name: allocation.Name}}, err
+	}
+	shared(&record)
+	return record, nil
+}
+
+// shared has a record share with others what many say alike: there may be a
+// hundred thousand of them in the picture.
+func shared(r *ipam.Record) {
+	for _, s := range []*string{
+		&r.Name.Namespace, &r.Pool.Name, &r.Pool.Namespace, &r.Class, &r.RequestedBy,
+		&r.Holder.Group, &r.Holder.Kind, &r.Holder.Namespace,
+	} {
+		*s = unique.Make(*s).Value()
+	}
+}

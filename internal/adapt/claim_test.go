@@ -1,0 +1,139 @@
+package adapt
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+func TestClaim(t *testing.T) {
+	nothing := ipam.Request{Claim: ipam.Name{Namespace: "team", Name: "c"}, Length: ipam.NoLength}
+	pool := &v1alpha1.PoolReference{Name: "p"}
+	for name, tc := range map[string]struct {
+		spec        v1alpha1.IPClaimSpec
+		annotations map[string]string
+		want        func(*ipam.Request)
+	}{
+		"a claim may say nothing": {want: func(*ipam.Request) {}},
+		"a claim may name a class": {spec: v1alpha1.IPClaimSpec{ClassName: "gold"},
+			want: func(r *ipam.Request) { r.Class = "gold" }},
+		"a claim may name a pool": {spec: v1alpha1.IPClaimSpec{PoolRef: pool},
+			want: func(r *ipam.Request) { r.Pool = ipam.PoolNamed("p") }},
+		"a claim may say family and length": {spec: v1alpha1.IPClaimSpec{IPFamily: v1alpha1.IPv6, PrefixLength: new(int32(64))},
+			want: func(r *ipam.Request) { r.Family, r.Length = ipam.IPv6, 64 }},
+		"a length of 0 is one": {spec: v1alpha1.IPClaimSpec{PrefixLength: new(int32(0))},
+			want: func(r *ipam.Request) { r.Length = 0 }},
+		"a length may be one of IPv6 while the family is unknown": {spec: v1alpha1.IPClaimSpec{PrefixLength: new(int32(64))},
+			want: func(r *ipam.Request) { r.Length = 64 }},
+		"a block says its family": {spec: v1alpha1.IPClaimSpec{CIDR: "10.0.0.0/24"},
+			want: func(r *ipam.Request) { r.Block, r.Family = netip.MustParsePrefix("10.0.0.0/24"), ipam.IPv4 }},
+		"a claim as it is filled in": {spec: v1alpha1.IPClaimSpec{ClassName: "gold", IPFamily: v1alpha1.IPv4, PrefixLength: new(int32(24)),
+			CIDR: "10.0.0.0/24", AllocationName: "c-12345678", ReclaimPolicy: v1alpha1.ReclaimRetain},
+			want: func(r *ipam.Request) {
+				r.Class, r.Family, r.Length, r.Block, r.Reclaim = "gold", ipam.IPv4, 24, netip.MustParsePrefix("10.0.0.0/24"), ipam.Retain
+			}},
+		"a grant is for the pool that it names": {spec: v1alpha1.IPClaimSpec{PoolRef: pool},
+			annotations: map[string]string{v1alpha1.AnnotationUseGranted: "p"},
+			want:        func(r *ipam.Request) { r.Pool, r.Granted = ipam.PoolNamed("p"), true }},
+		"a grant for another pool is none": {spec: v1alpha1.IPClaimSpec{PoolRef: pool},
+			annotations: map[string]string{v1alpha1.AnnotationUseGranted: "q"},
+			want:        func(r *ipam.Request) { r.Pool = ipam.PoolNamed("p") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := nothing
+			tc.want(&want)
+			got, errs := Claim(&v1alpha1.IPClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c", Annotations: tc.annotations}, Spec: tc.spec,
+			})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			if diff := cmp.Diff(want, got, comparing); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClaimSelectsByLabels(t *testing.T) {
+	for name, tc := range map[string]struct {
+		by       metav1.LabelSelector
+		selected map[string]string
+		not      map[string]string
+	}{
+		"by a label": {by: metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}},
+			selected: map[string]string{"zone": "a", "other": "x"}, not: map[string]string{"zone": "b"}},
+		"by all of several labels": {by: metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a", "tier": "1"}},
+			selected: map[string]string{"zone": "a", "tier": "1"}, not: map[string]string{"zone": "a"}},
+		"by one of several values": {by: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}}}},
+			selected: map[string]string{"zone": "b"}, not: map[string]string{"zone": "c"}},
+		"by there being a label": {by: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: metav1.LabelSelectorOpExists}}},
+			selected: map[string]string{"zone": ""}, not: nil},
+		"by there being no label": {by: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: metav1.LabelSelectorOpDoesNotExist}}},
+			selected: nil, not: map[string]string{"zone": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, errs := Claim(&v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &tc.by}})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			if !req.Selects(tc.selected) || req.Selects(tc.not) {
+				t.Errorf("selects %v: %t, want true; selects %v: %t, want false", tc.selected, req.Selects(tc.selected), tc.not, req.Selects(tc.not))
+			}
+		})
+	}
+}
+
+func TestClaimRefuses(t *testing.T) {
+	const both = `spec: Invalid value: "className, poolRef, poolSelector": exclude each other: keep one of them`
+	pool := &v1alpha1.PoolReference{Name: "p"}
+	zone := &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}
+	for name, tc := range map[string]struct {
+		spec v1alpha1.IPClaimSpec
+		want []string
+	}{
+		"a class and a pool":                  {v1alpha1.IPClaimSpec{ClassName: "gold", PoolRef: pool}, []string{both}},
+		"a class and a selector":              {v1alpha1.IPClaimSpec{ClassName: "gold", PoolSelector: zone}, []string{both}},
+		"a pool and a selector":               {v1alpha1.IPClaimSpec{PoolRef: pool, PoolSelector: zone}, []string{both}},
+		"all three":                           {v1alpha1.IPClaimSpec{ClassName: "gold", PoolRef: pool, PoolSelector: zone}, []string{both}},
+		"a selector of everything":            {v1alpha1.IPClaimSpec{PoolSelector: &metav1.LabelSelector{}}, []string{`spec.poolSelector: Invalid value: "{}": selects every pool: name at least one label`}},
+		"an allocationName without a CIDR":    {v1alpha1.IPClaimSpec{AllocationName: "mine"}, []string{"spec.allocationName: Forbidden: is filled in together with cidr: leave it out"}},
+		"a CIDR that is none":                 {v1alpha1.IPClaimSpec{CIDR: "10.0.0.1/24"}, []string{`spec.cidr: Invalid value: "10.0.0.1/24": has host bits set: did you mean "10.0.0.0/24"?`}},
+		"a CIDR of another length":            {v1alpha1.IPClaimSpec{CIDR: "10.0.0.0/24", PrefixLength: new(int32(25))}, []string{"spec.prefixLength: Invalid value: 25: cidr asks for a /24: remove one of them"}},
+		"a CIDR of another family":            {v1alpha1.IPClaimSpec{CIDR: "10.0.0.0/24", IPFamily: v1alpha1.IPv6}, []string{`spec.ipFamily: Invalid value: "IPv6": the CIDR is IPv4: remove ipFamily, it is derived`}},
+		"a length of 33 in IPv4":              {v1alpha1.IPClaimSpec{IPFamily: v1alpha1.IPv4, PrefixLength: new(int32(33))}, []string{"spec.prefixLength: Invalid value: 33: must be between 0 and 32"}},
+		"a length of 129":                     {v1alpha1.IPClaimSpec{PrefixLength: new(int32(129))}, []string{"spec.prefixLength: Invalid value: 129: must be between 0 and 128"}},
+		"a negative length":                   {v1alpha1.IPClaimSpec{PrefixLength: new(int32(-1))}, []string{"spec.prefixLength: Invalid value: -1: must be between 0 and 128"}},
+		"two selectors and a CIDR, all of it": {v1alpha1.IPClaimSpec{ClassName: "gold", PoolRef: pool, CIDR: "here"}, []string{both, `spec.cidr: Invalid value: "here": is not a CIDR: write an address and a prefix length, such as 10.0.0.0/24 or 2001:db8::/64`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, errs := Claim(&v1alpha1.IPClaim{Spec: tc.spec})
+			if diff := cmp.Diff(tc.want, told(errs), cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClaimRefusesSelectorsThatKubernetesDoes(t *testing.T) {
+	for name, by := range map[string]metav1.LabelSelectorRequirement{
+		"an operator that there is not": {Key: "zone", Operator: "Like", Values: []string{"a"}},
+		"In without values":             {Key: "zone", Operator: metav1.LabelSelectorOpIn},
+		"Exists with values":            {Key: "zone", Operator: metav1.LabelSelectorOpExists, Values: []string{"a"}},
+		"a key that is no label":        {Key: "not a label", Operator: metav1.LabelSelectorOpExists},
+		"a value that is no label":      {Key: "zone", Operator: metav1.LabelSelectorOpIn, Values: []string{"not a value"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, errs := Claim(&v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{by}}}})
+			if len(errs) != 1 || errs[0].Field != "spec.poolSelector" || errs[0].Detail == "" || req.Selects != nil {
+				t.Errorf("got %v and a selector: %t; want spec.poolSelector named, and none", told(errs), req.Selects != nil)
+			}
+		})
+	}
+}

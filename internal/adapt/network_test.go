@@ -1,0 +1,105 @@
+package adapt
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+func TestEdges(t *testing.T) {
+	for name, tc := range map[string]struct {
+		subnet string
+		want   []string
+	}{
+		"a /24 has a network and a broadcast address": {"10.0.0.0/24", []string{"10.0.0.0", "10.0.0.255"}},
+		"a /30 has them too":                          {"10.0.0.4/30", []string{"10.0.0.4", "10.0.0.7"}},
+		"a /31 has none (RFC 3021)":                   {"10.0.0.0/31", nil},
+		"a /32 has none":                              {"10.0.0.0/32", nil},
+		"all of IPv4 ends with the limited broadcast": {"0.0.0.0/0", []string{"0.0.0.0", "255.255.255.255"}},
+		"a /64 has a subnet-router anycast address":   {"2001:db8::/64", []string{"2001:db8::"}},
+		"a /126 has it too":                           {"2001:db8::4/126", []string{"2001:db8::4"}},
+		"a /127 has none (RFC 6164)":                  {"2001:db8::/127", nil},
+		"a /128 has none":                             {"2001:db8::/128", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, edge := range edges(netip.MustParsePrefix(tc.subnet)) {
+				got = append(got, edge.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("edges(%s) (-want +got):\n%s", tc.subnet, diff)
+			}
+		})
+	}
+}
+
+func TestPoolNetwork(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cidr     string
+		spec     *v1alpha1.PoolNetwork
+		network  *ipam.Network
+		withheld []string
+		refused  []string
+	}{
+		"no network withholds nothing": {cidr: "10.0.0.0/24"},
+		"a network withholds its edges": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24},
+			network: &ipam.Network{Length: 24}, withheld: []string{"10.0.0.0/32", "10.0.0.255/32"}},
+		"a network withholds its gateway": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.0.1"},
+			network:  &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.1")},
+			withheld: []string{"10.0.0.1/32", "10.0.0.0/32", "10.0.0.255/32"}},
+		"edges may be handed out, the gateway never": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.0.1", AllocateEdgeAddresses: true},
+			network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.1")}, withheld: []string{"10.0.0.1/32"}},
+		"a pool in the middle of its subnet has neither edge nor gateway": {cidr: "10.0.0.64/26", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.0.1"},
+			network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.1")}},
+		"a pool at the end of its subnet has one edge": {cidr: "10.0.0.192/26", spec: &v1alpha1.PoolNetwork{PrefixLength: 24},
+			network: &ipam.Network{Length: 24}, withheld: []string{"10.0.0.255/32"}},
+		"a pool that is not carved yet has a length": {spec: &v1alpha1.PoolNetwork{PrefixLength: 64, Gateway: "2001:db8::1"},
+			network: &ipam.Network{Length: 64}},
+		"IPv6 withholds the subnet-router anycast address": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, Gateway: "2001:db8::1"},
+			network:  &ipam.Network{Length: 64, Gateway: netip.MustParseAddr("2001:db8::1")},
+			withheld: []string{"2001:db8::1/128", "2001:db8::/128"}},
+
+		"a subnet smaller than the pool is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 25},
+			refused: []string{"network.prefixLength: Invalid value: 25: the pool is a /24, and lies within one subnet: write 24 or less"}},
+		"a length of 33 is refused in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 33},
+			refused: []string{"network.prefixLength: Invalid value: 33: must be between 0 and 32"}},
+		"a negative length is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: -1},
+			refused: []string{"network.prefixLength: Invalid value: -1: must be between 0 and 32"}},
+		"a gateway outside of the subnet is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.1.1"},
+			network: &ipam.Network{Length: 24},
+			refused: []string{`network.gateway: Invalid value: "10.0.1.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
+		"a gateway of the other family is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "2001:db8::1"},
+			network: &ipam.Network{Length: 24},
+			refused: []string{`network.gateway: Invalid value: "2001:db8::1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
+		"a gateway that is no address is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "router"},
+			network: &ipam.Network{Length: 24},
+			refused: []string{`network.gateway: Invalid value: "router": is not an IP address, such as 10.0.0.1 or 2001:db8::1`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := ipam.Pool{}
+			if tc.cidr != "" {
+				pool.CIDR = netip.MustParsePrefix(tc.cidr)
+				pool.Family = ipam.FamilyOf(pool.CIDR)
+			}
+			errs := poolNetwork(field.NewPath("network"), tc.spec, &pool)
+			if diff := cmp.Diff(tc.refused, told(errs)); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.network, pool.Network, comparing); diff != "" {
+				t.Errorf("network (-want +got):\n%s", diff)
+			}
+			var withheld []string
+			for _, p := range pool.Withheld {
+				withheld = append(withheld, p.String())
+			}
+			if diff := cmp.Diff(tc.withheld, withheld); diff != "" {
+				t.Errorf("withheld (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

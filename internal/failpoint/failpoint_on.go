@@ -1,0 +1,18 @@
+//go:build failpoints
+
+package failpoint
+
+import "os"
+
+// SkipConfirm hands a block out whatever else overlaps it.
+func SkipConfirm() bool { return is("skip-confirm") }
+
+// ReleaseByName deletes a record without saying which one of that name is meant,
+// nor in which state.
+func ReleaseByName() bool { return is("release-by-name") }
+
+// AnswerUnsynced answers from a picture that has no list yet, and takes the
+// acknowledgement of a record for its confirmation.
+func AnswerUnsynced() bool { return is("answer-unsynced") }
+
+func is(name string) bool { return os.Getenv("CADASTRE_FAILPOINT") == name }

@@ -1,0 +1,319 @@
+package ledger
+
+import (
+	"iter"
+	"math/big"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// book is one space in which blocks exclude each other, with all that is held
+// in it. Guarded by the Ledger's lock.
+type book struct {
+	key ipam.PoolKey
+	// pool is as its spec says; known only once space is set.
+	pool ipam.Pool
+	// space is what can be handed out: all but what is withheld, recorded or
+	// held. Nil while only records of the pool have been seen, not the pool.
+	space    *space.Space
+	withheld *space.Space
+
+	blocks  bart.Table[*entry]
+	records int
+	leaving int
+	// outOfRange counts addresses that are recorded and withheld.
+	outOfRange space.Count
+	// spreading is until when first fits begin at cursor, because replicas have run
+	// into each other; a cursor that is not valid is drawn anew. It was drawn so
+	// often.
+	spreading time.Time
+	cursor    netip.Addr
+	draws     int
+	// frees counts blocks that were freed. Whoever awaits one is told, without
+	// blocking, of that and of releases that are on their way.
+	frees   int
+	awaited map[chan<- struct{}]struct{}
+}
+
+// entry is a record, or a hold of this process's own that has no record yet.
+type entry struct {
+	ipam.Record
+	// hold is nil for a record.
+	hold *Hold
+	// next has the very same block in the same book.
+	next *entry
+	// leaving records are about to be released.
+	leaving bool
+}
+
+func newBook(key ipam.PoolKey) *book {
+	b := &book{key: key, awaited: map[chan<- struct{}]struct{}{}}
+	if key.Kind == ipam.KindRoutingDomain {
+		b.describe(ipam.Pool{Key: key, CIDR: key.Family.All(), Family: key.Family})
+	}
+	return b
+}
+
+// describe takes over what a pool's spec says. It costs O(records) where CIDR
+// or withheld space changed, else nothing.
+func (b *book) describe(pool ipam.Pool) {
+	same := b.space != nil && b.pool.CIDR == pool.CIDR && slices.Equal(b.pool.Withheld, pool.Withheld)
+	b.pool = pool
+	if same {
+		return
+	}
+	b.space, b.withheld = space.New(pool.CIDR), space.New(pool.CIDR)
+	b.outOfRange = space.Count{}
+	for _, block := range pool.Withheld {
+		b.space.Use(block)
+		b.withheld.Use(block)
+	}
+	for _, first := range b.blocks.All() {
+		for e := range first.chain() {
+			b.space.Use(e.Block)
+			b.countOutOfRange(e, space.Count.Add)
+		}
+	}
+}
+
+// take enters a record or a hold.
+func (b *book) take(e *entry) {
+	b.blocks.Modify(e.Block, func(first *entry, _ bool) (*entry, bool) {
+		e.next = first
+		return e, false
+	})
+	if e.hold == nil {
+		b.records++
+	}
+	if b.space != nil {
+		b.space.Use(e.Block)
+		b.countOutOfRange(e, space.Count.Add)
+	}
+}
+
+// drop strikes a record or a hold, and frees what nothing else keeps in use.
+func (b *book) drop(e *entry) {
+	last := false
+	b.blocks.Modify(e.Block, func(first *entry, _ bool) (*entry, bool) {
+		rest := first.without(e)
+		last = rest == nil
+		return rest, last
+	})
+	b.setLeaving(e, false)
+	if e.hold == nil {
+		b.records--
+	}
+	if b.space == nil {
+		return
+	}
+	b.countOutOfRange(e, space.Count.Sub)
+	if last {
+		b.free(e.Block)
+	}
+}
+
+func (b *book) free(block netip.Prefix) {
+	b.space.Release(block)
+	if b.withheld.Overlaps(block) {
+		for _, w := range b.pool.Withheld {
+			if w.Overlaps(block) {
+				b.space.Use(w)
+			}
+		}
+	}
+	for e := range b.overlapping(block) {
+		b.space.Use(e.Block)
+	}
+	b.frees++
+	b.tellAwaiting()
+}
+
+func (b *book) tellAwaiting() {
+	for told := range b.awaited {
+		select {
+		case told <- struct{}{}:
+		default: // it has been told already
+		}
+	}
+}
+
+func (b *book) countOutOfRange(e *entry, op func(space.Count, space.Count) space.Count) {
+	if e.hold == nil && !b.withheld.Used().IsZero() {
+		b.outOfRange = op(b.outOfRange, b.withheld.UsedIn(e.Block))
+	}
+}
+
+func (b *book) setLeaving(e *entry, leaving bool) {
+	switch {
+	case leaving && !e.leaving:
+		b.leaving++
+		b.tellAwaiting()
+	case !leaving && e.leaving:
+		b.leaving--
+	}
+	e.leaving = leaving
+}
+
+// settled notes that a record stands differently: one that is retained or cools
+// down is not about to be released.
+func (b *book) settled(e *entry) {
+	if e.State != ipam.Bound {
+		b.setLeaving(e, false)
+	}
+	b.tellAwaiting()
+}
+
+// overlapping is every record and hold of which a part lies in block.
+func (b *book) overlapping(block netip.Prefix) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		if !b.blocks.OverlapsPrefix(block) {
+			return
+		}
+		for _, first := range b.blocks.Supernets(block) { // block itself included
+			for e := range first.chain() {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+		for p, first := range b.blocks.Subnets(block) {
+			if p == block {
+				continue
+			}
+			for e := range first.chain() {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rival is a record other than the one of that name which overlaps block. Holds
+// do not count: they are nobody's yet.
+func (b *book) rival(block netip.Prefix, name ipam.Name) *entry {
+	for e := range b.overlapping(block) {
+		if e.hold == nil && e.Name != name {
+			return e
+		}
+	}
+	return nil
+}
+
+// find is a free block; it is not in use yet.
+func (b *book) find(bits int, strategy ipam.Strategy, random *rand.Rand, now time.Time) (netip.Prefix, bool) {
+	switch strategy {
+	case ipam.BestFit:
+		return b.space.Find(space.BestFit, bits)
+	case ipam.WorstFit:
+		return b.space.Find(space.WorstFit, bits)
+	case ipam.Random:
+		return b.space.FindFrom(randomAddr(b.pool.CIDR, random), bits)
+	}
+	first, ok := b.space.Find(space.FirstFit, bits)
+	if !ok || now.After(b.spreading) {
+		b.draws = 0
+		return first, ok
+	}
+	return b.findApart(first, random)
+}
+
+// Two replicas that serve many requests at once would find the same first free
+// block again and again, and each time one of them would have written in vain.
+// So who has lost a race jumps ahead, by a random number of blocks, and goes on
+// from there, block by block, for as long as others record in the same pool: two
+// that are apart stay apart, until one comes to where the other is and jumps
+// again, twice as far, as what lies near fills up.
+const (
+	spreadFor  = time.Second
+	spreadBits = 12 // 4,096 blocks
+)
+
+// findApart is a free block of the length of the first at or after the cursor.
+func (b *book) findApart(first netip.Prefix, random *rand.Rand) (netip.Prefix, bool) {
+	if !b.cursor.IsValid() {
+		over := min(spreadBits+b.draws, first.Bits()-b.pool.CIDR.Bits(), 62)
+		b.cursor = ahead(first, random.Uint64N(1<<over))
+		b.draws++
+	}
+	block, ok := b.space.FindFrom(b.cursor, first.Bits())
+	if ok {
+		b.cursor = ahead(block, 1)
+	}
+	return block, ok
+}
+
+// lost notes that another replica was faster.
+func (b *book) lost(now time.Time) {
+	b.spreading, b.cursor = now.Add(spreadFor), netip.Addr{}
+}
+
+// crowded notes that another replica has recorded a block.
+func (b *book) crowded(now time.Time) {
+	if now.Before(b.spreading) {
+		b.spreading = now.Add(spreadFor)
+	}
+}
+
+// ahead is the address n blocks after a block; it may lie outside the pool,
+// from where a search wraps round.
+func ahead(block netip.Prefix, n uint64) netip.Addr {
+	bytes := block.Addr().AsSlice()
+	offset := new(big.Int).Lsh(new(big.Int).SetUint64(n), uint(len(bytes)*8-block.Bits()))
+	sum := offset.Add(offset, new(big.Int).SetBytes(bytes))
+	if sum.BitLen() > len(bytes)*8 {
+		return block.Addr()
+	}
+	addr, _ := netip.AddrFromSlice(sum.FillBytes(bytes)) // as long as the address that it came from
+	return addr
+}
+
+func (b *book) largestFree() int {
+	if bits, ok := b.space.LargestFree(); ok {
+		return bits
+	}
+	return ipam.NoLength
+}
+
+func (b *book) empty() bool { return b.space == nil && b.blocks.Size() == 0 }
+
+// chain is e and all that follow it.
+func (e *entry) chain() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for ; e != nil; e = e.next {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func (e *entry) without(gone *entry) *entry {
+	if e == nil {
+		return nil
+	}
+	if e == gone {
+		return e.next
+	}
+	e.next = e.next.without(gone)
+	return e
+}
+
+// randomAddr is any address of a block.
+func randomAddr(block netip.Prefix, random *rand.Rand) netip.Addr {
+	bytes := block.Addr().AsSlice()
+	for bit := block.Bits(); bit < len(bytes)*8; bit++ {
+		if random.Uint32()&1 == 1 {
+			bytes[bit/8] |= 0x80 >> (bit % 8)
+		}
+	}
+	addr, _ := netip.AddrFromSlice(bytes) // as long as the address that it came from
+	return addr
+}

@@ -1,0 +1,77 @@
+package ledger
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// TestReplicasKeepOutOfEachOthersWay plays replicas that fill one pool, each with
+// several requests under way at a time that do not know of the others'. A record
+// that gives way was written in vain.
+func TestReplicasKeepOutOfEachOthersWay(t *testing.T) {
+	for replicas := 2; replicas <= 3; replicas++ {
+		for seed := range uint64(5) {
+			recorded, vain := crowd(t, replicas, seed)
+			t.Logf("%d replicas, seed %d: %d of %d records written in vain", replicas, seed, vain, recorded)
+			if vain*50 > recorded {
+				t.Errorf("%d replicas, seed %d: %d of %d records written in vain, want one in fifty at most", replicas, seed, vain, recorded)
+			}
+		}
+	}
+}
+
+// crowd has replicas record blocks in rounds: all find, then all record, in the
+// order of the requests, and all see what was recorded.
+func crowd(t *testing.T, replicas int, seed uint64) (recorded, vain int) {
+	const rounds, underWay = 150, 16
+	crowded := make([]*Ledger, replicas)
+	for i := range crowded {
+		crowded[i] = newLedger(seed*10 + uint64(i))
+		crowded[i].Describe(ipam.Pool{Key: key, CIDR: netip.MustParsePrefix("10.0.0.0/12"), Family: ipam.IPv4})
+		must(t, feed{crowded[i]}.Replace(nil, "1"))
+	}
+	for round := range rounds {
+		holds := make([][]*Hold, replicas)
+		for i, l := range crowded {
+			l.options.Clock.(*clocktesting.FakeClock).Step(30 * time.Millisecond)
+			for n := range underWay {
+				holds[i] = append(holds[i], mustHold(t, l, ask(fmt.Sprintf("r%d-%d-%d", i, round, n))))
+			}
+		}
+		for n := range underWay {
+			for i := range crowded {
+				recorded++
+				if !recordOne(t, crowded, holds[i][n]) {
+					vain++
+				}
+			}
+		}
+	}
+	return recorded, vain
+}
+
+// recordOne has all see the record of a hold, and says whether the
+// block is its holder's. If not, the record is deleted.
+func recordOne(t *testing.T, crowded []*Ledger, h *Hold) bool {
+	obj := allocation(h.entry.Name.Name, "uid-"+h.entry.Name.Name, "1", h.Block.String())
+	see := func(event func(feed, any) error) {
+		for _, l := range slices.Backward(crowded) {
+			must(t, event(feed{l}, obj))
+		}
+	}
+	see(feed.Add)
+	if err := h.Confirm(t.Context(), string(obj.UID)); err == nil {
+		return true
+	}
+	obj.ResourceVersion = strconv.Itoa(2)
+	see(feed.Delete)
+	return false
+}

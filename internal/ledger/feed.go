@@ -1,0 +1,194 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// disownedFor is how long a record may take to turn up whose creation failed
+// ambiguously. An API server gives up a request after one minute.
+const disownedFor = 10 * time.Minute
+
+// Run feeds the picture from a list and watch of all IPAllocations until ctx is
+// done. After Relist it begins anew, with a list.
+func (l *Ledger) Run(ctx context.Context, from cache.ListerWatcher, objects any) {
+	for ctx.Err() == nil {
+		watch, cancel := context.WithCancel(ctx)
+		l.mu.Lock()
+		l.relist, l.began = cancel, l.options.Clock.Now()
+		l.mu.Unlock()
+		cache.NewReflectorWithOptions(from, objects, feed{l}, cache.ReflectorOptions{Name: "ipallocations"}).RunWithContext(watch)
+		cancel()
+	}
+}
+
+// Relist ends the current watch, which Run follows by a new list.
+func (l *Ledger) Relist() { l.relistSince(l.options.Clock.Now()) }
+
+// relistSince ends the current watch if it began before the given time. One that
+// is younger has been begun anew by somebody else who misses a record.
+func (l *Ledger) relistSince(t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.began.After(t) {
+		return
+	}
+	l.relists++
+	l.relist()
+}
+
+// feed is the ledger's side of a reflector, which calls it from one goroutine
+// in the order of revisions.
+type feed struct{ *Ledger }
+
+var _ cache.ReflectorStore = feed{}
+
+// Add enters a record.
+func (f feed) Add(obj any) error { return f.Update(obj) }
+
+// Update enters a record, or a new version of one.
+func (f feed) Update(obj any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.read(obj)
+	if err != nil {
+		return err
+	}
+	f.put(r)
+	f.settle(r)
+	return nil
+}
+
+// Delete strikes a record: its block is free.
+func (f feed) Delete(obj any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.read(obj)
+	if err != nil {
+		return err
+	}
+	if e := f.byUID[r.UID]; e != nil {
+		f.strike(e)
+	}
+	return nil
+}
+
+// Replace makes the picture what the list says, in one step.
+func (f feed) Replace(objs []any, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	listed := make(map[string]bool, len(objs))
+	records := make([]ipam.Record, 0, len(objs))
+	for _, obj := range objs {
+		r, err := f.read(obj)
+		if err != nil {
+			continue // counted, and reported by whoever watches the count
+		}
+		listed[r.UID] = true
+		records = append(records, r)
+	}
+	for uid, e := range f.byUID {
+		if !listed[uid] {
+			f.strike(e)
+		}
+	}
+	for _, r := range records {
+		f.put(r)
+	}
+	for _, r := range records {
+		f.settle(r)
+	}
+	f.synced, f.unlisted = true, false
+	return nil
+}
+
+// Resync does nothing: the picture is whole as it is.
+func (f feed) Resync() error { return nil }
+
+// read is the record that an object states. One that cannot be read is counted.
+func (l *Ledger) read(obj any) (ipam.Record, error) {
+	r, err := adapt.RecordOf(obj)
+	if err != nil {
+		l.unread++
+		return ipam.Record{}, fmt.Errorf("reading IPAllocation %s: %w", r.Name, err)
+	}
+	return r, nil
+}
+
+// put enters a record or its new version.
+func (l *Ledger) put(r ipam.Record) {
+	e := l.byUID[r.UID]
+	switch {
+	case e == nil:
+		if old := l.byName[r.Name]; old != nil {
+			l.strike(old) // its deletion was missed
+		}
+		l.enter(r)
+	case e.Version != r.Version:
+		l.countUnbound(e, -1)
+		l.unindex(e)
+		e.Record = r
+		l.index(e)
+		l.countUnbound(e, +1)
+		l.books[r.Pool].settled(e)
+		l.tell(Change{Record: r, Pool: r.Pool, Kind: Changed})
+	}
+	if e := l.byUID[r.UID]; r.Terminating {
+		l.books[r.Pool].setLeaving(e, true)
+	}
+}
+
+func (l *Ledger) enter(r ipam.Record) {
+	e := &entry{Record: r}
+	l.byUID[r.UID], l.byName[r.Name] = e, e
+	l.index(e)
+	b := l.book(r.Pool)
+	b.take(e)
+	if l.holds[r.Name] == nil && !b.spreading.IsZero() {
+		b.crowded(l.options.Clock.Now())
+	}
+	l.countUnbound(e, +1)
+	l.tell(Change{Record: r, Pool: r.Pool, Kind: Added})
+}
+
+func (l *Ledger) strike(e *entry) {
+	delete(l.byUID, e.UID)
+	if l.byName[e.Name] == e {
+		delete(l.byName, e.Name)
+	}
+	l.unindex(e)
+	b := l.books[e.Pool]
+	b.drop(e)
+	l.prune(b)
+	l.countUnbound(e, -1)
+	if h := l.holds[e.Name]; h != nil {
+		h.lose(e.UID)
+	}
+	l.tell(Change{Record: e.Record, Pool: e.Pool, Kind: Removed})
+}
+
+// settle tells whoever waits for this record whose the block is, and whether
+// anybody disowned it.
+func (l *Ledger) settle(r ipam.Record) {
+	if h := l.holds[r.Name]; h != nil {
+		h.settle(r.UID, h.Block == r.Block && l.books[r.Pool].rival(r.Block, r.Name) == nil)
+	}
+	if len(l.disowned) == 0 {
+		return
+	}
+	if _, ok := l.disowned[r.Name]; ok {
+		delete(l.disowned, r.Name)
+		l.tell(Change{Record: r, Pool: r.Pool, Kind: Disowned})
+	}
+	for name, since := range l.disowned {
+		if l.options.Clock.Since(since) > disownedFor {
+			delete(l.disowned, name)
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+var (
+	small    = netip.MustParsePrefix("10.0.0.0/24")
+	withheld = netip.MustParsePrefix("10.0.0.32/28")
+	key      = ipam.PoolNamed("p")
+)
+
+func newLedger(seed uint64) *Ledger {
+	l := New(Options{
+		Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Silence: time.Minute,
+		Random: rand.New(rand.NewPCG(seed, 0)),
+	})
+	l.Describe(ipam.Pool{Key: key, CIDR: small, Family: ipam.IPv4, Withheld: []netip.Prefix{withheld}})
+	return l
+}
+
+// allocation is an object as a watch delivers it.
+func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
+	return adapt.Allocation(ipam.Record{
+		Name: ipam.Name{Namespace: "ns", Name: name}, UID: uid, Version: version,
+		Block: netip.MustParsePrefix(block), Pool: key, Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound,
+		Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: name},
+	})
+}
+
+func ask(name string) Ask {
+	return Ask{Pool: key, Bits: 28, Record: ipam.Name{Namespace: "ns", Name: name}, Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: name}}
+}
+
+func mustHold(t *testing.T, l *Ledger, a Ask) *Hold {
+	t.Helper()
+	h, err := l.Hold(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNothingIsHeldBeforeTheFirstList(t *testing.T) {
+	l := newLedger(1)
+	if _, err := l.Hold(ask("a")); !errors.Is(err, ipam.ErrNotSynced) {
+		t.Errorf("got %v, want ErrNotSynced", err)
+	}
+	must(t, feed{l}.Replace(nil, "1"))
+	mustHold(t, l, ask("a"))
+}
+
+func TestConfirm(t *testing.T) {
+	for name, c := range map[string]struct {
+		events func(f feed) error
+		want   error
+	}{
+		"a record that nothing overlaps is ours": {
+			func(f feed) error { return f.Add(allocation("a", "1", "1", "10.0.0.0/28")) }, nil,
+		},
+		"one that was recorded after another is not": {
+			func(f feed) error {
+				return errors.Join(f.Add(allocation("b", "2", "1", "10.0.0.0/30")), f.Add(allocation("a", "1", "2", "10.0.0.0/28")))
+			}, ErrLost,
+		},
+		"one that was recorded before another is": {
+			func(f feed) error {
+				return errors.Join(f.Add(allocation("a", "1", "1", "10.0.0.0/28")), f.Add(allocation("b", "2", "2", "10.0.0.0/25")))
+			}, nil,
+		},
+		"another that was gone by then does not count": {
+			func(f feed) error {
+				other := allocation("b", "2", "1", "10.0.0.0/30")
+				return errors.Join(f.Add(other), f.Delete(other), f.Add(allocation("a", "1", "3", "10.0.0.0/28")))
+			}, nil,
+		},
+		"of a list nobody knows the order: with a rival it is not": {
+			func(f feed) error {
+				return f.Replace([]any{allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")}, "2")
+			}, ErrLost,
+		},
+		"without a rival it is": {
+			func(f feed) error { return f.Replace([]any{allocation("a", "1", "1", "10.0.0.0/28")}, "2") }, nil,
+		},
+		"one that is gone again is not": {
+			func(f feed) error {
+				mine := allocation("a", "1", "1", "10.0.0.0/28")
+				return errors.Join(f.Add(mine), f.Delete(mine))
+			}, ErrLost,
+		},
+		"one of our name with another UID is not": {
+			func(f feed) error { return f.Add(allocation("a", "9", "1", "10.0.0.0/28")) }, ErrLost,
+		},
+		"a rival that is being deleted still counts": {
+			func(f feed) error {
+				other := allocation("b", "2", "1", "10.0.0.0/30")
+				now := metav1.Now()
+				other.DeletionTimestamp = &now
+				return errors.Join(f.Add(other), f.Add(allocation("a", "1", "2", "10.0.0.0/28")))
+			}, ErrLost,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			must(t, feed{l}.Replace(nil, "0"))
+			h := mustHold(t, l, ask("a"))
+			must(t, c.events(feed{l}))
+			if err := h.Confirm(t.Context(), "1"); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestARecordThatIsNotSeenIsGivenUp(t *testing.T) {
+	l := newLedger(1)
+	must(t, feed{l}.Replace(nil, "0"))
+	h := mustHold(t, l, ask("a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.Confirm(ctx, "1"); !errors.Is(err, ipam.ErrUnconfirmed) {
+		t.Errorf("got %v, want ErrUnconfirmed", err)
+	}
+	if again := mustHold(t, l, ask("b")); again.Block != h.Block {
+		t.Errorf("%s is not free again: got %s", h.Block, again.Block)
+	}
+}
+
+func TestADisownedRecordIsToldOfWhenItTurnsUp(t *testing.T) {
+	l := newLedger(1)
+	must(t, feed{l}.Replace(nil, "0"))
+	var disowned []string
+	l.Listen(func(c Change) {
+		if c.Kind == Disowned {
+			disowned = append(disowned, c.Record.UID)
+		}
+	})
+	mustHold(t, l, ask("late")).Disown()
+	must(t, feed{l}.Add(allocation("late", "7", "1", "10.0.0.0/28")))
+	if fmt.Sprint(disowned) != "[7]" {
+		t.Errorf("told of %v, want [7]", disowned)
+	}
+}
+
+func TestUnboundRecordsAreBounded(t *testing.T) {
+	l := newLedger(1)
+	must(t, feed{l}.Replace([]any{allocation("x", "1", "1", "10.0.0.0/28"), allocation("y", "2", "1", "10.0.0.16/28")}, "1"))
+	bounded := ask("a")
+	bounded.UnboundLimit = 2
+	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnbound) {
+		t.Errorf("got %v, want ErrTooManyUnbound", err)
+	}
+	l.Claimed(ipam.Name{Namespace: "ns", Name: "x"}, true)
+	mustHold(t, l, bounded).Drop()
+	l.Claimed(ipam.Name{Namespace: "ns", Name: "x"}, false)
+	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnbound) {
+		t.Errorf("got %v, want ErrTooManyUnbound", err)
+	}
+}
+
+func TestRecordsOfLocalPoolsAreBoundedByTheirOwnNamespace(t *testing.T) {
+	l := newLedger(1)
+	record := ipam.Record{
+		Name: ipam.Name{Namespace: "operator", Name: "localippool.ns.p"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.ForPool,
+		Block: netip.MustParsePrefix("10.0.0.0/28"), State: ipam.Bound, Holder: ipam.Holder{Kind: "LocalIPPool", Namespace: "ns", Name: "p"},
+	}
+	must(t, feed{l}.Replace([]any{adapt.Allocation(record)}, "1"))
+	bounded := ask("a")
+	bounded.UnboundLimit, bounded.Holder.Namespace = 1, "ns"
+	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnbound) {
+		t.Errorf("got %v, want ErrTooManyUnbound", err)
+	}
+	elsewhere := bounded
+	elsewhere.Holder.Namespace = "operator"
+	mustHold(t, l, elsewhere).Drop()
+	record.HolderUID, record.Version = "2", "2" // the pool is there
+	must(t, feed{l}.Update(adapt.Allocation(record)))
+	mustHold(t, l, bounded).Drop()
+}
+
+// TestPictureAgainstTwin plays random events, holds and lists, overlapping ones
+// too, and compares what the ledger counts with an array of addresses.
+func TestPictureAgainstTwin(t *testing.T) {
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		w := &world{ledger: newLedger(seed), random: random, objects: map[string]*v1alpha1.IPAllocation{}, holds: map[string]*Hold{}}
+		must(t, feed{w.ledger}.Replace(nil, "0"))
+		for step := range 400 {
+			w.act(t, step)
+			if got, want := counts(w.ledger), twin(w.objects, w.holds); got != want {
+				t.Fatalf("seed %d, step %d: got %s, want %s", seed, step, got, want)
+			}
+		}
+	}
+}
+
+// world is a ledger, and what it has been told.
+type world struct {
+	ledger  *Ledger
+	random  *rand.Rand
+	objects map[string]*v1alpha1.IPAllocation
+	holds   map[string]*Hold
+}
+
+func (w *world) act(t *testing.T, step int) {
+	t.Helper()
+	l, random, objects, holds := w.ledger, w.random, w.objects, w.holds
+	name := strconv.Itoa(random.IntN(30))
+	switch random.IntN(10) {
+	case 0, 1, 2, 3: // a record, of us or of others, that may overlap
+		bits := 26 + random.IntN(7)
+		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), bits).Masked()
+		obj := allocation(name, fmt.Sprintf("%s-%d", name, step), strconv.Itoa(step), block.String())
+		objects[name] = obj
+		must(t, feed{l}.Add(obj))
+	case 4, 5, 6:
+		if obj := objects[name]; obj != nil {
+			delete(objects, name)
+			must(t, feed{l}.Delete(obj))
+		}
+	case 7:
+		h, err := l.Hold(ask("h" + name))
+		switch {
+		case holds[name] != nil && !errors.Is(err, ipam.ErrUnconfirmed):
+			t.Fatalf("a second hold for one name: %v", err)
+		case err == nil:
+			holds[name] = h
+		}
+	case 8:
+		if h := holds[name]; h != nil {
+			h.Drop()
+			h.Drop() // twice does no harm
+			delete(holds, name)
+		}
+	case 9:
+		var list []any
+		for other, obj := range objects {
+			if random.IntN(8) == 0 {
+				delete(objects, other)
+				continue
+			}
+			list = append(list, obj)
+		}
+		must(t, feed{l}.Replace(list, strconv.Itoa(step)))
+	}
+}
+
+func counts(l *Ledger) string {
+	c, _ := l.Capacity(key)
+	return fmt.Sprintf("%s free, %d records", c.Available, c.Records)
+}
+
+func twin(objects map[string]*v1alpha1.IPAllocation, holds map[string]*Hold) string {
+	var used [256]bool
+	use := func(block netip.Prefix) {
+		for i := range 256 {
+			if block.Contains(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})) {
+				used[i] = true
+			}
+		}
+	}
+	use(withheld)
+	for _, obj := range objects {
+		use(netip.MustParsePrefix(obj.Spec.CIDR))
+	}
+	for _, h := range holds {
+		use(h.Block)
+	}
+	free := 0
+	for _, u := range used {
+		if !u {
+			free++
+		}
+	}
+	return fmt.Sprintf("%d free, %d records", free, len(objects))
+}

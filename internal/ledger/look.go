@@ -1,0 +1,175 @@
+package ledger
+
+import (
+	"net/netip"
+
+	"github.com/cadastre-dev/cadastre/internal/failpoint"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// Capacity counts the addresses of a pool, and the records in it.
+// Total = Allocated + Available + Withheld - OutOfRange.
+type Capacity struct {
+	Total, Allocated, Available, Withheld, OutOfRange space.Count
+	Records                                           int
+	// LargestFree is the length of the largest free block, or ipam.NoLength.
+	LargestFree int
+}
+
+// Capacity of a pool; false where the picture has no such pool with a CIDR.
+func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.books[pool]
+	if b == nil || b.space == nil {
+		return Capacity{}, false
+	}
+	c := Capacity{
+		Total: b.space.Total(), Available: b.space.Free(),
+		Withheld: b.withheld.Used(), OutOfRange: b.outOfRange,
+		Records: b.records, LargestFree: b.largestFree(),
+	}
+	c.Allocated = c.Total.Sub(c.Available).Sub(c.Withheld).Add(c.OutOfRange)
+	return c, true
+}
+
+// Utilized is the share of a pool that cannot be handed out, 0 to 1; 1 where
+// the picture has no such pool.
+func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.books[pool]
+	if b == nil || b.space == nil {
+		return 1
+	}
+	return b.space.Used().Float64() / b.space.Total().Float64()
+}
+
+// Records is how many blocks are recorded in a pool.
+func (l *Ledger) Records(pool ipam.PoolKey) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.books[pool]; b != nil {
+		return b.records
+	}
+	return 0
+}
+
+// Record is the record of a name.
+func (l *Ledger) Record(name ipam.Name) (ipam.Record, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.byName[name]; e != nil {
+		return e.Record, true
+	}
+	return ipam.Record{}, false
+}
+
+// Rival is a record that overlaps the given one in the same pool. A record that
+// has none in this picture is confirmed: whoever comes later gives way.
+func (l *Ledger) Rival(r ipam.Record) (ipam.Record, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.books[r.Pool]; b != nil {
+		if e := b.rival(r.Block, r.Name); e != nil {
+			return e.Record, true
+		}
+	}
+	return ipam.Record{}, false
+}
+
+// Relists is how often a silent watch was begun anew, and Unread how many
+// objects could not be read.
+func (l *Ledger) Relists() (relists, unread int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.relists, l.unread
+}
+
+// PoolState says whether a pool can hand out blocks.
+type PoolState struct {
+	// Record is the pool's own, zero where its CIDR is not recorded.
+	Record ipam.Record
+	// Rival overlaps that record in the pool's home: the pool is in conflict.
+	Rival *ipam.Record
+}
+
+// State of a pool whose own record has the given name.
+func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.byName[record]
+	if failpoint.AnswerUnsynced() && l.unlisted && e == nil {
+		return PoolState{Record: ipam.Record{UID: "not seen"}}
+	}
+	if e == nil || e.Pool != pool.Home || e.Block != pool.CIDR {
+		return PoolState{}
+	}
+	state := PoolState{Record: e.Record}
+	if rival := l.books[e.Pool].rival(e.Block, e.Name); rival != nil {
+		state.Rival = &rival.Record
+	}
+	return state
+}
+
+// Ready says whether the pool's CIDR is recorded and nobody else's.
+func (s PoolState) Ready() bool { return s.Record.UID != "" && s.Rival == nil }
+
+// HasRoom says whether a pool has a free block of the length, or the very block
+// where one is given. Where neither is known: any room at all.
+func (l *Ledger) HasRoom(pool ipam.PoolKey, length int, block netip.Prefix) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.books[pool]
+	if b == nil || b.space == nil {
+		return false
+	}
+	if block.IsValid() {
+		return b.space.IsFree(block)
+	}
+	largest := b.largestFree()
+	return largest != ipam.NoLength && (length == ipam.NoLength || largest <= length)
+}
+
+// Few are the records of a pool, if there are no more than most; else none.
+func (l *Ledger) Few(pool ipam.PoolKey, most int) []ipam.Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.books[pool]
+	if b == nil || b.records > most {
+		return nil
+	}
+	var few []ipam.Record
+	for _, first := range b.blocks.All() {
+		for e := range first.chain() {
+			if e.hold == nil {
+				few = append(few, e.Record)
+			}
+		}
+	}
+	return few
+}
+
+// Holders are some of those who hold blocks of a pool, in order of address, and
+// how many blocks are recorded there.
+func (l *Ledger) Holders(pool ipam.PoolKey, most int) ([]ipam.Holder, int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.books[pool]
+	if b == nil {
+		return nil, 0
+	}
+	var holders []ipam.Holder
+	for _, first := range b.blocks.AllSorted() {
+		for e := range first.chain() {
+			if e.hold == nil && len(holders) < most {
+				holders = append(holders, e.Holder)
+			}
+		}
+		if len(holders) == most {
+			break
+		}
+	}
+	return holders, b.records
+}

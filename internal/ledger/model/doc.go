@@ -1,0 +1,35 @@
+// Package model explores the record-confirm protocol completely: every
+// interleaving of three replicas, an API server and its clients, within bounds
+// that a Scenario states. It shares no code with package ledger; it is what that
+// package, the allocator and the collection of orphans have to be like.
+//
+// What is in it:
+//
+//   - records with a UID (here: their number), a name, a version, a claim and a
+//     block; the blocks are of two sizes, and overlap;
+//   - one log of events; each replica's picture follows it at its own pace, so
+//     every delay of a watch is an interleaving. A relist takes the whole state;
+//   - a webhook's request: hold, create, confirm, answer; then the API server
+//     persists the claim or refuses it. The caller may have gone at any step;
+//   - a leader's binding of a claim that waits: the same with a name that is made
+//     from the claim, then a write to the claim on condition that it is as it was
+//     read. Any replica may believe that it leads, and read the claim from a
+//     cache that is behind;
+//   - adoption of a record that somebody else made, by a leader or for a claim
+//     that was restored;
+//   - create calls that fail ambiguously: the record is there, or arrives later,
+//     or never;
+//   - crashes, and the deletion of claims;
+//   - the collection of orphans, by any replica at any time.
+//
+// A process that is paused, for however long, is one that takes no step for a
+// while: nothing here depends on time, with one exception. A webhook's request is
+// over, one way or the other, before the grace period of its record is: the API
+// server gives it five seconds, and the whole request a minute.
+//
+// In every state no two live claims overlap, and each has its record. From every
+// state one can be reached in which nothing is under way and every record has a
+// live claim, so that no block is lost for good.
+//
+// Each Rule can be left out; then a shortest counterexample is found.
+package model

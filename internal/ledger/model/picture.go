@@ -1,0 +1,91 @@
+package model
+
+// see delivers the next event to a replica.
+func (m *Model) see(s *state, i int) {
+	r := &s.stage[i]
+	e := s.log[r.at]
+	r.at++
+	if e.deleted {
+		r.seen &^= bit(e.record)
+		r.versions[e.record] = 0
+		return
+	}
+	m.enter(s, r, e.record, e.version)
+	m.settle(s, r, e.record)
+}
+
+// list makes the picture what the API server has: in one step, or the missing
+// struck and the rest still to be entered.
+func (m *Model) list(s *state, i int) {
+	r := &s.stage[i]
+	all := uint8(0)
+	for n := range uint8(maxRecords) {
+		if s.records[n].phase == present {
+			all |= bit(n)
+		}
+	}
+	r.at, r.listed = s.logged, all
+	r.seen &= all
+	if r.listed == 0 {
+		r.life = up
+	}
+	if m.rules&AtomicReplace == 0 {
+		return
+	}
+	r.life, r.listed = up, 0
+	for n := range uint8(maxRecords) {
+		if all&bit(n) != 0 {
+			m.enter(s, r, n, s.records[n].version)
+		}
+	}
+	for n := range uint8(maxRecords) {
+		if all&bit(n) != 0 {
+			m.settle(s, r, n)
+		}
+	}
+}
+
+// enterListed takes one record over from a list that is not taken over in one
+// step. Events that come meanwhile wait.
+func (m *Model) enterListed(s *state, i int, n uint8) {
+	r := &s.stage[i]
+	if r.listed &^= bit(n); r.listed == 0 {
+		r.life = up
+	}
+	m.enter(s, r, n, s.records[n].version)
+	m.settle(s, r, n)
+}
+
+func (m *Model) enter(s *state, r *replica, n, version uint8) {
+	for other := range uint8(maxRecords) {
+		if other != n && r.seen&bit(other) != 0 && s.sameName(other, n) {
+			r.seen &^= bit(other) // its deletion was missed
+			r.versions[other] = 0
+		}
+	}
+	r.seen |= bit(n)
+	r.versions[n] = version
+}
+
+// settle says whose the block is to whoever awaits this record.
+func (m *Model) settle(s *state, r *replica, n uint8) {
+	t := &r.task
+	if t.doing != awaiting {
+		return
+	}
+	byName := m.rules&OwnAnswer == 0 && t.bound && s.records[n].bound && s.records[n].claim == t.claim
+	if t.record != n && !byName {
+		return
+	}
+	t.record = n
+	m.judge(s, r)
+}
+
+// judge decides by the picture as it is.
+func (m *Model) judge(s *state, r *replica) {
+	t := &r.task
+	t.doing = ours
+	if m.rules&Confirm != 0 && m.rival(s, r, m.scenario.Claims[t.claim].Block, t.record) {
+		t.doing = deleting
+	}
+}

@@ -1,0 +1,207 @@
+package model
+
+const (
+	replicas   = 3
+	maxClaims  = 3
+	maxRecords = 4
+	maxLog     = 12
+)
+
+// state is all that there is. It is a value: steps make new ones.
+type state struct {
+	claims  [maxClaims]claim
+	records [maxRecords]record
+	// log has the events that some replica has not seen yet.
+	log    [maxLog]event
+	logged uint8
+	stage  [replicas]replica
+	// What is left of the scenario's bounds.
+	crashes, relists, ambiguous uint8
+}
+
+// claim as the API server has it.
+type claim struct {
+	phase    claimPhase
+	record   uint8 // that it names, when it is live
+	requests uint8 // that are left
+}
+
+type claimPhase uint8
+
+const (
+	absent claimPhase = iota
+	waiting
+	live
+)
+
+// record as the API server has it. Its number is its UID.
+type record struct {
+	phase   recordPhase
+	claim   uint8
+	bound   bool // by a leader: its name is made from its claim
+	version uint8
+	// answered: the API server may persist a claim that names it.
+	answered bool
+}
+
+type recordPhase uint8
+
+const (
+	unmade recordPhase = iota
+	late               // its create call is still on the way
+	present
+	gone
+)
+
+// event of the log.
+type event struct {
+	deleted         bool
+	record, version uint8
+}
+
+// replica is one process.
+type replica struct {
+	life lifePhase
+	// at is how much of the log it has seen.
+	at uint8
+	// seen is its picture, one bit a record, and versions what it saw of each.
+	seen     uint8
+	versions [maxRecords]uint8
+	// listed is what a list that is being taken over still has to enter.
+	listed uint8
+	// disowned are records whose creation failed ambiguously.
+	disowned uint8
+	task     task
+}
+
+type lifePhase uint8
+
+const (
+	down lifePhase = iota
+	loading
+	up
+)
+
+// task is what a replica is in the middle of.
+type task struct {
+	doing   doing
+	claim   uint8
+	record  uint8
+	version uint8
+	// bound: on behalf of a claim that waits, not of a request.
+	bound bool
+	// fresh: the claim has not changed since it was read.
+	fresh bool
+}
+
+type doing uint8
+
+const (
+	nothing     doing = iota
+	holding           // a block; to be recorded
+	awaiting          // the record in the own watch
+	ours              // to be answered with, or written into the claim
+	adopting          // a record, by a write to it
+	doubting          // whether a record has a holder: to be asked
+	fencing           // a claim, before its record is given up
+	deleting          // a record
+	haveHolders       // with RecordsFirst left out: version has those that are held
+)
+
+// nobody is a record that does not exist.
+const nobody = maxRecords
+
+func bit(n uint8) uint8 { return 1 << n }
+
+// initial is the state that a scenario starts from: every replica is up.
+func (m *Model) initial() state {
+	s := state{crashes: m.scenario.Crashes, relists: m.scenario.Relists, ambiguous: m.scenario.Ambiguous}
+	for i, c := range m.scenario.Claims {
+		s.claims[i].requests = c.Requests
+		if c.Waits {
+			s.claims[i].phase = waiting
+		}
+	}
+	for i := range s.stage {
+		s.stage[i].life = up
+	}
+	return s
+}
+
+// write logs what became of a record.
+func (s *state) write(n uint8, deleted bool) {
+	s.log[s.logged] = event{deleted: deleted, record: n, version: s.records[n].version}
+	s.logged++
+}
+
+// change notes that a claim has changed since anybody read it.
+func (s *state) change(c uint8) {
+	for i := range s.stage {
+		if s.stage[i].task.claim == c {
+			s.stage[i].task.fresh = false
+		}
+	}
+}
+
+// sameName says whether two records have one name: those that leaders make for
+// one claim.
+func (s *state) sameName(a, b uint8) bool {
+	return a == b || s.records[a].bound && s.records[b].bound && s.records[a].claim == s.records[b].claim
+}
+
+func (m *Model) block(s *state, n uint8) uint8 { return m.scenario.Claims[s.records[n].claim].Block }
+
+// rival says whether a picture has a record that overlaps a block, other than
+// one of the given record's name.
+func (m *Model) rival(s *state, r *replica, block, than uint8) bool {
+	for n := range uint8(maxRecords) {
+		if r.seen&bit(n) != 0 && m.block(s, n)&block != 0 && (than == nobody || !s.sameName(n, than)) {
+			return true
+		}
+	}
+	return false
+}
+
+// tidy brings states that differ in nothing that matters to one form.
+func (m *Model) tidy(s *state) {
+	first, referred := s.logged, uint8(0)
+	for i := range s.stage {
+		r := &s.stage[i]
+		if r.life == down {
+			continue
+		}
+		first = min(first, r.at)
+		referred |= r.seen | r.listed | r.disowned
+		if d := r.task.doing; d != nothing && d != holding && d != haveHolders && r.task.record != nobody {
+			referred |= bit(r.task.record)
+		}
+	}
+	copy(s.log[:], s.log[first:])
+	s.logged -= first
+	clear(s.log[s.logged:])
+	for i := range s.stage {
+		if s.stage[i].life != down {
+			s.stage[i].at -= first
+		}
+	}
+	for _, e := range s.log[:s.logged] {
+		referred |= bit(e.record)
+	}
+	for n := range s.records {
+		if s.records[n].phase == gone && referred&bit(uint8(n)) == 0 {
+			s.records[n] = record{phase: gone}
+		}
+	}
+	if m.symmetric {
+		s.sort()
+	}
+}
+
+// sort puts the replicas, of which none is special, in order.
+func (s *state) sort() {
+	for i := 1; i < replicas; i++ {
+		for j := i; j > 0 && s.stage[j].packed() < s.stage[j-1].packed(); j-- {
+			s.stage[j], s.stage[j-1] = s.stage[j-1], s.stage[j]
+		}
+	}
+}
