@@ -1,0 +1,305 @@
+package allocator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+var resource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ipallocations"}
+
+// apiServer is what the protocol rests on, and no more: objects with UIDs and
+// revisions, preconditions, finalizers, and a log of events in order.
+type apiServer struct {
+	mu       sync.Mutex
+	revision int64
+	objects  map[types.NamespacedName]*v1alpha1.IPAllocation
+	log      []watch.Event
+	// grown is closed and replaced when the log grows.
+	grown chan struct{}
+}
+
+func newAPIServer() *apiServer {
+	return &apiServer{objects: map[types.NamespacedName]*v1alpha1.IPAllocation{}, grown: make(chan struct{})}
+}
+
+// write stores an object, or strikes it, and logs that.
+func (s *apiServer) write(kind watch.EventType, obj *v1alpha1.IPAllocation) {
+	s.revision++
+	obj.ResourceVersion = strconv.FormatInt(s.revision, 10)
+	key := client.ObjectKeyFromObject(obj)
+	if kind == watch.Deleted {
+		delete(s.objects, key)
+	} else {
+		s.objects[key] = obj
+	}
+	s.log = append(s.log, watch.Event{Type: kind, Object: obj.DeepCopy()})
+	close(s.grown)
+	s.grown = make(chan struct{})
+}
+
+func (s *apiServer) create(obj *v1alpha1.IPAllocation) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.objects[client.ObjectKeyFromObject(obj)] != nil {
+		return apierrors.NewAlreadyExists(resource, obj.Name)
+	}
+	obj.UID = types.UID(fmt.Sprintf("uid-%d", s.revision+1))
+	s.write(watch.Added, obj.DeepCopy())
+	obj.ResourceVersion = strconv.FormatInt(s.revision, 10)
+	return nil
+}
+
+func (s *apiServer) delete(obj client.Object, p *metav1.Preconditions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := s.objects[client.ObjectKeyFromObject(obj)]
+	switch {
+	case there == nil:
+		return apierrors.NewNotFound(resource, obj.GetName())
+	case p.UID != nil && *p.UID != there.UID, p.ResourceVersion != nil && *p.ResourceVersion != there.ResourceVersion:
+		return apierrors.NewConflict(resource, obj.GetName(), errors.New("precondition"))
+	}
+	next := there.DeepCopy()
+	if len(next.Finalizers) == 0 {
+		s.write(watch.Deleted, next)
+		return nil
+	}
+	now := metav1.Now()
+	next.DeletionTimestamp = &now
+	s.write(watch.Modified, next)
+	return nil
+}
+
+// letGo is the one JSON patch that the allocator sends.
+func (s *apiServer) letGo(obj client.Object, patch []byte) error {
+	var ops []struct{ Value string }
+	if err := json.Unmarshal(patch, &ops); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := s.objects[client.ObjectKeyFromObject(obj)]
+	if there == nil {
+		return apierrors.NewNotFound(resource, obj.GetName())
+	}
+	if string(there.UID) != ops[0].Value || !slices.Equal(there.Finalizers, []string{ops[1].Value}) {
+		return apierrors.NewInvalid(schema.GroupKind{}, obj.GetName(), nil)
+	}
+	next := there.DeepCopy()
+	next.Finalizers = nil
+	if next.DeletionTimestamp != nil {
+		s.write(watch.Deleted, next)
+	} else {
+		s.write(watch.Modified, next)
+	}
+	return nil
+}
+
+func (s *apiServer) list() *v1alpha1.IPAllocationList {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := &v1alpha1.IPAllocationList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.revision, 10)}}
+	for _, obj := range s.objects {
+		list.Items = append(list.Items, *obj.DeepCopy())
+	}
+	return list
+}
+
+// next is the first event after a revision, waiting for it.
+func (s *apiServer) next(ctx context.Context, after int64) (watch.Event, bool) {
+	for {
+		s.mu.Lock()
+		grown := s.grown
+		if after < int64(len(s.log)) { // one event a revision
+			event := s.log[after]
+			s.mu.Unlock()
+			return event, true
+		}
+		s.mu.Unlock()
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return watch.Event{}, false
+		}
+	}
+}
+
+// link is one replica's way to the API server: late, and now and then broken.
+type link struct {
+	client.Client // of which only what is overridden below is called
+	server        *apiServer
+
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+// chance says yes once in n times.
+func (l *link) chance(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.random.IntN(n) == 0
+}
+
+// fate is what becomes of a create call: one in 25 goes wrong, in one of four
+// ways.
+func (l *link) fate() fate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fate(l.random.IntN(100))
+}
+
+type fate int
+
+const (
+	refusedByQuota fate = iota
+	lostOnTheWay
+	createdLate
+	answerLost
+)
+
+// dawdle takes a little while, and now and then very long: a paused process.
+func (l *link) dawdle() {
+	l.mu.Lock()
+	d := time.Duration(l.random.Int64N(int64(3 * time.Millisecond)))
+	if l.random.IntN(500) == 0 {
+		d = time.Duration(l.random.Int64N(int64(8 * time.Second)))
+	}
+	l.mu.Unlock()
+	time.Sleep(d)
+}
+
+// Create implements client.Writer. Once in a while the answer gets lost, with
+// the object created before, after, or not at all.
+func (l *link) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
+	record := obj.(*v1alpha1.IPAllocation)
+	l.dawdle()
+	switch l.fate() {
+	case refusedByQuota:
+		return apierrors.NewForbidden(resource, obj.GetName(), errors.New("quota"))
+	case lostOnTheWay:
+		return errors.New("connection reset before the request arrived")
+	case createdLate:
+		late := record.DeepCopy()
+		go func() {
+			l.dawdle()
+			_ = l.server.create(late) // nobody is there to be told
+		}()
+		return context.DeadlineExceeded
+	case answerLost:
+		_ = l.server.create(record.DeepCopy())
+		return errors.New("connection reset before the answer arrived")
+	}
+	err := l.server.create(record)
+	l.dawdle()
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// Delete implements client.Writer.
+func (l *link) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	l.dawdle()
+	if l.chance(50) {
+		return errors.New("connection reset")
+	}
+	return l.server.delete(obj, options.Preconditions)
+}
+
+// Patch implements client.Writer.
+func (l *link) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	l.dawdle()
+	return l.server.letGo(obj, data)
+}
+
+// watcher lists and watches over the link, as a reflector does.
+type watcher struct{ *link }
+
+// IsWatchListSemanticsUnSupported has the reflector list first, then watch.
+func (watcher) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List implements cache.Lister.
+func (w watcher) List(metav1.ListOptions) (runtime.Object, error) {
+	w.dawdle()
+	if w.chance(20) {
+		return nil, errors.New("connection reset")
+	}
+	return w.server.list(), nil
+}
+
+// Watch implements cache.Watcher: events in order, late, until the connection is
+// cut or falls silent.
+func (w watcher) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	after, err := strconv.ParseInt(options.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	if w.chance(10) { // compacted: list anew
+		return nil, apierrors.NewResourceExpired("too old")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events := make(chan watch.Event)
+	go func() {
+		defer close(events)
+		for ; ; after++ {
+			event, ok := w.server.next(ctx, after)
+			if !ok {
+				return
+			}
+			if w.chance(4000) { // silent: connected, but nothing comes any more
+				<-ctx.Done()
+				return
+			}
+			if w.chance(2000) {
+				return // cut
+			}
+			if w.chance(10) {
+				w.dawdle()
+			}
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return &connection{events: events, cancel: cancel}, nil
+}
+
+type connection struct {
+	events chan watch.Event
+	cancel func()
+}
+
+// Stop implements watch.Interface.
+func (c *connection) Stop() { c.cancel() }
+
+// ResultChan implements watch.Interface.
+func (c *connection) ResultChan() <-chan watch.Event { return c.events }
+
+// Get implements client.Reader: of claims the play knows nothing.
+func (l *link) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("connection reset")
+}

@@ -1,0 +1,218 @@
+package allocator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// calm is a way to the API server on which nothing goes wrong by chance: what is
+// late is late because a test holds it up.
+type calm struct {
+	client.Client // of which only what is overridden below is called
+	server        *apiServer
+	// lists and events are passed on once these are closed.
+	lists, events chan struct{}
+	claims        map[client.ObjectKey]*v1alpha1.IPClaim
+	fenced        int
+}
+
+// Create implements client.Writer.
+func (c *calm) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
+	return c.server.create(obj.(*v1alpha1.IPAllocation))
+}
+
+// Delete implements client.Writer.
+func (c *calm) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	if options.Preconditions == nil {
+		options.Preconditions = &metav1.Preconditions{}
+	}
+	return c.server.delete(obj, options.Preconditions)
+}
+
+// Get implements client.Reader.
+func (c *calm) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if claim := c.claims[key]; claim != nil {
+		claim.DeepCopyInto(into.(*v1alpha1.IPClaim))
+		return nil
+	}
+	return apierrors.NewNotFound(resource, key.Name)
+}
+
+// Patch implements client.Writer.
+func (c *calm) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	if patch.Type() == types.JSONPatchType {
+		return c.server.letGo(obj, data)
+	}
+	if claim, ok := obj.(*v1alpha1.IPClaim); ok {
+		c.fenced++
+		c.claims[client.ObjectKeyFromObject(claim)].ResourceVersion += "+"
+		return nil
+	}
+	return c.server.annotate(obj, data)
+}
+
+// annotate is the merge patch by which a record is adopted.
+func (s *apiServer) annotate(obj client.Object, data []byte) error {
+	var patch struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := s.objects[client.ObjectKeyFromObject(obj)]
+	if there == nil || there.UID != patch.Metadata.UID || there.ResourceVersion != patch.Metadata.ResourceVersion {
+		return apierrors.NewConflict(resource, obj.GetName(), errors.New("changed"))
+	}
+	next := there.DeepCopy()
+	next.Annotations = patch.Metadata.Annotations
+	s.write(watch.Modified, next)
+	next.DeepCopyInto(obj.(*v1alpha1.IPAllocation))
+	return nil
+}
+
+// calmly lists and watches over a calm link.
+type calmly struct{ *calm }
+
+// IsWatchListSemanticsUnSupported has the reflector list first, then watch.
+func (calmly) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List implements cache.Lister.
+func (c calmly) List(metav1.ListOptions) (runtime.Object, error) {
+	<-c.lists
+	return c.server.list(), nil
+}
+
+// Watch implements cache.Watcher.
+func (c calmly) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	after, err := strconv.ParseInt(options.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events := make(chan watch.Event)
+	go func() {
+		defer close(events)
+		for ; ; after++ {
+			event, ok := c.server.next(ctx, after)
+			if !ok {
+				return
+			}
+			select {
+			case <-c.events:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return &connection{events: events, cancel: cancel}, nil
+}
+
+// scene is one replica on a calm link, in a bubble of synctest.
+type scene struct {
+	*calm
+	t         *testing.T
+	pool      ipam.Pool
+	allocator *Allocator
+}
+
+// inScene plays a scene: synctest.Wait returns when everybody in it waits. The
+// list and the events are held up until they are let through.
+func inScene(t *testing.T, play func(*scene)) {
+	klog.SetLogger(logr.Discard())
+	synctest.Test(t, func(t *testing.T) {
+		block := netip.MustParsePrefix("10.0.0.0/29")
+		s := &scene{
+			t: t, pool: ipam.Pool{Key: ipam.PoolNamed("p"), CIDR: block, Family: ipam.IPv4, Strategy: ipam.FirstFit},
+			calm: &calm{server: newAPIServer(), lists: make(chan struct{}), events: make(chan struct{}), claims: map[client.ObjectKey]*v1alpha1.IPClaim{}},
+		}
+		picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
+		picture.Describe(s.pool)
+		s.allocator = New(Options{Ledger: picture, Catalogue: NewCatalogue(""), Client: s.calm, Namespace: "system", Log: logr.Discard()})
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { picture.Run(ctx, calmly{s.calm}, &v1alpha1.IPAllocation{}) })
+		play(s)
+		end()
+		running.Wait()
+		s.allocator.Close()
+	})
+}
+
+// order is for a block of a claim that does not exist yet.
+func (s *scene) order(claim string, bits int) Order {
+	holder := HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})
+	order := Order{Holder: holder, Record: AttemptName(holder)}
+	order.Pools = []ipam.Pool{s.pool}
+	order.Terms = ipam.Terms{Length: bits, Reclaim: ipam.Delete, OnExhaustion: ipam.Reject}
+	return order
+}
+
+// bound is for one of a claim that waits, under a name made from its UID.
+func (s *scene) bound(claim, uid string, bits int) Order {
+	order := s.order(claim, bits)
+	order.HolderUID = uid
+	order.Record = BindName(order.Holder, uid)
+	return order
+}
+
+// recorded makes a record behind the replica's back.
+func (s *scene) recorded(order Order, block string) ipam.Record {
+	s.t.Helper()
+	record := order.record(s.pool, netip.MustParsePrefix(block))
+	obj := adapt.Allocation(record)
+	if err := s.server.create(obj); err != nil {
+		s.t.Fatal(err)
+	}
+	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
+	return record
+}
+
+// there says whether the API server has the record, the very one, to stay.
+func (s *scene) there(record ipam.Record) bool {
+	for _, obj := range s.server.list().Items {
+		if string(obj.UID) == record.UID && obj.DeletionTimestamp == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// begun lets the list and all events through.
+func (s *scene) begun() {
+	close(s.lists)
+	close(s.events)
+	synctest.Wait()
+}

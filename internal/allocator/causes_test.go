@@ -1,0 +1,135 @@
+package allocator
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// The classic causes of duplicates. The fourth, a collector that frees an
+// allocation in flight, is played in internal/controller/orphan.
+
+func TestAllocatingBeforeTheWholeStateIsLoaded(t *testing.T) {
+	inScene(t, func(s *scene) {
+		s.recorded(s.order("elsewhere", 30), "10.0.0.0/30")
+		written := len(s.server.list().Items)
+		if _, err := s.allocator.Grant(s.t.Context(), s.order("early", 30)); !errors.Is(err, ipam.ErrNotSynced) {
+			t.Errorf("before the first list: got %v, want ErrNotSynced", err)
+		}
+		if got := len(s.server.list().Items); got != written {
+			t.Errorf("before the first list: %d records were made", got-written)
+		}
+		s.begun()
+		record, err := s.allocator.Grant(s.t.Context(), s.order("later", 30))
+		if err != nil || record.Block.String() != "10.0.0.4/30" {
+			t.Errorf("after it: got %s, %v, want 10.0.0.4/30", record.Block, err)
+		}
+	})
+}
+
+// TestAStaleCacheThatMissesOnesOwnWrite holds the watch up: the second request
+// finds its block in a picture that does not show the record of the first.
+func TestAStaleCacheThatMissesOnesOwnWrite(t *testing.T) {
+	inScene(t, func(s *scene) {
+		close(s.lists)
+		synctest.Wait()
+		granted := make(chan ipam.Record, 2)
+		for _, order := range []Order{s.order("first", 31), s.order("second", 30)} {
+			go func() {
+				record, err := s.allocator.Grant(s.t.Context(), order)
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- record
+			}()
+			synctest.Wait() // until it awaits its record
+		}
+		if got := len(s.server.list().Items); got != 2 {
+			t.Fatalf("%d records before the watch showed any, want 2", got)
+		}
+		a, b := s.server.list().Items[0].Spec.CIDR, s.server.list().Items[1].Spec.CIDR
+		close(s.events)
+		first, second := <-granted, <-granted
+		if first.Block.Overlaps(second.Block) {
+			t.Errorf("two holders: %s and %s", first.Block, second.Block)
+		}
+		if got := s.server.revision; got != 2 {
+			t.Errorf("%s and %s were recorded, and %d writes undid it: the picture forgot what this process was writing", a, b, got-2)
+		}
+	})
+}
+
+// TestALateReleaseThatFreesSomebodyElsesBlock releases a record when another has
+// its name, or somebody has adopted it.
+func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
+	inScene(t, func(s *scene) {
+		s.begun()
+		order := s.bound("c", "claim-uid", 32)
+		first := s.recorded(order, "10.0.0.1/32")
+		if err := s.allocator.Release(s.t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		second := s.recorded(order, "10.0.0.1/32")
+		synctest.Wait()
+
+		_ = s.allocator.Release(s.t.Context(), first) // late, by another process
+		if !s.there(second) {
+			t.Fatal("the release of a record that was gone freed the one that has its name")
+		}
+		if _, err := s.allocator.Adopt(s.t.Context(), second); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.allocator.Release(s.t.Context(), second); !apierrors.IsConflict(err) || !s.there(second) {
+			t.Errorf("the release by a maker that gave up freed what somebody else had adopted: %v", err)
+		}
+		synctest.Wait()
+		if room := s.allocator.Ledger().HasRoom(s.pool.Key, 32, second.Block); room {
+			t.Error("the picture shows the block as free")
+		}
+	})
+}
+
+// TestAStaleClaimWhoseRecordHasARival is what the model found: a leader reads a
+// claim from a cache that does not show yet that it has its block, and finds its
+// record overlapped by one whose maker is about to give way.
+func TestAStaleClaimWhoseRecordHasARival(t *testing.T) {
+	for name, c := range map[string]struct {
+		has  string // the record that the claim names at the API server
+		want error
+	}{
+		"a claim that has the record keeps it":                  {"the record", ipam.ErrUnconfirmed},
+		"one that waits is written to, and the record given up": {"", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, func(s *scene) {
+				order := s.bound("c", "claim-uid", 32)
+				mine := s.recorded(order, "10.0.0.0/32")
+				s.recorded(s.order("rival", 30), "10.0.0.0/30")
+				s.begun()
+				claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: types.UID("claim-uid"), ResourceVersion: "1"}}
+				if c.has != "" {
+					claim.Spec.AllocationName = mine.Name.Name
+				}
+				s.claims[client.ObjectKeyFromObject(claim)] = claim
+				_, err := s.allocator.Bind(s.t.Context(), order)
+				if c.want != nil {
+					if !errors.Is(err, c.want) || !s.there(mine) {
+						t.Errorf("got %v, and the record there: %t", err, s.there(mine))
+					}
+					return
+				}
+				if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || s.there(mine) || s.fenced != 1 {
+					t.Errorf("got %v (%v), the record there: %t, the claim written to %d times", err, taken, s.there(mine), s.fenced)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,252 @@
+package allocator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/replaced"
+)
+
+// Feed keeps catalogue, queue and the ledger's knowledge of pools and claims up
+// to date from the informers of a cache. To be called once, before the cache is
+// started.
+func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
+	for _, f := range []struct {
+		obj     client.Object
+		handler cache.ResourceEventHandler
+	}{
+		{namespaces(), handler(a.takeNamespace, a.loseNamespace)},
+		{&v1alpha1.IPPool{}, handler(a.takePool, a.losePool)},
+		{&v1alpha1.LocalIPPool{}, handler(a.takePool, a.losePool)},
+		{&v1alpha1.IPClass{}, handler(a.takeClass, a.loseClass)},
+		{&v1alpha1.IPClaim{}, handler(a.takeClaim, a.loseClaim)},
+	} {
+		informer, err := from.GetInformer(ctx, f.obj)
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", f.obj, err)
+		}
+		registration, err := informer.AddEventHandler(f.handler)
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", f.obj, err)
+		}
+		a.FedBy(registration.HasSynced)
+	}
+	return nil
+}
+
+// Synced is ipam.ErrNotSynced until all that decisions rest on has been seen
+// once: records, pools, classes and claims. Nothing is handed out before.
+func (a *Allocator) Synced() error {
+	a.fedLock.RLock()
+	defer a.fedLock.RUnlock()
+	for _, synced := range a.fed {
+		if !synced() {
+			return ipam.ErrNotSynced
+		}
+	}
+	return nil
+}
+
+// FedBy adds a source on which decisions rest; synced says whether its first list
+// is complete.
+func (a *Allocator) FedBy(synced func() bool) {
+	a.fedLock.Lock()
+	defer a.fedLock.Unlock()
+	a.fed = append(a.fed, synced)
+}
+
+// namespaces are watched for their labels alone.
+func namespaces() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+}
+
+// KnowNamespace sees to it that the namespace's project is known: one that was
+// just made may not have been seen yet.
+func (a *Allocator) KnowNamespace(ctx context.Context, live client.Reader, name string) error {
+	if _, ok := a.catalogue.Tenant(name); ok {
+		return nil
+	}
+	return refresh(ctx, live, client.ObjectKey{Name: name}, namespaces(), a.takeNamespace)
+}
+
+func (a *Allocator) takeNamespace(obj *metav1.PartialObjectMetadata) {
+	project := obj.Labels[v1alpha1.LabelProject]
+	if project == "" {
+		project = obj.Name
+	}
+	a.catalogue.SetProject(obj.Name, project)
+}
+
+func (a *Allocator) loseNamespace(obj *metav1.PartialObjectMetadata) {
+	a.catalogue.DropNamespace(obj.Name)
+}
+
+// Refresh reads live what a request names, for caches may be behind.
+func (a *Allocator) Refresh(ctx context.Context, live client.Reader, req ipam.Request) error {
+	switch {
+	case req.Pool != (ipam.PoolKey{}):
+		pool := v1alpha1.NewPool(v1alpha1.PoolKind(req.Pool.Kind))
+		return refresh(ctx, live, client.ObjectKey{Namespace: req.Pool.Namespace, Name: req.Pool.Name}, pool, a.takePool)
+	case req.Selects != nil:
+		return a.refreshPools(ctx, live, req.Namespace())
+	case req.Class != "":
+		class := &v1alpha1.IPClass{}
+		if err := refresh(ctx, live, client.ObjectKey{Name: req.Class}, class, a.takeClass); err != nil || len(a.catalogue.PoolsOf(req.Namespace(), req.Class)) > 0 {
+			return err
+		}
+		return a.refreshPools(ctx, live, req.Namespace())
+	}
+	classes := &v1alpha1.IPClassList{}
+	if err := live.List(ctx, classes); err != nil {
+		return err
+	}
+	for i := range classes.Items {
+		a.takeClass(&classes.Items[i])
+	}
+	return a.refreshPools(ctx, live, req.Namespace())
+}
+
+// refreshPools reads the pools that are looked for from a namespace.
+func (a *Allocator) refreshPools(ctx context.Context, live client.Reader, namespace string) error {
+	pools, own := &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}
+	if err := live.List(ctx, pools); err != nil {
+		return err
+	}
+	for i := range pools.Items {
+		a.takePool(&pools.Items[i])
+	}
+	if namespace == "" {
+		return nil
+	}
+	if err := live.List(ctx, own, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	for i := range own.Items {
+		a.takePool(&own.Items[i])
+	}
+	return nil
+}
+
+func refresh[T client.Object](ctx context.Context, live client.Reader, key client.ObjectKey, into T, take func(T)) error {
+	if err := live.Get(ctx, key, into); err != nil {
+		return absent.Ignore(err)
+	}
+	take(into)
+	return nil
+}
+
+func (a *Allocator) takePool(obj v1alpha1.Pool) {
+	pool, errs := adapt.Pool(obj)
+	if len(errs) > 0 { // the pool's controller says so in its condition
+		a.losePool(obj)
+		return
+	}
+	pool.OpenSince = openSince(obj)
+	a.ledger.Describe(pool)
+	if pool.Terminating || !waits(obj, pool) {
+		a.leave(HolderOfPool(pool.Key))
+	} else {
+		a.queue.Join(PoolWaiting(pool, obj.GetCreationTimestamp().Time))
+	}
+	a.catalogue.SetPool(pool)
+	a.wake.Add(pool.Key)
+}
+
+// waits says whether a pool waits for its parent: for any block, or, when it comes
+// back from a backup, for the one that it had.
+func waits(obj v1alpha1.Pool, pool ipam.Pool) bool {
+	return !pool.CIDR.IsValid() || pool.IsChild() && obj.PoolStatus().AllocatedCIDR == ""
+}
+
+// openSince is when a pool last began to hand out blocks, as its status says.
+func openSince(obj v1alpha1.Pool) time.Time {
+	ready := meta.FindStatusCondition(obj.PoolStatus().Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue {
+		return time.Time{}
+	}
+	return ready.LastTransitionTime.Time
+}
+
+func (a *Allocator) losePool(obj v1alpha1.Pool) {
+	key := adapt.KeyOf(obj)
+	a.catalogue.DropPool(key)
+	a.ledger.Forget(key)
+	a.leave(HolderOfPool(key))
+}
+
+func (a *Allocator) takeClass(obj *v1alpha1.IPClass) {
+	class, errs := adapt.Class(obj)
+	if len(errs) > 0 {
+		a.loseClass(obj)
+		return
+	}
+	a.catalogue.SetClass(ClassEntry{
+		Class: class, Created: obj.CreationTimestamp.Time,
+		Default: obj.Annotations[v1alpha1.AnnotationDefaultClass] == "true",
+	})
+	for _, pool := range a.catalogue.PoolsOfAll(class.Name) {
+		a.wake.Add(pool)
+	}
+}
+
+func (a *Allocator) loseClass(obj *v1alpha1.IPClass) { a.catalogue.DropClass(obj.Name) }
+
+func (a *Allocator) takeClaim(obj *v1alpha1.IPClaim) {
+	name := ipam.Name{Namespace: obj.Namespace, Name: obj.Name}
+	holder := HolderOfClaim(name)
+	if record := obj.Spec.AllocationName; record != "" {
+		a.leave(holder)
+		a.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, true)
+		if !obj.DeletionTimestamp.IsZero() {
+			a.ledger.Leaving(ipam.Name{Namespace: obj.Namespace, Name: record})
+		}
+		return
+	}
+	req, errs := adapt.Claim(obj)
+	if len(errs) > 0 || !obj.DeletionTimestamp.IsZero() {
+		a.leave(holder)
+		return
+	}
+	a.Wait(Waiting{Since: obj.CreationTimestamp.Time, Holder: holder, Request: req})
+}
+
+func (a *Allocator) loseClaim(obj *v1alpha1.IPClaim) {
+	a.leave(HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
+	if record := obj.Spec.AllocationName; record != "" {
+		a.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, false)
+	}
+}
+
+// handler is an informer's handler from two functions; a deletion that was
+// missed comes with the last state that was seen, or as a change into another
+// object.
+func handler[T client.Object](take, lose func(T)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { take(obj.(T)) },
+		UpdateFunc: func(before, obj any) {
+			if replaced.By(before.(T), obj.(T)) {
+				lose(before.(T))
+			}
+			take(obj.(T))
+		},
+		DeleteFunc: func(obj any) {
+			if missed, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = missed.Obj
+			}
+			if gone, ok := obj.(T); ok {
+				lose(gone)
+			}
+		},
+	}
+}

@@ -1,0 +1,153 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// steady is a link on which nothing goes wrong but what the test says.
+type steady struct {
+	link
+	fails error // of create calls, which then create nothing
+}
+
+// Create implements client.Writer.
+func (c *steady) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
+	if c.fails != nil {
+		return c.fails
+	}
+	return c.server.create(obj.(*v1alpha1.IPAllocation))
+}
+
+// Delete implements client.Writer.
+func (c *steady) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	return c.server.delete(obj, (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions)
+}
+
+// Patch implements client.Writer.
+func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	return c.server.letGo(obj, data)
+}
+
+// onReplica runs a test on a replica that has seen all that is stored, within a
+// bubble of its own time.
+func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		over := &steady{link: link{server: newAPIServer()}}
+		picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
+		a := New(Options{Ledger: picture, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})
+		picture.Describe(ipam.Pool{Key: ipam.PoolNamed("parent"), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.FirstFit})
+		ctx, stop := context.WithCancel(context.Background())
+		go picture.Run(ctx, quick{over.server}, &v1alpha1.IPAllocation{})
+		synctest.Wait()
+		test(t, a, over)
+		stop()
+		a.Close()
+	})
+}
+
+// expectThere expects that everything stored stays, and is not being deleted.
+func (c *steady) expectThere(t *testing.T) {
+	t.Helper()
+	time.Sleep(time.Minute)
+	list := c.server.list().Items
+	if len(list) != 1 || list[0].DeletionTimestamp != nil {
+		t.Errorf("stored are %v, want the other's record", list)
+	}
+}
+
+// quick lists and watches without delay.
+type quick struct{ *apiServer }
+
+// IsWatchListSemanticsUnSupported has the reflector list first, then watch.
+func (quick) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List implements cache.Lister.
+func (q quick) List(metav1.ListOptions) (runtime.Object, error) { return q.list(), nil }
+
+// Watch implements cache.Watcher.
+func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	after, err := strconv.ParseInt(options.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events := make(chan watch.Event)
+	go func() {
+		defer close(events)
+		for ; ; after++ {
+			event, ok := q.next(ctx, after)
+			if !ok {
+				return
+			}
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return &connection{events: events, cancel: cancel}, nil
+}
+
+// childOrder is the order for a child pool of a length that does not exist yet.
+func childOrder(a *Allocator, length int) Order {
+	order := Order{Holder: HolderOfPool(ipam.PoolNamed("child")), Record: a.recordOfPool(ipam.PoolNamed("child"))}
+	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.Delete}
+	order.Pools = []ipam.Pool{{Key: ipam.PoolNamed("parent"), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.FirstFit}}
+	return order
+}
+
+// others is the record of another replica's attempt to make the same pool.
+func others(a *Allocator) *v1alpha1.IPAllocation {
+	return adapt.Allocation(childOrder(a, 24).record(ipam.Pool{Key: ipam.PoolNamed("parent")}, netip.MustParsePrefix("10.0.7.0/24")))
+}
+
+func TestAnAttemptThatFailedDoesNotDeleteTheRecordOfAnotherForTheSamePool(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		over.fails = errors.New("connection reset")
+		if _, err := a.Carve(t.Context(), childOrder(a, 24)); err == nil {
+			t.Fatal("it was carved")
+		}
+		if err := over.server.create(others(a)); err != nil {
+			t.Fatal(err)
+		}
+		over.expectThere(t)
+	})
+}
+
+func TestAnAttemptDoesNotReleaseTheRecordOfAnotherForTheSamePool(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		if err := over.server.create(others(a)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := a.Carve(t.Context(), childOrder(a, 25)); !errors.Is(err, ipam.ErrUnconfirmed) {
+			t.Errorf("error %v, want that another request is under way", err)
+		}
+		over.expectThere(t)
+	})
+}

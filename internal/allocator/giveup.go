@@ -1,0 +1,83 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// giveUp releases a record where its holder does not have it, and says because of
+// what.
+func (a *Allocator) giveUp(ctx context.Context, record ipam.Record, cause error) error {
+	if err := a.Fence(ctx, record); err != nil {
+		return err
+	}
+	return errors.Join(cause, a.Release(ctx, record))
+}
+
+// Fence sees to it that nobody can make the record's holder name it any more who
+// read the holder before: a leader that was paused between confirming the record
+// and writing that into its claim. To be called before the release of a record
+// whose holder may exist.
+//
+// Where the holder has the record, what the caller saw of it was old: the error
+// is then ipam.ErrUnconfirmed. Where somebody else changes the holder at this
+// moment, it is a conflict. Nothing is done for a holder that is gone, or has
+// something else by now; of a kind that is not known here it is up to the caller.
+func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
+	var holder client.Object
+	var has func() string
+	switch {
+	case record.Holder.Kind == "IPClaim":
+		claim := &v1alpha1.IPClaim{}
+		holder, has = claim, func() string { return claim.Spec.AllocationName }
+	case record.Holder.IsPool():
+		pool := v1alpha1.NewPool(v1alpha1.PoolKind(record.Holder.Kind))
+		holder, has = pool, func() string { return pool.PoolSpec().CIDR }
+	case record.Holder.Kind == AddressClaimKind:
+		claim := addressClaim()
+		holder, has = claim, func() string { return addressOf(claim) }
+	default:
+		return nil
+	}
+	err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, holder)
+	switch {
+	case err != nil:
+		return absent.Ignore(err)
+	case record.HolderUID != "" && record.HolderUID != string(holder.GetUID()):
+		return nil
+	case has() == record.Name.Name || has() == record.Block.String():
+		return fmt.Errorf("%s has %s: %w", record.Holder, record.Name, ipam.ErrUnconfirmed)
+	case has() != "":
+		return nil
+	}
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}}}`,
+		holder.GetUID(), holder.GetResourceVersion(), v1alpha1.AnnotationGivenUp, record.UID)
+	if err := a.client.Patch(ctx, holder, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return absent.Ignore(fmt.Errorf("giving up %s for %s: %w", record.Name, record.Holder, err))
+	}
+	return nil
+}
+
+// addressClaim is an empty IPAddressClaim: Cluster API's types are not known here.
+func addressClaim() *unstructured.Unstructured {
+	claim := &unstructured.Unstructured{}
+	claim.SetGroupVersionKind(schema.GroupVersionKind{Group: AddressClaimGroup, Version: "v1beta2", Kind: AddressClaimKind})
+	return claim
+}
+
+// addressOf is the name of the claim's IPAddress, which is the claim's own; empty
+// where nobody has been told of it.
+func addressOf(claim *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(claim.Object, "status", "addressRef", "name")
+	return name
+}

@@ -1,0 +1,53 @@
+package allocator
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+func TestRecordsOfPoolsHaveNamesOfTheirOwn(t *testing.T) {
+	a := &Allocator{namespace: "cadastre-system"}
+	long := strings.Repeat("a", 200) + "." + strings.Repeat("b", 52) // 253 characters
+	pools := []ipam.PoolKey{
+		ipam.PoolNamed("p"), ipam.PoolNamed("team.p"), ipam.PoolNamed("local.team.p"), ipam.PoolNamed(long),
+		ipam.PoolNamed(long[:252] + "c"), ipam.PoolNamed(long[:246]), ipam.PoolNamed(long[:247]),
+		ipam.LocalPoolNamed("team", "p"), ipam.LocalPoolNamed("team", "p.q"), ipam.LocalPoolNamed("team", "q"),
+		ipam.LocalPoolNamed("other", "p"), ipam.LocalPoolNamed("team", long), ipam.LocalPoolNamed("other", long),
+		ipam.LocalPoolNamed(strings.Repeat("n", 63), long), ipam.LocalPoolNamed("team", strings.Repeat("a.", 126)+"a"),
+	}
+	// A pool that is named as the record of another one is.
+	for _, of := range []ipam.PoolKey{pools[3], pools[11], pools[7]} {
+		pools = append(pools, ipam.PoolNamed(strings.TrimPrefix(a.recordOfPool(of).Name, "ippool.")))
+	}
+	seen := map[ipam.Name]ipam.PoolKey{}
+	for _, pool := range pools {
+		name := a.recordOfPool(pool)
+		if name.Namespace != "cadastre-system" {
+			t.Errorf("the record of %+v lies in %s", pool, name.Namespace)
+		}
+		if errs := validation.IsDNS1123Subdomain(name.Name); len(errs) > 0 {
+			t.Errorf("the record of %+v is named %s: %v", pool, name, errs)
+		}
+		if other, ok := seen[name]; ok {
+			t.Errorf("the records of %+v and %+v have the name %s", pool, other, name)
+		}
+		seen[name] = pool
+		if got := PoolOf(HolderOfPool(pool)); got != pool {
+			t.Errorf("PoolOf(HolderOfPool(%+v)) = %+v", pool, got)
+		}
+		if !HolderOfPool(pool).IsPool() {
+			t.Errorf("%s is not known for a pool", HolderOfPool(pool))
+		}
+	}
+	for pool, want := range map[ipam.PoolKey]string{
+		ipam.PoolNamed("team.p"): "ippool.team.p", ipam.LocalPoolNamed("team", "p.q"): "localippool.team.p.q",
+	} {
+		if got := a.recordOfPool(pool).Name; got != want {
+			t.Errorf("the record of %+v is named %s, want %s", pool, got, want)
+		}
+	}
+}
