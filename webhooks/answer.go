@@ -1,0 +1,124 @@
+package webhooks
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// reasonInsufficientStorage goes with HTTP 507 (RFC 4918 section 11.5).
+const reasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
+
+// subject is the object that an answer is about.
+type subject struct {
+	// group is empty where it is ours.
+	group, kind, plural, name string
+	// ifTaken says what to do about a block that somebody else has.
+	ifTaken string
+}
+
+func (s subject) groupKind() schema.GroupKind {
+	return schema.GroupKind{Group: cmp.Or(s.group, v1alpha1.GroupVersion.Group), Kind: s.kind}
+}
+
+// refusal is the one place that decides what an error means at admission.
+func (s subject) refusal(err error) error {
+	var policy *ipam.PolicyError
+	var taken *ipam.TakenError
+	var exhausted *ipam.ExhaustedError
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &policy):
+		return s.invalid(field.Invalid(field.NewPath(policy.Field), policy.Value, policy.Remedy))
+	case errors.As(err, &taken):
+		return s.conflict(taken)
+	case errors.As(err, &exhausted):
+		return s.insufficient(exhausted)
+	case errors.Is(err, ipam.ErrNotSynced), errors.Is(err, ipam.ErrUnconfirmed), errors.Is(err, ipam.ErrTooManyUnbound):
+		return apierrors.NewTooManyRequests(err.Error()+": try again", 1)
+	case errors.As(err, &status):
+		return err
+	default:
+		return apierrors.NewInternalError(err)
+	}
+}
+
+func (s subject) invalid(errs ...*field.Error) error {
+	return apierrors.NewInvalid(s.groupKind(), s.name, errs)
+}
+
+// alreadyExists says what the API server would say a moment later. To let the
+// request pass would, if the object were deleted in that moment, store it with
+// nothing decided.
+func (s subject) alreadyExists() error { return apierrors.NewAlreadyExists(s.resource(), s.name) }
+
+func (s subject) resource() schema.GroupResource {
+	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: s.plural}
+}
+
+func (s subject) conflict(err error) error {
+	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: %w: %s", err, s.ifTaken))
+}
+
+// inUse refuses to delete a pool.
+func (s subject) inUse(records int, holders []ipam.Holder) error {
+	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("%d blocks of it are held, by %s: delete their holders first", records, list(holders, records)))
+}
+
+// awaited refuses to delete a class.
+func (s subject) awaited(waiting []ipam.Holder) error {
+	named := waiting[:min(len(waiting), holdersNamed)]
+	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("%d claims wait for it: %s: delete them first, or give the class a pool that has room", len(waiting), list(named, len(waiting))))
+}
+
+// list names the first few of so many.
+func list(holders []ipam.Holder, of int) string {
+	names := make([]string, 0, len(holders)+1)
+	for _, h := range holders {
+		names = append(names, h.String())
+	}
+	if of > len(names) {
+		names = append(names, fmt.Sprintf("and %d more", of-len(names)))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (s subject) insufficient(err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: reasonInsufficientStorage,
+		Message: err.Error() + ": ask for a smaller block, release one, or add a pool",
+		Details: &metav1.StatusDetails{Group: v1alpha1.GroupVersion.Group, Kind: s.kind, Name: s.name},
+	}}
+}
+
+// denied is the response that carries an error's own status to the client.
+func denied(err error) admission.Response {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	result := status.Status()
+	response := admission.Denied("")
+	response.Result = &result
+	return response
+}
+
+// canWait says whether an error only means that the request has to wait.
+func canWait(err error) bool {
+	var missing *ipam.MissingError
+	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](err); ok {
+		return exhausted.OnExhaustion == ipam.Wait
+	}
+	return errors.As(err, &missing)
+}

@@ -1,0 +1,238 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// stage is the handlers as SetUp makes them, over a store in memory.
+type stage struct {
+	handlers map[string]admission.Handler
+	store    client.WithWatch
+}
+
+// kinds are those whose objects are sent.
+var kinds = []string{"IPClaim", "IPPool", "IPClass", "LocalIPPool", "IPAddressClaim", "IPAddress"}
+
+// FuzzAdmission sends the handlers any object, as any operation: none may panic,
+// none may answer with a server's error, and what is allowed can be patched.
+func FuzzAdmission(f *testing.F) {
+	for _, object := range []string{
+		`{"metadata":{"name":"c","namespace":"team"},"spec":{}}`,
+		`{"metadata":{"generateName":"c-","namespace":"team"},"spec":{"poolRef":{"kind":"IPPool","name":"p"},"prefixLength":28}}`,
+		`{"metadata":{"name":"c","namespace":"team"},"spec":{"className":"gold","cidr":"10.0.0.16/28","ownerRef":{"kind":"VM"}}}`,
+		`{"metadata":{"name":"c","namespace":"team"},"spec":{"poolSelector":{"matchLabels":{"zone":"a"}}}}`,
+		`{"metadata":{"name":"q"},"spec":{"cidr":"10.9.0.0/16","ranges":["10.9.0.1-10.9.0.9"],"network":{"prefixLength":16,"gateway":"10.9.0.1"}}}`,
+		`{"metadata":{"name":"q"},"spec":{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26}}`,
+		`{"metadata":{"name":"a","namespace":"team"},"spec":{"poolRef":{"apiGroup":"ipam.cadastre.dev","kind":"IPPool","name":"p"},"address":"10.0.0.7","prefix":24}}`,
+		`{"metadata":{"name":"a","finalizers":["x"],"annotations":{"ipam.cadastre.dev/address":"10.0.0.9"}},"spec":{"clusterName":"c","poolRef":{"apiGroup":"ipam.cadastre.dev","kind":"IPClass","name":"gold"}}}`,
+		`{"metadata":{"name":"a","labels":{"ipam.cadastre.dev/pool":"p","ipam.cadastre.dev/pool-kind":"IPPool"}},"spec":{"poolRef":{"apiGroup":"ipam.cadastre.dev","kind":"IPClass","name":"gold"},"address":"::1"}}`,
+		`{"metadata":{"name":"own","namespace":"team"},"spec":{"parentRef":{"kind":"LocalIPPool","name":"own"},"prefixLength":30}}`,
+		`{"metadata":{"name":"g","annotations":{"ipam.cadastre.dev/is-default-class":"true"}},"spec":{"ipFamily":"IPv6","allowedPrefixLengths":{"min":1,"max":2}}}`,
+		`{"metadata":[],"spec":"x"}`, `[]`, `null`, `{`, `{"spec":{"prefixLength":1e99}}`, `{"metadata":{"name":7}}`,
+	} {
+		for how := range uint8(4 * len(kinds)) {
+			f.Add(object, `{"metadata":{"name":"c"},"spec":{"cidr":"10.0.0.0/28"}}`, how%uint8(len(kinds))|how/uint8(len(kinds))<<4)
+		}
+	}
+	s := newStage(f)
+	f.Fuzz(func(t *testing.T, object, old string, how uint8) {
+		kind := kinds[how%16%uint8(len(kinds))]
+		s.review(t, kind, review(kind, object, old, how))
+	})
+}
+
+// review is a request for admission, as the API server makes it: it has read the
+// object as JSON, and filled in the namespace.
+func review(kind, object, old string, how uint8) admission.Request {
+	req := admissionv1.AdmissionRequest{
+		UID: "1", Kind: metav1.GroupVersionKind{Group: v1alpha1.GroupVersion.Group, Version: "v1alpha1", Kind: kind},
+		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(object)},
+	}
+	if kind != "IPPool" && kind != "IPClass" {
+		req.Namespace = "team"
+	}
+	if how&16 != 0 {
+		req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(old)}
+	}
+	dry := how&32 != 0
+	req.DryRun = &dry
+	req.UserInfo.Username = "fuzz"
+	return admission.Request{AdmissionRequest: req}
+}
+
+func (s *stage) review(t *testing.T, kind string, req admission.Request) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	response := s.handlers[kind].Handle(ctx, req)
+	if ctx.Err() != nil {
+		t.Fatal("it took longer than the API server waits")
+	}
+	if err := response.Complete(req); err != nil {
+		t.Fatalf("the patch cannot be sent: %v", err)
+	}
+	if !response.Allowed {
+		if response.Result == nil || response.Result.Code < 400 || response.Result.Code >= 500 && response.Result.Code != 507 {
+			t.Fatalf("refused with %+v", response.Result)
+		}
+		return
+	}
+	if len(response.Patch) == 0 {
+		return
+	}
+	patch, err := jsonpatch.DecodePatch(response.Patch)
+	if err != nil {
+		t.Fatalf("%s: %v", response.Patch, err)
+	}
+	edited, err := patch.Apply(req.Object.Raw)
+	if err != nil {
+		t.Fatalf("%s does not apply: %v", response.Patch, err)
+	}
+	s.check(t, kind, req, edited)
+}
+
+// check fails where a claim was given a block that was not recorded.
+func (s *stage) check(t *testing.T, kind string, req admission.Request, edited []byte) {
+	t.Helper()
+	named, block := given(kind, edited)
+	if req.Operation != admissionv1.Create || *req.DryRun || named == "" {
+		return
+	}
+	record := &v1alpha1.IPAllocation{}
+	if err := s.store.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: named}, record); err != nil || record.Spec.CIDR != block {
+		t.Fatalf("it was given %s, and the record %s says %q (%v)", block, named, record.Spec.CIDR, err)
+	}
+	record.Finalizers = nil // so that there is always room
+	if err := errors.Join(s.store.Update(t.Context(), record), s.store.Delete(t.Context(), record)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// given is the record that a holder names, and the block that it says it has.
+func given(kind string, edited []byte) (record, block string) {
+	var obj struct {
+		Metadata struct{ Annotations map[string]string }
+		Spec     struct{ AllocationName, CIDR, Address string }
+	}
+	if json.Unmarshal(edited, &obj) != nil {
+		return "", ""
+	}
+	switch kind {
+	case "IPClaim":
+		return obj.Spec.AllocationName, obj.Spec.CIDR
+	case "IPAddress":
+		addr, err := netip.ParseAddr(obj.Spec.Address)
+		if err != nil {
+			return "", ""
+		}
+		return obj.Metadata.Annotations[v1alpha1.AnnotationAllocation], netip.PrefixFrom(addr, addr.BitLen()).String()
+	}
+	return "", ""
+}
+
+// newStage has a class and a pool that backs it, ready.
+func newStage(f *testing.F) *stage {
+	f.Helper()
+	scheme := runtime.NewScheme()
+	must(f, clientgoscheme.AddToScheme(scheme))
+	must(f, v1alpha1.AddToScheme(scheme))
+	store := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(funcs()).
+		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}).Build()
+	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
+	alloc := allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue(""), Client: store, Namespace: "system", UnboundLimit: 1000, Log: logr.Discard()})
+	ctx, cancel := context.WithCancel(context.Background())
+	f.Cleanup(cancel)
+	go picture.Run(ctx, plainly{allocator.Records(store)}, &v1alpha1.IPAllocation{})
+
+	pool := ipam.Pool{
+		Key: ipam.PoolNamed("p"), Home: ipam.PoolKey{Kind: ipam.KindRoutingDomain, Name: "default", Family: ipam.IPv4},
+		CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Length: 16, Classes: []string{"gold"}, Visibility: ipam.Shared,
+		Strategy: ipam.FirstFit, Lengths: ipam.Lengths{Min: 16, Max: 32}, OnExhaustion: ipam.Reject,
+	}
+	picture.Describe(pool)
+	alloc.Catalogue().SetPool(pool)
+	alloc.Catalogue().SetProject("team", "team")
+	alloc.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
+	must(f, store.Create(ctx, adapt.Allocation(ipam.Record{
+		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.ForPool,
+		Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(pool.Key),
+	})))
+	ready := make(chan struct{}, 1)
+	picture.Listen(func(ledger.Change) {
+		select {
+		case ready <- struct{}{}:
+		default:
+		}
+	})
+	<-ready
+	schemas, err := newSchemas()
+	must(f, err)
+	decoder, users := admission.NewDecoder(scheme), newUsers(store)
+	return &stage{store: store, handlers: map[string]admission.Handler{
+		"IPClaim":        &claimMutator{allocator: alloc, cached: store, live: store, decoder: decoder, schemas: schemas, users: users},
+		"IPPool":         &poolMutator{kind: v1alpha1.KindIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, users: users},
+		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocal, allocator: alloc, live: store, decoder: decoder, schemas: schemas, users: users},
+		"IPAddressClaim": &addressClaimMutator{allocator: alloc, users: users},
+		"IPAddress":      &addressMutator{allocator: alloc},
+		"IPClass":        &classMutator{live: store, decoder: decoder, schemas: schemas},
+	}}
+}
+
+// plainly lists first, then watches: the store in memory knows no other way.
+type plainly struct{ cache.ListerWatcher }
+
+// IsWatchListSemanticsUnSupported says so to the reflector.
+func (plainly) IsWatchListSemanticsUnSupported() bool { return true }
+
+// funcs are what the store in memory lacks: UIDs, and an authorizer.
+func funcs() interceptor.Funcs {
+	var made atomic.Int64
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if review, ok := obj.(*authorizationv1.SubjectAccessReview); ok {
+				review.Status.Allowed = strings.HasSuffix(review.Spec.User, "z")
+				return nil
+			}
+			obj.SetUID(types.UID(fmt.Sprint("uid-", made.Add(1))))
+			return store.Create(ctx, obj, opts...)
+		},
+	}
+}
+
+func must(f *testing.F, err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}

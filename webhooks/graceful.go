@@ -1,0 +1,66 @@
+package webhooks
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+const (
+	// linger is how long a server that is told to end goes on answering, and asks
+	// its clients to use another connection next time. A connection that is in
+	// use all the time is so closed behind an answer, and none while its client is
+	// sending the next request.
+	linger = time.Second
+	// answerWithin is what the manifests let the API server wait for an answer.
+	answerWithin = 5 * time.Second
+)
+
+// Graceful is a server that answers what is under way when it is told to end.
+// The library's own cancels it: the context of a request is done as soon as that
+// of the server is.
+func Graceful(server webhook.Server) webhook.Server { return &graceful{Server: server} }
+
+type graceful struct {
+	webhook.Server
+	ending atomic.Bool
+}
+
+// Register implements webhook.Server.
+func (g *graceful) Register(path string, hook http.Handler) {
+	g.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.ending.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerWithin)
+		defer cancel()
+		stop := context.AfterFunc(r.Context(), func() {
+			if !g.ending.Load() { // then it is the caller who has gone
+				cancel()
+			}
+		})
+		defer stop()
+		hook.ServeHTTP(w, r.WithContext(ctx))
+	}))
+}
+
+// Start implements manager.Runnable.
+func (g *graceful) Start(ctx context.Context) error {
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop := context.AfterFunc(ctx, func() {
+		g.ending.Store(true)
+		clock := time.NewTimer(linger) //nolint:forbidigo // of a process that ends
+		defer clock.Stop()
+		select {
+		case <-clock.C:
+			end()
+		case <-serving.Done():
+		}
+	})
+	defer stop()
+	return g.Server.Start(serving)
+}

@@ -1,0 +1,206 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=create.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+
+// claimMutator gives a claim its block when it is created, and keeps it when an
+// update leaves it out.
+type claimMutator struct {
+	allocator *allocator.Allocator
+	cached    client.Reader
+	live      client.Reader
+	decoder   admission.Decoder
+	schemas   schemas
+	users     *users
+}
+
+// Handle implements admission.Handler.
+func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	d, err := newDraft(req.Object.Raw)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if req.Operation == admissionv1.Update {
+		return keepFilledIn(d, req.OldObject.Raw)
+	}
+	claim := &v1alpha1.IPClaim{}
+	if err := m.decoder.Decode(req, claim); err != nil {
+		return m.schemas.unreadable("IPClaim", d, err)
+	}
+	claim.Namespace = req.Namespace
+	claim.Name = nameFor(claim)
+	return m.create(ctx, &claimRequest{
+		claim: claim, draft: d, dryRun: req.DryRun != nil && *req.DryRun, user: req.UserInfo,
+		subject: subject{
+			kind: "IPClaim", plural: "ipclaims", name: claim.Name,
+			ifTaken: "leave cidr out to get a free block, or ask for another",
+		},
+	})
+}
+
+// keepFilledIn restores what was filled in and an update left out.
+func keepFilledIn(d *draft, old []byte) admission.Response {
+	before := map[string]any{}
+	if err := json.Unmarshal(old, &before); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	for _, name := range []string{"className", "ipFamily", "prefixLength", "cidr", "allocationName", "reclaimPolicy"} {
+		if err := d.keep(before, name); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+	}
+	return d.response()
+}
+
+// claimRequest is one create call.
+type claimRequest struct {
+	claim   *v1alpha1.IPClaim
+	draft   *draft
+	dryRun  bool
+	user    authenticationv1.UserInfo
+	subject subject
+	// granted says that the user may use the pool of another project.
+	granted bool
+}
+
+func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Response {
+	request, errs := adapt.Claim(r.claim)
+	errs = append(errs, metadataErrors(r.claim, true)...)
+	if len(errs) == 0 {
+		errs = m.schemas.errors("IPClaim", r.draft.object)
+	}
+	if len(errs) > 0 {
+		return denied(r.subject.invalid(errs...))
+	}
+	there, err := exists(ctx, m.cached, m.live, r.claim.DeepCopy())
+	switch {
+	case err != nil:
+		return denied(r.subject.refusal(err))
+	case there:
+		return denied(r.subject.alreadyExists())
+	}
+	resolution, err := m.resolve(ctx, r, request)
+	var record ipam.Record
+	if err == nil {
+		record, err = m.grant(ctx, r, resolution)
+	}
+	if err != nil && !canWait(err) && !r.waitsForPolicy(err) {
+		return denied(r.subject.refusal(m.allocator.Redacted(r.claim.Namespace, err)))
+	}
+	if err := fillIn(r, resolution.Terms, record); err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if err != nil {
+		return r.draft.response(err.Error() + ": the claim waits")
+	}
+	return r.draft.response()
+}
+
+// waitsForPolicy says whether what is against policy now was within it once: the
+// claim comes back from a backup, and the pool that its block is from may come back
+// after it.
+func (r *claimRequest) waitsForPolicy(err error) bool {
+	_, ok := errors.AsType[*ipam.PolicyError](err)
+	return ok && r.claim.Spec.AllocationName != "" && r.claim.Spec.PoolRef == nil
+}
+
+// resolve resolves the request; where something is missing, once more after
+// reading it live, because the caches may be behind.
+func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipam.Request) (allocator.Resolution, error) {
+	if err := m.allocator.KnowNamespace(ctx, m.live, r.claim.Namespace); err != nil {
+		return allocator.Resolution{}, err
+	}
+	resolution, err := m.resolveOnce(ctx, r, request)
+	if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
+		return resolution, err
+	}
+	if err := m.allocator.Refresh(ctx, m.live, request); err != nil {
+		return resolution, err
+	}
+	return m.resolveOnce(ctx, r, request)
+}
+
+// resolveOnce resolves the request, with the right to use the pool that it
+// names where that takes one.
+func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (allocator.Resolution, error) {
+	request.Granted = false // what the claim says of it is not the user's to say
+	if m.allocator.NeedsGrant(request) {
+		may, err := m.users.may(ctx, r.user, request.Pool)
+		if err != nil {
+			return allocator.Resolution{}, err
+		}
+		request.Granted, r.granted = may, may
+	}
+	return m.allocator.Resolve(request)
+}
+
+func (m *claimMutator) grant(ctx context.Context, r *claimRequest, resolution allocator.Resolution) (ipam.Record, error) {
+	holder := allocator.HolderOfClaim(ipam.Name{Namespace: r.claim.Namespace, Name: r.claim.Name})
+	order := allocator.Order{
+		Resolution: resolution, Holder: holder,
+		Record: allocator.AttemptName(holder), RequestedBy: r.user.Username,
+	}
+	if r.dryRun {
+		record, err := m.allocator.Preview(order)
+		record.Name = ipam.Name{} // there is none
+		return record, err
+	}
+	if r.claim.Spec.AllocationName != "" {
+		// A record is taken over only from a claim that is gone for sure.
+		if there, err := exists(ctx, m.live, m.live, r.claim.DeepCopy()); there || err != nil {
+			return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
+		}
+		if record, ok := m.allocator.Restored(ctx, order, r.claim.Spec.AllocationName); ok {
+			return record, nil
+		}
+	}
+	record, err := m.allocator.Grant(ctx, order)
+	if err == nil && ctx.Err() != nil { // nobody is there any more to take it
+		m.allocator.Discard(record)
+		return ipam.Record{}, ipam.ErrUnconfirmed
+	}
+	return record, err
+}
+
+// fillIn writes what was decided into the claim.
+func fillIn(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
+	d := r.draft
+	d.grant(r.claim.Spec.PoolRef, r.granted)
+	errs := []error{
+		d.set(r.claim.Name, "metadata", "name"),
+		d.set(string(terms.Reclaim), "spec", "reclaimPolicy"),
+	}
+	if r.claim.Spec.PoolRef == nil && r.claim.Spec.PoolSelector == nil {
+		errs = append(errs, d.set(terms.Class, "spec", "className"))
+	}
+	if terms.Family != "" {
+		errs = append(errs, d.set(string(terms.Family), "spec", "ipFamily"))
+		if terms.Length != ipam.NoLength {
+			errs = append(errs, d.set(int64(terms.Length), "spec", "prefixLength"))
+		}
+	}
+	d.remove("spec", "allocationName") // a restored claim may bring that of its former life
+	if record.Block.IsValid() {
+		errs = append(errs,
+			d.set(record.Block.String(), "spec", "cidr"),
+			d.set(record.Name.Name, "spec", "allocationName"))
+	}
+	return errors.Join(errs...)
+}

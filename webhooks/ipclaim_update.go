@@ -1,0 +1,55 @@
+package webhooks
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=false,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
+
+// claimValidator keeps to the operator what only the operator may fill in. What
+// one claim can say about itself is in its CEL rules.
+type claimValidator struct {
+	// operator is the user name of the operator itself.
+	operator string
+}
+
+// ValidateCreate has nothing to add: the mutating webhook, which has to decide
+// everything before it records a block, has refused what is to be refused.
+func (v *claimValidator) ValidateCreate(context.Context, *v1alpha1.IPClaim) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// ValidateUpdate refuses a block that the operator did not fill in.
+func (v *claimValidator) ValidateUpdate(ctx context.Context, before, after *v1alpha1.IPClaim) (admission.Warnings, error) {
+	req, err := admission.RequestFromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !after.DeletionTimestamp.IsZero() || req.UserInfo.Username == v.operator {
+		return nil, nil
+	}
+	var errs field.ErrorList
+	for _, f := range []struct{ name, before, after string }{
+		{"className", before.Spec.ClassName, after.Spec.ClassName},
+		{"cidr", before.Spec.CIDR, after.Spec.CIDR},
+		{"allocationName", before.Spec.AllocationName, after.Spec.AllocationName},
+	} {
+		if f.before == "" && f.after != "" {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", f.name), "is filled in by the operator once the claim is bound: make a new claim to ask for it"))
+		}
+	}
+	if len(errs) == 0 {
+		return nil, nil
+	}
+	return nil, subject{kind: "IPClaim", name: after.Name}.invalid(errs...)
+}
+
+// ValidateDelete lets every deletion pass.
+func (v *claimValidator) ValidateDelete(context.Context, *v1alpha1.IPClaim) (admission.Warnings, error) {
+	return nil, nil
+}

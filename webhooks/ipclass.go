@@ -1,0 +1,113 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+)
+
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=create;update,versions=v1alpha1,name=ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
+// +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=false,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=delete,versions=v1alpha1,name=delete.ipclass.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
+
+// classMutator judges classes, and keeps the default class of a family to one. It
+// changes nothing: it comes before the class's CEL rules, which cannot name the
+// value that is wrong.
+type classMutator struct {
+	live    client.Reader
+	decoder admission.Decoder
+	schemas schemas
+}
+
+// Handle implements admission.Handler.
+func (m *classMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	d, err := newDraft(req.Object.Raw)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	class := &v1alpha1.IPClass{}
+	if err := m.decoder.Decode(req, class); err != nil {
+		return m.schemas.unreadable("IPClass", d, err)
+	}
+	if req.Operation == admissionv1.Update {
+		before := &v1alpha1.IPClass{}
+		if err := m.decoder.DecodeRaw(req.OldObject, before); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		if !class.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(before.Spec, class.Spec) && isDefault(before) == isDefault(class) {
+			return admission.Allowed("")
+		}
+	}
+	if err := m.judge(ctx, class); err != nil {
+		return denied(err)
+	}
+	return admission.Allowed("")
+}
+
+func (m *classMutator) judge(ctx context.Context, class *v1alpha1.IPClass) error {
+	_, errs := adapt.Class(class)
+	if len(errs) == 0 && isDefault(class) {
+		second, err := m.secondDefault(ctx, class)
+		if err != nil {
+			return apierrors.NewInternalError(err)
+		}
+		errs = append(errs, second...)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return subject{kind: "IPClass", name: class.Name}.invalid(errs...)
+}
+
+// secondDefault looks live: two classes are often made by one command.
+func (m *classMutator) secondDefault(ctx context.Context, class *v1alpha1.IPClass) (field.ErrorList, error) {
+	classes := &v1alpha1.IPClassList{}
+	if err := m.live.List(ctx, classes); err != nil {
+		return nil, fmt.Errorf("looking for another default class: %w", err)
+	}
+	for i := range classes.Items {
+		other := &classes.Items[i]
+		if other.Name != class.Name && isDefault(other) && other.Spec.IPFamily == class.Spec.IPFamily {
+			path := field.NewPath("metadata", "annotations").Key(v1alpha1.AnnotationDefaultClass)
+			return field.ErrorList{field.Invalid(path, "true", fmt.Sprintf("IPClass %q is the default class for %s already: remove the annotation here, or there first", other.Name, other.Spec.IPFamily))}, nil
+		}
+	}
+	return nil, nil
+}
+
+func isDefault(class *v1alpha1.IPClass) bool {
+	return class.Annotations[v1alpha1.AnnotationDefaultClass] == "true"
+}
+
+// classValidator keeps a class for which claims wait.
+type classValidator struct{ allocator *allocator.Allocator }
+
+// ValidateCreate leaves creation to the mutating webhook.
+func (v *classValidator) ValidateCreate(context.Context, *v1alpha1.IPClass) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// ValidateUpdate leaves updates to the mutating webhook.
+func (v *classValidator) ValidateUpdate(context.Context, *v1alpha1.IPClass, *v1alpha1.IPClass) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// ValidateDelete refuses to delete a class for which claims wait. Those that have
+// their block need it no more.
+func (v *classValidator) ValidateDelete(_ context.Context, class *v1alpha1.IPClass) (admission.Warnings, error) {
+	waiting := v.allocator.Queue().WaitingForClass(class.Name)
+	if !class.DeletionTimestamp.IsZero() || len(waiting) == 0 {
+		return nil, nil
+	}
+	return nil, subject{kind: "IPClass", plural: "ipclasses", name: class.Name}.awaited(waiting)
+}

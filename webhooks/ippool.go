@@ -1,0 +1,195 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ippool,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ippools,verbs=create,versions=v1alpha1,name=create.ippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-localippool,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=localippools,verbs=create,versions=v1alpha1,name=create.localippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+
+// poolMutator records the CIDR of a pool of one kind that is created: a root's in
+// its routing domain, a child's in its parent.
+type poolMutator struct {
+	kind      v1alpha1.PoolKind
+	allocator *allocator.Allocator
+	live      client.Reader
+	decoder   admission.Decoder
+	schemas   schemas
+	users     *users
+}
+
+// Handle implements admission.Handler.
+func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	d, err := newDraft(req.Object.Raw)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	obj := v1alpha1.NewPool(m.kind)
+	if err := m.decoder.Decode(req, obj); err != nil {
+		return m.schemas.unreadable(string(m.kind), d, err)
+	}
+	obj.SetNamespace(req.Namespace) // empty for a cluster-scoped one
+	obj.SetName(nameFor(obj))
+	r := &poolRequest{obj: obj, draft: d, dryRun: req.DryRun != nil && *req.DryRun, user: req.UserInfo, subject: poolSubject(obj)}
+	r.subject.ifTaken = "choose another cidr, make this pool a child of the other, or give it a routingDomain of its own"
+	return m.create(ctx, r)
+}
+
+// poolSubject is a pool as what an answer is about.
+func poolSubject(obj v1alpha1.Pool) subject {
+	kind := string(obj.PoolKind())
+	return subject{kind: kind, plural: strings.ToLower(kind) + "s", name: obj.GetName()}
+}
+
+// poolRequest is one create call.
+type poolRequest struct {
+	obj     v1alpha1.Pool
+	draft   *draft
+	dryRun  bool
+	user    authenticationv1.UserInfo
+	subject subject
+	// granted says that the user may use the parent.
+	granted bool
+}
+
+func (r *poolRequest) copy() v1alpha1.Pool { return r.obj.DeepCopyObject().(v1alpha1.Pool) }
+
+func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Response {
+	pool, errs := adapt.Pool(r.obj)
+	errs = append(errs, metadataErrors(r.obj, m.kind == v1alpha1.PoolKindLocal)...)
+	errs = append(errs, m.cycle(pool)...)
+	if len(errs) == 0 {
+		errs = m.schemas.errors(string(m.kind), r.draft.object)
+	}
+	if len(errs) > 0 {
+		return denied(r.subject.invalid(errs...))
+	}
+	there, err := exists(ctx, m.live, m.live, r.copy())
+	switch {
+	case err != nil:
+		return denied(r.subject.refusal(err))
+	case there:
+		return denied(r.subject.alreadyExists())
+	}
+	record, err := m.carve(ctx, r, pool)
+	if err != nil && !canWait(err) {
+		return denied(r.subject.refusal(m.allocator.Redacted(r.obj.GetNamespace(), err)))
+	}
+	if errs := m.recheck(r, record); len(errs) > 0 {
+		return denied(r.subject.invalid(errs...))
+	}
+	if err := r.fillIn(pool, record); err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if err != nil {
+		return r.draft.response(err.Error() + ": the pool waits")
+	}
+	return r.draft.response()
+}
+
+// cycle refuses a pool that is among its own ancestors.
+func (m *poolMutator) cycle(pool ipam.Pool) field.ErrorList {
+	if !pool.IsChild() || !m.allocator.Descends(pool.Home, pool.Key) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "parentRef", "name"), pool.Home.Name,
+		"is itself a descendant of this pool: name a parent outside its own subtree")}
+}
+
+// carve records the pool's CIDR, or for a dry run says what it would be.
+func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool) (ipam.Record, error) {
+	if namespace := pool.Key.Namespace; namespace != "" {
+		if err := m.allocator.KnowNamespace(ctx, m.live, namespace); err != nil {
+			return ipam.Record{}, err
+		}
+	}
+	order, err := m.order(ctx, r, pool)
+	if _, ok := errors.AsType[*ipam.MissingError](err); ok {
+		if err := m.allocator.Refresh(ctx, m.live, ipam.Request{Pool: pool.Home}); err != nil {
+			return ipam.Record{}, err
+		}
+		order, err = m.order(ctx, r, pool)
+	}
+	if err != nil {
+		return ipam.Record{}, err
+	}
+	if r.dryRun {
+		return m.allocator.Preview(order)
+	}
+	record, err := m.allocator.Carve(ctx, order)
+	if err == nil && ctx.Err() != nil { // nobody is there any more to take it
+		m.allocator.Discard(record)
+		return ipam.Record{}, ipam.ErrUnconfirmed
+	}
+	return record, err
+}
+
+// order is the order for the pool's CIDR, with the right to use its parent where
+// that takes one.
+func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool) (allocator.Order, error) {
+	pool.ParentGranted = false // what the pool says of it is not the user's to say
+	if m.allocator.ParentNeedsGrant(pool) {
+		may, err := m.users.may(ctx, r.user, pool.Home)
+		if err != nil {
+			return allocator.Order{}, err
+		}
+		pool.ParentGranted, r.granted = may, may
+	}
+	return m.allocator.PoolOrder(pool, "", r.user.Username)
+}
+
+// recheck reads the pool again with the CIDR that it was given, which ranges,
+// gateway and bounds have to agree with.
+func (m *poolMutator) recheck(r *poolRequest, record ipam.Record) field.ErrorList {
+	if !record.Block.IsValid() || r.obj.PoolSpec().CIDR != "" {
+		return nil
+	}
+	carved := r.copy()
+	carved.PoolSpec().CIDR = record.Block.String()
+	_, errs := adapt.Pool(carved)
+	if len(errs) > 0 && record.UID != "" {
+		m.allocator.Discard(record)
+	}
+	return errs
+}
+
+// fillIn writes what was decided into the pool.
+func (r *poolRequest) fillIn(pool ipam.Pool, record ipam.Record) error {
+	r.draft.grant(r.obj.PoolSpec().ParentRef, r.granted)
+	family := pool.Family
+	errs := []error{r.draft.set(r.obj.GetName(), "metadata", "name"), r.draft.addFinalizer(r.obj.GetFinalizers(), v1alpha1.FinalizerPool)}
+	if record.Block.IsValid() {
+		family = ipam.FamilyOf(record.Block)
+		errs = append(errs, r.draft.set(record.Block.String(), "spec", "cidr"))
+	}
+	if !pool.IsChild() {
+		errs = append(errs, r.draft.set(pool.Home.Name, "spec", "routingDomain"))
+	}
+	errs = append(errs, r.draft.set(string(family), "spec", "ipFamily"))
+	return errors.Join(errs...)
+}
+
+func (d *draft) addFinalizer(there []string, finalizer string) error {
+	if slices.Contains(there, finalizer) {
+		return nil
+	}
+	all := []any{}
+	for _, f := range append(slices.Clone(there), finalizer) {
+		all = append(all, f)
+	}
+	return d.set(all, "metadata", "finalizers")
+}

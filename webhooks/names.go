@@ -1,0 +1,49 @@
+package webhooks
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// generatedPrefix is how much of generateName the API server itself would use.
+const generatedPrefix = 58
+
+// nameFor is the name of an object that is being created. With generateName the
+// API server would make one only after admission, too late for a record to
+// carry it; 8 random characters instead of its 5 make a collision unlikely
+// enough to do without its retries.
+func nameFor(meta metav1.Object) string {
+	prefix := meta.GetGenerateName()
+	if meta.GetName() != "" || prefix == "" {
+		return meta.GetName()
+	}
+	return prefix[:min(len(prefix), generatedPrefix)] + rand.String(8)
+}
+
+// metadataErrors is what the API server will refuse of the metadata, after
+// admission.
+func metadataErrors(meta metav1.Object, namespaced bool) field.ErrorList {
+	return validation.ValidateObjectMetaAccessor(meta, namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+}
+
+// exists says whether an object is there: what the cache shows is asked again
+// of the API server, because the object may have been deleted since.
+func exists(ctx context.Context, cached, live client.Reader, obj client.Object) (bool, error) {
+	key := client.ObjectKeyFromObject(obj)
+	for _, reader := range []client.Reader{cached, live} {
+		err := reader.Get(ctx, key, obj)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}

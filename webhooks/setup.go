@@ -1,0 +1,64 @@
+package webhooks
+
+import (
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+)
+
+// Options are what the webhooks are given at start-up.
+type Options struct {
+	Allocator *allocator.Allocator
+	// Live reads without a cache.
+	Live client.Reader
+	// Operator is the user name under which the operator itself writes.
+	Operator string
+}
+
+// SetUp registers all webhooks with the manager's webhook server.
+func SetUp(mgr manager.Manager, o Options) error {
+	decoder := admission.NewDecoder(mgr.GetScheme())
+	schemas, err := newSchemas()
+	if err != nil {
+		return err
+	}
+	cached := mgr.GetCache()
+	users := newUsers(mgr.GetClient())
+	server := mgr.GetWebhookServer()
+	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &admission.Webhook{
+		Handler: &claimMutator{allocator: o.Allocator, cached: cached, live: o.Live, decoder: decoder, schemas: schemas, users: users},
+	})
+	for _, kind := range []v1alpha1.PoolKind{v1alpha1.KindIPPool, v1alpha1.PoolKindLocal} {
+		server.Register("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &admission.Webhook{
+			Handler: &poolMutator{kind: kind, allocator: o.Allocator, live: o.Live, decoder: decoder, schemas: schemas, users: users},
+		})
+	}
+	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &admission.Webhook{
+		Handler: &classMutator{live: o.Live, decoder: decoder, schemas: schemas},
+	})
+	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &admission.Webhook{
+		Handler: &addressClaimMutator{allocator: o.Allocator, users: users},
+	})
+	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &admission.Webhook{
+		Handler: &addressMutator{allocator: o.Allocator},
+	})
+	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPClaim{}).WithValidator(&claimValidator{operator: o.Operator}).Complete(); err != nil {
+		return err
+	}
+	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPPool{}).WithValidator(&poolValidator[*v1alpha1.IPPool]{allocator: o.Allocator}).Complete(); err != nil {
+		return err
+	}
+	if err := builder.WebhookManagedBy(mgr, &v1alpha1.LocalIPPool{}).WithValidator(&poolValidator[*v1alpha1.LocalIPPool]{allocator: o.Allocator}).Complete(); err != nil {
+		return err
+	}
+	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPAllocation{}).WithValidator(&allocationValidator{operator: o.Operator}).Complete(); err != nil {
+		return err
+	}
+	return builder.WebhookManagedBy(mgr, &v1alpha1.IPClass{}).WithValidator(&classValidator{allocator: o.Allocator}).Complete()
+}

@@ -1,0 +1,61 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// How long, and how many, answers are remembered.
+const (
+	rememberFor = 5 * time.Second
+	remember    = 4096
+)
+
+// users asks the API server's authorizer whether somebody has the verb use on a
+// pool. Answers are remembered for seconds.
+type users struct {
+	client  client.Client
+	answers *utilcache.LRUExpireCache
+}
+
+func newUsers(c client.Client) *users {
+	return &users{client: c, answers: utilcache.NewLRUExpireCache(remember)}
+}
+
+// may says whether the user has the verb use on the pool, a cluster-scoped one.
+func (u *users) may(ctx context.Context, user authenticationv1.UserInfo, pool ipam.PoolKey) (bool, error) {
+	key := strings.Join(append([]string{pool.String(), user.Username, user.UID}, user.Groups...), "\x00")
+	if answer, ok := u.answers.Get(key); ok {
+		return answer.(bool), nil
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user),
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
+			Resource: "ippools", Verb: "use", Name: pool.Name,
+		},
+	}}
+	if err := u.client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking whether %s may use %s: %w", user.Username, pool, err)
+	}
+	u.answers.Add(key, review.Status.Allowed, rememberFor)
+	return review.Status.Allowed, nil
+}
+
+func extra(user authenticationv1.UserInfo) map[string]authorizationv1.ExtraValue {
+	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+	for key, values := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	return extra
+}
