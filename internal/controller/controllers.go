@@ -1,0 +1,67 @@
+// Package controller lists the controllers.
+package controller
+
+import (
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/controller/ipaddressclaim"
+	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
+	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
+	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
+	"github.com/cadastre-dev/cadastre/internal/controller/orphan"
+	"github.com/cadastre-dev/cadastre/internal/pace"
+	"github.com/cadastre-dev/cadastre/internal/within"
+)
+
+// countEvery is how often the counts of a pool or a class are written at most.
+const countEvery = time.Second
+
+// Options are what the controllers are given at start-up.
+type Options struct {
+	Allocator *allocator.Allocator
+	// Live reads without a cache.
+	Live client.Reader
+	// OrphanGrace is how long a record may be without holder.
+	OrphanGrace time.Duration
+	// Workers is how many claims, and records, are looked at at a time.
+	Workers int
+	// Namespace of the operator: of the records of pools.
+	Namespace string
+	// WatchNamespace is the only one whose claims are looked at; empty: all.
+	WatchNamespace string
+	// WatchFilter is the value that the label cluster.x-k8s.io/watch-filter of an
+	// IPAddressClaim must have to be looked at; empty: any, or none.
+	WatchFilter string
+}
+
+// SetUp registers all controllers.
+func SetUp(mgr manager.Manager, o Options) error {
+	claims, records := within.Of(o.WatchNamespace), within.Namespaces(nil)
+	if o.WatchNamespace != "" {
+		records = within.Of(o.WatchNamespace, o.Namespace)
+	}
+	orphans := &orphan.Controller{
+		Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live,
+		Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: o.Workers, Within: records,
+	}
+	for _, c := range []interface{ SetUp(manager.Manager) error }{
+		&ipclass.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Pace: pace.New(countEvery, clock.RealClock{})},
+		&ippool.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Pace: pace.New(countEvery, clock.RealClock{})},
+		&ipclaim.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Workers: o.Workers, Within: claims},
+		orphans,
+		&ipaddressclaim.Controller{
+			Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Orphans: orphans, Workers: o.Workers,
+			Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{},
+		},
+	} {
+		if err := c.SetUp(mgr); err != nil {
+			return err
+		}
+	}
+	return nil
+}

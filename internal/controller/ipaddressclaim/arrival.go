@@ -1,0 +1,128 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
+
+// arrival waits, on every replica, until Cluster API's kinds are served, and then
+// starts what serves them, once.
+type arrival struct {
+	client client.Reader
+	mapper meta.RESTMapper
+	log    logr.Logger
+	start  func() error
+
+	mu      sync.Mutex
+	started bool
+}
+
+// needed are the kinds without which no claim can be served.
+func needed() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		ipamv1.GroupVersion.WithKind(kind),
+		ipamv1.GroupVersion.WithKind("IPAddress"),
+		clusterv1.GroupVersion.WithKind("Cluster"),
+	}
+}
+
+// definitions are the names of their CRDs.
+func definitions() []string {
+	return []string{"ipaddressclaims." + ipamv1.GroupVersion.Group, "ipaddresses." + ipamv1.GroupVersion.Group, "clusters." + clusterv1.GroupVersion.Group}
+}
+
+func (a *arrival) setUp(mgr manager.Manager) error {
+	if there, err := a.there(); err != nil || there {
+		if err != nil {
+			return err
+		}
+		a.started = true
+		return a.start()
+	}
+	a.log.Info("Cluster API is not installed: its IPAddressClaims are served as soon as it is")
+	wanted := predicate.NewPredicateFuncs(func(obj client.Object) bool { return slices.Contains(definitions(), obj.GetName()) })
+	return builder.ControllerManagedBy(mgr).
+		Named("cluster-api-arrival").
+		For(definition(), builder.WithPredicates(wanted)).
+		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
+		Complete(a)
+}
+
+// servedWithin is about how long the API server takes until it serves a kind whose
+// CRD it has accepted. Nothing tells when it does.
+const servedWithin = time.Second
+
+// Reconcile implements reconcile.Reconciler: a CRD has come or changed. When all
+// have come, it is tried again until all are served.
+func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.started {
+		return reconcile.Result{}, nil
+	}
+	there, err := a.there()
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case !there && a.defined(ctx):
+		return reconcile.Result{RequeueAfter: servedWithin}, nil
+	case !there:
+		return reconcile.Result{}, nil // the next CRD is another event
+	}
+	if err := a.start(); err != nil {
+		return reconcile.Result{}, fmt.Errorf("serving IPAddressClaims: %w", err)
+	}
+	a.started = true
+	a.log.Info("Cluster API is there: serving its IPAddressClaims")
+	return reconcile.Result{}, nil
+}
+
+// defined says whether all CRDs have come.
+func (a *arrival) defined(ctx context.Context) bool {
+	for _, name := range definitions() {
+		if a.client.Get(ctx, client.ObjectKey{Name: name}, definition()) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// definition is an empty CRD, of which the metadata are watched alone.
+func definition() *metav1.PartialObjectMetadata {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	return obj
+}
+
+// there says whether all kinds are served.
+func (a *arrival) there() (bool, error) {
+	for _, gvk := range needed() {
+		_, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if meta.IsNoMatchError(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("asking whether the API server knows %s: %w", gvk.Kind, err)
+		}
+	}
+	return true, nil
+}

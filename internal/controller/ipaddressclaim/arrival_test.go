@@ -1,0 +1,43 @@
+package ipaddressclaim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// The last event of the CRDs comes before the API server serves their kinds.
+func TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	store, mapper, starts := fake.NewClientBuilder().WithScheme(scheme).Build(), meta.NewDefaultRESTMapper(nil), 0
+	a := &arrival{client: store, mapper: mapper, log: logr.Discard(), start: func() error { starts++; return nil }}
+	expect := func(when string, again time.Duration, started int) {
+		t.Helper()
+		result, err := a.Reconcile(t.Context(), reconcile.Request{})
+		if err != nil || result.RequeueAfter != again || starts != started {
+			t.Fatalf("%s: asked again after %s, not %s; started %d times, not %d (%v)", when, result.RequeueAfter, again, starts, started, err)
+		}
+	}
+	for _, name := range definitions() {
+		expect("until all are defined", 0, 0)
+		if err := store.Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, gvk := range needed() {
+		expect("until all are served", servedWithin, 0)
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	expect("when all are served", 0, 1)
+	expect("afterwards", 0, 1)
+}

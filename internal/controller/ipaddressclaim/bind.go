@@ -1,0 +1,87 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// errNotSeen means that what there is was made a moment ago, and is not in a
+// cache yet. The claim is reconciled again when it turns up there.
+var errNotSeen = errors.New("the address is not in the cache yet")
+
+// protectClaim puts our finalizer on a claim on which admission has not (contract,
+// "Normal IPAddressClaim" 3). It is never called for one that is being deleted.
+func (c *Controller) protectClaim(ctx context.Context, s *scope) error {
+	before := s.claim.DeepCopy()
+	if !controllerutil.AddFinalizer(s.claim, v1alpha1.FinalizerRelease) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, s.claim, patch); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
+	}
+	return nil
+}
+
+// bind finds and records an address for a claim that has none (contract, "Normal
+// IPAddressClaim" 4).
+func (c *Controller) bind(ctx context.Context, s *scope) error {
+	if err := c.isNew(ctx, s); err != nil {
+		return err
+	}
+	if _, errs := adapt.AddressRequest(parts(s.claim)); len(errs) > 0 {
+		return &ipam.PolicyError{Field: errs[0].Field, Value: errs[0].BadValue, Remedy: errs[0].Detail}
+	}
+	resolution, err := c.Allocator.Resolve(s.request)
+	if err != nil {
+		return err
+	}
+	order := s.order()
+	order.Resolution = resolution
+	s.record, err = c.Allocator.Bind(ctx, order)
+	return err
+}
+
+// isNew makes sure, where something is recorded for the claim or its status names
+// an address, that the IPAddress is not merely missing in the cache.
+func (c *Controller) isNew(ctx context.Context, s *scope) error {
+	if s.claim.Status.AddressRef.Name == "" && len(c.Allocator.Ledger().HeldBy(s.holder())) == 0 {
+		return nil
+	}
+	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.claim), &ipamv1.IPAddress{})
+	switch {
+	case err == nil:
+		return errNotSeen
+	case absent.Is(err):
+		return nil
+	}
+	return fmt.Errorf("looking for IPAddress %s: %w", s.name, err)
+}
+
+func (s *scope) holder() ipam.Holder { return allocator.HolderOfAddressClaim(s.name) }
+
+// order is for the claim, with all that is known before its request is resolved.
+func (s *scope) order() allocator.Order {
+	order := allocator.Order{Holder: s.holder(), Sticky: s.request.Sticky}
+	if s.claim != nil {
+		order.HolderUID = string(s.claim.UID)
+		order.Waiting = s.waiting()
+	}
+	return order
+}
+
+// waiting is the claim's place in the line of those who wait.
+func (s *scope) waiting() allocator.Waiting {
+	return allocator.Waiting{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request}
+}

@@ -1,0 +1,50 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"fmt"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// watchClusters tells the catalogue, on every replica, which Clusters are paused,
+// before anything is handed out.
+func (c *Controller) watchClusters(ctx context.Context, from cache.Cache) error {
+	informer, err := from.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching Clusters: %w", err)
+	}
+	catalogue := c.Allocator.Catalogue()
+	catalogue.KnowClusters()
+	take := func(obj any) {
+		cluster := obj.(*clusterv1.Cluster)
+		catalogue.SetCluster(nameOf(cluster), annotations.IsPaused(cluster, cluster))
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    take,
+		UpdateFunc: func(_, obj any) { take(obj) },
+		DeleteFunc: func(obj any) {
+			if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = missed.Obj
+			}
+			if cluster, ok := obj.(*clusterv1.Cluster); ok {
+				catalogue.DropCluster(nameOf(cluster))
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching Clusters: %w", err)
+	}
+	c.Allocator.FedBy(registration.HasSynced)
+	return nil
+}
+
+func nameOf(obj client.Object) ipam.Name {
+	return ipam.Name{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}

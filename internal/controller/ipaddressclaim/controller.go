@@ -1,0 +1,145 @@
+// Package ipaddressclaim serves Cluster API's IPAddressClaims that name a pool or
+// a class of Cadastre, by the IPAM contract v1beta2 of Cluster API 1.14
+// (docs/book/src/developer/providers/contracts/ipam.md there). Claims of other
+// providers are left untouched.
+//
+// What is held is what IPAllocations say, as for every holder; an IPAddress tells
+// of it. One that is there already, after a move or a restore or because somebody
+// made it, is adopted: its block is recorded, and never renumbered.
+package ipaddressclaim
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/within"
+)
+
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims/status,verbs=patch
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims/finalizers,verbs=update
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ippools/finalizers;localippools/finalizers,verbs=update
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Controller reconciles IPAddressClaims, and the IPAddresses of their names. Only
+// the leader runs it.
+type Controller struct {
+	Allocator *allocator.Allocator
+	// Client writes, and reads from the cache.
+	Client client.Client
+	// Live reads without a cache.
+	Live client.Reader
+	// Orphans settles the records whose claims are gone.
+	Orphans Orphans
+	// Workers is how many claims are reconciled at a time.
+	Workers int
+	// Within are the namespaces whose claims it looks at.
+	Within within.Namespaces
+	// WatchFilter is the value of Cluster API's label for filters that a claim must
+	// have to be looked at; empty: any, or none.
+	WatchFilter string
+	Clock       clock.PassiveClock
+
+	events events.EventRecorder
+	// made names the IPAddresses that this process is making: their appearance
+	// is no news.
+	made sync.Map
+	// letGo is when this process took the finalizer off which version of a claim, by
+	// its name, until the claim is gone.
+	letGo sync.Map
+	// lost is the UID of the last claim of a name whose deletion was seen, while its
+	// IPAddress may still be there.
+	lost sync.Map
+}
+
+// scope is what one pass knows of a claim and the IPAddress of its name, either
+// of which may be missing. Look sets all but the record.
+type scope struct {
+	name    ipam.Name
+	claim   *ipamv1.IPAddressClaim
+	address *ipamv1.IPAddress
+	// cluster is nil where the claim belongs to none, or to one that is missing.
+	cluster *clusterv1.Cluster
+	request ipam.Request
+	// letGo is when the claim was let go of last: the cache may have yet to show that.
+	letGo letting
+	// record is set by enter or bind: the address is held.
+	record ipam.Record
+}
+
+// Reconcile implements reconcile.Reconciler. The request names a claim.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	s, err := c.look(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if s.claim != nil && c.WatchFilter != "" && !labels.HasWatchLabel(s.claim, c.WatchFilter) {
+		return reconcile.Result{}, nil
+	}
+	if s.claim == nil { // it may have been put in line while it was deleted
+		c.Allocator.Leave(s.holder())
+	}
+	if _, coming := c.made.Load(s.name); s.claim != nil || s.address == nil && !coming {
+		c.lost.Delete(s.name)
+	}
+	switch s.next() {
+	case leaveAlone:
+		return reconcile.Result{}, nil
+	case keepAddress:
+		return reconcile.Result{}, c.retry(s, c.keep(ctx, s))
+	case dropAddress:
+		return reconcile.Result{}, c.unprotect(ctx, s)
+	case release:
+		if c.hasJustLetGo(s) {
+			return reconcile.Result{RequeueAfter: showsWithin}, nil
+		}
+		return reconcile.Result{}, c.release(ctx, s)
+	default:
+		return reconcile.Result{}, c.serve(ctx, s)
+	}
+}
+
+// serve sees to it that the claim has its address, and says where it stands.
+func (c *Controller) serve(ctx context.Context, s *scope) error {
+	held := c.enter(ctx, s)
+	if c.mustWait(s) {
+		return c.retry(s, held)
+	}
+	before := s.claim.DeepCopy()
+	err := held
+	if err == nil {
+		err = c.fulfil(ctx, s)
+	}
+	retry := c.settle(s, err)
+	if err := c.writeStatus(ctx, before, s.claim); err != nil {
+		return err
+	}
+	c.tell(before, s.claim)
+	return retry
+}
+
+// fulfil gives the claim an address, or repairs the one that it has.
+func (c *Controller) fulfil(ctx context.Context, s *scope) error {
+	if err := c.protectClaim(ctx, s); err != nil {
+		return err
+	}
+	if s.address != nil {
+		return c.repair(ctx, s)
+	}
+	if err := c.bind(ctx, s); err != nil {
+		return err
+	}
+	return c.createAddress(ctx, s)
+}

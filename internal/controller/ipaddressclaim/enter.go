@@ -1,0 +1,167 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// enter sees to it that the block of an IPAddress that exists is recorded: it is
+// in use, whoever wrote it. This is no allocation, and goes on while a Cluster is
+// paused, so that nobody else is given what is being moved.
+func (c *Controller) enter(ctx context.Context, s *scope) error {
+	if s.address == nil {
+		return nil
+	}
+	if s.claim != nil && s.address.Spec.PoolRef != s.claim.Spec.PoolRef {
+		ref := s.address.Spec.PoolRef
+		return &ipam.PolicyError{Field: "spec.poolRef", Value: s.claim.Spec.PoolRef.Name,
+			Remedy: fmt.Sprintf("the IPAddress of this name is from the %s %s: delete one of them", ref.Kind, ref.Name)}
+	}
+	addr, invalid := adapt.AddressInUse(field.NewPath("spec", "address"), s.address.Spec.Address)
+	if invalid != nil {
+		return &ipam.PolicyError{Field: "IPAddress spec.address", Value: invalid.BadValue, Remedy: invalid.Detail}
+	}
+	for _, record := range c.Allocator.Ledger().HeldBy(s.holder()) {
+		if record.Block.Addr() == addr && record.State == ipam.Bound && !record.Terminating {
+			return c.own(ctx, s, record)
+		}
+	}
+	if err := c.isUnrecorded(ctx, s); err != nil {
+		return err
+	}
+	return c.recordAgain(ctx, s, addr)
+}
+
+// own takes a record of the claim's name for the claim's own: one that was made
+// before the claim, or for an earlier one of the name, whose IPAddress lives on.
+func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) error {
+	s.record = record
+	if s.claim == nil || record.HolderUID == string(s.claim.UID) {
+		return nil
+	}
+	stamped, err := c.Allocator.Stamp(ctx, record, s.claim)
+	if err != nil {
+		return err
+	}
+	s.record = stamped
+	return nil
+}
+
+// isUnrecorded makes sure that the record which the IPAddress names is not merely
+// missing in the picture.
+func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
+	name := s.address.Annotations[v1alpha1.AnnotationAllocation]
+	if name == "" {
+		return nil
+	}
+	allocation := &v1alpha1.IPAllocation{}
+	err := c.Live.Get(ctx, client.ObjectKey{Namespace: s.name.Namespace, Name: name}, allocation)
+	switch {
+	case absent.Is(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for IPAllocation %s/%s: %w", s.name.Namespace, name, err)
+	}
+	record, unreadable := adapt.Record(allocation)
+	if unreadable == nil && record.Holder == s.holder() && record.State == ipam.Bound && !record.Terminating && c.isUnseen(record) {
+		return errNotSeen
+	}
+	return nil
+}
+
+// isUnseen says whether the picture has yet to show this version of a record.
+func (c *Controller) isUnseen(record ipam.Record) bool {
+	seen, ok := c.Allocator.Ledger().Record(record.Name)
+	return !ok || seen.Version != record.Version
+}
+
+// recordAgain records the block that an IPAddress names.
+func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr) error {
+	pool, err := c.poolOf(s, addr)
+	if err != nil {
+		return err
+	}
+	if err := c.Allocator.MayHold(s.tenancy(), pool); err != nil {
+		return err
+	}
+	order := s.order()
+	order.Terms = ipam.Terms{Class: c.classOf(s), Block: c.blockOf(s, pool, addr), Reclaim: ipam.Delete}
+	order.Terms.Length = order.Terms.Block.Bits()
+	if class, ok := c.Allocator.Catalogue().Class(order.Terms.Class); ok {
+		order.Terms.Reclaim = class.Reclaim
+	}
+	order.Record = allocator.BindName(order.Holder, order.HolderUID)
+	s.record, err = c.Allocator.Enter(ctx, order, pool)
+	return err
+}
+
+// tenancy is on whose behalf the IPAddress asks, also where there is no claim.
+func (s *scope) tenancy() ipam.Request {
+	request := s.request
+	request.Claim = s.name
+	return request
+}
+
+// classOf is the class that the IPAddress names, or empty.
+func (c *Controller) classOf(s *scope) string {
+	if ref := s.address.Spec.PoolRef; adapt.PoolOfAddress(ref.Kind, s.name.Namespace, ref.Name) == (ipam.PoolKey{}) {
+		return ref.Name
+	}
+	return ""
+}
+
+// poolOf is the pool that an IPAddress is from: the one that it names; where it
+// names a class, its owner or what its labels say, or else a pool of the class
+// that has the address.
+func (c *Controller) poolOf(s *scope, addr netip.Addr) (ipam.PoolKey, error) {
+	ref := s.address.Spec.PoolRef
+	if key := adapt.PoolOfAddress(ref.Kind, s.name.Namespace, ref.Name); key != (ipam.PoolKey{}) {
+		return key, nil
+	}
+	for _, owner := range s.address.OwnerReferences {
+		if groupOf(owner.APIVersion) == v1alpha1.GroupVersion.Group {
+			return adapt.PoolOfAddress(owner.Kind, s.name.Namespace, owner.Name), nil
+		}
+	}
+	if name := s.address.Labels[v1alpha1.LabelPool]; name != "" {
+		key := adapt.PoolOfAddress(s.address.Labels[v1alpha1.LabelPoolKind], s.name.Namespace, name)
+		if _, ok := c.Allocator.Catalogue().Pool(key); ok {
+			return key, nil
+		}
+	}
+	pools := c.Allocator.Catalogue().PoolsOf(s.name.Namespace, ref.Name)
+	at := slices.IndexFunc(pools, func(p ipam.Pool) bool { return p.CIDR.Contains(addr) })
+	if at < 0 {
+		return ipam.PoolKey{}, &ipam.MissingError{Reason: v1alpha1.ReasonNoPoolForClass,
+			Message: fmt.Sprintf("no pool of the IPClass %q has the address %s: create it, or delete the IPAddress", ref.Name, addr)}
+	}
+	return pools[at].Key, nil
+}
+
+// blockOf is the block that an IPAddress stands for: one address, but where the
+// class hands out larger ones and this is the first address of such a block.
+func (c *Controller) blockOf(s *scope, pool ipam.PoolKey, addr netip.Addr) netip.Prefix {
+	single := netip.PrefixFrom(addr, addr.BitLen())
+	class, ok := c.Allocator.Catalogue().Class(c.classOf(s))
+	if !ok || class.Length == ipam.NoLength || s.address.Spec.Prefix == nil || int(*s.address.Spec.Prefix) != class.Length {
+		return single
+	}
+	if known, ok := c.Allocator.Catalogue().Pool(pool); ok && known.Network != nil {
+		return single
+	}
+	if block := netip.PrefixFrom(addr, class.Length).Masked(); block.IsValid() && block.Addr() == addr {
+		return block
+	}
+	return single
+}

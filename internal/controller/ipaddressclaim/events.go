@@ -1,0 +1,174 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/replaced"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// claims has claims looked at that are new or have changed, and are not settled,
+// and the records of those settled that are gone.
+func (c *Controller) claims() handler.EventHandler {
+	return replaced.Apart(handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.consider(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { c.consider(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			c.lost.Store(nameOf(e.Object), string(e.Object.GetUID()))
+			q.Add(requestOf(e.Object))
+			c.letGo.Delete(nameOf(e.Object))
+			c.gone(e.Object.GetNamespace(), e.Object.GetName(), string(e.Object.GetUID()))
+		},
+	})
+}
+
+// addresses has the claim of an IPAddress looked at, but not because this process
+// has just made the IPAddress for it, unless the claim has gone meanwhile.
+func (c *Controller) addresses() handler.EventHandler {
+	return replaced.Apart(handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			name := nameOf(e.Object)
+			_, made := c.made.LoadAndDelete(name)
+			if _, lost := c.lost.Load(name); lost || !made || e.Object.GetDeletionTimestamp() != nil {
+				c.consider(ctx, e.Object, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { c.consider(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			q.Add(requestOf(e.Object))
+			c.made.Delete(nameOf(e.Object))
+			for _, record := range c.Allocator.Ledger().HeldBy(holderNamed(e.Object.GetNamespace(), e.Object.GetName())) {
+				c.Orphans.Gone(record.HolderUID, record.Name)
+			}
+		},
+	})
+}
+
+// consider has the claim of the object's name looked at, if it is not settled.
+func (c *Controller) consider(ctx context.Context, obj client.Object, q queue) {
+	request := requestOf(obj)
+	if !c.settled(ctx, request.NamespacedName) {
+		q.Add(request)
+	}
+}
+
+// gone has the records of a claim settled that was deleted.
+func (c *Controller) gone(namespace, name, uid string) {
+	for _, record := range c.Allocator.Ledger().HeldBy(holderNamed(namespace, name)) {
+		c.Orphans.Gone(uid, record.Name)
+	}
+}
+
+// records has a claim looked at when its record was changed, is lost, or was made
+// by somebody else than this controller.
+func (c *Controller) records() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		c.Allocator.Ledger().Listen(func(change ledger.Change) {
+			holder := change.Record.Holder
+			if holder.Kind == kind && (change.Kind != ledger.Added || change.Record.HolderUID == "") {
+				q.Add(requestFor(holder))
+			}
+		})
+		return nil
+	})
+}
+
+// turns has a claim looked at when it is its turn in the line of those who wait.
+func (c *Controller) turns() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
+		return nil
+	})
+}
+
+// catalogue has the claims looked at that wait for a class or a pool which
+// changed, and those of a pool that is not paused any more.
+func (c *Controller) catalogue() source.Source {
+	return source.Func(func(ctx context.Context, q queue) error {
+		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+			for _, holder := range c.Allocator.Queue().WaitingFor(e) {
+				if holder.Kind == kind {
+					q.Add(requestFor(holder))
+				}
+			}
+			if e.Unpaused {
+				for _, request := range c.claimsFrom(ctx, e) {
+					q.Add(request)
+				}
+			}
+		})
+		return nil
+	})
+}
+
+// claimsFrom are the claims that name a pool or one of its classes.
+func (c *Controller) claimsFrom(ctx context.Context, e allocator.Entry) []reconcile.Request {
+	targets := []string{target(string(e.Pool.Kind), e.Pool.Name)}
+	for _, class := range e.Classes {
+		targets = append(targets, target("IPClass", class))
+	}
+	var requests []reconcile.Request
+	for _, t := range slices.Compact(slices.Sorted(slices.Values(targets))) {
+		claims := &ipamv1.IPAddressClaimList{}
+		if err := c.Client.List(ctx, claims, client.MatchingFields{byTarget: t}, client.InNamespace(e.Pool.Namespace)); err != nil {
+			continue // the cache is not there yet, and will tell of every claim
+		}
+		for i := range claims.Items {
+			requests = append(requests, requestOf(&claims.Items[i]))
+		}
+	}
+	return requests
+}
+
+// claimsOf are the claims of a Cluster.
+func claimsOf(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, cluster client.Object) []reconcile.Request {
+		claims := &ipamv1.IPAddressClaimList{}
+		err := reader.List(ctx, claims, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{byCluster: cluster.GetName()})
+		if err != nil {
+			return nil // the cache is not there yet, and will tell of every claim
+		}
+		requests := make([]reconcile.Request, len(claims.Items))
+		for i := range claims.Items {
+			requests[i] = requestOf(&claims.Items[i])
+		}
+		return requests
+	}
+}
+
+// pauseChanged passes Clusters that come, go, are paused or go on.
+func pauseChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
+		return annotations.IsPaused(before, before) != annotations.IsPaused(after, after)
+	}}
+}
+
+func holderNamed(namespace, name string) ipam.Holder {
+	return allocator.HolderOfAddressClaim(ipam.Name{Namespace: namespace, Name: name})
+}
+
+func requestFor(h ipam.Holder) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: h.Namespace, Name: h.Name}}
+}
+
+func requestOf(obj client.Object) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}
+}

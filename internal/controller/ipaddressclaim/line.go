@@ -1,0 +1,105 @@
+package ipaddressclaim
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// line keeps, on every replica, those claims in line that the leader could not
+// serve, so that nobody overtakes them; and tells the picture of addresses that
+// are about to be released. It writes nothing.
+type line struct {
+	allocator *allocator.Allocator
+	client    client.Reader
+}
+
+func (l *line) setUp(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("ipaddressclaim-line").
+		For(&ipamv1.IPAddressClaim{}).
+		Watches(&ipamv1.IPAddress{}, &handler.EnqueueRequestForObject{}).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(l.client)), builder.WithPredicates(pauseChanged())).
+		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
+		Complete(l)
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (l *line) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	holder := holderNamed(req.Namespace, req.Name)
+	claim := &ipamv1.IPAddressClaim{}
+	if err := l.client.Get(ctx, req.NamespacedName, claim); err != nil {
+		l.allocator.Leave(holder)
+		return reconcile.Result{}, absent.Ignore(err)
+	}
+	if !claim.DeletionTimestamp.IsZero() && !inUse(claim) {
+		for _, record := range l.allocator.Ledger().HeldBy(holder) {
+			l.allocator.Ledger().Leaving(record.Name)
+		}
+	}
+	waits, err := l.waits(ctx, claim)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	request, errs := adapt.AddressRequest(parts(claim))
+	if !waits || len(errs) > 0 {
+		l.allocator.Leave(holder)
+		return reconcile.Result{}, nil
+	}
+	l.allocator.Wait(allocator.Waiting{Since: claim.CreationTimestamp.Time, Holder: holder, Request: request})
+	return reconcile.Result{}, nil
+}
+
+// waits says whether a claim of ours waits for an address: one that nothing pauses,
+// and that could not be served. One that has an IPAddress already, which is in
+// conflict, is served by no other address: nobody has to wait behind it.
+func (l *line) waits(ctx context.Context, claim *ipamv1.IPAddressClaim) (bool, error) {
+	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
+	if !isOurs(claim.Spec.PoolRef) || ready == nil || ready.Status != metav1.ConditionFalse ||
+		claim.Status.AddressRef.Name != "" || !claim.DeletionTimestamp.IsZero() || annotations.HasPaused(claim) {
+		return false, nil
+	}
+	if err := l.client.Get(ctx, client.ObjectKeyFromObject(claim), &ipamv1.IPAddress{}); !absent.Is(err) {
+		return false, err
+	}
+	cluster, err := clusterOf(ctx, l.client, claim)
+	if err != nil || cluster == nil {
+		return clusterName(claim) == "", err
+	}
+	return !annotations.IsPaused(cluster, cluster), nil
+}
+
+// holds says whether a record's holder exists: the IPAddress of the claim's name
+// with this address, or, while there is no IPAddress, the claim.
+func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool, error) {
+	key := client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}
+	address := &ipamv1.IPAddress{}
+	err := reader.Get(ctx, key, address)
+	if err == nil && isOurs(address.Spec.PoolRef) {
+		addr, invalid := adapt.AddressInUse(nil, address.Spec.Address)
+		return invalid == nil && addr == record.Block.Addr(), nil
+	}
+	if absent.Ignore(err) != nil {
+		return false, err
+	}
+	claim := &ipamv1.IPAddressClaim{}
+	if err := reader.Get(ctx, key, claim); err != nil {
+		return false, absent.Ignore(err)
+	}
+	return record.HolderUID == "" || record.HolderUID == string(claim.UID), nil
+}

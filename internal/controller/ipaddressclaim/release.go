@@ -1,0 +1,137 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+)
+
+// finalizerMetal3 is on the claims of Cluster API's provider for Metal3, which
+// takes it off together with the deletion: it says nothing of an address in use.
+const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"
+
+// release gives back the address of a claim that is being deleted (contract,
+// "Deleted IPAddressClaim"), once nobody else's finalizer says that it is in use.
+// The record is settled when the claim is gone, as its class and pool say.
+func (c *Controller) release(ctx context.Context, s *scope) error {
+	c.Allocator.Leave(s.holder())
+	if c.mustWait(s) || inUse(s.claim) {
+		return nil
+	}
+	if err := c.lookAgain(ctx, s); err != nil {
+		return err
+	}
+	if s.address != nil && s.address.Spec.PoolRef == s.claim.Spec.PoolRef {
+		gone, err := c.deleteAddress(ctx, s)
+		if err != nil || !gone {
+			return err
+		}
+	}
+	before := s.claim.DeepCopy()
+	if !controllerutil.RemoveFinalizer(s.claim, v1alpha1.FinalizerRelease) {
+		return nil
+	}
+	c.letGo.Store(s.name, letting{version: before.ResourceVersion, at: c.Clock.Now()})
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, s.claim, patch); err != nil {
+		c.letGo.Delete(s.name)
+		return absent.Ignore(fmt.Errorf("letting go of the claim: %w", err))
+	}
+	return nil
+}
+
+// letting is the version of a claim in which it was let go of, and when.
+type letting struct {
+	version string
+	at      time.Time
+}
+
+// showsWithin is for how long the cache may have yet to show that a claim was let go
+// of. After that it is done again: a restore of etcd brings back the very version.
+const showsWithin = time.Second
+
+func (c *Controller) hasJustLetGo(s *scope) bool {
+	return s.letGo.version == s.claim.ResourceVersion && c.Clock.Since(s.letGo.at) < showsWithin
+}
+
+// lookAgain looks for an IPAddress that the cache does not show: its claim is not
+// to go before it.
+func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
+	if s.address != nil {
+		return nil
+	}
+	address := &ipamv1.IPAddress{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.claim), address); err != nil {
+		return absent.Ignore(err)
+	}
+	s.address = address
+	return nil
+}
+
+// inUse says whether somebody's finalizer keeps the claim: a machine that has not
+// gone yet. The garbage collector's own waits for us, in turn.
+func inUse(claim *ipamv1.IPAddressClaim) bool {
+	return slices.ContainsFunc(claim.Finalizers, func(f string) bool {
+		return f != v1alpha1.FinalizerRelease && f != finalizerMetal3 && f != metav1.FinalizerDeleteDependents
+	})
+}
+
+// deleteAddress deletes the IPAddress, and says whether it is gone. Where it is
+// not, the pass goes on when the cache shows the next step; somebody else's
+// finalizer may keep it.
+func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, err error) {
+	if s.address.DeletionTimestamp.IsZero() {
+		err := c.Client.Delete(ctx, s.address, client.Preconditions{UID: &s.address.UID})
+		if err != nil {
+			return absent.Is(err), absent.Ignore(fmt.Errorf("deleting the IPAddress: %w", err))
+		}
+		return len(s.address.Finalizers) == 0, nil
+	}
+	err = c.unprotect(ctx, s)
+	return len(s.address.Finalizers) == 0, err
+}
+
+// keep records the block of an IPAddress that has no claim, or deletes the
+// IPAddress where it was a claim's that went without release: somebody took the
+// finalizer off, or the claim never was in what a restore brought back. The garbage
+// collector does not do so, because the pool owns the IPAddress too. That the claim
+// went must have been seen: a restore may bring back IPAddresses long before it
+// brings their claims. An IPAddress without our finalizer is somebody else's, who
+// made it for a claim to come.
+func (c *Controller) keep(ctx context.Context, s *scope) error {
+	if err := c.enter(ctx, s); err != nil {
+		return err
+	}
+	uid, seen := c.lost.Load(s.name)
+	if !seen || s.record.HolderUID != "" && s.record.HolderUID != uid || !controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect) {
+		return nil
+	}
+	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.address), &ipamv1.IPAddressClaim{})
+	if !absent.Is(err) {
+		return err
+	}
+	err = c.Client.Delete(ctx, s.address, client.Preconditions{UID: &s.address.UID, ResourceVersion: &s.address.ResourceVersion})
+	return absent.Ignore(err)
+}
+
+// unprotect takes our finalizer off an IPAddress that is being deleted.
+func (c *Controller) unprotect(ctx context.Context, s *scope) error {
+	before := s.address.DeepCopy()
+	if !controllerutil.RemoveFinalizer(s.address, v1alpha1.FinalizerProtect) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, s.address, patch); err != nil {
+		return absent.Ignore(fmt.Errorf("letting go of the IPAddress: %w", err))
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// settled says whether a pass over the claim would change nothing: its record is
+// in the picture, its IPAddress in the cache and dressed, and its status tells of
+// both. A leader that is new finds nearly all claims like that, and those who wait
+// are not to wait for them. It costs O(1), and is never true where a pass would do
+// something.
+func (c *Controller) settled(ctx context.Context, key types.NamespacedName) bool {
+	s, err := c.look(ctx, key)
+	return err == nil && c.isServed(s) && c.isDressed(ctx, s)
+}
+
+// isServed says whether the claim has its address and says so. It sets the record.
+func (c *Controller) isServed(s *scope) bool {
+	if s.next() != serve || s.address == nil || !s.address.DeletionTimestamp.IsZero() ||
+		s.address.Spec.PoolRef != s.claim.Spec.PoolRef || !slices.Contains(s.claim.Finalizers, v1alpha1.FinalizerRelease) {
+		return false
+	}
+	records := c.Allocator.Ledger().HeldBy(s.holder())
+	if len(records) != 1 || !isRecordOf(s, records[0]) {
+		return false
+	}
+	s.record = records[0]
+	return c.tells(s)
+}
+
+// isRecordOf says whether the record is the claim's own and its IPAddress's.
+func isRecordOf(s *scope, record ipam.Record) bool {
+	return record.HolderUID == string(s.claim.UID) && record.State == ipam.Bound && !record.Terminating &&
+		record.Block.Addr().String() == s.address.Spec.Address
+}
+
+// tells says whether the claim's status is what a pass would write.
+func (c *Controller) tells(s *scope) bool {
+	if _, waits := c.Allocator.Queue().Place(s.holder()); waits {
+		return false
+	}
+	ready := conditions.Get(s.claim, ipamv1.IPAddressClaimReadyCondition)
+	reason, message, _ := c.reason(s, nil)
+	return s.claim.Status.AddressRef.Name == s.address.Name && ready != nil &&
+		ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == s.claim.Generation && ready.Reason == reason && ready.Message == message
+}
+
+// isDressed says whether the IPAddress lacks nothing of what dress gives.
+func (c *Controller) isDressed(ctx context.Context, s *scope) bool {
+	dressed := s.address.DeepCopy()
+	return c.dress(ctx, s, dressed) == nil && sameDress(s.address, dressed)
+}

@@ -1,0 +1,104 @@
+package ipaddressclaim
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fcache "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/utils/clock"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// TestAServedClaimIsLeftAlone changes one thing after the other of a claim that is
+// served, of its IPAddress and of its record: a pass has to look at each.
+func TestAServedClaimIsLeftAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*scope)
+		record func(*ipam.Record)
+		want   bool
+	}{
+		"nothing is wrong with it":            {want: true},
+		"its IPAddress is missing":            {change: func(s *scope) { s.address = nil }},
+		"its IPAddress is being deleted":      {change: func(s *scope) { s.address.DeletionTimestamp = &metav1.Time{Time: time.Now()} }},
+		"its IPAddress has another address":   {change: func(s *scope) { s.address.Spec.Address = "10.0.0.9" }},
+		"its IPAddress is of another pool":    {change: func(s *scope) { s.address.Spec.PoolRef.Name = "other" }},
+		"it is missing":                       {change: func(s *scope) { s.claim = nil }},
+		"it is being deleted":                 {change: func(s *scope) { s.claim.DeletionTimestamp = &metav1.Time{Time: time.Now()} }},
+		"it has lost our finalizer":           {change: func(s *scope) { s.claim.Finalizers = nil }},
+		"it was moved, without status":        {change: func(s *scope) { s.claim.Status = ipamv1.IPAddressClaimStatus{} }},
+		"it has changed since":                {change: func(s *scope) { s.claim.Generation++ }},
+		"its condition says something else":   {change: func(s *scope) { s.claim.Status.Conditions[0].Message = "x" }},
+		"its record is missing":               {record: func(r *ipam.Record) { r.Holder.Name = "other" }},
+		"its record is of an earlier life":    {record: func(r *ipam.Record) { r.HolderUID = "earlier" }},
+		"its record was made before it was":   {record: func(r *ipam.Record) { r.HolderUID = "" }},
+		"its record has another address":      {record: func(r *ipam.Record) { r.Block = netip.MustParsePrefix("10.0.0.9/32") }},
+		"its record is of another pool":       {record: func(r *ipam.Record) { r.Pool.Name = "other" }},
+		"its record is cooling down":          {record: func(r *ipam.Record) { r.State = ipam.Cooling }},
+		"it is in the line of those who wait": {change: func(s *scope) { s.request.Sticky = "wait" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := servedClaim()
+			c := &Controller{}
+			s.record = record
+			c.Allocator = allocatorWith(t, record)
+			if err := c.settle(s, nil); err != nil {
+				t.Fatal(err)
+			}
+			if test.record != nil {
+				test.record(&record)
+				c.Allocator = allocatorWith(t, record)
+			}
+			if test.change != nil {
+				test.change(s)
+			}
+			if s.request.Sticky == "wait" {
+				c.Allocator.Queue().Join(s.waiting())
+			}
+			if got := c.isServed(s); got != test.want {
+				t.Errorf("served is %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// servedClaim is a claim with its IPAddress, but for the status, and its record.
+func servedClaim() (*scope, ipam.Record) {
+	ref := ipamv1.IPPoolReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPPool", Name: "hosts"}
+	name := ipam.Name{Namespace: "team", Name: "a"}
+	meta := metav1.ObjectMeta{Namespace: "team", Name: "a"}
+	s := &scope{
+		name: name, claim: &ipamv1.IPAddressClaim{ObjectMeta: meta, Spec: ipamv1.IPAddressClaimSpec{PoolRef: ref}},
+		address: &ipamv1.IPAddress{ObjectMeta: meta, Spec: ipamv1.IPAddressSpec{PoolRef: ref, Address: "10.0.0.1"}},
+	}
+	s.claim.UID, s.claim.Generation, s.claim.Finalizers = "uid", 1, []string{v1alpha1.FinalizerRelease}
+	s.request, _ = adapt.AddressRequest(parts(s.claim))
+	return s, ipam.Record{
+		Name: ipam.Name{Namespace: "team", Name: "a-12345678"}, UID: "record", Block: netip.MustParsePrefix("10.0.0.1/32"),
+		Pool: ipam.PoolKey{Kind: ipam.KindPool, Name: "hosts"}, Holder: s.holder(), HolderUID: "uid",
+		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound,
+	}
+}
+
+// allocatorWith has a picture of one record.
+func allocatorWith(t *testing.T, record ipam.Record) *allocator.Allocator {
+	t.Helper()
+	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
+	seen := make(chan struct{})
+	picture.Follow(func(ledger.Change) { close(seen) })
+	from := fcache.NewFakeControllerSource()
+	obj := adapt.Allocation(record)
+	obj.UID = types.UID(record.UID)
+	from.Add(obj)
+	go picture.Run(t.Context(), from, &v1alpha1.IPAllocation{})
+	<-seen
+	return allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue("")})
+}

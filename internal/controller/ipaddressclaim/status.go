@@ -1,0 +1,115 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// settle is the one place that decides what an error means for a claim: it sets
+// the condition Ready, and status.addressRef together with it (contract, "Normal
+// IPAddressClaim" 6). What it returns is for the queue: to be retried with
+// back-off. A claim that waits is put in line, and woken.
+func (c *Controller) settle(s *scope, err error) error {
+	ready := metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse}
+	var retry error
+	switch ready.Reason, ready.Message, retry = c.reason(s, err); {
+	case ready.Reason == "":
+		return retry
+	case err == nil:
+		ready.Status = metav1.ConditionTrue
+		s.claim.Status.AddressRef.Name = s.address.Name
+		c.Allocator.Leave(s.holder())
+	case s.address == nil:
+		c.Allocator.Wait(s.waiting())
+	default: // what it needs is that address, and none besides
+		c.Allocator.Leave(s.holder())
+	}
+	conditions.Set(s.claim, ready)
+	return retry
+}
+
+// retry is what of an error the queue has to know.
+func (c *Controller) retry(s *scope, err error) error {
+	if err == nil {
+		return nil
+	}
+	_, _, retry := c.reason(s, err)
+	return retry
+}
+
+// reason is what the condition says of an error; empty where it stays as it is.
+func (c *Controller) reason(s *scope, err error) (reason, message string, retry error) {
+	var missing *ipam.MissingError
+	var policy *ipam.PolicyError
+	var exhausted *ipam.ExhaustedError
+	var taken *ipam.TakenError
+	switch {
+	case err == nil:
+		return v1alpha1.ReasonAddressAllocated, fmt.Sprintf("%s of %s is held for this claim", s.record.Block, s.record.Pool), nil
+	case errors.Is(err, errNotSeen), apierrors.IsConflict(err):
+		return "", "", nil
+	case errors.As(err, &missing):
+		return ipamv1.IPAddressClaimReadyPoolNotReadyReason, missing.Message, nil
+	case errors.As(err, &policy):
+		return ipamv1.IPAddressClaimReadyAllocationFailedReason, policy.Error(), nil
+	case errors.As(err, &exhausted):
+		return ipamv1.IPAddressClaimReadyPoolExhaustedReason, exhausted.Shortage() + ": the claim is served as soon as one is released", nil
+	case errors.As(err, &taken) && taken.Holder == s.holder():
+		return "", "", err // our own record, which is about to be seen or to go
+	case errors.As(err, &taken) && s.address == nil:
+		return ipamv1.IPAddressClaimReadyAllocationFailedReason, c.conflict(s, taken) + ": the claim is served as soon as it is released", nil
+	case errors.As(err, &taken):
+		return ipamv1.IPAddressClaimReadyAllocationFailedReason,
+			"conflict: " + c.conflict(s, taken) + ": delete this claim and make a new one, or have the other released", err
+	default:
+		return "", "", err
+	}
+}
+
+// conflict says who is in the way, to those who may know.
+func (c *Controller) conflict(s *scope, taken *ipam.TakenError) string {
+	return c.Allocator.Redacted(s.name.Namespace, taken).Error()
+}
+
+// writeStatus writes the status if it changed, in one patch. A conflict means that
+// there is a newer version of the claim, which is looked at when the cache has it.
+func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAddressClaim) error {
+	if equality.Semantic.DeepEqual(before.Status, claim.Status) {
+		return nil
+	}
+	base := claim.DeepCopy()
+	base.Status = before.Status
+	err := c.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsConflict(err) && !absent.Is(err) {
+		return fmt.Errorf("writing status: %w", err)
+	}
+	return nil
+}
+
+// tell makes an event of a change of the condition's reason, but not of a claim
+// that is served at once: its condition says the same, and an event would be one more
+// write.
+func (c *Controller) tell(before, claim *ipamv1.IPAddressClaim) {
+	was, ready := conditions.Get(before, ipamv1.IPAddressClaimReadyCondition), conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
+	if ready == nil || was != nil && was.Reason == ready.Reason || was == nil && ready.Status == metav1.ConditionTrue {
+		return
+	}
+	eventType := corev1.EventTypeWarning
+	if ready.Status == metav1.ConditionTrue {
+		eventType = corev1.EventTypeNormal
+	}
+	c.events.Eventf(claim, nil, eventType, ready.Reason, "Allocate", "%s", ready.Message)
+}

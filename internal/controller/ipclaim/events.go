@@ -1,0 +1,77 @@
+package ipclaim
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+const kind = "IPClaim"
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// claims has claims looked at that are new or have changed, and are not settled.
+func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request] {
+	look := func(claim *v1alpha1.IPClaim, q queue) {
+		if !c.settled(claim) {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.IPClaim, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q queue) { look(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPClaim], q queue) { look(e.ObjectNew, q) },
+	}
+}
+
+// records has a claim looked at whenever its record changes. What is recorded
+// already is looked at with its claim.
+func (c *Controller) records() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		c.Allocator.Ledger().Follow(func(change ledger.Change) {
+			if change.Record.Holder.Kind == kind {
+				q.Add(requestFor(change.Record.Holder))
+			}
+		})
+		return nil
+	})
+}
+
+// turns has a claim looked at when it is its turn in the queue of those who
+// wait.
+func (c *Controller) turns() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
+		return nil
+	})
+}
+
+// catalogue has the claims looked at that wait for a class which changed, or for
+// a pool which changed, by its name or its labels. Those that wait for a pool of
+// a class are woken in turn.
+func (c *Controller) catalogue() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+			for _, holder := range c.Allocator.Queue().WaitingFor(e) {
+				if holder.Kind == kind {
+					q.Add(requestFor(holder))
+				}
+			}
+		})
+		return nil
+	})
+}
+
+func requestFor(h ipam.Holder) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: h.Namespace, Name: h.Name}}
+}

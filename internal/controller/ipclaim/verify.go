@@ -1,0 +1,91 @@
+package ipclaim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// errNotSeen means that the record exists, but not yet in the picture. The
+// claim is reconciled again when it turns up there.
+var errNotSeen = errors.New("the allocation is not in the picture yet")
+
+// verify checks that the record which the claim names holds the claim's block,
+// and records it anew where there is none: after a restore, or when somebody
+// forced the record away.
+func (c *Controller) verify(ctx context.Context, s *scope) error {
+	name := ipam.Name{Namespace: s.claim.Namespace, Name: s.claim.Spec.AllocationName}
+	record, ok := c.Allocator.Ledger().Record(name)
+	if !ok {
+		return c.recordAgain(ctx, s, name)
+	}
+	holder := allocator.HolderOfClaim(s.request.Claim)
+	if record.Holder != holder || record.Block != s.request.Block || !sameHolder(record.HolderUID, string(s.claim.UID)) {
+		return &ipam.TakenError{Block: s.request.Block, Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
+	}
+	s.record = record
+	if policy := s.request.Reclaim; policy != "" && policy != record.Reclaim {
+		changed, err := c.Allocator.Reclaim(ctx, record, policy)
+		if err != nil {
+			return err
+		}
+		record, s.record = changed, changed
+	}
+	if record.Adopted && record.HolderUID == "" {
+		stamped, err := c.Allocator.Stamp(ctx, record, s.claim)
+		if err != nil {
+			return err
+		}
+		s.record = stamped
+	}
+	return nil
+}
+
+// sameHolder compares UIDs, of which a record that was made before its claim
+// has none.
+func sameHolder(recorded, actual string) bool { return recorded == "" || recorded == actual }
+
+// recordAgain records the block that the claim names under the name that the
+// claim gives.
+func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) error {
+	err := c.Live.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, &v1alpha1.IPAllocation{})
+	if err == nil {
+		return errNotSeen
+	}
+	if !absent.Is(err) {
+		return fmt.Errorf("looking for IPAllocation %s: %w", name, err)
+	}
+	pool, resolution, err := c.formerPool(s)
+	if err != nil {
+		return err
+	}
+	order := c.order(s, resolution)
+	order.Record = name
+	s.record, err = c.Allocator.Enter(ctx, order, pool)
+	return err
+}
+
+// formerPool is the pool that the claim's block is from: as the status says, or
+// else one of those that the claim may use.
+func (c *Controller) formerPool(s *scope) (ipam.PoolKey, allocator.Resolution, error) {
+	resolution, err := c.Allocator.Resolve(s.request)
+	if ref := s.claim.Status.PoolRef; ref != nil {
+		resolution.Terms.Block, resolution.Terms.Length = s.request.Block, s.request.Block.Bits()
+		resolution.Terms.Class = s.claim.Spec.ClassName
+		resolution.Terms.Reclaim = cmp.Or(s.request.Reclaim, ipam.Delete)
+		return adapt.PoolKey(s.claim.Namespace, *ref), resolution, nil
+	}
+	if err != nil {
+		return ipam.PoolKey{}, resolution, err
+	}
+	return resolution.Pools[0].Key, resolution, nil
+}

@@ -1,0 +1,71 @@
+// Package ipclass says in the status of IPClasses how many pools back them and
+// how much is free there.
+package ipclass
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/pace"
+)
+
+// +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclasses/status,verbs=patch
+
+// Controller reconciles IPClasses. Only the leader runs it.
+type Controller struct {
+	Allocator *allocator.Allocator
+	// Client writes, and reads from the cache.
+	Client client.Client
+	// Pace is how often the counts of a class are written.
+	Pace *pace.Pace
+}
+
+// SetUp registers the controller.
+func (c *Controller) SetUp(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("ipclass").
+		For(&v1alpha1.IPClass{}).
+		WatchesRawSource(c.catalogue()).
+		WatchesRawSource(c.records()).
+		Complete(reconcile.AsReconciler(c.Client, c))
+}
+
+// Reconcile implements reconcile.ObjectReconciler.
+func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (reconcile.Result, error) {
+	if !class.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	before := class.DeepCopy()
+	c.count(class)
+	c.condition(class)
+	if equality.Semantic.DeepEqual(before.Status, class.Status) {
+		return reconcile.Result{}, nil
+	}
+	if early := c.Pace.Take(class.Name); early > 0 && equality.Semantic.DeepEqual(uncounted(before.Status), uncounted(class.Status)) {
+		return reconcile.Result{RequeueAfter: early}, nil // it hears of its own writes: one would follow on the other
+	}
+	// A conflict means that there is a newer version, which is looked at when the
+	// cache has it.
+	err := c.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsConflict(err) && !absent.Is(err) {
+		return reconcile.Result{}, fmt.Errorf("writing status: %w", err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// uncounted is a status without its counts.
+func uncounted(s v1alpha1.IPClassStatus) v1alpha1.IPClassStatus {
+	s.Capacity = nil
+	return s
+}

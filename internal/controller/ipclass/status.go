@@ -1,0 +1,58 @@
+package ipclass
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// count adds up the cluster-scoped pools that back the class. Those that cannot
+// hand out blocks at the moment are not counted. Nor are LocalIPPools: everybody
+// may read a class, and a namespace's own pools are nobody else's business; what
+// they have is of no use to others either.
+func (c *Controller) count(class *v1alpha1.IPClass) {
+	var total, allocated, available, withheld, outOfRange space.Count
+	ready := int32(0)
+	for _, pool := range c.Allocator.Catalogue().PoolsOf("", class.Name) {
+		if string(pool.Family) != string(class.Spec.IPFamily) || c.Allocator.PoolReady(pool) != nil {
+			continue
+		}
+		capacity, ok := c.Allocator.Ledger().Capacity(pool.Key)
+		if !ok {
+			continue
+		}
+		ready++
+		total, allocated = total.Add(capacity.Total), allocated.Add(capacity.Allocated)
+		available, withheld = available.Add(capacity.Available), withheld.Add(capacity.Withheld)
+		outOfRange = outOfRange.Add(capacity.OutOfRange)
+	}
+	class.Status.ObservedGeneration = class.Generation
+	class.Status.Pools = ready
+	class.Status.Capacity = adapt.Capacity(total, allocated, available, withheld, outOfRange)
+}
+
+func (c *Controller) condition(class *v1alpha1.IPClass) {
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: class.Generation,
+	}
+	family := ipam.Family(class.Spec.IPFamily)
+	first, _ := c.Allocator.Catalogue().DefaultClass(family, func(allocator.ClassEntry) bool { return true })
+	switch {
+	case class.Spec.Provisioner != "" && class.Spec.Provisioner != v1alpha1.NativeProvisioner:
+		ready.Reason, ready.Message = v1alpha1.ReasonForeignProvisioner, fmt.Sprintf("claims of this class are served by %s", class.Spec.Provisioner)
+	case class.Annotations[v1alpha1.AnnotationDefaultClass] == "true" && first.Name != "" && first.Name != class.Name:
+		ready.Reason, ready.Message = v1alpha1.ReasonNotDefault, fmt.Sprintf("the IPClass %q is older and the default class for %s: remove the annotation of one of them", first.Name, family)
+	case class.Status.Pools == 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonNoPools, "no IPPool that is ready backs this class: add it to the classNames of one"
+	default:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, "claims are served"
+	}
+	meta.SetStatusCondition(&class.Status.Conditions, ready)
+}

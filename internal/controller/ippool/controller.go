@@ -1,0 +1,92 @@
+// Package ippool keeps pools of both kinds, IPPools and LocalIPPools: it records
+// the CIDR of those for which admission could not, and counts their capacity.
+package ippool
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/pace"
+)
+
+// +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ippools;localippools,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ippools/status;localippools/status,verbs=patch
+
+// Controller reconciles pools. Only the leader runs it.
+type Controller struct {
+	Allocator *allocator.Allocator
+	// Client writes, and reads from the cache.
+	Client client.Client
+	// Pace is how often the counts of a pool are written.
+	Pace *pace.Pace
+}
+
+// SetUp registers the controller, once for each kind. It hears of its own status
+// writes too: a pass that worked from an older version than that is made good by
+// the next.
+func (c *Controller) SetUp(mgr manager.Manager) error {
+	return errors.Join(setUp[*v1alpha1.IPPool](mgr, c), setUp[*v1alpha1.LocalIPPool](mgr, c))
+}
+
+func setUp[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
+	var none T
+	kind := ipam.PoolKind(none.PoolKind())
+	return builder.ControllerManagedBy(mgr).
+		Named(strings.ToLower(string(kind))).
+		For(v1alpha1.NewPool(none.PoolKind())).
+		WatchesRawSource(c.catalogue(kind)).
+		WatchesRawSource(c.records(kind)).
+		WatchesRawSource(c.turns(kind)).
+		Complete(reconcile.AsReconciler(c.Client, of[T]{c}))
+}
+
+// of reconciles one kind of pool.
+type of[T v1alpha1.Pool] struct{ *Controller }
+
+// Reconcile implements reconcile.ObjectReconciler.
+func (o of[T]) Reconcile(ctx context.Context, obj T) (reconcile.Result, error) {
+	return o.reconcile(ctx, obj)
+}
+
+// scope is what one pass knows of a pool.
+type scope struct {
+	obj v1alpha1.Pool
+	// pool is set by read.
+	pool ipam.Pool
+	// record is set by secure: the pool's own.
+	record ipam.Record
+}
+
+func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcile.Result, error) {
+	before := copyOf(obj)
+	s := &scope{obj: obj}
+	err := c.keep(ctx, s)
+	retry := c.settle(s, err)
+	again, err := c.writeStatus(ctx, before, obj)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: again}, retry
+}
+
+func copyOf(obj v1alpha1.Pool) v1alpha1.Pool { return obj.DeepCopyObject().(v1alpha1.Pool) }
+
+// keep sees to it that the pool's CIDR is recorded, or let go.
+func (c *Controller) keep(ctx context.Context, s *scope) error {
+	if err := read(s); err != nil {
+		return err
+	}
+	if s.pool.Terminating {
+		return c.letGo(ctx, s)
+	}
+	return c.secure(ctx, s)
+}

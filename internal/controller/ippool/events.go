@@ -1,0 +1,63 @@
+package ippool
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// records has a pool looked at when its own record changes, and counted when
+// anything in it does, in turn: what happens until then is counted along.
+func (c *Controller) records(kind ipam.PoolKind) source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		c.Allocator.Ledger().Listen(func(change ledger.Change) {
+			if holder := change.Record.Holder; holder.Kind == string(kind) {
+				q.Add(requestFor(holder.Namespace, holder.Name))
+			}
+			if pool := change.Pool; pool.Kind == kind && change.Kind != ledger.Changed {
+				q.AddAfter(requestFor(pool.Namespace, pool.Name), c.Pace.Wait(pool.String()))
+			}
+		})
+		return nil
+	})
+}
+
+// turns has a child pool looked at when it is its turn in the queue of those
+// who wait.
+func (c *Controller) turns(kind ipam.PoolKind) source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		c.Allocator.OnTurn(string(kind), func(h ipam.Holder) { q.Add(requestFor(h.Namespace, h.Name)) })
+		return nil
+	})
+}
+
+// catalogue has a pool looked at that changed, and those that wait for it as
+// their parent.
+func (c *Controller) catalogue(kind ipam.PoolKind) source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+			if e.Pool.Kind == kind {
+				q.Add(requestFor(e.Pool.Namespace, e.Pool.Name))
+			}
+			for _, holder := range c.Allocator.Queue().WaitingFor(e) {
+				if holder.Kind == string(kind) {
+					q.Add(requestFor(holder.Namespace, holder.Name))
+				}
+			}
+		})
+		return nil
+	})
+}
+
+func requestFor(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}

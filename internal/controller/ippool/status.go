@@ -1,0 +1,152 @@
+package ippool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// standing is why the pool's CIDR is not recorded; the zero value: it is.
+type standing struct{ reason, message string }
+
+// settle is the one place that decides what an error means for a pool. What it
+// returns is for the queue: to be retried with back-off.
+func (c *Controller) settle(s *scope, err error) error {
+	now, retry := stand(c.Allocator.Redacted(s.obj.GetNamespace(), err))
+	if retry != nil {
+		return retry
+	}
+	status := s.obj.PoolStatus()
+	status.ObservedGeneration = s.obj.GetGeneration()
+	status.IPFamily = v1alpha1.IPFamily(s.pool.Family)
+	status.AllocatedCIDR = ""
+	if s.record.Block.IsValid() {
+		status.AllocatedCIDR = s.record.Block.String()
+	}
+	exhausted := c.count(s)
+	c.conditions(s, now, exhausted)
+	status.Phase = phase(s, now, exhausted)
+	return nil
+}
+
+func stand(err error) (standing, error) {
+	var missing *ipam.MissingError
+	var policy *ipam.PolicyError
+	var exhausted *ipam.ExhaustedError
+	var taken *ipam.TakenError
+	switch {
+	case err == nil:
+		return standing{}, nil
+	case errors.As(err, &missing):
+		return standing{missing.Reason, missing.Message}, nil
+	case errors.As(err, &policy):
+		return standing{v1alpha1.ReasonInvalid, policy.Error()}, nil
+	case errors.As(err, &exhausted):
+		return standing{v1alpha1.ReasonPoolExhausted, exhausted.Shortage() + ": the pool is made as soon as one is released"}, nil
+	case errors.As(err, &taken):
+		return standing{v1alpha1.ReasonConflict, taken.Error() + ": nothing is handed out before one of the two is gone"}, nil
+	default:
+		return standing{}, err
+	}
+}
+
+// count writes the pool's capacity, and says whether nothing is left.
+func (c *Controller) count(s *scope) bool {
+	status := s.obj.PoolStatus()
+	capacity, ok := c.Allocator.Ledger().Capacity(s.pool.Key)
+	if !ok {
+		status.Capacity, status.Allocations, status.UtilizationPercent, status.LargestFreePrefix = nil, 0, 0, ""
+		return false
+	}
+	status.Capacity = adapt.Capacity(capacity.Total, capacity.Allocated, capacity.Available, capacity.Withheld, capacity.OutOfRange)
+	status.Allocations = int64(capacity.Records)
+	inUse := capacity.Allocated.Sub(capacity.OutOfRange)
+	status.UtilizationPercent = int32(inUse.Percent(inUse.Add(capacity.Available))) //nolint:gosec // 0 to 100
+	status.LargestFreePrefix = ""
+	if capacity.LargestFree != ipam.NoLength {
+		status.LargestFreePrefix = fmt.Sprintf("/%d", capacity.LargestFree)
+	}
+	return capacity.LargestFree == ipam.NoLength
+}
+
+func (c *Controller) conditions(s *scope, now standing, exhausted bool) {
+	set := func(kind string, is bool, reason, message string) {
+		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: s.obj.GetGeneration()}
+		if is {
+			condition.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&s.obj.PoolStatus().Conditions, condition)
+	}
+	recorded := now == standing{}
+	if recorded {
+		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's CIDR is recorded")
+	} else {
+		set(v1alpha1.ConditionAllocated, false, now.reason, now.message)
+	}
+	if exhausted {
+		set(v1alpha1.ConditionExhausted, true, v1alpha1.ReasonPoolExhausted, "no address is left to hand out")
+	} else {
+		set(v1alpha1.ConditionExhausted, false, v1alpha1.ReasonHasRoom, "")
+	}
+	switch {
+	case s.pool.Terminating:
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted, and goes when its last block is released")
+	case !recorded:
+		set(v1alpha1.ConditionReady, false, now.reason, now.message)
+	case s.pool.Paused:
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, "an annotation pauses the pool")
+	default:
+		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "blocks are handed out")
+	}
+}
+
+func phase(s *scope, now standing, exhausted bool) v1alpha1.PoolPhase {
+	switch {
+	case s.pool.Terminating:
+		return v1alpha1.PoolTerminating
+	case now != standing{} || s.pool.Paused:
+		return v1alpha1.PoolPending
+	case exhausted:
+		return v1alpha1.PoolExhausted
+	default:
+		return v1alpha1.PoolReady
+	}
+}
+
+// writeStatus writes the status if it changed, or says when to write it: a pool
+// that is worked on changes its counts all the time, and hears of its own writes,
+// so that one would follow on the other. A conflict means that there is a newer
+// version of the pool, which is looked at when the cache has it.
+func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool) (time.Duration, error) {
+	if equality.Semantic.DeepEqual(before.PoolStatus(), obj.PoolStatus()) {
+		return 0, nil
+	}
+	if early := c.Pace.Take(adapt.KeyOf(obj).String()); early > 0 && equality.Semantic.DeepEqual(uncounted(*before.PoolStatus()), uncounted(*obj.PoolStatus())) {
+		return early, nil
+	}
+	base := copyOf(obj)
+	*base.PoolStatus() = *before.PoolStatus()
+	err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsConflict(err) && !absent.Is(err) {
+		return 0, fmt.Errorf("writing status: %w", err)
+	}
+	return 0, nil
+}
+
+// uncounted is a status without its counts.
+func uncounted(s v1alpha1.PoolStatus) v1alpha1.PoolStatus {
+	s.Capacity, s.Allocations, s.UtilizationPercent, s.LargestFreePrefix = nil, 0, 0, ""
+	return s
+}

@@ -1,0 +1,72 @@
+package orphan
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	fcache "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// TestOnlyRecordsWithoutHolderAreLookedAt shows a new leader some records: those
+// with a holder cost no pass, those without, and those that are not merely held, do.
+func TestOnlyRecordsWithoutHolderAreLookedAt(t *testing.T) {
+	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
+	seen := make(chan struct{}, 10)
+	picture.Follow(func(ledger.Change) { seen <- struct{}{} })
+	from := fcache.NewFakeControllerSource()
+	for name, state := range map[string]ipam.State{"held": ipam.Bound, "orphan": ipam.Bound, "kept": ipam.Retained} {
+		obj := adapt.Allocation(recordNamed(name, state))
+		obj.UID = types.UID(name)
+		from.Add(obj)
+	}
+	go picture.Run(t.Context(), from, &v1alpha1.IPAllocation{})
+	for range 3 {
+		<-seen
+	}
+	c := &Controller{
+		Allocator: allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue("")}),
+		judges: map[string]Judge{"Thing": func(_ context.Context, _ client.Reader, r ipam.Record) (bool, error) {
+			return r.Holder.Name != "orphan", nil
+		}},
+	}
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	if err := c.records().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	c.sift(t.Context(), q)
+	looked := map[string]bool{}
+	for q.Len() > 0 {
+		req, _ := q.Get()
+		looked[req.Name] = true
+	}
+	if got := slices.Sorted(maps.Keys(looked)); !slices.Equal(got, []string{"kept", "orphan"}) {
+		t.Errorf("%q are looked at, want those without holder or not Bound", got)
+	}
+	if len(c.news) != 0 {
+		t.Errorf("%v are still news", c.news)
+	}
+}
+
+func recordNamed(name string, state ipam.State) ipam.Record {
+	return ipam.Record{
+		Name: ipam.Name{Namespace: "team", Name: name}, UID: name, Block: netip.MustParsePrefix("10.0.0.1/32"),
+		Pool: ipam.PoolKey{Kind: ipam.KindPool, Name: "hosts"}, Holder: ipam.Holder{Group: "g", Kind: "Thing", Namespace: "team", Name: name},
+		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: state,
+	}
+}

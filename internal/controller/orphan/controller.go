@@ -1,0 +1,125 @@
+// Package orphan settles IPAllocations whose holder does not exist: at once when
+// the holder's deletion was seen, and otherwise after a grace period on this
+// process's own clock and a quorum read that says so. The record is read first,
+// the holder second, so that an allocation in flight is never mistaken.
+package orphan
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/within"
+)
+
+// Controller settles records without a holder. Only the leader runs it. Its
+// requests are names of IPAllocations.
+type Controller struct {
+	Allocator *allocator.Allocator
+	// Client reads from the cache.
+	Client client.Reader
+	// Live reads without a cache.
+	Live  client.Reader
+	Clock clock.PassiveClock
+	// Grace is how long a record may be without holder whose deletion was not
+	// seen.
+	Grace   time.Duration
+	Workers int
+	// Within are the namespaces whose records it looks at.
+	Within within.Namespaces
+
+	mu sync.Mutex
+	// judges say of other kinds of holders whether they exist.
+	judges map[string]Judge
+	// queue is where records are put that are to be looked at.
+	queue queue
+	// unheld is since when a state of a record has been seen without holder.
+	unheld map[ipam.Name]sighting
+	// gone is the UID of the holder whose deletion was seen, by its record.
+	gone map[ipam.Name]string
+	// news are records that are to be looked at only if they still have no holder
+	// when their holders have had time to come.
+	news []ipam.Name
+	// released is which state of a record was released and when; the picture shows a
+	// moment later that it is gone.
+	released map[ipam.Name]sighting
+}
+
+// Judge says whether the holder that a record names exists and names it.
+type Judge func(context.Context, client.Reader, ipam.Record) (bool, error)
+
+// sighting is when one state of a record was first seen without its holder.
+type sighting struct {
+	uid, version string
+	at           time.Time
+}
+
+// backOff is how long it takes until a record that could not be settled is looked at
+// again: at most the grace period. The API server refuses for minutes to change what
+// outlives its namespace, and nothing tells when it does so no longer.
+func backOff(grace time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, grace)
+}
+
+// SetUp registers the controller.
+func (c *Controller) SetUp(mgr manager.Manager) error {
+	c.unheld, c.gone, c.released = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]sighting{}
+	c.judges = map[string]Judge{}
+	return builder.ControllerManagedBy(mgr).
+		Named("orphan").
+		Watches(&v1alpha1.IPClaim{}, c.deletions(recordOfClaim)).
+		Watches(&v1alpha1.IPPool{}, c.deletions(c.recordOfPool)).
+		Watches(&v1alpha1.LocalIPPool{}, c.deletions(c.recordOfPool)).
+		WatchesRawSource(c.records()).
+		WatchesRawSource(c.arrivals()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff(c.Grace)}).
+		Complete(c.Within.Limit(c))
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	name := ipam.Name{Namespace: req.Namespace, Name: req.Name}
+	record, ok := c.Allocator.Ledger().Record(name)
+	if !ok {
+		c.forget(name)
+		return reconcile.Result{}, nil
+	}
+	held, err := c.holds(ctx, c.Client, record)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if held {
+		c.clear(name)
+		return reconcile.Result{}, nil
+	}
+	if record.State != ipam.Bound || c.sawDeletion(record) {
+		return c.settle(ctx, record)
+	}
+	if left := c.graceLeft(record); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	held, err = c.holds(ctx, c.Live, record)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if held { // the cache is behind, and may never show a holder that goes meanwhile
+		return reconcile.Result{RequeueAfter: c.Grace}, nil
+	}
+	if record.HolderUID != "" { // made for a holder that existed, and may be written into it yet
+		if err := c.Allocator.Fence(ctx, record); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	return c.settle(ctx, record)
+}

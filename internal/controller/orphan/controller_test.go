@@ -1,0 +1,357 @@
+package orphan
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/cluster"
+)
+
+// story is one record on a real API server, a picture of it, and a controller
+// whose clock is ours.
+type story struct {
+	t          *testing.T
+	k8s        client.WithWatch
+	clock      *clocktesting.FakePassiveClock
+	controller *Controller
+	name       ipam.Name
+}
+
+func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclaim) *story {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must(t, clientgoscheme.AddToScheme(scheme))
+	must(t, v1alpha1.AddToScheme(scheme))
+	k8s, err := client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
+	must(t, err)
+	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
+	catalogue := allocator.NewCatalogue("")
+	catalogue.SetPool(pool)
+	picture.Describe(pool)
+	go picture.Run(t.Context(), allocator.Records(k8s), &v1alpha1.IPAllocation{})
+	s := &story{
+		t: t, k8s: k8s, clock: clocktesting.NewFakePassiveClock(time.Now()),
+		name: ipam.Name{Namespace: pool.Key.Name, Name: "record"},
+	}
+	s.controller = &Controller{
+		Allocator: allocator.New(allocator.Options{Ledger: picture, Catalogue: catalogue, Client: k8s, Log: logr.Discard()}),
+		Client:    k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
+		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
+	}
+	must(t, k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
+	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
+		Name: s.name, Block: pool.CIDR, Pool: pool.Key, Purpose: ipam.ForClaim, Reclaim: reclaim, State: ipam.Bound,
+		Holder: ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: s.name.Namespace, Name: "claim"},
+	})))
+	s.seen(func(_ ipam.Record, ok bool) bool { return ok })
+	return s
+}
+
+// seen waits until the picture shows the record so.
+func (s *story) seen(as func(ipam.Record, bool) bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	changed := make(chan struct{}, 1)
+	s.controller.Allocator.Ledger().Listen(func(ledger.Change) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	for !as(s.controller.Allocator.Ledger().Record(s.name)) {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			s.t.Fatal("the picture does not show it")
+		}
+	}
+}
+
+// sawDeletion has the controller see that the claim is deleted.
+func (s *story) sawDeletion() { s.controller.gone[s.name] = "uid" }
+
+// reconciled is when the controller wants to look again.
+func (s *story) reconciled() time.Duration {
+	s.t.Helper()
+	result, err := s.controller.Reconcile(s.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: s.name.Namespace, Name: s.name.Name}})
+	must(s.t, err)
+	return result.RequeueAfter
+}
+
+// reconciledTo expects the record to be in a state afterwards.
+func (s *story) reconciledTo(state ipam.State) {
+	s.t.Helper()
+	s.reconciled()
+	s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == state })
+}
+
+// reconciledAway expects the record to be gone afterwards.
+func (s *story) reconciledAway() {
+	s.t.Helper()
+	s.reconciled()
+	s.seen(func(_ ipam.Record, ok bool) bool { return !ok })
+}
+
+func (s *story) passes(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
+
+func TestOrphan(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{Progress: t.Output()})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Stop()) })
+	pool := func(name string, delay time.Duration) ipam.Pool {
+		return ipam.Pool{Key: ipam.PoolNamed(name), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4, ReuseDelay: delay}
+	}
+
+	t.Run("a record whose claim was never seen is released after the grace, not before", func(t *testing.T) {
+		s := begin(t, c, pool("grace", 0), ipam.Delete)
+		if again := s.reconciled(); again != 180*time.Second {
+			t.Errorf("looks again after %s, want 180s", again)
+		}
+		s.passes(179 * time.Second)
+		if again := s.reconciled(); again != time.Second {
+			t.Errorf("looks again after %s, want 1s", again)
+		}
+		s.passes(time.Second)
+		s.reconciledAway()
+	})
+
+	t.Run("a claim that turns up within the grace keeps its record", func(t *testing.T) {
+		s := begin(t, c, pool("turns-up", 0), ipam.Delete)
+		s.reconciled()
+		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
+		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
+		must(t, s.k8s.Create(t.Context(), claim))
+		s.passes(time.Hour)
+		if again := s.reconciled(); again != 0 {
+			t.Errorf("looks again after %s, want never", again)
+		}
+		s.seen(func(_ ipam.Record, ok bool) bool { return ok })
+	})
+
+	t.Run("a claim that the cache does not show is looked for again", func(t *testing.T) {
+		s := begin(t, c, pool("behind", 0), ipam.Delete)
+		s.controller.Client = blind{}
+		s.reconciled()
+		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
+		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
+		must(t, s.k8s.Create(t.Context(), claim))
+		s.passes(time.Hour)
+		if again := s.reconciled(); again != 180*time.Second {
+			t.Errorf("looks again after %s, want 180s: nobody may hear of the claim's end", again)
+		}
+		must(t, s.k8s.Delete(t.Context(), claim))
+		s.reconciledAway()
+	})
+
+	t.Run("a leader that was paused cannot write a record that is given up into its claim", func(t *testing.T) {
+		s := begin(t, c, pool("paused-leader", 0), ipam.Delete)
+		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
+		must(t, s.k8s.Create(t.Context(), claim))
+		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		_, err := s.controller.Allocator.Stamp(t.Context(), record, claim)
+		must(t, err)
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID != "" })
+		s.reconciled()
+		s.passes(time.Hour)
+		s.reconciledAway()
+
+		late := claim.DeepCopy() // as the leader had read it, before it was paused
+		late.Spec.CIDR, late.Spec.AllocationName = "10.0.0.0/24", s.name.Name
+		if err := s.k8s.Update(t.Context(), late); !apierrors.IsConflict(err) {
+			t.Errorf("the claim names a record that is gone: got %v, want a conflict", err)
+		}
+	})
+
+	t.Run("a record that is left in a namespace that is gone is released when that is there again", func(t *testing.T) {
+		s := begin(t, c, pool("left-behind", 0), ipam.Delete)
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}
+		must(t, s.k8s.Delete(t.Context(), namespace))
+		must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
+		namespace.Spec.Finalizers = nil
+		must(t, s.k8s.SubResource("finalize").Update(t.Context(), namespace))
+		for probe := (error)(nil); !apierrors.IsNotFound(probe); { // until the API server has noticed
+			probe = s.k8s.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "probe"}}, client.DryRunAll)
+			must(t, t.Context().Err())
+		}
+		s.sawDeletion()
+		if again := s.reconciled(); again != 180*time.Second {
+			t.Errorf("looks again after %s, want 180s", again)
+		}
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
+		must(t, s.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
+		s.reconciledAway()
+	})
+
+	t.Run("a release of which nothing is seen is done again", func(t *testing.T) {
+		s := begin(t, c, pool("unseen-release", 0), ipam.Delete)
+		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		s.sawDeletion()
+		s.controller.released[s.name] = sighting{uid: record.UID, at: s.clock.Now()} // so an API server said that had just started
+		if again := s.reconciled(); again != 180*time.Second {
+			t.Errorf("looks again after %s, want 180s", again)
+		}
+		s.seen(func(_ ipam.Record, ok bool) bool { return ok })
+		s.passes(180 * time.Second)
+		s.reconciledAway()
+	})
+
+	t.Run("a released block cools down for the reuse delay", func(t *testing.T) {
+		s := begin(t, c, pool("reuse-delay", time.Hour), ipam.Delete)
+		s.sawDeletion()
+		s.reconciledTo(ipam.Cooling)
+		if again := s.reconciled(); again <= 59*time.Minute || again > time.Hour {
+			t.Errorf("looks again after %s, want about 1h", again)
+		}
+		s.passes(59 * time.Minute)
+		s.reconciled()
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.Cooling })
+		s.passes(2 * time.Minute)
+		s.reconciledAway()
+	})
+
+	t.Run("a retained block stays until a person deletes the record", func(t *testing.T) {
+		s := begin(t, c, pool("retained", 0), ipam.Retain)
+		s.sawDeletion()
+		s.reconciledTo(ipam.Retained)
+		s.passes(1000 * time.Hour)
+		if again := s.reconciled(); again != 0 {
+			t.Errorf("looks again after %s, want never", again)
+		}
+		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		must(t, s.k8s.Delete(t.Context(), adapt.Allocation(record)))
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
+		s.reconciledAway()
+	})
+
+	t.Run("the deletion of an earlier holder does not release a record that was taken over", func(t *testing.T) {
+		s := begin(t, c, pool("taken-over", 0), ipam.Delete)
+		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		_, err := s.controller.Allocator.Adopt(t.Context(), record)
+		must(t, err)
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
+		s.sawDeletion()
+		if again := s.reconciled(); again != 180*time.Second {
+			t.Errorf("looks again after %s, want 180s: it is no longer that claim's", again)
+		}
+	})
+
+	t.Run("the deletion of a claim's former life does not release the record that its restored one took over", func(t *testing.T) {
+		s := begin(t, c, pool("restored", 0), ipam.Delete)
+		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		former := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
+		must(t, s.k8s.Create(t.Context(), former))
+		_, err := s.controller.Allocator.Stamp(t.Context(), record, former)
+		must(t, err)
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID == string(former.UID) })
+		must(t, s.k8s.Delete(t.Context(), former))
+		order := allocator.Order{Holder: record.Holder, Resolution: allocator.Resolution{Terms: ipam.Terms{Block: record.Block}}}
+		if _, ok := s.controller.Allocator.Restored(t.Context(), order, s.name.Name); !ok {
+			t.Fatal("it was not taken over")
+		}
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
+		s.controller.gone[s.name] = string(former.UID)
+		if again := s.reconciled(); again != 180*time.Second {
+			t.Errorf("looks again after %s, want 180s: it is the restored claim's now", again)
+		}
+	})
+
+	t.Run("a record is not given the UID of a claim that is gone by now", func(t *testing.T) {
+		s := begin(t, c, pool("stamped", 0), ipam.Delete)
+		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		claim := func() *v1alpha1.IPClaim {
+			return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
+		}
+		former, present := claim(), claim()
+		must(t, s.k8s.Create(t.Context(), former))
+		must(t, s.k8s.Delete(t.Context(), former))
+		if _, err := s.controller.Allocator.Stamp(t.Context(), record, former); !apierrors.IsNotFound(err) {
+			t.Errorf("error %v, want that there is none", err)
+		}
+		must(t, s.k8s.Create(t.Context(), present))
+		if _, err := s.controller.Allocator.Stamp(t.Context(), record, former); !apierrors.IsConflict(err) {
+			t.Errorf("error %v, want a conflict", err)
+		}
+		_, err := s.controller.Allocator.Stamp(t.Context(), record, present)
+		must(t, err)
+	})
+
+	t.Run("a record that changed after it was judged is not released", func(t *testing.T) {
+		s := begin(t, c, pool("changed", 0), ipam.Delete)
+		judged, _ := s.controller.Allocator.Ledger().Record(s.name)
+		_, err := s.controller.Allocator.Adopt(t.Context(), judged)
+		must(t, err)
+		if err := s.controller.Allocator.Release(t.Context(), judged); err == nil {
+			t.Error("it was released")
+		}
+	})
+}
+
+// blind is a cache that shows nothing.
+type blind struct{ client.Reader }
+
+func (blind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+// TestACollectorThatFreesAnAllocationInFlight has the claim persisted at the very
+// moment when the collector looks for it, and not before.
+func TestACollectorThatFreesAnAllocationInFlight(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{Progress: t.Output()})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Stop()) })
+	s := begin(t, c, ipam.Pool{Key: ipam.PoolNamed("in-flight"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4}, ipam.Delete)
+	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
+	claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
+	s.controller.Live = persisting{s.k8s, func() { must(t, s.k8s.Create(t.Context(), claim)) }}
+
+	if again := s.reconciled(); again != s.controller.Grace {
+		t.Errorf("a record that is new is looked at again after %s, want the grace", again)
+	}
+	s.passes(s.controller.Grace)
+	s.reconciled() // the cache showed no claim; the API server does by now
+	must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	record := &v1alpha1.IPAllocation{}
+	must(t, s.k8s.Get(t.Context(), client.ObjectKey{Namespace: s.name.Namespace, Name: s.name.Name}, record))
+	if !record.DeletionTimestamp.IsZero() {
+		t.Error("the record of a claim that was persisted meanwhile is released")
+	}
+}
+
+// persisting is an API server on which something happens just before it is asked.
+type persisting struct {
+	client.Reader
+	first func()
+}
+
+// Get implements client.Reader.
+func (p persisting) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	p.first()
+	return p.Reader.Get(ctx, key, into, opts...)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

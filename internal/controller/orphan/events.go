@@ -1,0 +1,124 @@
+package orphan
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/replaced"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// records has every record looked at that has changed. One that is new is looked
+// at if its holder has not come a moment later.
+func (c *Controller) records() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		c.mu.Lock()
+		c.queue = q
+		c.mu.Unlock()
+		c.Allocator.Ledger().Listen(func(change ledger.Change) {
+			if change.Kind == ledger.Added && change.Record.State == ipam.Bound && !change.Record.Terminating {
+				c.hear(change.Record.Name)
+				return
+			}
+			q.Add(requestFor(change.Record.Name))
+		})
+		return nil
+	})
+}
+
+// deletions notes the deletion of holders, and has their record looked at. The last
+// that was seen of a claim may be that it waited; then what is recorded for it is
+// looked at without a note.
+func (c *Controller) deletions(recordOf func(client.Object) (ipam.Name, bool)) handler.EventHandler {
+	return replaced.Apart(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		name, ok := recordOf(e.Object)
+		if !ok {
+			for _, record := range c.Allocator.Ledger().HeldBy(allocator.HolderOfClaim(ipam.Name{Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()})) {
+				q.Add(requestFor(record.Name))
+			}
+			return
+		}
+		c.note(string(e.Object.GetUID()), name)
+		q.Add(requestFor(name))
+	}})
+}
+
+func (c *Controller) note(uid string, record ipam.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone[record] = uid
+}
+
+// Gone notes that the holder of the records has been deleted, of which no watch of
+// this controller tells.
+func (c *Controller) Gone(uid string, records ...ipam.Name) {
+	for _, name := range records {
+		c.note(uid, name)
+		c.look(name)
+	}
+}
+
+// Judge has records of holders of the kind judged by f from now on.
+func (c *Controller) Judge(kind string, f func(context.Context, client.Reader, ipam.Record) (bool, error)) {
+	c.mu.Lock()
+	c.judges[kind] = f
+	c.mu.Unlock()
+	for _, record := range c.Allocator.Ledger().OfKind(kind) {
+		c.hear(record.Name)
+	}
+}
+
+// hear notes a record that is new.
+func (c *Controller) hear(name ipam.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue != nil { // else this replica does not lead
+		c.news = append(c.news, name)
+	}
+}
+
+// look has a record looked at, where this replica leads.
+func (c *Controller) look(name ipam.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue != nil {
+		c.queue.Add(requestFor(name))
+	}
+}
+
+func recordOfClaim(obj client.Object) (ipam.Name, bool) {
+	claim, ok := obj.(*v1alpha1.IPClaim)
+	if !ok || claim.Spec.AllocationName == "" {
+		return ipam.Name{}, false
+	}
+	return ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName}, true
+}
+
+func (c *Controller) recordOfPool(obj client.Object) (ipam.Name, bool) {
+	pool, ok := obj.(v1alpha1.Pool)
+	if !ok {
+		return ipam.Name{}, false
+	}
+	records := c.Allocator.Ledger().HeldBy(allocator.HolderOfPool(adapt.KeyOf(pool)))
+	if len(records) == 0 {
+		return ipam.Name{}, false
+	}
+	return records[0].Name, true
+}
+
+func requestFor(name ipam.Name) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: name.Name}}
+}

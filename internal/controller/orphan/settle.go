@@ -1,0 +1,139 @@
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// holds says whether the holder that the record names exists and names it.
+func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool, error) {
+	switch holder := record.Holder; {
+	case holder.Kind == "IPClaim":
+		claim := &v1alpha1.IPClaim{}
+		found, err := find(ctx, reader, holder, claim)
+		return found && claim.Spec.AllocationName == record.Name.Name && same(record, claim), err
+	case holder.IsPool():
+		pool := v1alpha1.NewPool(v1alpha1.PoolKind(holder.Kind))
+		found, err := find(ctx, reader, holder, pool)
+		return found && pool.PoolSpec().CIDR == record.Block.String() && same(record, pool), err
+	}
+	c.mu.Lock()
+	judge := c.judges[record.Holder.Kind]
+	c.mu.Unlock()
+	if judge == nil {
+		return true, nil // nobody can tell at the moment
+	}
+	return judge(ctx, reader, record)
+}
+
+// same compares UIDs, of which a record that was made before its holder has
+// none.
+func same(record ipam.Record, holder client.Object) bool {
+	return record.HolderUID == "" || record.HolderUID == string(holder.GetUID())
+}
+
+func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into client.Object) (bool, error) {
+	err := reader.Get(ctx, client.ObjectKey{Namespace: holder.Namespace, Name: holder.Name}, into)
+	if absent.Is(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for %s: %w", holder, err)
+	}
+	return true, nil
+}
+
+// settle does what is decided of a record without holder, in the state in which
+// it was judged. One that has changed since is judged again when the picture
+// shows the change, or after another grace period.
+func (c *Controller) settle(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
+	now := c.Clock.Now()
+	decided := ipam.Settle(record, c.Allocator.Keeping(record), now)
+	var err error
+	switch {
+	case decided.Release:
+		if err = c.release(ctx, record); err == nil { // and see that it is gone: an API server that has just started may have said so too early
+			return reconcile.Result{RequeueAfter: c.Grace}, nil
+		}
+	case decided.State != "":
+		err = c.Allocator.Keep(ctx, record, decided)
+	case !decided.Again.IsZero():
+		return reconcile.Result{RequeueAfter: decided.Again.Sub(now)}, nil
+	}
+	if apierrors.IsConflict(err) || absent.Is(err) {
+		return reconcile.Result{RequeueAfter: c.Grace}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// release releases a record, once within the grace: its deletion is seen in two
+// steps, and the first of them has it looked at again.
+func (c *Controller) release(ctx context.Context, record ipam.Record) error {
+	c.mu.Lock()
+	last := c.released[record.Name]
+	done := last.uid == record.UID && c.Clock.Since(last.at) < c.Grace
+	c.mu.Unlock()
+	if done {
+		return nil
+	}
+	if err := c.Allocator.Release(ctx, record); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.released[record.Name] = sighting{uid: record.UID, at: c.Clock.Now()}
+	return nil
+}
+
+// sawDeletion says whether the deletion of this record's holder was seen. A name
+// is used for one claim only, so that of a claim is enough; a pool's record, and
+// one that was taken over, must carry the UID of the holder that went.
+func (c *Controller) sawDeletion(record ipam.Record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uid, ok := c.gone[record.Name]
+	if !ok {
+		return false
+	}
+	if record.HolderUID == "" {
+		return record.Purpose == ipam.ForClaim && !record.Adopted
+	}
+	return record.HolderUID == uid
+}
+
+// graceLeft is how long this state of the record may still be without holder.
+func (c *Controller) graceLeft(record ipam.Record) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen, ok := c.unheld[record.Name]
+	if !ok || seen.uid != record.UID || seen.version != record.Version {
+		seen = sighting{uid: record.UID, version: record.Version, at: c.Clock.Now()}
+		c.unheld[record.Name] = seen
+	}
+	return c.Grace - c.Clock.Since(seen.at)
+}
+
+// clear ends the grace of a record that has a holder.
+func (c *Controller) clear(name ipam.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.unheld, name)
+}
+
+// forget drops what is known of a record that is gone.
+func (c *Controller) forget(name ipam.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.unheld, name)
+	delete(c.gone, name)
+	delete(c.released, name)
+}
