@@ -1,0 +1,74 @@
+// The manager runs Cadastre in a cluster: webhooks on every replica, controllers
+// on the leader.
+//
+//	manager [flags]    runs until it is told to stop
+//	manager let-go     takes the operator's finalizers off everything, before it
+//	                   is removed
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/cadastre-dev/cadastre/cmd/manager/operator"
+)
+
+func main() {
+	if err := start(pflag.CommandLine, os.Args[1:]); err != nil {
+		klog.Background().Error(err, "the operator has stopped")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
+}
+
+// start reads the flags, those of logging and of the client included.
+func start(flags *pflag.FlagSet, args []string) error {
+	var options operator.Options
+	logging := logs.NewOptions()
+	options.Bind(flags)
+	logsv1.AddFlags(logging, flags)
+	flags.AddGoFlagSet(flag.CommandLine)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := logsv1.ValidateAndApply(logging, nil); err != nil {
+		return err
+	}
+	ctrl.SetLogger(klog.Background())
+	collectOften()
+	return run(ctrl.SetupSignalHandler(), flags.Args(), options)
+}
+
+// collectOften has garbage collected when there is half as much of it as of what is
+// in use, where nobody has said otherwise by GOGC. What the operator keeps lives
+// long, and what it throws away for each claim is little: memory that lies idle
+// would cost more than the collections do.
+func collectOften() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+}
+
+func run(ctx context.Context, args []string, options operator.Options) error {
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(args) == 0:
+		return operator.Run(ctx, cfg, options)
+	case len(args) == 1 && args[0] == "let-go":
+		return operator.LetGo(ctx, cfg, os.Stdout)
+	default:
+		return fmt.Errorf("%q is not a command: say let-go, or nothing", args)
+	}
+}

@@ -1,0 +1,187 @@
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/flags"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/certs"
+	"github.com/cadastre-dev/cadastre/internal/controller"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/webhooks"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=cadastre-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=cadastre-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,namespace=cadastre-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// silence is how long an acknowledged record may not be seen before the watch
+// is taken for dead.
+const silence = 2 * time.Second
+
+// reconcileWithin bounds one pass of a controller: the API server gives up a
+// request after as long.
+const reconcileWithin = time.Minute
+
+// Run runs the operator until ctx is done.
+func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1 // the API server's priority and fairness is the throttle
+	mgr, serving, err := newManager(cfg, o)
+	if err != nil {
+		return err
+	}
+	certificate, err := certs.Setup(mgr, certs.Options{
+		Mode: certs.Mode(o.CertSource), Namespace: o.Namespace,
+		SecretName: "cadastre-webhook-server-cert", ServiceName: o.WebhookService,
+		MutatingWebhook: "zz-cadastre-mutating-webhook-configuration", ValidatingWebhook: "cadastre-validating-webhook-configuration",
+	})
+	if err != nil {
+		return err
+	}
+	serving.from = certificate.GetCertificate
+	alloc, feed, err := newAllocator(ctx, mgr, cfg, o)
+	if err != nil {
+		return err
+	}
+	defer alloc.Close()
+	// The manager stops what it runs before its webhooks, which still answer what
+	// is under way: for that they need the picture.
+	defer runUntilStopped(feed)()
+	for _, c := range collect(alloc) {
+		if err := metrics.Registry.Register(c); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+		defer metrics.Registry.Unregister(c)
+	}
+	if err := checks(mgr, certificate, alloc); err != nil {
+		return err
+	}
+	if err := webhooks.SetUp(mgr, webhooks.Options{Allocator: alloc, Live: mgr.GetAPIReader(), Operator: o.User()}); err != nil {
+		return fmt.Errorf("setting up webhooks: %w", err)
+	}
+	err = controller.SetUp(mgr, controller.Options{
+		Allocator: alloc, Live: mgr.GetAPIReader(), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
+		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
+	})
+	if err != nil {
+		return fmt.Errorf("setting up controllers: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+// certificate hands TLS connections what is known only once the manager exists.
+type certificate struct {
+	from func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+}
+
+func newManager(cfg *rest.Config, o Options) (ctrl.Manager, *certificate, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(
+		clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
+		clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
+		return nil, nil, err
+	}
+	serving := &certificate{}
+	get := func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.from(hello) }
+	accepts, diagnostics, err := flags.GetManagerOptions(o.Manager)
+	if err != nil {
+		return nil, nil, err
+	}
+	lease, renew, retry := o.lease()
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:  scheme,
+		Cache:   cache.Options{DefaultTransform: slim, SyncPeriod: syncPeriod(o)},
+		Metrics: *diagnostics, HealthProbeBindAddress: o.ProbeAddress,
+		WebhookServer: webhooks.Graceful(webhook.NewServer(webhook.Options{
+			Host: o.WebhookHost, Port: o.WebhookPort,
+			TLSOpts: append(accepts, func(c *tls.Config) { c.GetCertificate = get }),
+		})),
+		LeaderElection: o.LeaderElect, LeaderElectionID: "cadastre.ipam.cadastre.dev",
+		LeaderElectionNamespace: o.Namespace, LeaderElectionReleaseOnCancel: true,
+		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
+		// The priority queue of controller-runtime v0.24 can block for good when it is
+		// shut down with work left in it (kubernetes-sigs/controller-runtime#3538).
+		// A call of which no answer comes must not hold up its object for good.
+		Controller: config.Controller{
+			SkipNameValidation: &o.SkipNameValidation, UsePriorityQueue: new(false), ReconciliationTimeout: reconcileWithin,
+		},
+	})
+	return mgr, serving, err
+}
+
+// syncPeriod is nil for the library's own.
+func syncPeriod(o Options) *time.Duration {
+	if o.SyncPeriod == 0 {
+		return nil
+	}
+	return &o.SyncPeriod
+}
+
+// newAllocator makes the allocator and what feeds its picture, on every replica.
+func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Options) (*allocator.Allocator, func(context.Context), error) {
+	direct, err := client.NewWithWatch(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, nil, err
+	}
+	picture := ledger.New(ledger.Options{
+		Clock: clock.RealClock{}, Silence: silence,
+		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+	})
+	alloc := allocator.New(allocator.Options{
+		Ledger: picture, Catalogue: allocator.NewCatalogue(o.PlatformProject), Client: direct,
+		Namespace: o.Namespace, UnboundLimit: o.UnboundLimit, Log: mgr.GetLogger().WithName("allocator"),
+	})
+	if err := alloc.Feed(ctx, mgr.GetCache()); err != nil {
+		return nil, nil, err
+	}
+	feed := func(ctx context.Context) { picture.Run(ctx, allocator.Records(direct), &v1alpha1.IPAllocation{}) }
+	return alloc, feed, mgr.Add(manager.RunnableFunc(alloc.Wake))
+}
+
+// runUntilStopped runs f in the background; what it returns stops it, and waits.
+func runUntilStopped(f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// checks make readyz mean that blocks can be handed out.
+func checks(mgr ctrl.Manager, certificate *certs.Certs, alloc *allocator.Allocator) error {
+	return errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("certificate", certificate.Check),
+		mgr.AddReadyzCheck("register", func(*http.Request) error { return alloc.Synced() }),
+		mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()),
+	)
+}

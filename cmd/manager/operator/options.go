@@ -1,0 +1,132 @@
+// Package operator wires the operator: ledger, allocator, webhooks, controllers
+// and certificate in one manager.
+package operator
+
+import (
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/cli/flag"
+	"sigs.k8s.io/cluster-api/util/flags"
+
+	"github.com/cadastre-dev/cadastre/internal/certs"
+)
+
+// Options are read from flags at start-up.
+type Options struct {
+	// Namespace of the operator: its Secret, its lease, and the records of pools.
+	Namespace string
+	// ServiceAccount under which the operator writes.
+	ServiceAccount string
+
+	// WatchNamespace is the only namespace whose claims the controllers look at;
+	// empty: of all. What is in use is seen in all of them whatever it says, and
+	// webhooks answer for all.
+	WatchNamespace string
+	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that an
+	// IPAddressClaim must have; empty: any, or none.
+	WatchFilter string
+	// SyncPeriod is how often everything is looked at again; 0: as the library
+	// has it, 10 hours.
+	SyncPeriod time.Duration
+
+	// Manager has the address of the diagnostics, which are metrics and pprof, and
+	// what TLS they and the webhooks accept.
+	Manager flags.ManagerOptions
+	// ProbeAddress serves healthz and readyz.
+	ProbeAddress   string
+	WebhookHost    string
+	WebhookPort    int
+	WebhookService string
+	CertSource     string
+
+	// PlatformProject is the project of the platform's own namespaces.
+	PlatformProject string
+
+	LeaderElect bool
+	// LeaseDuration, and of it by default three quarters and one eighth.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// OrphanGrace is how long an IPAllocation may be without holder.
+	OrphanGrace time.Duration
+	// UnboundLimit bounds a namespace's IPAllocations that no claim or LocalIPPool has taken.
+	UnboundLimit int
+	// Workers is how many claims are reconciled at a time.
+	Workers int
+	// SkipNameValidation allows several managers in one process.
+	SkipNameValidation bool
+}
+
+// Bind registers the flags.
+func (o *Options) Bind(fs *pflag.FlagSet) {
+	fs.SetNormalizeFunc(normalize)
+	fs.StringVar(&o.Namespace, "operator-namespace", namespace(), "Namespace of the operator: of its Secret, its lease, and the IPAllocations of pools. Default: $POD_NAMESPACE, else cadastre-system.")
+	fs.StringVar(&o.ServiceAccount, "service-account", "cadastre-controller-manager", "Service account under which the operator runs.")
+	fs.StringVar(&o.PlatformProject, "platform-project", "", "Project whose namespaces may use pools and classes of visibility Platform. Default: none may.")
+	fs.DurationVar(&o.OrphanGrace, "orphan-grace", 180*time.Second, "How long an IPAllocation may be without holder before it is released, where the holder's deletion was not seen.")
+	fs.IntVar(&o.UnboundLimit, "unbound-limit", 1000, "How many IPAllocations of a namespace may be without claim or LocalIPPool; beyond it creates are answered with 429.")
+	fs.IntVar(&o.Workers, "workers", 8, "How many claims are reconciled at a time.")
+	o.bindWatch(fs)
+	o.bindServers(fs)
+	o.bindElection(fs)
+}
+
+// bindWatch registers what Cluster API's providers have in common.
+func (o *Options) bindWatch(fs *pflag.FlagSet) {
+	fs.StringVar(&o.WatchNamespace, "namespace", "", "Namespace whose claims the controllers look at. Webhooks answer for all, and what is in use is seen in all. Default: all.")
+	fs.StringVar(&o.WatchFilter, "watch-filter", "", "Value of the label cluster.x-k8s.io/watch-filter of the IPAddressClaims that the controllers look at. Default: any, or none.")
+	fs.DurationVar(&o.SyncPeriod, "sync-period", 0, "How often everything is looked at again. Default: every 10 hours.")
+}
+
+func (o *Options) bindServers(fs *pflag.FlagSet) {
+	flags.AddManagerOptions(fs, &o.Manager)
+	fs.StringVar(&o.ProbeAddress, "health-addr", ":8081", "Address that serves healthz and readyz. 0 disables it.")
+	fs.StringVar(&o.WebhookHost, "webhook-bind-host", "", "Address on which the webhooks listen. Default: all.")
+	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port on which the webhooks listen.")
+	fs.StringVar(&o.WebhookService, "webhook-service-name", "cadastre-webhook-service", "Service by which the API server reaches the webhooks.")
+	fs.StringVar(&o.CertSource, "webhook-cert-source", string(certs.SelfSigned), "Who issues the webhooks' certificate: self-signed, the operator itself, or secret, whoever writes the Secret cadastre-webhook-server-cert.")
+}
+
+func (o *Options) bindElection(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "Elect a leader, which writes status and collects orphans. Blocks are handed out by every replica, and are safe without.")
+	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 2*time.Second, "How long a leader that died keeps its lease.")
+	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 0, "How long a leader tries to renew its lease before it gives up. Default: three quarters of the lease.")
+	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 0, "How long replicas wait between tries to get or renew the lease. Default: an eighth of the lease.")
+}
+
+// normalize gives a flag one name: Cluster API's providers and those made with
+// kubebuilder call two of them differently.
+func normalize(fs *pflag.FlagSet, name string) pflag.NormalizedName {
+	switch name {
+	case "metrics-bind-address":
+		name = "diagnostics-address"
+	case "health-probe-bind-address":
+		name = "health-addr"
+	}
+	return flag.WordSepNormalizeFunc(fs, name)
+}
+
+// User is the name under which the API server knows the operator.
+func (o *Options) User() string {
+	return "system:serviceaccount:" + o.Namespace + ":" + o.ServiceAccount
+}
+
+// lease returns how long a lease lasts, when a leader gives it up, and how often
+// it is tried for.
+func (o *Options) lease() (duration, renew, retry time.Duration) {
+	duration, renew, retry = o.LeaseDuration, o.RenewDeadline, o.RetryPeriod
+	if renew == 0 {
+		renew = duration * 3 / 4
+	}
+	if retry == 0 {
+		retry = duration / 8
+	}
+	return duration, renew, retry
+}
+
+func namespace() string {
+	if n := os.Getenv("POD_NAMESPACE"); n != "" {
+		return n
+	}
+	return "cadastre-system"
+}

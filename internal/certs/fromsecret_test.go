@@ -1,0 +1,70 @@
+package certs
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+var _ = Describe("A replica whose certificate others issue", func() {
+	// The issuer is a world of its own. What is in its Secret is copied.
+	copied := func(ctx SpecContext, from, to *world) {
+		GinkgoHelper()
+		to.harmed(ctx, func(s *corev1.Secret) { s.Data = from.secret(ctx).Data; delete(s.Data, authorityKey) })
+	}
+
+	It("waits for the Secret, takes what is in it and keeps it until there is better", func(ctx SpecContext) {
+		issuer, w := newWorld(ctx), newWorld(ctx)
+		issuing := issuer.replica(admin)
+		_, _ = pass(ctx, issuing)
+		_, _ = pass(ctx, issuing)
+		first := served(issuing)
+		Expect(first).NotTo(BeNil())
+
+		w.options.Mode = FromSecret
+		c := w.replica(nil) // a write would panic
+		_, err := pass(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Check(nil)).To(MatchError(ContainSubstring("waiting for Secret " + w.options.secret().String())))
+
+		secret := &corev1.Secret{}
+		secret.Namespace, secret.Name = w.options.Namespace, w.options.SecretName
+		created(ctx, secret)
+		_, err = pass(ctx, c)
+		Expect(err).To(MatchError(reconcile.TerminalError(nil)))
+		Expect(c.Check(nil)).To(MatchError(ContainSubstring("tls.crt and tls.key")))
+
+		copied(ctx, issuer, w)
+		w.passed(ctx, c)
+		Expect(same(served(c), first)).To(BeTrue())
+		Expect(c.Ready()).To(BeClosed())
+
+		w.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "tls.key") })
+		_, err = pass(ctx, c)
+		Expect(err).To(HaveOccurred())
+		Expect(same(served(c), first)).To(BeTrue())
+		w.deleted(ctx)
+		_, err = pass(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(same(served(c), first)).To(BeTrue())
+		Expect(c.Check(nil)).To(Succeed())
+
+		issuer.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "tls.key") })
+		_, _ = pass(ctx, issuing)
+		second := &corev1.Secret{}
+		second.Namespace, second.Name = w.options.Namespace, w.options.SecretName
+		created(ctx, second)
+		copied(ctx, issuer, w)
+		w.passed(ctx, c)
+		Expect(same(served(c), first)).To(BeTrue(), "before the handover is over")
+		w.later(handover)
+		w.passed(ctx, c)
+		Expect(same(served(c), first)).To(BeFalse())
+
+		w.later(servingLife)
+		_, err = pass(ctx, c)
+		Expect(err).To(MatchError(ContainSubstring("expired at")))
+		Expect(c.Check(nil)).To(MatchError(ContainSubstring("expired at")))
+	})
+})

@@ -1,0 +1,204 @@
+package certs
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// The names in the markers.
+var installed = Options{
+	Namespace: "cadastre-system", SecretName: "cadastre-webhook-server-cert", ServiceName: "cadastre-webhook-service",
+	MutatingWebhook:   "zz-cadastre-mutating-webhook-configuration",
+	ValidatingWebhook: "cadastre-validating-webhook-configuration",
+}
+
+// One replica serves the mutating webhooks, the other one the validating webhook:
+// what passes both was accepted by both.
+var _ = Describe("Two managers that have no other rights than the markers say", func() {
+	It("serve webhooks that the API server can call, whatever happens to the objects", func(ctx SpecContext) {
+		created(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed.Namespace}})
+		user, err := control.AddUser(envtest.User{Name: "operator"}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		created(ctx, rights("operator")...)
+
+		ports := []int32{freePort(), freePort()}
+		replicas := []*Certs{running(user.Config(), ports[0]), running(user.Config(), ports[1])}
+		for _, c := range replicas {
+			Eventually(func() error { return c.Check(nil) }).Should(MatchError(ContainSubstring(
+				"waiting for %s and %s", installed.MutatingWebhook, installed.ValidatingWebhook)))
+			Expect(served(c)).NotTo(BeNil())
+		}
+
+		w := &world{options: installed}
+		w.mutating = mutating(installed.MutatingWebhook, reference(ports[0]))
+		w.validating = validating(installed.ValidatingWebhook, reference(ports[1]))
+		created(ctx, service(ports))
+		w.installed(ctx)
+		for _, c := range replicas {
+			Eventually(c.Ready()).Should(BeClosed())
+			Expect(c.Check(nil)).To(Succeed())
+		}
+		Eventually(reviewed).WithContext(ctx).Should(Succeed())
+
+		for what, harm := range map[string]func(){
+			"deleting the Secret":        func() { w.deleted(ctx) },
+			"taking the authority's key": func() { w.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "ca.key") }) },
+			"spoiling the certificate":   func() { w.harmed(ctx, func(s *corev1.Secret) { s.Data["tls.crt"] = []byte("?") }) },
+		} {
+			By(what)
+			before := served(replicas[0])
+			harm()
+			Eventually(func() bool {
+				Expect(reviewed(ctx)).To(Succeed(), "after "+what)
+				a, b := served(replicas[0]), served(replicas[1])
+				return same(a, b) && !same(a, before)
+			}).WithPolling(10 * time.Millisecond).WithTimeout(20 * time.Second).Should(BeTrue())
+		}
+
+		w.wiped(ctx)
+		Eventually(w.bundles).WithArguments(ctx).Should(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
+		Eventually(reviewed).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+})
+
+// running is a manager as cmd/manager makes it, with a certificate that hands over
+// after a second. Only one of them is ever elected.
+func running(user *rest.Config, port int32) *Certs {
+	GinkgoHelper()
+	var c *Certs
+	skip := true
+	scheme := runtime.NewScheme() // one each, as a manager adds to it when it is made
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	mgr, err := ctrl.NewManager(user, ctrl.Options{
+		Scheme:                  scheme,
+		Controller:              config.Controller{SkipNameValidation: &skip},
+		Metrics:                 server.Options{BindAddress: "0"},
+		LeaderElection:          true,
+		LeaderElectionID:        "certs",
+		LeaderElectionNamespace: installed.Namespace,
+		LeaderElectionConfig:    control.Config,
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: "127.0.0.1", Port: int(port),
+			TLSOpts: []func(*tls.Config){func(t *tls.Config) { t.GetCertificate = c.GetCertificate }},
+		}),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	c, err = Setup(mgr, installed)
+	Expect(err).NotTo(HaveOccurred())
+	c.handover = time.Second
+	mgr.GetWebhookServer().Register("/review", &admission.Webhook{
+		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
+			return admission.Allowed("")
+		}),
+	})
+	running, stop := context.WithCancel(context.Background())
+	stopped := make(chan error)
+	go func() { stopped <- mgr.Start(running) }()
+	DeferCleanup(func() {
+		stop()
+		Eventually(stopped).WithTimeout(30 * time.Second).Should(Receive(BeNil()))
+	})
+	return c
+}
+
+// reviewed creates a ConfigMap that both webhooks have to let through.
+func reviewed(ctx context.Context) error {
+	return admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "reviewed-", Namespace: installed.Namespace, Labels: map[string]string{"webhooks": installed.Namespace},
+	}}, client.DryRunAll)
+}
+
+func reference(port int32) admissionv1.ServiceReference {
+	path := "/review"
+	return admissionv1.ServiceReference{Namespace: installed.Namespace, Name: installed.ServiceName, Path: &path, Port: &port}
+}
+
+// service leads to the managers, which are no Pods.
+func service(ports []int32) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: installed.ServiceName},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "127.0.0.1"},
+	}
+	for i, port := range ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: string(rune('a' + i)), Port: port})
+	}
+	return s
+}
+
+func freePort() int32 {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	address, _ := listener.Addr().(*net.TCPAddr)
+	return int32(address.Port)
+}
+
+// rights are the roles that the markers in doc.go make, bound to a user.
+func rights(user string) []client.Object {
+	GinkgoHelper()
+	file, err := os.Open("doc.go")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = file.Close() }()
+	rules := map[string][]rbacv1.PolicyRule{}
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if _, marker, found := strings.Cut(lines.Text(), "+kubebuilder:rbac:"); found {
+			namespace, rule := parseMarker(marker)
+			rules[namespace] = append(rules[namespace], rule)
+		}
+	}
+	Expect(rules).To(HaveLen(2))
+	meta := metav1.ObjectMeta{Name: user}
+	inNamespace := metav1.ObjectMeta{Name: user, Namespace: installed.Namespace}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
+	return []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules[""]},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user}},
+		&rbacv1.Role{ObjectMeta: inNamespace, Rules: rules[installed.Namespace]},
+		&rbacv1.RoleBinding{ObjectMeta: inNamespace, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}},
+	}
+}
+
+func parseMarker(marker string) (namespace string, rule rbacv1.PolicyRule) {
+	for field := range strings.SplitSeq(marker, ",") {
+		key, value, _ := strings.Cut(field, "=")
+		values := strings.Split(strings.Trim(value, `"`), ";")
+		switch key {
+		case "groups":
+			rule.APIGroups = values
+		case "resources":
+			rule.Resources = values
+		case "resourceNames":
+			rule.ResourceNames = values
+		case "verbs":
+			rule.Verbs = values
+		case "namespace":
+			namespace = value
+		}
+	}
+	return namespace, rule
+}

@@ -1,0 +1,252 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+var _ = Describe("A replica with a certificate of its own", func() {
+	It("is ready once both configurations trust it", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		c := w.replica(admin)
+		Expect(served(c)).To(BeNil())
+		Expect(c.Check(nil)).To(MatchError("webhook certificate: not loaded yet"))
+
+		_, err := pass(ctx, c) // makes the Secret
+		Expect(err).NotTo(HaveOccurred())
+		_, err = pass(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(served(c)).NotTo(BeNil())
+		Expect(c.Check(nil)).To(MatchError(ContainSubstring("waiting for %s and %s", w.mutating.Name, w.validating.Name)))
+
+		created(ctx, w.mutating)
+		_, err = pass(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Ready()).NotTo(BeClosed())
+		Expect(c.Check(nil)).To(MatchError("webhook certificate: waiting for " + w.validating.Name))
+
+		created(ctx, w.validating)
+		w.passed(ctx, c)
+		Expect(c.Ready()).To(BeClosed())
+		Expect(c.Check(nil)).To(Succeed())
+		w.accepted(ctx, c)
+	})
+
+	It("stays ready without a configuration, but not with an expired certificate", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		c := w.replica(admin)
+		w.passed(ctx, c)
+		Expect(admin.Delete(ctx, w.mutating)).To(Succeed())
+		_, err := pass(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Check(nil)).To(Succeed())
+		w.later(servingLife + time.Second)
+		Expect(c.Check(nil)).To(MatchError(ContainSubstring("expired")))
+		_, err = pass(ctx, c) // nothing to hand over from
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Check(nil)).To(Succeed())
+	})
+
+	It("writes nothing where nothing is wrong", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		w.passed(ctx, w.replica(admin))
+		c := w.replica(nil) // a write would panic
+		w.passed(ctx, c)
+		Expect(c.Ready()).To(BeClosed())
+	})
+
+	It("injects a bundle that was wiped", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		c := w.replica(admin)
+		w.passed(ctx, c)
+		before := w.configurations(ctx)
+		w.wiped(ctx)
+		w.passed(ctx, c)
+		w.accepted(ctx, c)
+		for i, after := range w.configurations(ctx) {
+			Expect(clientConfigs(after)).To(Equal(clientConfigs(before[i])))
+			Expect(after.GetGeneration()).To(Equal(before[i].GetGeneration() + 2))
+		}
+	})
+
+	DescribeTable("puts right what was done to the Secret by hand",
+		func(ctx SpecContext, harm func(*corev1.Secret)) {
+			w := newWorld(ctx).installed(ctx)
+			c, other := w.replica(admin), w.replica(admin)
+			w.passed(ctx, c, other)
+			before := served(c)
+
+			if harm == nil {
+				w.deleted(ctx)
+			} else {
+				w.harmed(ctx, harm)
+			}
+			w.passed(ctx, c)
+			Expect(served(c)).To(BeIdenticalTo(before), "before the handover is over")
+			w.accepted(ctx, c)
+			w.accepted(ctx, other)
+
+			w.later(handover)
+			w.passed(ctx, c)
+			Expect(same(served(c), before)).To(BeFalse())
+			w.accepted(ctx, c)
+			w.accepted(ctx, other)
+
+			w.later(overlap)
+			w.passed(ctx, other, c, other)
+			w.later(handover)
+			w.passed(ctx, other)
+			Expect(same(served(c), served(other))).To(BeTrue())
+			w.accepted(ctx, c)
+			Expect(w.bundles(ctx)).To(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
+			Expect(parseBundle(w.secret(ctx).Data["ca.crt"])).To(HaveLen(1))
+		},
+		Entry("it was deleted", nil),
+		Entry("it was emptied", func(s *corev1.Secret) { s.Data = nil }),
+		Entry("the certificate is no certificate", func(s *corev1.Secret) { s.Data["tls.crt"] = []byte("hello") }),
+		Entry("the key is gone", func(s *corev1.Secret) { delete(s.Data, "tls.key") }),
+		Entry("the authority is cut off", func(s *corev1.Secret) { s.Data["ca.crt"] = s.Data["ca.crt"][:99] }),
+		Entry("the authority's key is no key", func(s *corev1.Secret) { s.Data["ca.key"] = []byte("-----BEGIN EC") }),
+	)
+
+	It("renews the certificate in time", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		c := w.replica(admin)
+		w.passed(ctx, c)
+		before := served(c)
+		w.later(servingLife * 2 / 3)
+		w.passed(ctx, c)
+		w.later(handover)
+		w.passed(ctx, c)
+		Expect(same(served(c), before)).To(BeFalse())
+		Expect(c.Check(nil)).To(Succeed())
+		w.accepted(ctx, c)
+	})
+
+	It("does not serve what it could not have trusted", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		refused := errors.New("refused")
+		refusing := false
+		c := w.replica(interceptor.NewClient(admin, interceptor.Funcs{
+			Patch: func(ctx context.Context, to client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if _, is := o.(*admissionv1.ValidatingWebhookConfiguration); is && refusing {
+					return refused
+				}
+				return to.Patch(ctx, o, p, opts...)
+			},
+		}))
+		w.passed(ctx, c)
+		before := served(c)
+
+		refusing = true
+		w.deleted(ctx)
+		_, err := pass(ctx, c)
+		Expect(err).NotTo(HaveOccurred()) // the Secret is made
+		for range 3 {
+			_, err = pass(ctx, c)
+			Expect(err).To(MatchError(refused))
+			Expect(served(c)).To(BeIdenticalTo(before))
+			w.accepted(ctx, c)
+			w.later(handover)
+		}
+	})
+
+	It("does not put an older bundle in place of a newer one, wherever another overtakes it", func(ctx SpecContext) {
+		for call := 1; call <= 5; call++ { // three reads, two writes
+			By(fmt.Sprintf("before call %d", call))
+			w := newWorld(ctx).installed(ctx)
+			fast := w.replica(admin)
+			w.passed(ctx, fast)
+			w.wiped(ctx) // so that slow has something to inject
+			calls := 0
+			overtake := func() {
+				if calls++; calls == call {
+					w.deleted(ctx)
+					w.passed(ctx, fast)
+				}
+			}
+			slow := w.replica(interrupted(overtake))
+			slow.reader = interrupted(overtake)
+
+			_, err := pass(ctx, slow)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(calls).To(BeNumerically(">=", call))
+			Expect(w.bundles(ctx)).To(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
+			w.passed(ctx, slow)
+			w.accepted(ctx, slow)
+		}
+	})
+
+	It("agrees with the others, whatever they do at once", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		replicas := []*Certs{w.replica(admin), w.replica(admin), w.replica(admin)}
+		harms := []func(){
+			func() {}, // nothing is there yet
+			func() { w.deleted(ctx) },
+			func() { w.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "ca.key") }) },
+			func() { w.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "tls.crt") }) },
+			func() { w.harmed(ctx, func(s *corev1.Secret) { s.Data = nil }) },
+		}
+		for round := range 25 {
+			By(fmt.Sprintf("round %d", round))
+			harms[round%len(harms)]()
+			if round > 0 {
+				replicas = append(replicas[1:], w.replica(admin)) // one ends, one starts
+			}
+			w.concurrently(ctx, replicas)
+			for _, c := range replicas[1:] {
+				Expect(same(served(c), served(replicas[0]))).To(BeTrue())
+			}
+			w.later(overlap)
+			w.concurrently(ctx, replicas)
+			Expect(w.bundles(ctx)).To(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
+		}
+	}, SpecTimeout(2*time.Minute))
+})
+
+// interrupted is a client that does something before each call.
+func interrupted(do func()) client.WithWatch {
+	return interceptor.NewClient(admin, interceptor.Funcs{
+		Get: func(ctx context.Context, to client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			do()
+			return to.Get(ctx, k, o, opts...)
+		},
+		Patch: func(ctx context.Context, to client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			do()
+			return to.Patch(ctx, o, p, opts...)
+		},
+	})
+}
+
+// concurrently has every replica make passes, beside the others, until it serves
+// what the Secret holds. After each pass, what it serves is trusted.
+func (w *world) concurrently(ctx context.Context, replicas []*Certs) {
+	var all sync.WaitGroup
+	for _, c := range replicas {
+		all.Go(func() {
+			defer GinkgoRecover()
+			for done := false; !done && ctx.Err() == nil; {
+				result, err := pass(ctx, c)
+				Expect(err).NotTo(HaveOccurred())
+				done = c.trouble.Load() == nil && c.next == nil
+				if served(c) != nil {
+					w.accepted(ctx, c)
+				}
+				if c.next != nil {
+					w.later(result.RequeueAfter)
+				}
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,74 @@
+package certs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const fieldOwner = client.FieldOwner("cadastre-webhook-certificate")
+
+func (c *Certs) readSecret(ctx context.Context, s *scope) error {
+	secret := &corev1.Secret{}
+	err := c.reader.Get(ctx, c.options.secret(), secret)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Secret %s: %w", c.options.secret(), err)
+	}
+	s.secret = secret
+	s.held, s.unusable = parseHeld(secret.Data)
+	return nil
+}
+
+// rotate writes to the Secret what it should hold.
+func (c *Certs) rotate(ctx context.Context, s *scope) error {
+	if s.secret == nil {
+		return c.makeSecret(ctx)
+	}
+	next, news, err := s.held.next(s.now, c.options.names(), trusted(s.configurations))
+	if err != nil {
+		return fmt.Errorf("issuing: %w", err)
+	}
+	if news == "" {
+		return nil
+	}
+	if err := c.writeSecret(ctx, s.secret, next); err != nil {
+		return fmt.Errorf("writing Secret %s: %w", c.options.secret(), err)
+	}
+	log.FromContext(ctx).Info("Wrote the Secret of the webhooks: "+news, "expires", next.serving.Leaf.NotAfter)
+	s.held = next
+	return nil
+}
+
+// makeSecret makes the Secret without anything in it. All replicas may do so at
+// once; which of them fills it is decided by its resource version, in the pass
+// that its creation starts. It is an apply because a right to create by POST
+// cannot be limited to one name.
+func (c *Certs) makeSecret(ctx context.Context) error {
+	empty := applycorev1.Secret(c.options.SecretName, c.options.Namespace)
+	if err := c.writer.Apply(ctx, empty, fieldOwner); err != nil {
+		return fmt.Errorf("making Secret %s: %w", c.options.secret(), err)
+	}
+	return fmt.Errorf("%w for Secret %s, which was just made", errWait, c.options.secret())
+}
+
+func (c *Certs) writeSecret(ctx context.Context, secret *corev1.Secret, h held) error {
+	data, err := h.data()
+	if err != nil {
+		return err
+	}
+	before := secret.DeepCopy()
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	maps.Copy(secret.Data, data)
+	return c.writer.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner)
+}

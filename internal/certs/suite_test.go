@@ -1,0 +1,57 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+var (
+	control *envtest.Environment
+	admin   client.WithWatch
+)
+
+func TestCerts(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "certs")
+}
+
+var _ = BeforeSuite(func() {
+	log.SetLogger(GinkgoLogr)
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		assets = filepath.Join("..", "..", "bin", "k8s")
+	}
+	control = &envtest.Environment{BinaryAssetsDirectory: assets}
+	config, err := control.Start()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(control.Stop)
+	admin, err = client.NewWithWatch(config, client.Options{})
+	Expect(err).NotTo(HaveOccurred())
+})
+
+// served is what a replica serves, or nil.
+func served(c *Certs) *tls.Certificate {
+	certificate, err := c.GetCertificate(nil)
+	if err != nil {
+		return nil
+	}
+	return certificate
+}
+
+// created makes objects that are deleted after the spec.
+func created(ctx context.Context, objects ...client.Object) {
+	GinkgoHelper()
+	for _, object := range objects {
+		Expect(admin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) error { return client.IgnoreNotFound(admin.Delete(ctx, object)) })
+	}
+}

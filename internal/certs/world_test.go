@@ -1,0 +1,172 @@
+package certs
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// world is a namespace with the objects that belong to one operator, and the time
+// that its replicas go by.
+type world struct {
+	options    Options
+	clock      *clocktesting.FakePassiveClock
+	mutating   *admissionv1.MutatingWebhookConfiguration
+	validating *admissionv1.ValidatingWebhookConfiguration
+}
+
+func newWorld(ctx context.Context) *world {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "certs-"}}
+	created(ctx, namespace)
+	name := namespace.Name
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	return &world{
+		options: Options{
+			Namespace: name, SecretName: "cert", ServiceName: "svc",
+			MutatingWebhook: name, ValidatingWebhook: name, Clock: clock,
+		},
+		clock:      clock,
+		mutating:   mutating(name, admissionv1.ServiceReference{Namespace: name, Name: "svc"}),
+		validating: validating(name, admissionv1.ServiceReference{Namespace: name, Name: "svc"}),
+	}
+}
+
+func mutating(name string, service admissionv1.ServiceReference) *admissionv1.MutatingWebhookConfiguration {
+	none := admissionv1.SideEffectClassNone
+	webhook := func(name string) admissionv1.MutatingWebhook {
+		return admissionv1.MutatingWebhook{
+			Name: name, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:   admissionv1.WebhookClientConfig{Service: &service},
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"webhooks": service.Namespace}},
+			Rules:          configMapsAreCreated,
+		}
+	}
+	return &admissionv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks:   []admissionv1.MutatingWebhook{webhook("a.example.com"), webhook("b.example.com")},
+	}
+}
+
+func validating(name string, service admissionv1.ServiceReference) *admissionv1.ValidatingWebhookConfiguration {
+	none := admissionv1.SideEffectClassNone
+	return &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "c.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:   admissionv1.WebhookClientConfig{Service: &service},
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"webhooks": service.Namespace}},
+			Rules:          configMapsAreCreated,
+		}},
+	}
+}
+
+var configMapsAreCreated = []admissionv1.RuleWithOperations{{
+	Operations: []admissionv1.OperationType{admissionv1.Create},
+	Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+}}
+
+// installed makes both configurations.
+func (w *world) installed(ctx context.Context) *world {
+	created(ctx, w.mutating, w.validating)
+	return w
+}
+
+// replica is one more operator, with the client that it uses.
+func (w *world) replica(through client.Client) *Certs {
+	GinkgoHelper()
+	c, err := newCerts(w.options, admin, through)
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+func pass(ctx context.Context, c *Certs) (reconcile.Result, error) {
+	return c.Reconcile(ctx, reconcile.Request{})
+}
+
+// passed makes passes until one gets to its end.
+func (w *world) passed(ctx context.Context, replicas ...*Certs) {
+	GinkgoHelper()
+	for _, c := range replicas {
+		for attempt := 0; ; attempt++ {
+			_, err := pass(ctx, c)
+			Expect(err).NotTo(HaveOccurred())
+			if c.trouble.Load() == nil {
+				break
+			}
+			Expect(attempt).To(BeNumerically("<", 10), *c.trouble.Load())
+		}
+	}
+}
+
+func (w *world) later(by time.Duration) { w.clock.SetTime(w.clock.Now().Add(by)) }
+
+func (w *world) secret(ctx context.Context) *corev1.Secret {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	Expect(admin.Get(ctx, w.options.secret(), secret)).To(Succeed())
+	return secret
+}
+
+// harmed changes the Secret by hand.
+func (w *world) harmed(ctx context.Context, harm func(*corev1.Secret)) {
+	GinkgoHelper()
+	secret := w.secret(ctx)
+	before := secret.DeepCopy()
+	harm(secret)
+	Expect(admin.Patch(ctx, secret, client.MergeFrom(before))).To(Succeed())
+}
+
+// deleted deletes the Secret by hand.
+func (w *world) deleted(ctx context.Context) {
+	GinkgoHelper()
+	Expect(admin.Delete(ctx, w.secret(ctx))).To(Succeed())
+}
+
+// wiped empties the bundles by hand.
+func (w *world) wiped(ctx context.Context) {
+	GinkgoHelper()
+	for _, configuration := range w.configurations(ctx) {
+		setBundle(configuration, nil)
+		Expect(admin.Update(ctx, configuration)).To(Succeed())
+	}
+}
+
+// configurations are both, as the API server has them now.
+func (w *world) configurations(ctx context.Context) []client.Object {
+	GinkgoHelper()
+	both := []client.Object{&admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}}
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(w.mutating), both[0])).To(Succeed())
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(w.validating), both[1])).To(Succeed())
+	return both
+}
+
+// bundles are those of all three webhooks.
+func (w *world) bundles(ctx context.Context) []string {
+	GinkgoHelper()
+	var bundles []string
+	for _, configuration := range w.configurations(ctx) {
+		for _, webhook := range clientConfigs(configuration) {
+			bundles = append(bundles, string(webhook.CABundle))
+		}
+	}
+	return bundles
+}
+
+// accepted says that the API server can call a replica: every configuration trusts
+// what it serves.
+func (w *world) accepted(ctx context.Context, c *Certs) {
+	GinkgoHelper()
+	certificate := served(c) // before the bundles: one that came later is no excuse
+	Expect(certificate).NotTo(BeNil())
+	for _, bundle := range w.bundles(ctx) {
+		Expect(handshakeWith(certificate, []byte(bundle), w.options.names()[0], w.clock.Now())).To(Succeed())
+	}
+}
