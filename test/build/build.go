@@ -1,0 +1,225 @@
+// Package build makes API objects for tests, so that a test reads as a story:
+//
+//	build.Pool("p").CIDR("10.0.0.0/24").Obj()
+//	build.Claim("team", "a").Pool("p").Length(28).Obj()
+//	build.Pool("p").CIDR("10.0.0.0/24").In("team") // a LocalIPPool
+package build
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// PoolBuilder builds an IPPool.
+type PoolBuilder struct{ obj v1alpha1.IPPool }
+
+// Pool begins a pool.
+func Pool(name string) *PoolBuilder {
+	return &PoolBuilder{v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+}
+
+// Obj is the pool.
+func (b *PoolBuilder) Obj() *v1alpha1.IPPool { return b.obj.DeepCopy() }
+
+// In is the same pool as a namespace's own.
+func (b *PoolBuilder) In(namespace string) *v1alpha1.LocalIPPool {
+	local := &v1alpha1.LocalIPPool{ObjectMeta: *b.obj.ObjectMeta.DeepCopy()}
+	local.Namespace = namespace
+	local.Spec.PoolSpec = *b.obj.Spec.PoolSpec.DeepCopy()
+	return local
+}
+
+// CIDR states the pool's space.
+func (b *PoolBuilder) CIDR(cidr string) *PoolBuilder {
+	b.obj.Spec.CIDR = cidr
+	return b
+}
+
+// Child makes it a child of a parent, of a length.
+func (b *PoolBuilder) Child(parent string, length int32) *PoolBuilder {
+	b.obj.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: parent}
+	b.obj.Spec.PrefixLength = &length
+	return b
+}
+
+// Beside makes it a child of a LocalIPPool, of a length.
+func (b *PoolBuilder) Beside(parent string, length int32) *PoolBuilder {
+	b.Child(parent, length).obj.Spec.ParentRef.Kind = v1alpha1.PoolKindLocal
+	return b
+}
+
+// Domain places a root pool in a routing domain.
+func (b *PoolBuilder) Domain(name string) *PoolBuilder {
+	b.obj.Spec.RoutingDomain = name
+	return b
+}
+
+// Classes are those that the pool backs.
+func (b *PoolBuilder) Classes(names ...string) *PoolBuilder {
+	b.obj.Spec.ClassNames = names
+	return b
+}
+
+// Label labels the pool.
+func (b *PoolBuilder) Label(key, value string) *PoolBuilder {
+	b.obj.Labels = map[string]string{key: value}
+	return b
+}
+
+// Ranges restricts what is handed out.
+func (b *PoolBuilder) Ranges(ranges ...string) *PoolBuilder {
+	b.obj.Spec.Ranges = ranges
+	return b
+}
+
+// Reserved withholds ranges.
+func (b *PoolBuilder) Reserved(ranges ...string) *PoolBuilder {
+	b.obj.Spec.Reserved = ranges
+	return b
+}
+
+// Network makes it a pool of host addresses; the gateway may be empty.
+func (b *PoolBuilder) Network(length int32, gateway string) *PoolBuilder {
+	b.obj.Spec.Network = &v1alpha1.PoolNetwork{PrefixLength: length, Gateway: gateway}
+	return b
+}
+
+// Strategy says which free block is handed out.
+func (b *PoolBuilder) Strategy(s v1alpha1.Strategy) *PoolBuilder {
+	b.allocation().Strategy = s
+	return b
+}
+
+// Lengths bounds what is handed out.
+func (b *PoolBuilder) Lengths(shortest, longest int32) *PoolBuilder {
+	b.allocation().MinPrefixLength, b.allocation().MaxPrefixLength = &shortest, &longest
+	return b
+}
+
+// Rejects has it refuse claims for which there is no room.
+func (b *PoolBuilder) Rejects() *PoolBuilder {
+	b.obj.Spec.OnExhaustion = v1alpha1.RejectOnExhaustion
+	return b
+}
+
+// With edits the spec.
+func (b *PoolBuilder) With(edit func(*v1alpha1.IPPoolSpec)) *PoolBuilder {
+	edit(&b.obj.Spec)
+	return b
+}
+
+func (b *PoolBuilder) allocation() *v1alpha1.PoolAllocation {
+	if b.obj.Spec.Allocation == nil {
+		b.obj.Spec.Allocation = &v1alpha1.PoolAllocation{}
+	}
+	return b.obj.Spec.Allocation
+}
+
+// ClassBuilder builds an IPClass.
+type ClassBuilder struct{ obj v1alpha1.IPClass }
+
+// Class begins a class for IPv4.
+func Class(name string) *ClassBuilder {
+	b := &ClassBuilder{v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	b.obj.Spec.IPFamily = v1alpha1.IPv4
+	return b
+}
+
+// Obj is the class.
+func (b *ClassBuilder) Obj() *v1alpha1.IPClass { return b.obj.DeepCopy() }
+
+// V6 makes it a class for IPv6.
+func (b *ClassBuilder) V6() *ClassBuilder {
+	b.obj.Spec.IPFamily = v1alpha1.IPv6
+	return b
+}
+
+// Default makes it the default class of its family.
+func (b *ClassBuilder) Default() *ClassBuilder {
+	b.obj.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
+	return b
+}
+
+// Length is that of claims that name none.
+func (b *ClassBuilder) Length(bits int32) *ClassBuilder {
+	b.obj.Spec.DefaultPrefixLength = &bits
+	return b
+}
+
+// Lengths bounds what claims may ask for.
+func (b *ClassBuilder) Lengths(shortest, longest int32) *ClassBuilder {
+	b.obj.Spec.AllowedPrefixLengths = &v1alpha1.PrefixLengthBounds{Min: &shortest, Max: &longest}
+	return b
+}
+
+// With edits the spec.
+func (b *ClassBuilder) With(edit func(*v1alpha1.IPClassSpec)) *ClassBuilder {
+	edit(&b.obj.Spec)
+	return b
+}
+
+// ClaimBuilder builds an IPClaim.
+type ClaimBuilder struct{ obj v1alpha1.IPClaim }
+
+// Claim begins a claim.
+func Claim(namespace, name string) *ClaimBuilder {
+	return &ClaimBuilder{v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}
+}
+
+// Obj is the claim.
+func (b *ClaimBuilder) Obj() *v1alpha1.IPClaim { return b.obj.DeepCopy() }
+
+// Pool names the pool.
+func (b *ClaimBuilder) Pool(name string) *ClaimBuilder {
+	b.obj.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: name}
+	return b
+}
+
+// LocalPool names a pool of the claim's namespace.
+func (b *ClaimBuilder) LocalPool(name string) *ClaimBuilder {
+	b.obj.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocal, Name: name}
+	return b
+}
+
+// Class names the class.
+func (b *ClaimBuilder) Class(name string) *ClaimBuilder {
+	b.obj.Spec.ClassName = name
+	return b
+}
+
+// Selecting selects pools by a label.
+func (b *ClaimBuilder) Selecting(key, value string) *ClaimBuilder {
+	b.obj.Spec.PoolSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+	return b
+}
+
+// Length is the size of the block.
+func (b *ClaimBuilder) Length(bits int32) *ClaimBuilder {
+	b.obj.Spec.PrefixLength = &bits
+	return b
+}
+
+// CIDR asks for exactly this block.
+func (b *ClaimBuilder) CIDR(cidr string) *ClaimBuilder {
+	b.obj.Spec.CIDR = cidr
+	return b
+}
+
+// Generated leaves the name to be made from a prefix.
+func (b *ClaimBuilder) Generated(prefix string) *ClaimBuilder {
+	b.obj.Name, b.obj.GenerateName = "", prefix
+	return b
+}
+
+// Finalizer adds somebody's finalizer.
+func (b *ClaimBuilder) Finalizer(name string) *ClaimBuilder {
+	b.obj.Finalizers = append(b.obj.Finalizers, name)
+	return b
+}
+
+// With edits the spec.
+func (b *ClaimBuilder) With(edit func(*v1alpha1.IPClaimSpec)) *ClaimBuilder {
+	edit(&b.obj.Spec)
+	return b
+}

@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// newControlPlane prepares etcd and kube-apiserver, run by envtest. Both are
+// started through a launcher that notes their process, and keep their ports,
+// data and certificates when they are started again.
+func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*envtest.ControlPlane, error) {
+	given, err := free.several(3)
+	if err != nil {
+		return nil, err
+	}
+	etcd := &envtest.Etcd{
+		DataDir:      files.in("etcd"),
+		URL:          &url.URL{Scheme: "http", Host: loopback(given[0])},
+		StartTimeout: readyTimeout,
+		StopTimeout:  stopGrace,
+	}
+	if etcd.Path, err = writeLauncher(files, bin, "etcd"); err != nil {
+		return nil, err
+	}
+	etcd.Configure().
+		Set("listen-peer-urls", "http://"+loopback(given[1])).
+		Set("log-level", "warn")
+	if options.DurableEtcd {
+		etcd.Configure().Disable("unsafe-no-fsync") // which envtest sets otherwise
+	}
+
+	api := &envtest.APIServer{
+		CertDir:      files.in("apiserver"),
+		StartTimeout: readyTimeout,
+		StopTimeout:  stopGrace,
+	}
+	if api.Path, err = writeLauncher(files, bin, "kube-apiserver"); err != nil {
+		return nil, err
+	}
+	api.SecureServing.Address, api.SecureServing.Port = "127.0.0.1", strconv.Itoa(given[2])
+	api.Configure().
+		Set("profiling", "false").
+		Set("shutdown-send-retry-after", "true") // else open watches hold up its end for a minute
+	if options.Seats > 0 {
+		api.Configure().
+			Set("max-requests-inflight", strconv.Itoa(options.Seats)).
+			Set("max-mutating-requests-inflight", strconv.Itoa(options.Seats))
+	}
+	for name, value := range options.APIServerFlags {
+		api.Configure().Set(name, value)
+	}
+	return &envtest.ControlPlane{Etcd: etcd, APIServer: api, KubectlPath: bin.path("kubectl")}, nil
+}
+
+// writeLauncher writes a script that runs one of the binaries, with its output
+// in its log, and notes its process. Envtest also calls it to ask for flags.
+func writeLauncher(files *runDir, bin assets, name string) (string, error) {
+	script := fmt.Sprintf(`#!/bin/sh
+case "$1" in
+--help) exec '%[1]s' "$@" ;;
+esac
+echo $$ >'%[2]s'
+exec '%[1]s' "$@" >>'%[3]s' 2>&1
+`, bin.path(name), files.pidPath(name), files.logPath(name))
+	path := files.in("launch", name)
+	return path, os.WriteFile(path, []byte(script), 0o700)
+}
+
+// awaitDefaultNamespace waits for what the API server makes by itself shortly
+// after it is ready.
+func awaitDefaultNamespace(ctx context.Context, config *rest.Config) error {
+	reader, err := client.New(config, client.Options{})
+	if err != nil {
+		return err
+	}
+	last := error(nil)
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			last = reader.Get(ctx, client.ObjectKey{Name: corev1.NamespaceDefault}, &corev1.Namespace{})
+			return last == nil, nil
+		})
+	if err != nil {
+		return fmt.Errorf("waiting for the default namespace: %w (%w)", err, last)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// SnapshotEtcd writes what etcd holds at this moment into a file, by its
+// maintenance API (over the JSON gateway, as `etcdctl snapshot save` does by gRPC).
+func (c *Cluster) SnapshotEtcd(ctx context.Context, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.EtcdURL()+"/v3/maintenance/snapshot", strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(copySnapshot(file, answer.Body), file.Close())
+}
+
+// copySnapshot puts together the parts in which a snapshot is sent. The last is
+// the checksum of the others, which a restore verifies.
+func copySnapshot(to io.Writer, from io.Reader) error {
+	decoder := json.NewDecoder(from)
+	for {
+		var part struct {
+			Result struct {
+				Blob []byte `json:"blob"`
+			} `json:"result"`
+			Error json.RawMessage `json:"error"`
+		}
+		err := decoder.Decode(&part)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading the snapshot: %w", err)
+		case part.Error != nil:
+			return fmt.Errorf("reading the snapshot: %s", part.Error)
+		}
+		if _, err := to.Write(part.Result.Blob); err != nil {
+			return err
+		}
+	}
+}
+
+// RestoreEtcd stops the API server and etcd, puts what a snapshot holds into a new
+// data directory in place of etcd's, and starts both again. The arguments are for
+// `etcdutl snapshot restore`.
+func (c *Cluster) RestoreEtcd(ctx context.Context, snapshot string, args ...string) error {
+	etcdutl := c.assets.path("etcdutl")
+	if _, err := os.Stat(etcdutl); err != nil {
+		return fmt.Errorf("%w: run `make controlplane`", err)
+	}
+	if err := errors.Join(c.APIServer.Stop(), c.Etcd.Stop()); err != nil {
+		return err
+	}
+	data := c.files.in("etcd")
+	if err := os.RemoveAll(data); err != nil {
+		return err
+	}
+	args = append([]string{"snapshot", "restore", snapshot, "--data-dir=" + data}, args...)
+	if out, err := exec.CommandContext(ctx, etcdutl, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("etcdutl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	if err := c.Etcd.Start(ctx); err != nil {
+		return err
+	}
+	return c.APIServer.Start(ctx)
+}

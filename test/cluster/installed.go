@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// webhookService is in front of the operator's webhooks.
+const webhookService = "cadastre-webhook-service"
+
+// StartInstalled runs managers for a Deployment of the operator that somebody
+// else has installed in Namespace, such as clusterctl: under its service account,
+// with the flags of its container but for where to listen. The Service of the
+// webhooks is made to lead to the balancer. It returns when all are ready.
+func (c *Cluster) StartInstalled(ctx context.Context, managers int) error {
+	if c.Balancer != nil {
+		return errors.New("it has a balancer already")
+	}
+	k8s, err := client.New(c.admin, client.Options{})
+	if err != nil {
+		return err
+	}
+	deployment := &appsv1.Deployment{}
+	if err := k8s.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: ServiceAccount}, deployment); err != nil {
+		return fmt.Errorf("looking for the operator's Deployment: %w", err)
+	}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		if container.Name == "manager" {
+			c.options.ManagerArgs = expand(container)
+		}
+	}
+	c.options.Managers = managers
+	webhooks, err := c.startBalancer(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.LeadToBalancer(ctx); err != nil {
+		return err
+	}
+	return c.startManagers(ctx, webhooks)
+}
+
+// expand is what a kubelet does with the arguments of a container: the values of
+// its environment in place of $(NAME).
+func expand(container corev1.Container) []string {
+	var pairs []string
+	for _, variable := range container.Env {
+		pairs = append(pairs, "$("+variable.Name+")", variable.Value)
+	}
+	replacer := strings.NewReplacer(pairs...)
+	args := make([]string, len(container.Args))
+	for i, arg := range container.Args {
+		args[i] = replacer.Replace(arg)
+	}
+	return args
+}
+
+// LeadToBalancer makes the Service of the webhooks of an installed operator lead
+// to the balancer of StartInstalled, as overlay does beforehand. It is to be done
+// again when the operator was installed anew.
+func (c *Cluster) LeadToBalancer(ctx context.Context) error {
+	k8s, err := client.New(c.admin, client.Options{})
+	if err != nil {
+		return err
+	}
+	service := &corev1.Service{}
+	if err := k8s.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: webhookService}, service); err != nil {
+		return err
+	}
+	address := c.Balancer.Addr()
+	service.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: address.IP.String()}
+	if err := k8s.Update(ctx, service); err != nil {
+		return fmt.Errorf("leading the Service of the webhooks to the balancer: %w", err)
+	}
+	for kind, name := range map[string]string{
+		kindMutating: "zz-cadastre-mutating-webhook-configuration", kindValidating: "cadastre-validating-webhook-configuration",
+	} {
+		configuration := &unstructured.Unstructured{}
+		configuration.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+		if err := k8s.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {
+			return err
+		}
+		webhooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
+		for _, webhook := range webhooks {
+			_ = unstructured.SetNestedField(webhook.(map[string]any), int64(address.Port), "clientConfig", "service", "port")
+		}
+		_ = unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")
+		if err := k8s.Update(ctx, configuration); err != nil {
+			return fmt.Errorf("leading %s to the balancer: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stopGrace is how long a process may take to end after SIGTERM.
+const stopGrace = 20 * time.Second
+
+// Process is a child process that can be stopped, killed, paused and started
+// again. It runs in a process group of its own, so that Ctrl-C in a terminal
+// reaches only its parent. Start, Stop, Kill and Restart are not to be called
+// concurrently for one Process; everything else may be.
+type Process struct {
+	Name string
+	// Args and Env (beside the environment of this process) count from the next
+	// start on.
+	Args, Env []string
+
+	path  string
+	ready func(context.Context) error
+	files *runDir
+	// reviveAfter makes a process that ends by itself start again, as a kubelet does, if
+	// it has lived for so long: otherwise it would only end again. 0: never.
+	reviveAfter time.Duration
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when cmd has ended
+	ending bool          // it was told to
+}
+
+// Start runs the process and waits until it is ready. That fails when the
+// process ends or ctx is done before; then it does not run.
+func (p *Process) Start(ctx context.Context) error {
+	done, err := p.launch()
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", p.Name, err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-done:
+			cancel(errors.New("it ended"))
+		case <-ctx.Done():
+		}
+	}()
+	if err := p.ready(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return errors.Join(fmt.Errorf("waiting for %s: %w; %s", p.Name, err, p.files.tail(p.Name)), p.Kill())
+	}
+	return nil
+}
+
+func (p *Process) launch() (done <-chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.launchLocked()
+}
+
+func (p *Process) launchLocked() (done <-chan struct{}, err error) {
+	log, err := p.files.log(p.Name)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(p.path, p.Args...)
+	cmd.Env = append(os.Environ(), p.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	if err := p.files.notePID(p.Name, cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill()
+	}
+	ended, started := make(chan struct{}), time.Now()
+	p.cmd, p.done, p.ending = cmd, ended, false
+	go func() {
+		how := cmd.Wait()
+		_, _ = fmt.Fprintf(log, "--- %s ended after %v: %v\n", p.Name, time.Since(started).Round(time.Millisecond), how)
+		_ = log.Close()
+		p.files.forgetPID(p.Name)
+		close(ended)
+		if p.reviveAfter > 0 && time.Since(started) > p.reviveAfter {
+			p.revive()
+		}
+	}()
+	return ended, nil
+}
+
+// revive starts the process again, unless it was told to end.
+func (p *Process) revive() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ending {
+		_, _ = p.launchLocked() // there is nobody to tell
+	}
+}
+
+// Done is closed when the process that was last started has ended, be it revived
+// after that or not. It is nil when none was started.
+func (p *Process) Done() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done
+}
+
+// Running tells whether the process was started and has not ended. One that is
+// paused is running.
+func (p *Process) Running() bool {
+	done := p.Done()
+	if done == nil {
+		return false
+	}
+	select {
+	case <-done:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID is the process that was last started.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// LogPath is the file with the output of all runs of this process.
+func (p *Process) LogPath() string { return p.files.logPath(p.Name) }
+
+// Stop ends the process in good order (SIGTERM) and waits until it is gone. One
+// that is paused wakes up for it; one that takes too long is killed, and that is
+// an error.
+func (p *Process) Stop() error {
+	if !p.end() {
+		return nil
+	}
+	if err := p.signal(syscall.SIGTERM, syscall.SIGCONT); err != nil {
+		return err
+	}
+	select {
+	case <-p.Done():
+		return nil
+	case <-time.After(stopGrace):
+		return errors.Join(fmt.Errorf("%s did not end within %v of SIGTERM", p.Name, stopGrace), p.Kill())
+	}
+}
+
+// Kill ends the process at once (SIGKILL) and waits until it is gone.
+func (p *Process) Kill() error {
+	if !p.end() {
+		return nil
+	}
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.Done()
+	return nil
+}
+
+// Pause stops the process where it is (SIGSTOP). Its connections stay open, and
+// the kernel goes on accepting new ones for it.
+func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on (SIGCONT).
+func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
+
+// Restart stops the process, if it runs, and starts it again.
+func (p *Process) Restart(ctx context.Context) error {
+	if err := p.Stop(); err != nil {
+		return err
+	}
+	return p.Start(ctx)
+}
+
+// end makes sure that the process is not revived, and tells whether it runs.
+func (p *Process) end() (running bool) {
+	p.mu.Lock()
+	p.ending = true
+	p.mu.Unlock()
+	return p.Running()
+}
+
+func (p *Process) signal(signals ...syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return fmt.Errorf("%s was never started", p.Name)
+	}
+	for _, s := range signals {
+		if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("sending %v to %s: %w", s, p.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// lines is a server of watches: it sends what the test has it send.
+type lines struct {
+	*httptest.Server
+	send chan string
+}
+
+func serve(t *testing.T) (*Proxy, *lines) {
+	t.Helper()
+	l := &lines{send: make(chan string)}
+	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			_, _ = fmt.Fprintln(w, "list")
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		for {
+			w.(http.Flusher).Flush()
+			select {
+			case line := <-l.send:
+				_, _ = fmt.Fprintln(w, line)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	t.Cleanup(l.Close)
+	p, err := Listen("127.0.0.1:0", &rest.Config{Host: l.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- p.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return p, l
+}
+
+// get is a request's answer, line by line; the channel is closed at its end.
+func get(t *testing.T, url string) <-chan string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(req) //nolint:bodyclose // by who reads it
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string)
+	go func() {
+		defer close(got)
+		defer answer.Body.Close()
+		for scan := bufio.NewScanner(answer.Body); scan.Scan(); {
+			got <- strings.TrimSpace(scan.Text())
+		}
+	}()
+	return got
+}
+
+func expect(t *testing.T, got <-chan string, want string) {
+	t.Helper()
+	select {
+	case line := <-got:
+		if line != want {
+			t.Errorf("got %q, want %q", line, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("nothing came, want %q", want)
+	}
+}
+
+func expectNothing(t *testing.T, got <-chan string, within time.Duration) {
+	t.Helper()
+	select {
+	case line, ok := <-got:
+		t.Errorf("got %q (open: %t), want nothing yet", line, ok)
+	case <-time.After(within):
+	}
+}
+
+func TestProxy(t *testing.T) {
+	t.Run("passes watches and lists on", func(t *testing.T) {
+		p, l := serve(t)
+		expect(t, get(t, p.URL()+"/things"), "list")
+		watch := get(t, p.URL()+"/things?watch=true")
+		l.send <- "one"
+		expect(t, watch, "one")
+	})
+	t.Run("cuts a watch, and the next one goes on", func(t *testing.T) {
+		p, l := serve(t)
+		watch := get(t, p.URL()+"/things?watch=true")
+		l.send <- "one"
+		expect(t, watch, "one")
+		if n := p.Cut(); n != 1 {
+			t.Errorf("%d watches were open, want 1", n)
+		}
+		expect(t, watch, "") // closed
+		again := get(t, p.URL()+"/things?watch=1")
+		l.send <- "two"
+		expect(t, again, "two")
+	})
+	t.Run("delivers late, and in order", func(t *testing.T) {
+		p, l := serve(t)
+		watch := get(t, p.URL()+"/things?watch=true")
+		p.Delay(300 * time.Millisecond)
+		l.send <- "one"
+		l.send <- "two"
+		expectNothing(t, watch, 200*time.Millisecond)
+		expect(t, watch, "one")
+		expect(t, watch, "two")
+	})
+	t.Run("delivers nothing, and then all of it", func(t *testing.T) {
+		p, l := serve(t)
+		watch := get(t, p.URL()+"/things?watch=true")
+		p.Silence(true)
+		l.send <- "one"
+		expectNothing(t, watch, 200*time.Millisecond)
+		p.Silence(false)
+		expect(t, watch, "one")
+	})
+	t.Run("holds lists of one resource back, until it is told otherwise", func(t *testing.T) {
+		p, _ := serve(t)
+		p.HoldLists("things", time.Hour)
+		expect(t, get(t, p.URL()+"/others"), "list")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			expect(t, get(t, p.URL()+"/things"), "list")
+		}()
+		select {
+		case <-done:
+			t.Error("it came at once")
+		case <-time.After(100 * time.Millisecond):
+		}
+		p.HoldLists("", 0)
+		<-done
+	})
+}
