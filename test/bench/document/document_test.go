@@ -1,0 +1,105 @@
+package document_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/test/bench/document"
+	"github.com/cadastre-dev/cadastre/test/bench/figures"
+	"github.com/cadastre-dev/cadastre/test/bench/load"
+)
+
+// round is one of so many requests in a second, each of which took so long.
+func round(requests int, each time.Duration) load.Round {
+	r := load.Round{Took: time.Second}
+	for range requests {
+		r.Latencies = append(r.Latencies, each)
+	}
+	return r
+}
+
+func report() *figures.Report {
+	r := &figures.Report{Command: "make bench", Seconds: 90, Machine: figures.Machine{CPU: "a CPU", CPUs: 2, Platform: "linux/amd64"}}
+	for _, shape := range []string{"8 clients", "150/s"} {
+		r.Of(figures.Key{Scenario: "bare", Shape: shape}).Add(round(1000, 4*time.Millisecond), 0, nil)
+		r.Of(figures.Key{Scenario: "claim", Variant: "by pool", Shape: shape}).Add(round(400, 10*time.Millisecond), 2*time.Second, nil)
+	}
+	return r
+}
+
+func TestTargetsSayWhatWasMeasuredAndWhetherThatIsEnough(t *testing.T) {
+	for _, c := range []struct{ what, measured, met string }{
+		{"claim creates : bare creates, 8 clients", "0.40", "no"},
+		{"claims fully Bound : bare creates, 8 clients", "0.20", "no"},
+		{"claim create p95 at 150/s, open loop", "10 ms", "yes"},
+		{"the same : bare create p95", "2.5", "yes"},
+		{"claim creates : bare creates, 32 clients", "-", "not measured"},
+	} {
+		if row := rowOf(document.Targets(report()), c.what); row[3] != c.measured || row[4] != c.met {
+			t.Errorf("%s: measured %q, met %q: want %q and %q", c.what, row[3], row[4], c.measured, c.met)
+		}
+	}
+}
+
+// rowOf is the row of a table that begins with a cell.
+func rowOf(table, first string) []string {
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if len(cells) > 4 && cells[1] == first {
+			return cells
+		}
+	}
+	return make([]string, 6)
+}
+
+func TestTheDocumentIsTheSameFromTheFile(t *testing.T) {
+	path := t.TempDir() + "/bench.json"
+	if err := report().Save(path); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := figures.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := document.Markdown(loaded), document.Markdown(report()); got != want {
+		t.Errorf("from the file:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestPlotsAreXML(t *testing.T) {
+	plots := document.Plots(report())
+	if len(plots) != 2 {
+		t.Errorf("%d plots, want two: that of clients and that of latencies at 150/s", len(plots))
+	}
+	for name, plot := range plots {
+		decoder := xml.NewDecoder(bytes.NewReader(plot))
+		for {
+			_, err := decoder.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestSpliceLeavesTheRestAsItIs(t *testing.T) {
+	const text = "a\n<!-- begin x -->\nold\n<!-- end x -->\nb\n"
+	got, err := document.Splice(text, "x", "new\n")
+	if want := "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb\n"; got != want || err != nil {
+		t.Errorf("got %q, %v: want %q", got, err, want)
+	}
+	if _, err := document.Splice(text, "y", "new\n"); err == nil {
+		t.Error("a part that the document does not have was put somewhere")
+	}
+}

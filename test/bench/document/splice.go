@@ -1,0 +1,18 @@
+package document
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Splice puts a part between its markers in a document, and leaves the rest as it
+// is. The markers of a part are comments that Markdown does not show.
+func Splice(text, part, content string) (string, error) {
+	begin, end := "<!-- begin "+part+" -->\n", "<!-- end "+part+" -->\n"
+	before, rest, ok := strings.Cut(text, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return "", fmt.Errorf("the document has no %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return before + begin + content + end + after, nil
+}

@@ -1,0 +1,145 @@
+package figures
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Target is something that is to be reached, and what was measured.
+type Target struct {
+	What, Wanted string
+	// Measured is a figure with its unit; empty where nothing was measured.
+	Measured string
+	Met      bool
+}
+
+// Targets are all that there are, in the order of the document.
+func (r *Report) Targets() []Target {
+	var targets []Target
+	for _, clients := range []string{"8 clients", "32 clients"} {
+		targets = append(targets,
+			r.rate("claim creates : bare creates, "+clients, ratio{Key{"claim", "by pool", clients, 0}, Key{"bare", "", clients, 0}, Round.PerSecond, 0.45}))
+	}
+	for _, clients := range []string{"8 clients", "32 clients"} {
+		targets = append(targets,
+			r.rate("claims fully Bound : bare creates, "+clients, ratio{Key{"claim", "by pool", clients, 0}, Key{"bare", "", clients, 0}, Round.DonePerSecond, 0.30}))
+	}
+	targets = append(targets, r.latencies()...)
+	targets = append(targets, r.rate("claim creates : Service creates, 8 clients", ratio{Key{"claim", "by pool", "8 clients", 0}, Key{"service", "", "8 clients", 0}, Round.PerSecond, 1.5}))
+	for _, s := range r.Each("service", "") {
+		if s.At > 0 {
+			targets = append(targets, r.rate(fmt.Sprintf("the same with %d of each", s.At), ratio{Key{"claim", "by pool", s.Shape, s.At}, s.Key, Round.PerSecond, 3}))
+		}
+	}
+	return slices.Concat(targets, r.addressClaims(), r.growth(), r.lives())
+}
+
+// ratio of the rates of two series.
+type ratio struct {
+	of, to Key
+	rate   func(Round) float64
+	wanted float64
+}
+
+func (r *Report) rate(what string, q ratio) Target {
+	t := Target{What: what, Wanted: fmt.Sprintf("≥ %.2f", q.wanted)}
+	of, to := r.Find(q.of), r.Find(q.to)
+	if of == nil || to == nil {
+		return t
+	}
+	measured := of.Ratio(to, q.rate)
+	t.Measured, t.Met = fmt.Sprintf("%.2f", measured), measured >= q.wanted
+	return t
+}
+
+// most is a figure that is to be at most so much.
+func most(what, unit string, measured *float64, wanted float64) Target {
+	t := Target{What: what, Wanted: fmt.Sprintf("≤ %g %s", wanted, unit)}
+	if measured != nil {
+		t.Measured, t.Met = fmt.Sprintf("%.3g %s", *measured, unit), *measured <= wanted
+	}
+	return t
+}
+
+func (r *Report) p95(key Key) *float64 {
+	if s := r.Find(key); s != nil && s.Millis != nil {
+		return &s.Millis.P95
+	}
+	return nil
+}
+
+func (r *Report) value(key Key, name string) *float64 {
+	if s := r.Find(key); s != nil {
+		if value, ok := s.Values[name]; ok {
+			return &value
+		}
+	}
+	return nil
+}
+
+func (r *Report) latencies() []Target {
+	claim, bare := r.p95(Key{"claim", "by pool", "150/s", 0}), r.p95(Key{"bare", "", "150/s", 0})
+	times := Target{What: "the same : bare create p95", Wanted: "≤ 4"}
+	if claim != nil && bare != nil {
+		times.Measured, times.Met = fmt.Sprintf("%.1f", *claim / *bare), *claim <= 4**bare
+	}
+	return []Target{
+		most("claim create p95 at 150/s, open loop", "ms", claim, 15), times,
+		most("deny p95 at 150/s, open loop", "ms", r.p95(Key{"deny", "", "150/s", 0}), 5),
+		most("release until the waiting claim is Bound, p95", "ms", r.p95(Key{Scenario: "release"}), 50),
+	}
+}
+
+func (r *Report) addressClaims() []Target {
+	shape := "32 clients"
+	targets := []Target{r.rate("IPAddressClaims bound : bare creates", ratio{Key{"capi", "", shape, 0}, Key{"bare", "", shape, 0}, Round.DonePerSecond, 0.20})}
+	series := r.Each("capi", "")
+	t := Target{What: "IPAddressClaims bound, most in use : none in use", Wanted: "≥ 0.95"}
+	if len(series) > 1 {
+		first, last := series[0], series[len(series)-1]
+		measured := last.DonePerSecond() / first.DonePerSecond()
+		t.What = fmt.Sprintf("IPAddressClaims bound at %d in use : at 0", last.At)
+		t.Measured, t.Met = fmt.Sprintf("%.2f", measured), measured >= 0.95
+	}
+	return append(targets, t)
+}
+
+// growth is what must not depend on how much is in use.
+func (r *Report) growth() []Target {
+	rate := Target{What: "claim creates with all of them in use : with none", Wanted: "≥ 0.95"}
+	if steps := r.Each("fill", "claim"); len(steps) > 1 {
+		first, last := steps[0], steps[len(steps)-1]
+		measured := last.PerSecond() / first.PerSecond()
+		rate.What = fmt.Sprintf("claim creates at %d in use : at 0", last.At+last.Requests)
+		rate.Measured, rate.Met = fmt.Sprintf("%.2f", measured), measured >= 0.95
+	}
+	memory := Target{What: "manager memory beyond 60 MiB, an allocation", Wanted: "≤ 1.5 KiB"}
+	if resident, held := r.value(Key{Scenario: "memory", Variant: "after"}, "residentBytes"), r.value(Key{Scenario: "memory", Variant: "after"}, "allocations"); resident != nil && *held > 0 {
+		each := (*resident - 60*(1<<20)) / *held / 1024
+		memory.What = fmt.Sprintf("manager memory beyond 60 MiB, for each of %.0f allocations", *held)
+		memory.Measured, memory.Met = fmt.Sprintf("%.2f KiB", each), each <= 1.5
+	}
+	return []Target{rate, memory}
+}
+
+// lives is what starts, ends and takes turns.
+func (r *Report) lives() []Target {
+	restart := most("restart until ready", "s", nil, 5)
+	for _, s := range r.Series {
+		if s.Scenario == "restart" && s.Millis != nil {
+			slowest := s.Millis.Max / 1000
+			restart = most(fmt.Sprintf("restart with %d allocations until ready, slowest of %d", s.At, s.Requests), "s", &slowest, 5)
+		}
+	}
+	failover := most("kill -9 of the leader until the next bound claim", "s", nil, 3)
+	if s := r.Find(Key{Scenario: "failover"}); s != nil && s.Millis != nil {
+		slowest := s.Millis.Max / 1000
+		failover = most(fmt.Sprintf("kill -9 of the leader until the next bound claim, slowest of %d", s.Requests), "s", &slowest, 3)
+	}
+	targets := []Target{restart, failover}
+	for _, shape := range []string{"8 clients", "32 clients"} {
+		targets = append(targets, r.rate("claim creates, two replicas : one, "+shape,
+			ratio{Key{"replicas", "2", shape, 0}, Key{"replicas", "1", shape, 0}, Round.PerSecond, 0.95}))
+	}
+	return targets
+}

@@ -1,0 +1,143 @@
+package play
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cadastre-dev/cadastre/config/crd"
+)
+
+const (
+	ours   = "ipam.cadastre.dev/v1alpha1"
+	claims = "/apis/" + ours + "/namespaces/%s/ipclaims"
+)
+
+// bare is a custom object as large as an IPClaim that has its block, of a kind
+// without webhooks and rules: what the control plane can do at most.
+func bare() contender {
+	return contender{
+		scenario: "bare", apiVersion: "bench.cadastre.dev/v1", kind: "Bare",
+		collection: "/apis/bench.cadastre.dev/v1/namespaces/%s/bares", answered: `"cidr":"`,
+		spec: func(n int) map[string]any {
+			return map[string]any{
+				"allocationName": fmt.Sprintf("c-%06d-abcdefgh", n), "cidr": "10.100.100.0/28", "ipFamily": "IPv4",
+				"poolRef": map[string]any{"kind": "IPPool", "name": "by-pool"}, "prefixLength": 28, "reclaimPolicy": "Delete",
+			}
+		},
+	}
+}
+
+// service is Kubernetes' own synchronous allocator.
+func service() contender {
+	return contender{
+		scenario: "service", apiVersion: "v1", kind: "Service",
+		collection: "/api/v1/namespaces/%s/services", answered: `"clusterIP":"1`,
+		spec: func(int) map[string]any {
+			return map[string]any{"type": "ClusterIP", "ports": []map[string]any{{"port": 80}}}
+		},
+	}
+}
+
+// claim is an IPClaim that has its block in the answer.
+func claim(variant string, spec func(n int) map[string]any) contender {
+	return contender{
+		scenario: "claim", variant: variant, apiVersion: ours, kind: "IPClaim",
+		collection: claims, answered: `"cidr":"`, done: bound, spec: spec,
+	}
+}
+
+func poolRef(name string) map[string]any { return map[string]any{"kind": "IPPool", "name": name} }
+
+// byPool are claims of a /28 of a pool.
+func byPool(pool string) contender {
+	return claim("by pool", func(int) map[string]any {
+		return map[string]any{"poolRef": poolRef(pool), "prefixLength": 28}
+	})
+}
+
+// variants are the other ways to claim.
+func variants() []contender {
+	return []contender{
+		claim("by class", func(int) map[string]any { return map[string]any{"className": "bench"} }),
+		claim("IPv6", func(int) map[string]any {
+			return map[string]any{"poolRef": poolRef("ipv6"), "prefixLength": 64}
+		}),
+		claim("host addresses", func(int) map[string]any { return map[string]any{"poolRef": poolRef("hosts")} }),
+		claim("mixed sizes", func(n int) map[string]any {
+			return map[string]any{"poolRef": poolRef("mixed"), "prefixLength": 24 + n%9}
+		}),
+	}
+}
+
+// addressClaim is Cluster API's claim of one address.
+func addressClaim() contender {
+	return contender{
+		scenario: "capi", apiVersion: "ipam.cluster.x-k8s.io/v1beta2", kind: "IPAddressClaim",
+		collection: "/apis/ipam.cluster.x-k8s.io/v1beta2/namespaces/%s/ipaddressclaims", answered: `"poolRef":{`, done: addressed,
+		spec: func(int) map[string]any {
+			return map[string]any{"poolRef": map[string]any{"apiGroup": "ipam.cadastre.dev", "kind": "IPPool", "name": "machines"}}
+		},
+	}
+}
+
+// installBare installs a kind with the fields of IPClaim, and nothing else of it.
+func (w *World) installBare(ctx context.Context) error {
+	file, err := fs.ReadFile(crd.Bases, "bases/ipam.cadastre.dev_ipclaims.yaml")
+	if err != nil {
+		return err
+	}
+	var text map[string]any
+	if err := yaml.Unmarshal(file, &text); err != nil {
+		return err
+	}
+	withoutRules(text)
+	encoded, err := json.Marshal(text)
+	if err != nil {
+		return err
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := json.Unmarshal(encoded, definition); err != nil {
+		return err
+	}
+	definition.Name = "bares.bench.cadastre.dev"
+	definition.Spec.Group = "bench.cadastre.dev"
+	definition.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: "bares", Singular: "bare", Kind: "Bare", ListKind: "BareList"}
+	version := &definition.Spec.Versions[0]
+	version.Name, version.SelectableFields, version.AdditionalPrinterColumns = "v1", nil, nil
+	return w.define(ctx, definition)
+}
+
+// withoutRules takes the CEL rules out of a schema.
+func withoutRules(in any) {
+	switch in := in.(type) {
+	case map[string]any:
+		delete(in, "x-kubernetes-validations")
+		for _, value := range in {
+			withoutRules(value)
+		}
+	case []any:
+		for _, value := range in {
+			withoutRules(value)
+		}
+	}
+}
+
+// define installs a kind and waits until it is served.
+func (w *World) define(ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition) error {
+	definition.TypeMeta.APIVersion, definition.TypeMeta.Kind = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
+	body, err := json.Marshal(definition)
+	if err != nil {
+		return err
+	}
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	if _, err := w.watch.do(ctx, "POST", path, body); err != nil {
+		return fmt.Errorf("installing %s: %w", definition.Name, err)
+	}
+	_, err = w.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/"+definition.Name, "--timeout=60s")
+	return err
+}

@@ -1,0 +1,70 @@
+package play
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// wire is a connection to the API server of its own, as every client has one. It
+// sends and receives JSON as it is, so that the clients' own work, which is done
+// on the same machine, stays small and the same for all kinds.
+type wire struct {
+	host string
+	http *http.Client
+}
+
+func newWire(config *rest.Config) (*wire, error) {
+	// Connections are shared by what has the same configuration; a dialer of
+	// one's own makes the difference.
+	config.Dial = (&net.Dialer{}).DialContext
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &wire{host: strings.TrimSuffix(config.Host, "/"), http: client}, nil
+}
+
+// do sends a request and returns the answer, of which a status other than 2xx is
+// an error.
+func (w *wire) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	response, err := w.open(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode/100 != 2 {
+		return answer, &statusError{response.StatusCode, answer}
+	}
+	return answer, nil
+}
+
+func (w *wire) open(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, w.host+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json")
+	return w.http.Do(request)
+}
+
+// statusError is an answer that is not 2xx.
+type statusError struct {
+	code   int
+	answer []byte
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("HTTP %d: %s", e.code, bytes.TrimSpace(e.answer[:min(len(e.answer), 300)]))
+}

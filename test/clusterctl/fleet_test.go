@@ -1,0 +1,157 @@
+package clusterctl
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// The kinds that claims name.
+const kindPool, kindClass = string(v1alpha1.KindIPPool), "IPClass"
+
+// infrastructureGroup is that of the provider that is played.
+const infrastructureGroup = "infrastructure.example.com"
+
+// fleet is a namespace with one Cluster of its name, as clusterctl moves them.
+type fleet struct {
+	name string
+	on   *management
+}
+
+// newFleet makes the namespace and a Cluster that is up.
+func newFleet(ctx context.Context, on *management, name string) *fleet {
+	GinkgoHelper()
+	f := &fleet{name: name, on: on}
+	Expect(on.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	cluster := &clusterv1.Cluster{ObjectMeta: f.meta(name)}
+	infrastructure := f.played("PlayedCluster", name)
+	Expect(unstructured.SetNestedField(infrastructure.Object, true, "status", "initialization", "provisioned")).To(Succeed())
+	Expect(on.Create(ctx, infrastructure)).To(Succeed())
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrastructureGroup, Kind: infrastructure.GetKind(), Name: name,
+	}
+	Expect(on.Create(ctx, cluster)).To(Succeed())
+	// Without machines it would wait for its control plane for ever.
+	Eventually(func(g Gomega) {
+		g.Expect(on.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+		before := cluster.DeepCopy()
+		meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{
+			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Played",
+		})
+		g.Expect(on.Status().Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+		g.Expect(cluster.Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
+	}).Should(Succeed())
+	return f
+}
+
+func (f *fleet) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: f.name, Name: name}
+}
+
+// played is an object of the infrastructure provider.
+func (f *fleet) played(kind, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: infrastructureGroup, Version: "v1", Kind: kind})
+	object.SetNamespace(f.name)
+	object.SetName(name)
+	return object
+}
+
+// machine makes one that belongs to the Cluster, for claims to belong to.
+func (f *fleet) machine(ctx context.Context, name string) *unstructured.Unstructured {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	Expect(f.on.Get(ctx, client.ObjectKey{Namespace: f.name, Name: f.name}, cluster)).To(Succeed())
+	machine := f.played("PlayedMachine", name)
+	machine.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster"))})
+	Expect(f.on.Create(ctx, machine)).To(Succeed())
+	return machine
+}
+
+// claim makes one of a machine's claims. edit says what sets it apart.
+func (f *fleet) claim(ctx context.Context, machine *unstructured.Unstructured, name string, edit func(*ipamv1.IPAddressClaim)) {
+	GinkgoHelper()
+	claim := addressClaim(f.name, name, kindPool, f.name)
+	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, machine.GroupVersionKind())}
+	edit(claim)
+	Expect(f.on.Create(ctx, claim)).To(Succeed())
+}
+
+// How a claim says which Cluster it belongs to.
+func bySpec(name string) func(*ipamv1.IPAddressClaim) {
+	return func(claim *ipamv1.IPAddressClaim) { claim.Spec.ClusterName = name }
+}
+
+func byLabel(name string) func(*ipamv1.IPAddressClaim) {
+	return func(claim *ipamv1.IPAddressClaim) {
+		claim.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
+	}
+}
+
+func byOwnerAlone(*ipamv1.IPAddressClaim) {}
+
+func addressClaim(namespace, name, kind, pool string) *ipamv1.IPAddressClaim {
+	return &ipamv1.IPAddressClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: ipamv1.IPAddressClaimSpec{PoolRef: ipamv1.IPPoolReference{
+			APIGroup: v1alpha1.GroupVersion.Group, Kind: kind, Name: pool,
+		}},
+	}
+}
+
+// move moves the namespace to another management cluster.
+func (f *fleet) move(ctx context.Context, to *management) {
+	GinkgoHelper()
+	repository.clusterctl(ctx, "move", "--namespace="+f.name, "--kubeconfig="+f.on.Kubeconfig(), "--to-kubeconfig="+to.Kubeconfig())
+}
+
+// answered waits until so many claims of a namespace are ready, and returns the
+// addresses by claim: those of IPAddresses that belong to the claim and a pool.
+func (m *management) answered(ctx context.Context, namespace string, count int) map[string]string {
+	GinkgoHelper()
+	var addresses map[string]string
+	Eventually(func(g Gomega) {
+		addresses = map[string]string{}
+		claims := &ipamv1.IPAddressClaimList{}
+		g.Expect(m.List(ctx, claims, client.InNamespace(namespace))).To(Succeed())
+		for _, claim := range claims.Items {
+			g.Expect(meta.IsStatusConditionTrue(claim.Status.Conditions, clusterv1.ReadyCondition)).To(BeTrue(), "%s: %+v", claim.Name, claim.Status)
+			g.Expect(claim.Status.AddressRef.Name).To(Equal(claim.Name))
+			address := &ipamv1.IPAddress{}
+			g.Expect(m.Get(ctx, client.ObjectKeyFromObject(&claim), address)).To(Succeed())
+			g.Expect(metav1.GetControllerOf(address).UID).To(Equal(claim.UID))
+			g.Expect(address.OwnerReferences).To(HaveLen(2))
+			addresses[claim.Name] = address.Spec.Address
+		}
+		g.Expect(addresses).To(HaveLen(count))
+	}).Should(Succeed())
+	return addresses
+}
+
+// holders are the holders of all records, by block. There must be one a block.
+func (m *management) holders(ctx context.Context, pool string) map[string]string {
+	GinkgoHelper()
+	records := &v1alpha1.IPAllocationList{}
+	Expect(m.List(ctx, records)).To(Succeed())
+	holders := map[string]string{}
+	for _, record := range records.Items {
+		if record.Spec.PoolRef == nil || record.Spec.PoolRef.Name != pool {
+			continue
+		}
+		Expect(holders).NotTo(HaveKey(record.Spec.CIDR))
+		holders[record.Spec.CIDR] = fmt.Sprintf("%s/%s", record.Namespace, record.Spec.ClaimRef.Name)
+	}
+	return holders
+}

@@ -1,0 +1,108 @@
+package hostile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// sender sends mutations of valid objects to the API server, one after another.
+type sender struct {
+	t      *testing.T
+	http   *http.Client
+	host   string
+	random *rand.Rand
+	codes  map[int]int
+	stored []string // paths of what was created
+}
+
+// send creates an object, or changes one that was created.
+func (s *sender) send(which string) {
+	kinds := valid()
+	plural := slices.Sorted(maps.Keys(kinds))[s.random.IntN(len(kinds))]
+	object := mutated(kinds[plural][s.random.IntN(len(kinds[plural]))], s.random)
+	group := v1alpha1.GroupVersion.String()
+	if plural == addressClaims || plural == addresses {
+		group = ipamv1.GroupVersion.String()
+	}
+	if _, ok := object["apiVersion"]; !ok {
+		object["apiVersion"] = group
+	}
+	path := "/apis/" + group + "/"
+	if plural != "ippools" && plural != "ipclasses" {
+		path += "namespaces/default/"
+	}
+	method, contentType := http.MethodPost, "application/json"
+	path += plural
+	if len(s.stored) > 0 && s.random.IntN(4) == 0 {
+		method, contentType, path = http.MethodPatch, "application/merge-patch+json", s.stored[s.random.IntN(len(s.stored))]
+		object = map[string]any{"spec": object["spec"]}
+	}
+	body, err := json.Marshal(object)
+	must(s.t, err)
+	code, answer := s.do(which, method, path+"?fieldValidation="+[]string{"Strict", "Ignore"}[s.random.IntN(2)], contentType, body)
+	s.codes[code]++
+	if code == http.StatusCreated {
+		s.remember(path, answer)
+	}
+	if reason := wrong(code, answer); reason != "" {
+		s.t.Errorf("%s: %s: %s %s %.2000s: %d %.1500s", which, reason, method, path, body, code, answer)
+	}
+}
+
+func (s *sender) do(which, method, path, contentType string, body []byte) (int, []byte) {
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.host+path, bytes.NewReader(body))
+	must(s.t, err)
+	req.Header.Set("Content-Type", contentType)
+	response, err := s.http.Do(req)
+	if err != nil {
+		s.t.Errorf("%s: no answer: %v: %.2000s", which, err, body)
+		return 0, nil
+	}
+	answer, err := io.ReadAll(response.Body)
+	must(s.t, errors.Join(err, response.Body.Close()))
+	return response.StatusCode, answer
+}
+
+func (s *sender) remember(path string, answer []byte) {
+	created := &metav1.PartialObjectMetadata{}
+	if json.Unmarshal(answer, created) == nil {
+		s.stored = append(s.stored, path+"/"+created.Name)
+	}
+}
+
+// field is a field in a message, by its path or the name that metadata and types
+// have for it; or what the API server says of an object that it cannot read at all.
+var field = regexp.MustCompile(`(?i)spec|metadata|kind|apiVersion|name|label|annotation|finalizer|field|cannot be handled as|IPAllocations are made by the operator`)
+
+// wrong says what is wrong with an answer, if anything is.
+func wrong(code int, answer []byte) string {
+	switch {
+	case code >= 200 && code < 300:
+		return ""
+	case code == 0:
+		return "" // said already
+	case code < 400 || code >= 500:
+		return "no 4xx"
+	}
+	status := metav1.Status{}
+	if err := json.Unmarshal(answer, &status); err != nil {
+		return "no Status"
+	}
+	if status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" }) || field.MatchString(status.Message) {
+		return ""
+	}
+	return "names no field"
+}

@@ -1,0 +1,151 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// witness is a client that notes what the API server says beside its answers:
+// the status codes as they stand on the wire, and the warnings.
+type witness struct {
+	client.WithWatch
+
+	mu       sync.Mutex
+	codes    []int
+	warnings []string
+}
+
+// newWitness is a witness who acts as the administrator.
+func newWitness() *witness {
+	w := &witness{}
+	cfg := running.Config()
+	cfg.WarningHandler = w
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, w} })
+	w.WithWatch = clientFor(cfg)
+	return w
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *witness) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.warnings = append(w.warnings, text)
+}
+
+// code is the status code of the last answer.
+func (w *witness) code() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.codes[len(w.codes)-1]
+}
+
+// heard are the warnings since it was last asked.
+func (w *witness) heard() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	heard := w.warnings
+	w.warnings = nil
+	return heard
+}
+
+type transport struct {
+	next http.RoundTripper
+	w    *witness
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err == nil {
+		t.w.mu.Lock()
+		t.w.codes = append(t.w.codes, resp.StatusCode)
+		t.w.mu.Unlock()
+	}
+	return resp, err
+}
+
+// refusal is what a user must be told.
+type refusal struct {
+	// code is 422 where it is not set.
+	code int
+	// field as in spec.cidr; value as it was written, where there is one; remedy
+	// is what follows, or a part of it.
+	field, value, remedy string
+}
+
+// expect fails unless err tells the user all of that.
+func (r refusal) expect(err error) {
+	GinkgoHelper()
+	var refused apierrors.APIStatus
+	Expect(errors.As(err, &refused)).To(BeTrue(), "got %v, want a refusal of %s", err, r.field)
+	status := refused.Status()
+	if r.code == 0 {
+		r.code = http.StatusUnprocessableEntity
+	}
+	Expect(int(status.Code)).To(Equal(r.code), status.Message)
+	told := status.Message
+	if status.Code == http.StatusUnprocessableEntity {
+		Expect(status.Details.Causes).To(ContainElement(HaveField("Field", r.field)))
+		told = ""
+		for _, cause := range status.Details.Causes {
+			if cause.Field == r.field {
+				told += cause.Field + ": " + cause.Message + "\n"
+			}
+		}
+	}
+	_, after, found := strings.Cut(told, r.field)
+	Expect(found).To(BeTrue(), "the field %s in: %s", r.field, told)
+	if r.value != "" {
+		_, after, found = strings.Cut(after, r.value)
+		Expect(found).To(BeTrue(), "the value %s in: %s", r.value, told)
+	}
+	Expect(after).To(ContainSubstring(r.remedy))
+}
+
+// recordNames are the records of all namespaces.
+func recordNames(ctx context.Context) sets.Set[string] {
+	list := &v1alpha1.IPAllocationList{}
+	Expect(k8s.List(ctx, list)).To(Succeed())
+	names := sets.New[string]()
+	for i := range list.Items {
+		names.Insert(list.Items[i].Namespace + "/" + list.Items[i].Name)
+	}
+	return names
+}
+
+// written is an object as a user writes it: what the API's Go types cannot hold
+// included.
+func written(kind, namespace, name, spec string) *unstructured.Unstructured {
+	GinkgoHelper()
+	content := map[string]any{}
+	Expect(yaml.Unmarshal([]byte(spec), &content)).To(Succeed(), spec)
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": content}}
+	obj.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	return obj
+}
+
+// conditionOf is a condition of an object, or the zero one.
+func conditionOf(conditions []metav1.Condition, kind string) metav1.Condition {
+	for _, c := range conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}

@@ -1,0 +1,293 @@
+// Package lifecycle starts and ends replicas of the operator, as processes, and
+// looks at what its users notice of it.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/build"
+	"github.com/cadastre-dev/cadastre/test/cluster"
+)
+
+// lease is how long a leader that dies keeps its lease: the default.
+const lease = 4 * time.Second
+
+// world is a cluster with a client.
+type world struct {
+	*cluster.Cluster
+	client.WithWatch
+	t *testing.T
+}
+
+func TestLifecycle(t *testing.T) {
+	running, err := cluster.Start(t.Context(), cluster.Options{Managers: 2, Progress: t.Output()})
+	must(t, err)
+	t.Cleanup(func() { must(t, running.Stop()) })
+	w := &world{Cluster: running, WithWatch: clientFor(t, running.Config()), t: t}
+	must(t, w.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}))
+	pool := build.Pool("p").CIDR("10.0.0.0/12").Obj()
+	must(t, w.Create(t.Context(), pool))
+	w.eventually("the pool is ready", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && pool.Status.Phase == v1alpha1.PoolReady
+	})
+	t.Run("a replica that is told to end answers what is under way", w.endsGracefully)
+	t.Run("a leader that is told to end hands over at once", w.handsOver)
+	t.Run("a replica is ready when its picture is complete, and not before", w.isReadyWhenComplete)
+}
+
+// endsGracefully stops and starts each replica under load.
+func (w *world) endsGracefully(t *testing.T) {
+	load := begin(t, w.Config(), 16)
+	for n := range 4 {
+		load.awaitMore(t, 50)
+		must(t, w.Managers[n%2].Stop())
+		load.awaitMore(t, 50)
+		must(t, w.Managers[n%2].Start(t.Context()))
+	}
+	load.end()
+	t.Logf("%d created, the slowest in %v; 4 replicas were told to end; %d connections cut: %v", load.created, load.slowest.Round(time.Millisecond), len(load.cut), load.cut)
+	for _, err := range load.refused {
+		t.Errorf("a create was not answered: %v", err)
+	}
+	if load.slowest > 3*time.Second {
+		t.Errorf("a create took %v", load.slowest)
+	}
+	// An idle connection that the API server begins to use at the moment when it
+	// is closed cannot be helped: its clients try again.
+	if len(load.cut) > 4 {
+		t.Errorf("%d creates were cut off: %v", len(load.cut), load.cut)
+	}
+}
+
+// load is clients that create claims, one after another.
+type load struct {
+	stop    chan struct{}
+	clients sync.WaitGroup
+
+	mu      sync.Mutex
+	grown   chan struct{}
+	created int
+	slowest time.Duration
+	// cut are those whose connection ended, refused all other failures.
+	cut, refused []error
+}
+
+func begin(t *testing.T, cfg *rest.Config, clients int) *load {
+	l := &load{stop: make(chan struct{}), grown: make(chan struct{})}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetry{next} })
+	k8s := clientFor(t, cfg)
+	for n := range clients {
+		l.clients.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				began := time.Now()
+				err := k8s.Create(t.Context(), build.Claim("team", fmt.Sprintf("c-%d-%d", n, i)).Pool("p").Length(32).Obj())
+				l.count(err, time.Since(began))
+			}
+		})
+	}
+	return l
+}
+
+// noRetry takes from answers what has clients try again by themselves.
+type noRetry struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (n noRetry) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := n.RoundTripper.RoundTrip(req)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+func (l *load) count(err error, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slowest = max(l.slowest, took)
+	switch {
+	case err == nil:
+		l.created++
+		close(l.grown)
+		l.grown = make(chan struct{})
+	case apierrors.IsInternalError(err) && (strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "connection reset") || strings.Contains(err.Error(), "broken pipe")):
+		l.cut = append(l.cut, err)
+	default:
+		l.refused = append(l.refused, err)
+	}
+}
+
+// awaitMore waits until so many more have been created.
+func (l *load) awaitMore(t *testing.T, more int) {
+	t.Helper()
+	late := time.After(60 * time.Second)
+	l.mu.Lock()
+	want := l.created + more
+	l.mu.Unlock()
+	for {
+		l.mu.Lock()
+		created, grown := l.created, l.grown
+		l.mu.Unlock()
+		if created >= want {
+			return
+		}
+		select {
+		case <-grown:
+		case <-late:
+			t.Fatalf("%d created, want %d; refused: %v", created, want, l.refused)
+		}
+	}
+}
+
+func (l *load) end() {
+	close(l.stop)
+	l.clients.Wait()
+}
+
+// handsOver ends the leader and waits for the other.
+func (w *world) handsOver(t *testing.T) {
+	leader := slices.IndexFunc(w.Managers, w.leads)
+	if leader < 0 {
+		t.Fatal("nobody leads")
+	}
+	before := w.holder(t.Context())
+	began := time.Now()
+	must(t, w.Managers[leader].Stop())
+	ended := time.Since(began)
+	var now string
+	w.eventually("another leads than "+before, func(ctx context.Context) bool {
+		now = w.holder(ctx)
+		return now != "" && now != before
+	})
+	took := time.Since(began)
+	t.Logf("the leader ended after %v; another led after %v, the lease lasts %v", ended.Round(time.Millisecond), took.Round(time.Millisecond), lease)
+	if took >= lease {
+		t.Errorf("another led only after %v", took)
+	}
+	must(t, w.Managers[leader].Start(t.Context()))
+}
+
+// leads says whether a replica leads, by its log since it was last started: there
+// the controller of claims, which only the leader runs, has begun.
+func (w *world) leads(m *cluster.Manager) bool {
+	log, err := os.ReadFile(m.LogPath())
+	must(w.t, err)
+	life := string(log)
+	if i := strings.LastIndex(life, "\n--- "); i >= 0 {
+		life = life[i:]
+	}
+	for line := range strings.Lines(life) {
+		if strings.Contains(line, "Starting workers") && strings.Contains(line, `controller="ipclaim"`) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) holder(ctx context.Context) string {
+	list := &coordinationv1.LeaseList{}
+	err := w.List(ctx, list, client.InNamespace(cluster.Namespace))
+	if must(w.t, err); len(list.Items) != 1 || list.Items[0].Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *list.Items[0].Spec.HolderIdentity
+}
+
+// isReadyWhenComplete starts a replica that may not list the records: so it knows
+// of none.
+func (w *world) isReadyWhenComplete(t *testing.T) {
+	m := w.Managers[0]
+	must(t, m.Stop())
+	must(t, w.Managers[1].Stop())
+	role := &rbacv1.ClusterRole{}
+	must(t, w.Get(t.Context(), client.ObjectKey{Name: "cadastre-manager"}, role))
+	complete := role.DeepCopy()
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Equal(r.Resources, []string{"ipallocations"}) })
+	must(t, w.Update(t.Context(), role))
+
+	started := make(chan error, 1)
+	go func() { started <- m.Start(t.Context()) }()
+	var last string
+	w.eventually("it is alive, has its certificate and its webhooks, and is not ready for want of the register", func(ctx context.Context) bool {
+		last = readyz(ctx, m)
+		return strings.Contains(last, "[+]certificate ok") && strings.Contains(last, "[+]webhooks ok") && strings.Contains(last, "[-]register failed")
+	})
+	err := w.Create(t.Context(), build.Claim("team", "early").Pool("p").Length(32).Obj())
+	if !apierrors.IsTooManyRequests(err) {
+		t.Errorf("before it is ready: got %v, want to be told to try again", err)
+	}
+	complete.ResourceVersion = ""
+	must(t, w.Get(t.Context(), client.ObjectKeyFromObject(role), role))
+	role.Rules = complete.Rules
+	must(t, w.Update(t.Context(), role))
+	must(t, <-started)
+	must(t, w.Create(t.Context(), build.Claim("team", "later").Pool("p").Length(32).Obj()))
+	must(t, w.Managers[1].Start(t.Context()))
+}
+
+// readyz is what a replica says of its readiness, check by check.
+func readyz(ctx context.Context, m *cluster.Manager) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.ProbeAddress+"/readyz?verbose", nil)
+	if err != nil {
+		return err.Error()
+	}
+	response, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	body, err := io.ReadAll(response.Body)
+	return fmt.Sprint(response.StatusCode, string(body), errors.Join(err, response.Body.Close()))
+}
+
+// eventually asks another process until it says yes.
+func (w *world) eventually(what string, yes func(context.Context) bool) {
+	w.t.Helper()
+	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, 40*time.Second, true,
+		func(ctx context.Context) (bool, error) { return yes(ctx), nil })
+	if err != nil {
+		w.t.Fatalf("waited in vain until %s", what)
+	}
+}
+
+func clientFor(t *testing.T, cfg *rest.Config) client.WithWatch {
+	t.Helper()
+	cfg.QPS = -1
+	scheme := runtime.NewScheme()
+	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
+	k8s, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	must(t, err)
+	return k8s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

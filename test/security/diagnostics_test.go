@@ -1,0 +1,96 @@
+package security
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// insecure is a client that asks loopback, where a test has no authority to
+// check certificates by.
+func insecure() *http.Client {
+	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+}
+
+// diagnosticsAreGuarded asks as nobody, as somebody, and as somebody who may.
+func (w *world) diagnosticsAreGuarded() {
+	nobodySpecial, reader := w.account("nobody-special"), w.account("reader")
+	w.create(
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "diagnostics"}, Rules: []rbacv1.PolicyRule{{
+			NonResourceURLs: []string{"/metrics", "/debug/pprof/*"}, Verbs: []string{"get"},
+		}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "diagnostics"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "diagnostics"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "reader"}},
+		})
+	for _, path := range []string{"/metrics", "/debug/pprof/cmdline", "/debug/pprof/heap"} {
+		for _, c := range []struct {
+			who, token string
+			want       int
+		}{
+			{"nobody", "", http.StatusUnauthorized},
+			{"somebody with a forged token", "forged", http.StatusInternalServerError}, // as the library has it
+			{"somebody", nobodySpecial, http.StatusForbidden},
+			{"somebody who may", reader, http.StatusOK},
+		} {
+			if code := w.get(path, c.token); code != c.want {
+				w.t.Errorf("%s to %s: %d, want %d", path, c.who, code, c.want)
+			}
+		}
+	}
+}
+
+// account makes a service account, and returns a token of it.
+func (w *world) account(name string) string {
+	w.t.Helper()
+	w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+	clients, err := kubernetes.NewForConfig(w.Config())
+	must(w.t, err)
+	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(w.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	must(w.t, err)
+	return token.Status.Token
+}
+
+func (w *world) get(path, token string) int {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "https://"+w.Managers[0].MetricsAddress+path, nil)
+	must(w.t, err)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := insecure().Do(req)
+	must(w.t, err)
+	_, err = io.Copy(io.Discard, response.Body)
+	must(w.t, err)
+	must(w.t, response.Body.Close())
+	return response.StatusCode
+}
+
+// sizeIsBounded sends a webhook more than any object can be.
+func (w *world) sizeIsBounded() {
+	url := "https://" + w.Managers[0].WebhookAddress + "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim"
+	for name, body := range map[string][]byte{
+		"8 MiB": append([]byte(`{"request":"`), bytes.Repeat([]byte("x"), 8<<20)...), "nothing": nil, "no review": []byte("[]"),
+	} {
+		req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, url, bytes.NewReader(body))
+		must(w.t, err)
+		req.Header.Set("Content-Type", "application/json")
+		response, err := insecure().Do(req)
+		must(w.t, err)
+		answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+		must(w.t, err)
+		must(w.t, response.Body.Close())
+		if bytes.Contains(answer, []byte(`"allowed":true`)) || len(answer) == 1<<16 {
+			w.t.Errorf("%s: %d %s", name, response.StatusCode, answer)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/build"
+)
+
+// quietWithin is how long it may take until all is as it has to be when nothing
+// happens any more.
+const quietWithin = orphanGrace + 40*time.Second
+
+// quiet waits until the witness has nothing to complain of.
+func (w *world) quiet(ctx context.Context, when string) error {
+	var open []string
+	w.letGoOfAll(ctx)
+	settled := untilEvery(ctx, quietWithin, 500*time.Millisecond, func() bool {
+		open = w.witness.Unsettled()
+		return len(open) == 0
+	})
+	if settled || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return w.broken("%s, this is not as it has to be after %s:\n  %s", when, quietWithin, strings.Join(open[:min(20, len(open))], "\n  "))
+}
+
+// broken is a promise that the end found broken.
+func (w *world) broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrViolated, fmt.Sprintf(format, args...))
+}
+
+// letGoOfAll takes the finalizers of others off claims that are being deleted.
+func (w *world) letGoOfAll(ctx context.Context) {
+	n := &nemesis{party: &party{world: w, who: "end", Client: w.admin}}
+	for ns := range namespaces {
+		n.letGoOfClaims(ctx, namespaceName(ns))
+	}
+	n.letGoOfAddresses(ctx, "", never)
+}
+
+// inLine is how many claims wait at the end.
+const inLine = 8
+
+// serveInOrder has claims wait in the tight pool, gives its blocks back one after
+// the other, and leaves it to the witness to say whether those who wait are served
+// in order: there is no fault to excuse anything any more.
+func (w *world) serveInOrder(ctx context.Context) error {
+	p := &party{world: w, who: "end", Client: w.admin}
+	for i := 0; w.witness.Waiting(poolTight) < inLine && i < 100; i++ {
+		claim := build.Claim(namespaceName(0), fmt.Sprintf("end-%02d", i)).Pool(poolTight).Length(29).Obj()
+		if err := p.try(ctx, attempt{what: said("create", claim), obj: claim, do: func(ctx context.Context) error { return p.Create(ctx, claim) }}); err != nil {
+			return fmt.Errorf("making claims wait: %w", err)
+		}
+	}
+	enough := func() bool { return w.witness.Told(poolTight, time.Now()) >= inLine }
+	if !until(ctx, quietWithin, enough) {
+		return w.broken("of %d claims that wait, only %d have been told", w.witness.Waiting(poolTight), w.witness.Told(poolTight, time.Now()))
+	}
+	return w.endClaims(ctx, p, func(c *v1alpha1.IPClaim) bool {
+		return c.Spec.PoolRef != nil && c.Spec.PoolRef.Name == poolTight && c.Spec.AllocationName != ""
+	})
+}
+
+// endClaims deletes the claims that are meant, those that are made to wait
+// included as they are served, until none is left.
+func (w *world) endClaims(ctx context.Context, p *party, meant func(*v1alpha1.IPClaim) bool) error {
+	done := untilEvery(ctx, 2*quietWithin, 300*time.Millisecond, func() bool {
+		claims := &v1alpha1.IPClaimList{}
+		if p.List(ctx, claims) != nil {
+			return false
+		}
+		left := 0
+		for i := range claims.Items {
+			if meant(&claims.Items[i]) {
+				left++
+				_ = p.remove(ctx, &claims.Items[i])
+			}
+		}
+		w.letGoOfAll(ctx)
+		return left == 0 && w.witness.Waiting(poolTight) == 0
+	})
+	if !done && ctx.Err() == nil {
+		return w.broken("%d claims still wait in pool %s, though all its blocks were given back", w.witness.Waiting(poolTight), poolTight)
+	}
+	return ctx.Err()
+}
+
+// giveBack deletes everything, after which nothing may be left, and every pool be
+// as free as it was.
+func (w *world) giveBack(ctx context.Context) error {
+	p := &party{world: w, who: "end", Client: w.admin}
+	if err := w.endClaims(ctx, p, func(*v1alpha1.IPClaim) bool { return true }); err != nil {
+		return err
+	}
+	if !untilEvery(ctx, quietWithin, 500*time.Millisecond, func() bool { return p.endAddresses(ctx) }) {
+		return w.broken("IPAddressClaims do not go away:\n  %s", strings.Join(w.witness.Left(), "\n  "))
+	}
+	for i := range children {
+		pool := build.Pool(fmt.Sprintf("child-%d", i)).Obj()
+		if !until(ctx, quietWithin, func() bool { return client.IgnoreNotFound(p.remove(ctx, pool)) == nil }) {
+			return w.broken("pool %s cannot be deleted, though nobody is in it", pool.Name)
+		}
+	}
+	if err := w.quiet(ctx, "when everything was given back"); err != nil {
+		return err
+	}
+	if left := w.witness.Left(); len(left) > 0 {
+		return w.broken("these are left when everything was given back:\n  %s", strings.Join(left, "\n  "))
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// What stands around the figures in a document.
+const (
+	figuresBegin = "<!-- torture:begin -->\n"
+	figuresEnd   = "<!-- torture:end -->\n"
+)
+
+// ReadReport reads a report that a run has written.
+func ReadReport(path string) (*Report, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// WriteInto writes the figures of a report into a document, between its markers.
+// A document that does not exist is made of nothing else.
+func (r *Report) WriteInto(path string) error {
+	data, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		data, err = []byte(figuresBegin+figuresEnd), nil
+	}
+	if err != nil {
+		return err
+	}
+	before, rest, begins := strings.Cut(string(data), figuresBegin)
+	_, after, ends := strings.Cut(rest, figuresEnd)
+	if !begins || !ends {
+		return fmt.Errorf("%s has no lines %q and %q", path, strings.TrimSpace(figuresBegin), strings.TrimSpace(figuresEnd))
+	}
+	var b strings.Builder
+	b.WriteString(before + figuresBegin)
+	r.figures(&b)
+	b.WriteString(figuresEnd + after)
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+// figures are the report as Markdown.
+func (r *Report) figures(to io.Writer) {
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(to, format, args...) }
+	f, l := r.Figures, r.Linearizability
+	say("\n`make torture DURATION=%.0fs SEED=%d CLIENTS=%d MANAGERS=%d PAUSE=%vs`, on %s: %s.\n\n", r.Storm, r.Seed, r.Clients, r.Managers, r.Pause, r.Began.UTC().Format("2006-01-02"), r.verdict())
+	say("| what | how often |\n|---|---:|\n")
+	for _, line := range []struct {
+		what string
+		n    int
+	}{
+		{"grants", f.Grants}, {"of which to claims that had waited", f.Served}, {"of which CIDRs of pools", f.PoolGrants}, {"of which to Cluster API's IPAddressClaims", f.AddressGrants},
+		{"releases", f.Releases}, {"calls of clients", r.Calls}, {"changes seen in etcd", int(f.Revisions)},
+		{"faults", r.Faults}, {"**violations**", len(r.Violations)},
+		{"records made", f.Records}, {"of which orphans, never taken by a claim", f.Orphans},
+		{"of those, given up at once by their maker", f.GivenUp}, {"of those, collected", f.Collected}, {"of those, left at the end", r.Orphans},
+		{"blocks released by force, for the test", f.Forced}, {"of which were recorded again", f.Restored}, {"claims overtaken in line while a fault was active", f.Overtaken},
+		{"operations checked for linearizability", l.Operations}, {"in groups of blocks that overlap", l.Partitions},
+	} {
+		say("| %s | %d |\n", line.what, line.n)
+	}
+	say("\n| fault | how often | longest time without any grant, s |\n|---|---:|---:|\n")
+	for _, kind := range slices.Sorted(maps.Keys(r.ByKind)) {
+		say("| %s | %d | %.1f |\n", kind, r.ByKind[kind].Count, r.ByKind[kind].Longest)
+	}
+	say("\n")
+}
+
+func (r *Report) verdict() string {
+	if len(r.Violations) == 0 {
+		return "no violation"
+	}
+	return "VIOLATED"
+}

@@ -1,0 +1,144 @@
+package torture
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/cluster"
+)
+
+const noFinalizers = `{"metadata":{"finalizers":null}}`
+
+func keyOf(namespace, name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: namespace, Name: name}
+}
+
+func newNamespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// fillSeats lists everything there is, again and again, with more requests at a
+// time than the API server has seats.
+func (n *nemesis) fillSeats(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, between(n.random, 2*time.Second, 4*time.Second))
+	defer cancel()
+	flood, err := newClient(n.tenant)
+	if err != nil {
+		return err
+	}
+	var listing sync.WaitGroup
+	for range seats {
+		listing.Go(func() {
+			for ctx.Err() == nil {
+				_ = flood.List(ctx, &v1alpha1.IPAllocationList{})
+				_ = flood.List(ctx, &v1alpha1.IPClaimList{})
+			}
+		})
+	}
+	listing.Wait()
+	return nil
+}
+
+// revokeCertificate takes away what the webhooks are served with, or what the API
+// server trusts.
+func (n *nemesis) revokeCertificate(ctx context.Context) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "cadastre-webhook-server-cert"}}
+	switch n.random.IntN(3) { // what is not there cannot be taken away
+	case 0:
+		_ = n.admin.Delete(ctx, secret)
+	case 1:
+		_ = n.admin.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`)))
+	default:
+		hooks := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "zz-cadastre-mutating-webhook-configuration"}}
+		_ = n.admin.Patch(ctx, hooks, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)))
+	}
+	n.last(ctx, 500*time.Millisecond, 2*time.Second)
+	return nil
+}
+
+func (n *nemesis) deleteSomeClaims(ctx context.Context, most int) {
+	claims := &v1alpha1.IPClaimList{}
+	if n.admin.List(ctx, claims) != nil {
+		return
+	}
+	n.random.Shuffle(len(claims.Items), func(i, j int) { claims.Items[i], claims.Items[j] = claims.Items[j], claims.Items[i] })
+	for i := range claims.Items[:min(most, len(claims.Items))] {
+		_ = n.remove(ctx, &claims.Items[i])
+	}
+	addresses := &ipamv1.IPAddressClaimList{}
+	_ = n.admin.List(ctx, addresses)
+	n.random.Shuffle(len(addresses.Items), func(i, j int) {
+		addresses.Items[i], addresses.Items[j] = addresses.Items[j], addresses.Items[i]
+	})
+	for i := range addresses.Items[:min(most/2, len(addresses.Items))] {
+		_ = n.remove(ctx, &addresses.Items[i])
+	}
+}
+
+// forceClaims takes other people's finalizers off claims that are being deleted;
+// off an IPAddressClaim now and then also the operator's, as those do who have lost
+// patience: the address is in use then until its IPAddress is gone.
+func (n *nemesis) forceClaims(ctx context.Context) error {
+	n.letGoOfAddresses(ctx, "", func() bool { return n.random.IntN(3) == 0 })
+	for ns := range namespaces {
+		n.letGoOfClaims(ctx, namespaceName(ns))
+	}
+	return nil
+}
+
+// letGoOfClaims takes the finalizers off the claims of a namespace that are being
+// deleted, as far as it can.
+func (n *nemesis) letGoOfClaims(ctx context.Context, namespace string) {
+	claims := &v1alpha1.IPClaimList{}
+	_ = n.admin.List(ctx, claims, client.InNamespace(namespace))
+	for i := range claims.Items {
+		if claim := &claims.Items[i]; !claim.DeletionTimestamp.IsZero() && len(claim.Finalizers) > 0 {
+			_ = n.admin.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(noFinalizers)))
+		}
+	}
+}
+
+// deleteNamespace deletes one, with all that is in it, and makes it again when it
+// is gone. That takes a while, in which other faults are injected.
+func (n *nemesis) deleteNamespace(ctx context.Context) error {
+	name := namespaceName(n.random.IntN(namespaces))
+	n.endNamespace(ctx, name, func(ctx context.Context) error { return n.admin.Create(ctx, newNamespace(name)) })
+	n.last(ctx, time.Second, 3*time.Second)
+	return nil
+}
+
+// endNamespace has a namespace deleted in the background.
+func (n *nemesis) endNamespace(ctx context.Context, name string, then func(context.Context) error) {
+	n.ending.Go(func() error {
+		ctx, cancel := n.healing(ctx)
+		defer cancel()
+		gone := untilEvery(ctx, 100*time.Second, 500*time.Millisecond, func() bool {
+			_ = n.admin.Delete(ctx, newNamespace(name))
+			n.letGoOfClaims(ctx, name)
+			n.letGoOfAddresses(ctx, name, never)
+			return apierrors.IsNotFound(n.admin.Get(ctx, keyOf("", name), newNamespace("")))
+		})
+		if gone {
+			gone = untilEvery(ctx, time.Minute, 500*time.Millisecond, func() bool {
+				err := then(ctx)
+				return err == nil || apierrors.IsAlreadyExists(err)
+			})
+		}
+		if !gone {
+			return n.broken("the namespace %s does not go away, of which this is left:\n  %s", name,
+				strings.Join(n.witness.LeftIn(name), "\n  "))
+		}
+		return nil
+	})
+}

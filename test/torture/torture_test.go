@@ -1,0 +1,87 @@
+package torture
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/cadastre-dev/cadastre/test/cluster"
+)
+
+// How long, and by which choices, a test is to run.
+const (
+	durationEnv = "TORTURE_DURATION"
+	seedEnv     = "TORTURE_SEED"
+)
+
+// Where nothing else is said, the choices are always the same, so that a failure
+// tells of a change; `make torture` makes others.
+const (
+	usualDuration = 20 * time.Second
+	usualSeed     = 4
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard()) // client-go reports every call that is cut off
+	os.Exit(m.Run())
+}
+
+// TestNothingIsHandedOutTwiceNorLost is a short `make torture`.
+func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
+	report, err := Run(t.Context(), Config{
+		Seed: seed(t), Storm: duration(t, usualDuration), Out: out(t, ""), Progress: t.Output(),
+	})
+	if report != nil && len(report.Violations) > 0 {
+		t.Fatal(report.Explanation())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seed %d: %d grants, %d faults, %d operations in %d partitions are linearizable, no violation",
+		report.Seed, report.Figures.Grants, report.Faults, report.Linearizability.Operations, report.Linearizability.Partitions)
+}
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	if text := os.Getenv(seedEnv); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seed
+	}
+	return usualSeed
+}
+
+func duration(t *testing.T, otherwise time.Duration) time.Duration {
+	t.Helper()
+	text := os.Getenv(durationEnv)
+	if text == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// out is where reports are written, beside those of `make torture`.
+func out(t *testing.T, sub string) string {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root + "/out/torture/test" + sub
+}
+
+// found says whether a run ended with a violation.
+func found(err error) bool { return errors.Is(err, ErrViolated) }

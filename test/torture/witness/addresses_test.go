@@ -1,0 +1,147 @@
+package witness
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func (s *story) addressRecord(name, claim, uid, block string) {
+	s.stores(Records, name, uid, fmt.Sprintf(`"spec":{"cidr":%q,"poolRef":{"kind":"IPPool","name":"pool"},"claimRef":{"kind":"IPAddressClaim","name":%q},"state":"Bound"}`, block, claim))
+}
+
+func (s *story) address(name, uid, address string) {
+	s.stores(Addresses, name, uid, fmt.Sprintf(`"spec":{"address":%q,"poolRef":{"kind":"IPPool","name":"pool"}}`, address))
+}
+
+func (s *story) addressClaim(name, uid, ref, message string) {
+	s.stores(AddressClaims, name, uid, fmt.Sprintf(`"spec":{"poolRef":{"kind":"IPPool","name":"pool"}},"status":{"addressRef":{"name":%q},"conditions":[{"type":"Ready","status":"False","message":%q}]}`, ref, message))
+}
+
+// answers records an address, makes the IPAddress, and tells of it.
+func (s *story) answers(claim, address string) {
+	s.addressClaim(claim, "u-"+claim, "", "")
+	s.addressRecord(claim+"-r", claim, "r-"+claim, address+"/32")
+	s.address(claim, "a-"+claim, address)
+	s.addressClaim(claim, "u-"+claim, claim, "")
+}
+
+func TestAnAddressClaimHolds(t *testing.T) {
+	t.Run("its address, which nobody else may then be given", func(t *testing.T) {
+		s := begin(t)
+		s.answers("a", "10.0.0.7")
+		s.grants("b", "10.0.0.0/24")
+		s.finds("TWO HOLDERS")
+	})
+	t.Run("nothing before it is told so", func(t *testing.T) {
+		s := begin(t)
+		s.addressClaim("a", "u-a", "", "")
+		s.address("a", "a-a", "10.0.0.7")
+		s.grants("b", "10.0.0.0/24")
+		s.finds()
+	})
+	t.Run("what its IPAddress says also when that comes after the status", func(t *testing.T) {
+		s := begin(t)
+		s.addressRecord("a-r", "a", "r-a", "10.0.0.7/32")
+		s.addressClaim("a", "u-a", "a", "")
+		s.address("a", "a-a", "10.0.0.7")
+		s.grants("b", "10.0.0.7/32")
+		s.finds("TWO HOLDERS")
+	})
+	t.Run("until it is gone, not only its IPAddress", func(t *testing.T) {
+		s := begin(t)
+		s.answers("a", "10.0.0.7")
+		s.loses(Addresses, "a")
+		s.grants("b", "10.0.0.7/32")
+		s.finds("TWO HOLDERS")
+	})
+	t.Run("nothing when it is gone", func(t *testing.T) {
+		s := begin(t)
+		s.answers("a", "10.0.0.7")
+		s.loses(Addresses, "a")
+		s.loses(AddressClaims, "a")
+		s.loses(Records, "a-r")
+		s.grants("b", "10.0.0.7/32")
+		s.finds()
+	})
+	t.Run("only what is recorded for it", func(t *testing.T) {
+		s := begin(t)
+		s.addressRecord("a-r", "a", "r-a", "10.0.0.8/32")
+		s.address("a", "a-a", "10.0.0.7")
+		s.addressClaim("a", "u-a", "a", "")
+		s.finds("has no record that says so")
+	})
+	t.Run("its record for as long as it lives", func(t *testing.T) {
+		s := begin(t)
+		s.answers("a", "10.0.0.7")
+		s.loses(Records, "a-r")
+		s.finds("was released while it holds the block")
+	})
+	t.Run("one address for life", func(t *testing.T) {
+		s := begin(t)
+		s.answers("a", "10.0.0.7")
+		s.loses(Addresses, "a")
+		s.address("a", "a-b", "10.0.0.9")
+		s.finds("has another address now")
+	})
+}
+
+func TestAnAddressClaimThatGoesMakesWayForTheAddressOfTheNext(t *testing.T) {
+	s := begin(t)
+	s.answers("a", "10.0.0.7")
+	s.stores(AddressClaims, "a", "u-a", `"metadata":{"namespace":"team","name":"a","uid":"u-a","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"poolRef":{"kind":"IPPool","name":"pool"}},"status":{"addressRef":{"name":"a"}}`)
+	s.loses(Addresses, "a")
+	s.stores(Addresses, "a", "a-b", `"metadata":{"namespace":"team","name":"a","uid":"a-b","annotations":{"torture/attempt":"1"}},"spec":{"address":"10.0.0.9","poolRef":{"kind":"IPPool","name":"pool"}}`)
+	s.loses(Records, "a-r")
+	s.grants("b", "10.0.0.7/32")
+	s.finds()
+}
+
+func TestAnAddressClaimOvertakes(t *testing.T) {
+	for name, test := range map[string]struct {
+		made string
+		want []string
+	}{
+		"a claim that waits longer":                 {"{}", []string{"overtook"}},
+		"nobody with an address that somebody made": {`{"torture/attempt":"1"}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.waits("first", "u-first", 32, "Exhausted")
+			s.passes(2 * settledIn)
+			s.addressRecord("a-r", "a", "r-a", "10.0.0.7/32")
+			s.stores(Addresses, "a", "a-a", fmt.Sprintf(`"metadata":{"namespace":"team","name":"a","uid":"a-a","annotations":%s},"spec":{"address":"10.0.0.7","poolRef":{"kind":"IPPool","name":"pool"}}`, test.made))
+			s.addressClaim("a", "u-a", "a", "")
+			s.finds(test.want...)
+		})
+	}
+}
+
+func TestWhatIsUnsettledOfAddresses(t *testing.T) {
+	taken := func(t *testing.T, message string) *story {
+		s := begin(t)
+		s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p","annotations":{"torture/asked":"yes"}},"spec":{"cidr":"10.0.0.0/24","routingDomain":"d"},"status":{"capacity":{"total":"256","allocated":"1","available":"255","withheld":"0","outOfRange":"0"},"conditions":[{"type":"Ready","status":"True"}]}`)
+		s.grants("b", "10.0.0.7/32")
+		s.address("a", "a-a", "10.0.0.7")
+		s.addressClaim("a", "u-a", "", message)
+		return s
+	}
+	about := func(s *story) string { return strings.Join(s.witness.Unsettled(), "\n") }
+	t.Run("an IPAddress that is somebody else's", func(t *testing.T) {
+		if got := about(taken(t, "")); !strings.Contains(got, "somebody else's, and does not say so") {
+			t.Error(got)
+		}
+	})
+	t.Run("not where its claim says so", func(t *testing.T) {
+		if got := about(taken(t, "conflict: b has it")); strings.Contains(got, "addressclaims") {
+			t.Error(got)
+		}
+	})
+	t.Run("an IPAddress that is not recorded", func(t *testing.T) {
+		s := taken(t, "conflict: b has it")
+		s.address("free", "a-f", "10.0.0.9")
+		if got := about(s); !strings.Contains(got, "an IPAddress that is not recorded") {
+			t.Error(got)
+		}
+	})
+}

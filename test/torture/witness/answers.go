@@ -1,0 +1,83 @@
+package witness
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Answer is what a client was told of an object that it asked for, or asked to be
+// deleted.
+type Answer struct {
+	Attempt  string
+	UID      string
+	Block    netip.Prefix // zero where none was named
+	Revision int64        // at which it is said to be stored
+}
+
+// attempts is what clients were told, by attempt.
+type attempts struct {
+	answered map[string]Answer // not judged yet
+	stored   map[string]stored
+	never    map[string]string // why it must not be stored
+}
+
+type stored struct {
+	uid   string
+	block netip.Prefix
+}
+
+func newAttempts() attempts {
+	return attempts{answered: map[string]Answer{}, stored: map[string]stored{}, never: map[string]string{}}
+}
+
+// Answered notes that an attempt was answered with an object: it has to be stored
+// with the block that was named.
+func (w *Witness) Answered(a Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.attempts.answered[a.Attempt] = a
+	w.judgeAnswers(Event{Revision: w.revision})
+}
+
+// Never notes that an attempt was refused, or was only a rehearsal: it must not be
+// stored.
+func (w *Witness) Never(attempt, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.attempts.never[attempt] = why
+	if s, ok := w.attempts.stored[attempt]; ok {
+		w.violated(Event{Revision: w.revision}, fmt.Sprintf("attempt %s is stored as %s, and was %s", attempt, s.uid, why))
+	}
+}
+
+// judgeAnswers compares what was answered with what is stored, as far as that is
+// known by now.
+func (w *Witness) judgeAnswers(e Event) {
+	if e.After != nil && e.Before == nil && e.Kind != Records && e.After.Attempt() != "" {
+		attempt := e.After.Attempt()
+		w.attempts.stored[attempt] = stored{e.After.Metadata.UID, e.After.Block}
+		if why, ok := w.attempts.never[attempt]; ok {
+			w.violated(e, fmt.Sprintf("attempt %s is stored, and was %s", attempt, why), e.After)
+		}
+	}
+	for attempt, a := range w.attempts.answered {
+		s, ok := w.attempts.stored[attempt]
+		switch {
+		case ok:
+			if s.uid != a.UID || s.block != a.Block {
+				w.violated(e, fmt.Sprintf("attempt %s was answered %s with %s, and is stored as %s with %s", attempt, a.UID, a.Block, s.uid, s.block))
+			}
+			delete(w.attempts.answered, attempt)
+		case w.revision >= a.Revision:
+			w.violated(e, fmt.Sprintf("attempt %s was answered %s with %s at revision %d, and was never stored", attempt, a.UID, a.Block, a.Revision))
+			delete(w.attempts.answered, attempt)
+		}
+	}
+}
+
+// Unanswered are answers that could not be compared with anything yet.
+func (w *Witness) Unanswered() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.attempts.answered)
+}

@@ -1,0 +1,179 @@
+package witness
+
+import (
+	"fmt"
+	"time"
+)
+
+// takeHolder takes in a change of a claim or a pool.
+func (w *Witness) takeHolder(e Event, all map[string]*holding) {
+	if e.After == nil {
+		w.lostHolder(e, all)
+		return
+	}
+	h := all[e.After.key()]
+	if e.Before == nil {
+		h = &holding{kind: e.Kind}
+		all[e.After.key()] = h
+		w.byUID[e.After.Metadata.UID] = h
+	} else if before := e.Before; before.Block.IsValid() && before.Block != e.After.Block || before.Metadata.UID != e.After.Metadata.UID {
+		w.violated(e, "a holder changed its block", before, e.After)
+	}
+	h.Object = e.After
+	if h.life != nil {
+		h.life.Changed = e.Seen
+	}
+	w.noteWaiting(e, h)
+	if h.place == "" && isHeld(h) {
+		w.settle(e, h)
+	}
+}
+
+// isHeld says whether a claim or pool, as it is stored, holds its block.
+func isHeld(h *holding) bool {
+	switch h.kind {
+	case Claims:
+		return h.Block.IsValid() && h.Spec.AllocationName != ""
+	case AddressClaims:
+		return h.Block.IsValid() && h.Status.AddressRef.Name != ""
+	}
+	if h.Spec.ParentRef.Name != "" && h.Metadata.Annotations[AskedAnnotation] == "" {
+		return h.Block.IsValid()
+	}
+	return h.Block.IsValid() && h.Is("Ready")
+}
+
+// settle begins a holding.
+func (w *Witness) settle(e Event, h *holding) {
+	record := w.recordOf(h)
+	switch {
+	case h.kind == Pools:
+		h.place = w.homeOf(h)
+	case h.Spec.PoolRef.Name != "" && h.Spec.PoolRef.Kind != "IPClass":
+		h.place = "pool " + h.Spec.PoolRef.Name
+	case record == nil:
+		h.place = "nowhere"
+	default:
+		h.place = placeOf(record)
+	}
+	if record == nil || placeOf(record) != h.place {
+		w.violated(e, fmt.Sprintf("%s has no record that says so", describe(h)), h.Object, record, w.records[h.Metadata.Namespace+"/"+h.Spec.AllocationName])
+	}
+	if record != nil {
+		w.lives.taken[record.Metadata.UID] = e.Seen
+		w.judgeTurn(e, h, w.lives.madeAt[record.Metadata.UID])
+	}
+	switch h.kind {
+	case Claims:
+		w.figures.ClaimGrants++
+	case AddressClaims:
+		w.figures.AddressGrants++
+	default:
+		w.figures.PoolGrants++
+	}
+	w.figures.Grants++
+	w.leaveLine(h)
+	w.hold(e, h)
+}
+
+// hold counts the block as the holder's, which nobody else may be at that time.
+func (w *Witness) hold(e Event, h *holding) {
+	at := spaceOf(w.held, h.place)
+	for _, uid := range at.overlapping(h.Block, h.Metadata.UID) {
+		rival := w.byUID[uid]
+		w.violated(e, fmt.Sprintf("TWO HOLDERS in %s: %s and %s", h.place, describe(h), describe(rival)),
+			h.Object, rival.Object, w.recordOf(h), w.recordOf(rival))
+	}
+	h.holds = true
+	at.add(h.Block, h.Metadata.UID)
+	w.lives.granted(h, w.recordOf(h), e.Seen)
+}
+
+func (w *Witness) letGo(h *holding, seen time.Time) {
+	if !h.holds {
+		return
+	}
+	h.holds = false
+	spaceOf(w.held, h.place).remove(h.Block, h.Metadata.UID)
+	h.life.Released = seen
+}
+
+func (w *Witness) lostHolder(e Event, all map[string]*holding) {
+	h := all[e.Before.key()]
+	delete(all, e.Before.key())
+	delete(w.byUID, e.Before.Metadata.UID)
+	delete(w.dispossessed, h)
+	w.leaveLine(h)
+	if h.place != "" {
+		w.figures.Releases++
+		w.letGo(h, e.Seen)
+	}
+}
+
+// Waiting is on a claim that has no block yet and names its pool: only those are
+// compared, because they can be served from one place alone.
+func (w *Witness) noteWaiting(e Event, h *holding) {
+	pool := h.Spec.PoolRef.Name
+	waits := h.kind == Claims && pool != "" && h.Spec.CIDR == "" || h.kind == AddressClaims && waitsInLine(h)
+	if !waits || h.Terminating() {
+		w.leaveLine(h)
+		return
+	}
+	if w.waiting[pool] == nil {
+		w.waiting[pool] = map[string]*holding{}
+	}
+	w.waiting[pool][h.Metadata.UID] = h
+	if h.told.IsZero() && (h.Status.Phase == "Exhausted" || h.says("PoolExhausted")) {
+		h.told = e.Seen
+	}
+}
+
+func (w *Witness) leaveLine(h *holding) {
+	delete(w.waiting[h.Spec.PoolRef.Name], h.Metadata.UID)
+}
+
+// settledIn is for how long a claim must have been told that it waits before it
+// counts that it is overtaken: so long the news may take to reach every replica.
+const settledIn = time.Second
+
+// judgeTurn looks for a claim that has waited longer than the one that is served,
+// in the same pool, for a block that is no larger.
+func (w *Witness) judgeTurn(e Event, served *holding, recorded time.Time) {
+	if served.kind == Pools || served.Spec.PoolRef.Name == "" || served.Spec.PoolRef.Kind == "IPClass" || w.isAdopted(served) {
+		return
+	}
+	if !served.told.IsZero() {
+		w.figures.Served++
+	}
+	for _, first := range w.waiting[served.Spec.PoolRef.Name] {
+		if first.told.IsZero() || first.told.Add(settledIn).After(recorded) || first.Spec.PrefixLength < served.Block.Bits() ||
+			!olderThan(first.Object, served.Object) || w.isBeingServed(first) || w.hasPlenty(served.Spec.PoolRef.Name, first.Spec.PrefixLength) {
+			continue
+		}
+		if w.excused(first.told) {
+			w.figures.Overtaken++
+			continue
+		}
+		w.violated(e, fmt.Sprintf("%s overtook %s, which was told to wait at %s", describe(served), describe(first), first.told.Format(time.TimeOnly)),
+			served.Object, first.Object)
+	}
+}
+
+// plenty is how many blocks a claim that waits asks for lie in one free block, as a
+// power of two, where there is room for everybody: nobody has to wait for others.
+const plenty = 8
+
+// hasPlenty says whether a pool has that much room for blocks of a length.
+func (w *Witness) hasPlenty(name string, length int) bool {
+	pool := w.pools["/"+name]
+	return pool != nil && length-plenty >= pool.Block.Bits() && spaceOf(w.recorded, "pool "+name).hasFree(pool.Block, length-plenty)
+}
+
+// olderThan is the order in which claims wait: by the second of their creation,
+// then by name.
+func olderThan(a, b *Object) bool {
+	if at, bt := a.Metadata.CreationTimestamp, b.Metadata.CreationTimestamp; !at.Equal(bt) {
+		return at.Before(bt)
+	}
+	return a.key() < b.key()
+}

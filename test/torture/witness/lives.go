@@ -1,0 +1,82 @@
+package witness
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Life is the time during which somebody held a block, as the witness saw it.
+type Life struct {
+	UID, Attempt string
+	Holder       string
+	// Place is the pool or routing domain.
+	Place string
+	Block netip.Prefix
+	// Granted is when the witness was told that it is held: it was stored before
+	// that. Released likewise, zero where it is still held.
+	Granted, Released time.Time
+	// Recorded is when the witness was told of the record, and Changed when of the
+	// holder's last change before its end: they were stored before the grant and
+	// the release.
+	Recorded, Changed time.Time
+	// Again says that it was held before, by the same holder.
+	Again bool
+}
+
+// lives is what became of records and holders.
+type lives struct {
+	taken   map[string]time.Time // when a record was first named by a holder, by UID
+	records map[string]*Object
+	madeAt  map[string]time.Time
+	all     []*Life
+}
+
+func newLives() lives {
+	return lives{taken: map[string]time.Time{}, records: map[string]*Object{}, madeAt: map[string]time.Time{}}
+}
+
+func (l *lives) made(r *Object, at time.Time) {
+	l.records[r.Metadata.UID], l.madeAt[r.Metadata.UID] = r, at
+}
+
+func (l *lives) record(uid string) *Object { return l.records[uid] }
+
+func (l *lives) granted(h *holding, record *Object, at time.Time) {
+	var recorded time.Time
+	if record != nil {
+		recorded = l.madeAt[record.Metadata.UID]
+	}
+	h.life = &Life{
+		Recorded: recorded, Changed: at,
+		UID: h.Metadata.UID, Attempt: h.Attempt(), Holder: h.kind + " " + h.key(),
+		Place: h.place, Block: h.Block, Granted: at, Again: h.life != nil,
+	}
+	l.all = append(l.all, h.life)
+}
+
+// Lives are all holdings so far, in the order in which they began.
+func (w *Witness) Lives() []Life {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]Life, len(w.lives.all))
+	for i, l := range w.lives.all {
+		all[i] = *l
+	}
+	return all
+}
+
+// countOrphan counts a record that is gone and never had a holder.
+func (w *Witness) countOrphan(e Event) {
+	uid := e.Before.Metadata.UID
+	if _, taken := w.lives.taken[uid]; !taken {
+		w.figures.Orphans++
+		if e.Seen.Sub(w.lives.madeAt[uid]) < time.Second {
+			w.figures.GivenUp++
+		} else {
+			w.figures.Collected++
+		}
+	}
+	delete(w.lives.taken, uid)
+	delete(w.lives.records, uid)
+	delete(w.lives.madeAt, uid)
+}

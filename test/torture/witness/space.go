@@ -1,0 +1,90 @@
+package witness
+
+import "net/netip"
+
+// space is who holds which block of one pool. It is as plain as it can be: every
+// block is entered under each prefix that contains it, so that whether anything
+// overlaps is a matter of looking up.
+type space struct {
+	at    map[netip.Prefix]map[string]bool // the blocks themselves, by holder
+	below map[netip.Prefix]int             // how many blocks lie within, this one included
+}
+
+func newSpace() *space {
+	return &space{at: map[netip.Prefix]map[string]bool{}, below: map[netip.Prefix]int{}}
+}
+
+func (s *space) add(block netip.Prefix, holder string) {
+	if s.at[block] == nil {
+		s.at[block] = map[string]bool{}
+	}
+	if s.at[block][holder] {
+		return
+	}
+	s.at[block][holder] = true
+	for p := range containing(block) {
+		s.below[p]++
+	}
+}
+
+func (s *space) remove(block netip.Prefix, holder string) {
+	if !s.at[block][holder] {
+		return
+	}
+	if delete(s.at[block], holder); len(s.at[block]) == 0 {
+		delete(s.at, block)
+	}
+	for p := range containing(block) {
+		if s.below[p]--; s.below[p] == 0 {
+			delete(s.below, p)
+		}
+	}
+}
+
+// overlapping is everybody but the holder whose block overlaps.
+func (s *space) overlapping(block netip.Prefix, but string) []string {
+	var found []string
+	for p := range containing(block) {
+		for holder := range s.at[p] {
+			if holder != but {
+				found = append(found, holder)
+			}
+		}
+	}
+	if s.below[block] == len(s.at[block]) {
+		return found // nobody holds a part of it
+	}
+	for p, holders := range s.at {
+		if p != block && p.Bits() > block.Bits() && block.Contains(p.Addr()) {
+			for holder := range holders {
+				if holder != but {
+					found = append(found, holder)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// hasFree says whether a part of a pool is free, of that length.
+func (s *space) hasFree(pool netip.Prefix, bits int) bool {
+	for n := range uint32(1) << (bits - pool.Bits()) {
+		part := netip.PrefixFrom(address(number(pool.Addr())+n<<(32-bits)), bits)
+		if s.below[part] == 0 && len(s.overlapping(part, "")) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// containing is every prefix that contains the block, itself first.
+func containing(block netip.Prefix) func(func(netip.Prefix) bool) {
+	return func(yield func(netip.Prefix) bool) {
+		for bits := block.Bits(); bits >= 0; bits-- {
+			p, err := block.Addr().Prefix(bits)
+			if err != nil || !yield(p) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package witness
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Unsettled is what is not yet as it has to be when nothing happens any more:
+//
+//   - every record has a holder, every holder a record, and says that it is bound;
+//   - nothing is on its way out, and no block kept whose time has come;
+//   - nobody waits for a block for which there is room;
+//   - whoever lost a block to force says that it is in conflict;
+//   - every answer has been compared with what is stored;
+//   - the capacity that pools state is exact.
+func (w *Witness) Unsettled() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var open []string
+	if n := len(w.attempts.answered); n > 0 {
+		open = append(open, fmt.Sprintf("%d answers name what is not stored yet", n))
+	}
+	for _, r := range w.records {
+		if why := w.unsettledRecord(r); why != "" {
+			open = append(open, fmt.Sprintf("record %s of %s %s: %s", r, r.Spec.ClaimRef.Kind, r.Spec.ClaimRef.Name, why))
+		}
+	}
+	for _, holders := range []map[string]*holding{w.claims, w.pools, w.addressClaims} {
+		for _, h := range holders {
+			if why := w.unsettledHolder(h); why != "" {
+				open = append(open, fmt.Sprintf("%s: %s", describe(h), why))
+			}
+		}
+	}
+	for key, address := range w.addresses {
+		if w.addressClaims[key] != nil {
+			continue
+		}
+		if why := w.unsettledAddress(address, nil); why != "" {
+			open = append(open, "the claim of IPAddress "+key+", which does not exist, "+why)
+		}
+	}
+	for _, pool := range w.pools {
+		if pool.holds {
+			open = append(open, w.miscounted(pool)...)
+		}
+	}
+	return open
+}
+
+func (w *Witness) unsettledRecord(r *Object) string {
+	switch {
+	case r.Terminating():
+		return "is being deleted"
+	case r.Spec.State == "Cooling", r.Spec.State == "Retained" && r.Spec.ReleaseAfter != nil:
+		return "is kept for a time"
+	case r.Spec.State == "Retained":
+		return ""
+	case w.holderOf(r) == nil && !w.isInUse(r):
+		return "has no holder: " + string(r.Raw) + w.namesake(r)
+	}
+	return ""
+}
+
+// namesake is the claim whose name a record gives, though it is not that one's.
+func (w *Witness) namesake(r *Object) string {
+	if h := w.claims[r.Metadata.Namespace+"/"+r.Spec.ClaimRef.Name]; h != nil && r.Spec.ClaimRef.Kind == "IPClaim" {
+		return ", beside " + string(h.Raw)
+	}
+	return ""
+}
+
+func (w *Witness) unsettledHolder(h *holding) string {
+	switch {
+	case h.Terminating():
+		return "is being deleted"
+	case h.place == "" && h.kind == Claims && h.Spec.CIDR == "":
+		return w.unsettledWaiting(h)
+	case h.place == "" && h.kind == AddressClaims:
+		return w.unsettledAddressClaim(h)
+	case h.place == "":
+		return ""
+	case h.dispossessed && !h.holds:
+		if !conflicts(h) {
+			return "lost its block by force, and does not say so"
+		}
+		return ""
+	case w.recordOf(h) == nil:
+		return "has no record"
+	case h.kind == AddressClaims:
+		return w.unsettledAddressClaim(h)
+	case h.kind == Claims && h.Status.Phase != "Bound":
+		return "does not say that it is bound, but " + h.Status.Phase
+	}
+	return ""
+}
+
+func (w *Witness) unsettledWaiting(h *holding) string {
+	pool := w.pools["/"+h.Spec.PoolRef.Name]
+	if pool == nil || !pool.holds || h.Spec.PrefixLength == 0 {
+		return ""
+	}
+	if newCount(pool, spaceOf(w.recorded, "pool "+pool.Metadata.Name)).hasRoom(h.Spec.PrefixLength) {
+		return "waits, and there is room"
+	}
+	return ""
+}
+
+func conflicts(h *holding) bool {
+	for _, c := range h.Status.Conditions {
+		if c.Reason == "Conflict" || strings.HasPrefix(c.Message, "conflict:") {
+			return true
+		}
+	}
+	return false
+}
+
+// IsHeld says whether the record of the UID is that of somebody who holds its
+// block, and is not being deleted.
+func (w *Witness) IsHeld(uid string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	made := w.lives.record(uid)
+	if made == nil {
+		return false
+	}
+	r := w.records[made.key()]
+	if r == nil || r.Metadata.UID != uid || r.Terminating() || r.Spec.State != "Bound" || r.Spec.ClaimRef.Kind == "IPPool" {
+		return false
+	}
+	h := w.holderOf(r)
+	return h != nil && h.holds
+}
+
+// Waiting is how many claims wait for a pool.
+func (w *Witness) Waiting(pool string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.waiting[pool])
+}
+
+// Told is how many of them have been told so, long enough ago for every replica
+// to know.
+func (w *Witness) Told(pool string, now time.Time) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, h := range w.waiting[pool] {
+		if !h.told.IsZero() && h.told.Add(settledIn).Before(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// Orphans is how many records have no holder, and are not kept for one.
+func (w *Witness) Orphans() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, r := range w.records {
+		if r.Spec.State == "Bound" && w.holderOf(r) == nil && !w.isInUse(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// Left are the claims that exist, and the records of claims.
+func (w *Witness) Left() []string { return w.LeftIn("") }
+
+// LeftIn are those of one namespace; the empty one is all.
+func (w *Witness) LeftIn(namespace string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in := func(o *Object) bool { return namespace == "" || o.Metadata.Namespace == namespace }
+	left := w.leftAddresses(namespace)
+	for _, holders := range []map[string]*holding{w.claims, w.addressClaims} {
+		for _, h := range holders {
+			if in(h.Object) {
+				left = append(left, describe(h)+" "+string(h.Raw))
+			}
+		}
+	}
+	for _, r := range w.records {
+		if in(r) && r.Spec.ClaimRef.Kind != "IPPool" {
+			left = append(left, "record "+r.String()+" "+string(r.Raw))
+		}
+	}
+	return left
+}

@@ -1,0 +1,212 @@
+// Package witness judges a register of blocks from what is stored in etcd alone.
+// It shares no code with the operator, and asks it nothing.
+//
+// It is told every change of a claim, a record (IPAllocation) and a pool, in the
+// order of etcd's revisions, and so knows at each revision exactly who exists.
+//
+// # Who holds a block
+//
+// A claim holds its block from the revision on at which it is stored with
+// spec.cidr and spec.allocationName, until it is gone; that it is being deleted
+// changes nothing. A pool holds its CIDR, in its parent or in its routing domain,
+// from the revision on at which it is stored with a CIDR that it did not ask for
+// itself, or else at which it is first said to be ready, until it is gone.
+//
+// One of Cluster API's IPAddressClaims holds the address of the IPAddress of its
+// name, from the revision on at which its status names that, until it is gone. An
+// IPAddress of which no claim says so is held by nobody; but when all is quiet, it
+// is recorded for nobody else either, or its claim says that it is in conflict.
+//
+// A holder is dispossessed when somebody takes the operator's finalizer off its
+// record by force (Force): a person has released the block, and answers for it.
+// From then on it holds its block only while it has a record that no other record
+// overlaps.
+//
+// # What is a violation, at once
+//
+//   - two holders of one pool overlap;
+//   - a holder has no record, or one that says something else (unless it is
+//     dispossessed);
+//   - a record changes its block, pool or holder; a claim or pool its block;
+//   - what was answered is not what is stored (see Answered), or what was refused,
+//     or only rehearsed, is stored;
+//   - a claim that waits is overtaken, where there is not room for both and many
+//     others, and no fault excuses it.
+//
+// What has to be true only when all is quiet is told by Unsettled.
+package witness
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Violation is a promise that was broken.
+type Violation struct {
+	Revision int64     `json:"revision"`
+	Seen     time.Time `json:"seen"`
+	What     string    `json:"what"`
+	// Objects are those that it is about, as they were stored at that time.
+	Objects []string `json:"objects"`
+}
+
+// Witness keeps what is stored. Its methods may be called concurrently.
+type Witness struct {
+	// excused says whether a fault was active at any time from then on.
+	excused func(since time.Time) bool
+
+	mu       sync.Mutex
+	revision int64
+	claims   map[string]*holding // by namespace/name
+	pools    map[string]*holding // by /name
+	records  map[string]*Object  // by namespace/name
+	// addressClaims and addresses are Cluster API's, by namespace/name; byHolder
+	// are the records of the former, by their names and UIDs.
+	addressClaims map[string]*holding
+	addresses     map[string]*Object
+	byHolder      map[string]map[string]*Object
+	// held and recorded are the spaces of the pools, by place.
+	held, recorded map[string]*space
+	byUID          map[string]*holding
+	forced         map[string]bool // UIDs of records that were released by hand
+	dispossessed   map[*holding]bool
+	waiting        map[string]map[string]*holding
+	attempts       attempts
+	lives          lives
+	violations     []Violation
+	figures        Figures
+}
+
+// holding is a claim of either kind or a pool, and what it holds.
+type holding struct {
+	*Object
+	kind string
+	// place is the pool or routing domain in which the block lies; empty while
+	// nothing is held.
+	place string
+	// holds says that the block counts; dispossessed that somebody released it by
+	// hand.
+	holds, dispossessed bool
+	// told is when it was first said that it has to wait.
+	told time.Time
+	life *Life
+}
+
+// Figures count what happened.
+type Figures struct {
+	Revisions int64 `json:"revisions"`
+	// Grants are holders that got a block, Releases holders that went.
+	Grants      int `json:"grants"`
+	ClaimGrants int `json:"claimGrants"`
+	PoolGrants  int `json:"poolGrants"`
+	// AddressGrants are to IPAddressClaims.
+	AddressGrants int `json:"addressGrants"`
+	Releases      int `json:"releases"`
+	// Served are those of the grants that had waited.
+	Served    int `json:"servedAfterWaiting"`
+	Overtaken int `json:"overtakenDuringFaults"`
+	// Records were made; Orphans of them never had a holder, and of these
+	// GivenUp were gone within a second, Collected later.
+	Records   int `json:"records"`
+	Orphans   int `json:"orphansMade"`
+	GivenUp   int `json:"orphansGivenUpAtOnce"`
+	Collected int `json:"orphansCollected"`
+	// Released by hand.
+	Forced   int `json:"releasedByForce"`
+	Restored int `json:"recordedAgainAfterForce"`
+}
+
+// New is a witness that has seen nothing. excused says whether a fault was active
+// at any time since then.
+func New(excused func(since time.Time) bool) *Witness {
+	return &Witness{
+		excused: excused,
+		claims:  map[string]*holding{}, pools: map[string]*holding{}, records: map[string]*Object{},
+		held: map[string]*space{}, recorded: map[string]*space{},
+		addressClaims: map[string]*holding{}, addresses: map[string]*Object{}, byHolder: map[string]map[string]*Object{},
+		byUID: map[string]*holding{}, forced: map[string]bool{}, dispossessed: map[*holding]bool{},
+		waiting:  map[string]map[string]*holding{},
+		attempts: newAttempts(), lives: newLives(),
+	}
+}
+
+// Take takes a change in.
+func (w *Witness) Take(e Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.revision = e.Revision
+	w.figures.Revisions++
+	switch e.Kind {
+	case Records:
+		w.takeRecord(e)
+	case Claims:
+		w.takeHolder(e, w.claims)
+	case Pools:
+		w.takeHolder(e, w.pools)
+	case AddressClaims:
+		w.takeAddressClaim(e)
+	case Addresses:
+		w.takeAddress(e)
+	}
+	w.judgeAnswers(e)
+	return nil
+}
+
+// Violations are what was found so far.
+func (w *Witness) Violations() []Violation {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]Violation(nil), w.violations...)
+}
+
+// Figures are the counts so far.
+func (w *Witness) Figures() Figures {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.figures
+}
+
+// Revision is the last one that was taken in.
+func (w *Witness) Revision() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.revision
+}
+
+// Force notes, before it is done, that a record's finalizer is taken off by hand.
+func (w *Witness) Force(uid string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forced[uid] = true
+}
+
+func (w *Witness) violated(e Event, what string, objects ...*Object) {
+	if e.Seen.IsZero() {
+		e.Seen = time.Now()
+	}
+	v := Violation{Revision: e.Revision, Seen: e.Seen, What: what}
+	for _, o := range objects {
+		if o != nil {
+			v.Objects = append(v.Objects, string(o.Raw))
+		}
+	}
+	w.violations = append(w.violations, v)
+}
+
+func spaceOf(spaces map[string]*space, place string) *space {
+	if spaces[place] == nil {
+		spaces[place] = newSpace()
+	}
+	return spaces[place]
+}
+
+// placeOf is where a record's block lies.
+func placeOf(record *Object) string {
+	if name := record.Spec.PoolRef.Name; name != "" {
+		return "pool " + name
+	}
+	return "domain " + record.Spec.RoutingDomain
+}
+
+func describe(h *holding) string { return fmt.Sprintf("%s %s", h.kind, h.Object) }

@@ -1,0 +1,272 @@
+package witness
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// story tells a witness what is stored, one revision after the other.
+type story struct {
+	t       *testing.T
+	witness *Witness
+	known   map[string]*Object
+	excused bool
+	at      time.Time
+}
+
+func begin(t *testing.T) *story {
+	s := &story{t: t, known: map[string]*Object{}, at: time.Unix(1_000_000, 0)}
+	s.witness = New(func(time.Time) bool { return s.excused })
+	return s
+}
+
+// stores an object: its metadata and its spec, and what else it says.
+func (s *story) stores(kind, name, uid, rest string) {
+	s.t.Helper()
+	raw := fmt.Sprintf(`{"metadata":{"namespace":"team","name":%q,"uid":%q,"creationTimestamp":%q},%s}`,
+		name, uid, s.at.UTC().Format(time.RFC3339), rest)
+	if strings.HasPrefix(rest, `"metadata"`) {
+		raw = "{" + rest + "}"
+	}
+	after, err := Read([]byte(raw))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.tell(kind, name, after)
+}
+
+func (s *story) loses(kind, name string) { s.tell(kind, name, nil) }
+
+func (s *story) tell(kind, name string, after *Object) {
+	before := s.known[kind+name]
+	s.known[kind+name] = after
+	if after == nil {
+		delete(s.known, kind+name)
+	}
+	e := Event{Revision: s.witness.Revision() + 1, Seen: s.at, Kind: kind, Before: before, After: after}
+	if err := s.witness.Take(e); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *story) records(name, claim, uid, block string) {
+	s.stores(Records, name, uid, fmt.Sprintf(`"spec":{"cidr":%q,"poolRef":{"kind":"IPPool","name":"pool"},"claimRef":{"kind":"IPClaim","name":%q},"state":"Bound"}`, block, claim))
+}
+
+func (s *story) claims(name, uid, block, record string) {
+	s.stores(Claims, name, uid, fmt.Sprintf(`"spec":{"cidr":%q,"poolRef":{"kind":"IPPool","name":"pool"},"allocationName":%q},"status":{"phase":"Bound"}`, block, record))
+}
+
+func (s *story) waits(name, uid string, length int, phase string) {
+	s.stores(Claims, name, uid, fmt.Sprintf(`"spec":{"poolRef":{"kind":"IPPool","name":"pool"},"prefixLength":%d},"status":{"phase":%q}`, length, phase))
+}
+
+// grants records a block and stores the claim.
+func (s *story) grants(claim, block string) {
+	s.records(claim+"-r", claim, "r-"+claim, block)
+	s.claims(claim, "c-"+claim, block, claim+"-r")
+}
+
+func (s *story) passes(d time.Duration) { s.at = s.at.Add(d) }
+
+// finds expects exactly the violations whose beginnings are given.
+func (s *story) finds(want ...string) {
+	s.t.Helper()
+	got := s.witness.Violations()
+	ok := len(got) == len(want)
+	for i := 0; ok && i < len(want); i++ {
+		ok = strings.Contains(got[i].What, want[i])
+	}
+	if !ok {
+		s.t.Errorf("found %v, want %q", got, want)
+	}
+}
+
+func TestTwoHolders(t *testing.T) {
+	t.Run("of blocks that only touch are none of its business", func(t *testing.T) {
+		s := begin(t)
+		s.grants("a", "10.0.0.0/25")
+		s.grants("b", "10.0.0.128/25")
+		s.finds()
+	})
+	for _, blocks := range [][2]string{
+		{"10.0.0.0/24", "10.0.0.0/24"}, {"10.0.0.0/24", "10.0.0.7/32"}, {"10.0.0.7/32", "10.0.0.0/24"},
+	} {
+		t.Run(fmt.Sprintf("of %s and then %s", blocks[0], blocks[1]), func(t *testing.T) {
+			s := begin(t)
+			s.grants("a", blocks[0])
+			s.grants("b", blocks[1])
+			s.finds("TWO HOLDERS in pool pool")
+		})
+	}
+	t.Run("are none where the first is gone", func(t *testing.T) {
+		s := begin(t)
+		s.grants("a", "10.0.0.0/24")
+		s.loses(Claims, "a")
+		s.loses(Records, "a-r")
+		s.grants("b", "10.0.0.0/25")
+		s.finds()
+	})
+	t.Run("are two also where the first is being deleted", func(t *testing.T) {
+		s := begin(t)
+		s.grants("a", "10.0.0.0/24")
+		s.stores(Claims, "a", "c-a", `"metadata":{"namespace":"team","name":"a","uid":"c-a","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24","poolRef":{"name":"pool"},"allocationName":"a-r"}`)
+		s.grants("b", "10.0.0.0/25")
+		s.finds("TWO HOLDERS")
+	})
+}
+
+func TestRecords(t *testing.T) {
+	t.Run("a claim without one", func(t *testing.T) {
+		s := begin(t)
+		s.claims("a", "c-a", "10.0.0.0/24", "a-r")
+		s.finds("has no record that says so")
+	})
+	t.Run("a claim whose record says something else", func(t *testing.T) {
+		s := begin(t)
+		s.records("a-r", "a", "r-a", "10.0.1.0/24")
+		s.claims("a", "c-a", "10.0.0.0/24", "a-r")
+		s.finds("has no record that says so")
+	})
+	t.Run("released under a claim", func(t *testing.T) {
+		s := begin(t)
+		s.grants("a", "10.0.0.0/24")
+		s.loses(Records, "a-r")
+		s.finds("was released while it holds the block")
+	})
+	t.Run("that never had a holder are counted", func(t *testing.T) {
+		s := begin(t)
+		s.records("a-r", "a", "r-a", "10.0.0.0/24")
+		s.passes(time.Minute)
+		s.loses(Records, "a-r")
+		s.finds()
+		if f := s.witness.Figures(); f.Orphans != 1 || f.Collected != 1 {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+func TestForce(t *testing.T) {
+	s := begin(t)
+	s.grants("a", "10.0.0.0/24")
+	s.witness.Force("r-a")
+	s.loses(Records, "a-r")
+	s.grants("b", "10.0.0.0/25")
+	s.finds() // a person released it
+	s.records("a-r", "a", "r-a2", "10.0.0.0/24")
+	s.finds() // a's new record gives way to b's
+	s.loses(Records, "a-r")
+	s.loses(Claims, "b")
+	s.loses(Records, "b-r")
+	s.records("a-r", "a", "r-a3", "10.0.0.0/24")
+	s.finds() // a holds its block again
+	s.grants("d", "10.0.0.0/26")
+	s.finds("TWO HOLDERS")
+}
+
+func TestTurns(t *testing.T) {
+	overtaking := func(t *testing.T, excused bool, told time.Duration, length int) *story {
+		s := begin(t)
+		s.excused = excused
+		s.waits("first", "c-1", length, "Exhausted")
+		s.passes(told)
+		s.waits("second", "c-2", 28, "Exhausted")
+		s.passes(time.Minute)
+		s.records("second-r", "second", "r-2", "10.0.0.0/28")
+		s.claims("second", "c-2", "10.0.0.0/28", "second-r")
+		return s
+	}
+	t.Run("whoever waits longer, for no more, is served first", func(t *testing.T) {
+		overtaking(t, false, time.Minute, 28).finds("overtook")
+	})
+	t.Run("a larger block may be passed", func(t *testing.T) {
+		overtaking(t, false, time.Minute, 27).finds()
+	})
+	t.Run("where there is room for many, nobody has to wait for others", func(t *testing.T) {
+		s := begin(t)
+		s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p"},"spec":{"cidr":"10.0.0.0/16","routingDomain":"d"}`)
+		s.waits("first", "c-1", 28, "Exhausted")
+		s.passes(time.Minute)
+		s.grants("second", "10.0.0.0/28")
+		s.finds()
+		s.waits("large", "c-2", 20, "Exhausted")
+		s.passes(time.Minute)
+		s.grants("third", "10.0.16.0/20")
+		s.finds("overtook")
+	})
+	t.Run("faults excuse it, and it is counted", func(t *testing.T) {
+		s := overtaking(t, true, time.Minute, 28)
+		s.finds()
+		if s.witness.Figures().Overtaken != 1 {
+			t.Error("it is not counted")
+		}
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	answered := func(s *story, block string, revision int64) {
+		a := Answer{Attempt: "1", UID: "c-a", Revision: revision}
+		if o, err := Read([]byte(`{"spec":{"cidr":"` + block + `"}}`)); err == nil {
+			a.Block = o.Block
+		}
+		s.witness.Answered(a)
+	}
+	stored := func(s *story, block string) {
+		s.records("a-r", "a", "r-a", block)
+		s.stores(Claims, "a", "c-a", fmt.Sprintf(`"metadata":{"namespace":"team","name":"a","uid":"c-a","annotations":{"torture/attempt":"1"}},"spec":{"cidr":%q,"poolRef":{"name":"pool"},"allocationName":"a-r"}`, block))
+	}
+	t.Run("that are stored as they were given", func(t *testing.T) {
+		s := begin(t)
+		answered(s, "10.0.0.0/24", 2)
+		stored(s, "10.0.0.0/24")
+		s.finds()
+	})
+	t.Run("that name another block", func(t *testing.T) {
+		s := begin(t)
+		stored(s, "10.0.0.0/24")
+		answered(s, "10.0.1.0/24", 2)
+		s.finds("attempt 1 was answered")
+	})
+	t.Run("that are never stored", func(t *testing.T) {
+		s := begin(t)
+		answered(s, "10.0.0.0/24", 1)
+		s.records("b-r", "b", "r-b", "10.0.0.0/24")
+		s.finds("was never stored")
+	})
+	t.Run("that refuse, and are stored", func(t *testing.T) {
+		s := begin(t)
+		stored(s, "10.0.0.0/24")
+		s.witness.Never("1", "refused")
+		s.finds("attempt 1 is stored")
+	})
+}
+
+func TestUnsettled(t *testing.T) {
+	s := begin(t)
+	s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p"},"spec":{"cidr":"10.0.0.0/24","parentRef":{"name":"none"}},"status":{"capacity":{"total":"256","allocated":"16","available":"240","withheld":"0","outOfRange":"0"}}`)
+	s.grants("a", "10.0.0.0/28")
+	unsettled := func(want string) {
+		t.Helper()
+		for _, got := range s.witness.Unsettled() {
+			if !strings.HasPrefix(got, "ippools pool") && (want == "" || !strings.Contains(got, want)) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		if want != "" && len(s.witness.Unsettled()) < 2 {
+			t.Errorf("nothing, want %q", want)
+		}
+	}
+	unsettled("")
+	s.records("b-r", "b", "r-b", "10.0.0.0/28")
+	unsettled("has no holder")
+	s.loses(Records, "b-r")
+	s.records("b-r", "b", "r-b", "10.0.0.16/28")
+	s.claims("b", "c-b", "10.0.0.16/28", "b-r")
+	unsettled("and it is")
+	s.loses(Claims, "b")
+	s.loses(Records, "b-r")
+	s.waits("c", "c-c", 28, "Exhausted")
+	unsettled("waits, and there is room")
+}
