@@ -3,12 +3,13 @@ package webhooks
 import (
 	"context"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/absent"
 )
 
 // generatedPrefix is how much of generateName the API server itself would use.
@@ -38,7 +39,7 @@ func exists(ctx context.Context, cached, live client.Reader, obj client.Object) 
 	key := client.ObjectKeyFromObject(obj)
 	for _, reader := range []client.Reader{cached, live} {
 		err := reader.Get(ctx, key, obj)
-		if apierrors.IsNotFound(err) {
+		if absent.Is(err) {
 			return false, nil
 		}
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
 )
 
 // hold is what the operator has on all objects of a kind.
@@ -79,7 +80,7 @@ func (h hold) letGo(ctx context.Context, c client.Client) (count int, err error)
 			continue
 		}
 		count++
-		if err := h.letGoOf(ctx, c, obj); client.IgnoreNotFound(err) != nil {
+		if err := h.letGoOf(ctx, c, obj); absent.Ignore(err) != nil {
 			return 0, fmt.Errorf("letting go of %s %s: %w", h.kind.Kind, client.ObjectKeyFromObject(obj), err)
 		}
 	}
