@@ -9,7 +9,8 @@ import (
 // Unsettled is what is not yet as it has to be when nothing happens any more:
 //
 //   - every record has a holder, every holder a record, and says that it is bound;
-//   - nothing is on its way out, and no block kept whose time has come;
+//   - nothing is on its way out but pools that somebody is in, and no block kept
+//     whose time has come;
 //   - nobody waits for a block for which there is room;
 //   - whoever lost a block to force says that it is in conflict;
 //   - every answer has been compared with what is stored;
@@ -73,6 +74,8 @@ func (w *Witness) namesake(r *Object) string {
 
 func (w *Witness) unsettledHolder(h *holding) string {
 	switch {
+	case h.Terminating() && h.kind == Pools:
+		return w.unsettledLeaving(h)
 	case h.Terminating():
 		return "is being deleted"
 	case h.place == "" && h.kind == Claims && h.Spec.CIDR == "":
@@ -96,9 +99,19 @@ func (w *Witness) unsettledHolder(h *holding) string {
 	return ""
 }
 
+// unsettledLeaving is about a pool that is being deleted: it stays for as long as
+// somebody is in it. Its deletion is refused while somebody is, unless the replica
+// that was asked had not heard of them yet.
+func (w *Witness) unsettledLeaving(pool *holding) string {
+	if len(spaceOf(w.recorded, "pool "+pool.Metadata.Name).at) > 0 {
+		return ""
+	}
+	return "is being deleted, and nobody is in it"
+}
+
 func (w *Witness) unsettledWaiting(h *holding) string {
 	pool := w.pools["/"+h.Spec.PoolRef.Name]
-	if pool == nil || !pool.holds || h.Spec.PrefixLength == 0 {
+	if pool == nil || !pool.holds || pool.Terminating() || h.Spec.PrefixLength == 0 {
 		return ""
 	}
 	if newCount(pool, spaceOf(w.recorded, "pool "+pool.Metadata.Name)).hasRoom(h.Spec.PrefixLength) {

@@ -2,6 +2,7 @@ package witness
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -269,4 +270,21 @@ func TestUnsettled(t *testing.T) {
 	s.loses(Records, "b-r")
 	s.waits("c", "c-c", 28, "Exhausted")
 	unsettled("waits, and there is room")
+}
+
+func TestAPoolLeavesWithItsLastBlock(t *testing.T) {
+	s := begin(t)
+	leaving := func() []string {
+		return slices.DeleteFunc(s.witness.Unsettled(), func(what string) bool { return !strings.Contains(what, "is being deleted") })
+	}
+	s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24","parentRef":{"name":"none"}}`)
+	s.grants("a", "10.0.0.0/28")
+	if got := leaving(); len(got) > 0 {
+		t.Errorf("%q, want nothing: a claim is in it", got)
+	}
+	s.loses(Claims, "a")
+	s.loses(Records, "a-r")
+	if got := leaving(); len(got) != 1 {
+		t.Errorf("%q, want that the pool is being deleted: nobody is in it", got)
+	}
 }
