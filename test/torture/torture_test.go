@@ -23,7 +23,7 @@ const (
 // Where nothing else is said, the choices are always the same, so that a failure
 // tells of a change; `make torture` makes others.
 const (
-	usualDuration = 20 * time.Second
+	usualDuration = time.Minute
 	usualSeed     = 4
 )
 
