@@ -15,6 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
+// historyQuota is how large etcd's file may become, in bytes: the largest that etcd
+// recommends. The API server compacts history every 5 minutes, but none while it is
+// killed more often than that, and past the quota etcd takes no more writes.
+const historyQuota = "8589934592"
+
 // newControlPlane prepares etcd and kube-apiserver, run by envtest. Both are
 // started through a launcher that notes their process, and keep their ports,
 // data and certificates when they are started again.
@@ -34,7 +39,8 @@ func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*
 	}
 	etcd.Configure().
 		Set("listen-peer-urls", "http://"+loopback(given[1])).
-		Set("log-level", "warn")
+		Set("log-level", "warn").
+		Set("quota-backend-bytes", historyQuota)
 	if options.DurableEtcd {
 		etcd.Configure().Disable("unsafe-no-fsync") // which envtest sets otherwise
 	}
