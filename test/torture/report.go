@@ -20,9 +20,12 @@ type Report struct {
 	// Pause is how long there was nothing between two faults, on average, in seconds.
 	Pause float64   `json:"pause"`
 	Began time.Time `json:"began"`
-	// Seconds that it took, of which Storm with faults.
-	Seconds float64 `json:"seconds"`
-	Storm   float64 `json:"storm"`
+	// Seconds that it took, of which Storm with faults: Duration, or until there
+	// were Until grants, if that is not 0.
+	Seconds  float64 `json:"seconds"`
+	Storm    float64 `json:"storm"`
+	Duration float64 `json:"duration"`
+	Until    int     `json:"until,omitempty"`
 	// Calls that clients made.
 	Calls   int               `json:"calls"`
 	Figures witness.Figures   `json:"figures"`
@@ -44,7 +47,7 @@ type Report struct {
 // finish completes the report.
 func (t *torture) finish(err error) {
 	r, w := t.report, t.world
-	r.Seconds, r.Storm = time.Since(r.Began).Seconds(), t.config.Storm.Seconds()
+	r.Seconds = time.Since(r.Began).Seconds()
 	if w == nil || w.witness == nil {
 		return
 	}

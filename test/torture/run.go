@@ -21,7 +21,7 @@ var ErrViolated = errors.New("a promise was broken")
 // could not go on.
 func Run(ctx context.Context, config Config) (*Report, error) {
 	config = config.withDefaults()
-	t := &torture{config: config, report: &Report{Seed: config.Seed, Clients: config.Clients, Managers: config.Managers, Pause: config.Pause.Seconds(), Began: time.Now()}}
+	t := &torture{config: config, report: &Report{Seed: config.Seed, Clients: config.Clients, Managers: config.Managers, Pause: config.Pause.Seconds(), Duration: config.Storm.Seconds(), Until: config.Grants, Began: time.Now()}}
 	t.say("seed %d: %s of faults, %d clients, %d managers", config.Seed, config.Storm, config.Clients, config.Managers)
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: config.Dir, ControllerManager: true, Managers: config.Managers, ManagerBinary: config.Binary,
@@ -107,7 +107,10 @@ func (t *torture) acts(ctx context.Context) error {
 	t.report.storm = time.Now()
 	storm, over := context.WithTimeout(ctx, t.config.Storm)
 	defer over()
-	if err := t.nemesis.rage(storm); err != nil {
+	go t.endAfterGrants(storm, over)
+	err := t.nemesis.rage(storm)
+	t.report.Storm = time.Since(t.report.storm).Seconds()
+	if err != nil {
 		return err
 	}
 	t.say("%s: the storm is over: %d grants, %d faults", t.elapsed(), t.world.witness.Figures().Grants, len(t.nemesis.injected()))
@@ -126,6 +129,15 @@ func (t *torture) acts(ctx context.Context) error {
 	}
 	t.say("%s: those who waited were served", t.elapsed())
 	return t.world.giveBack(ctx)
+}
+
+// endAfterGrants ends the storm when there were as many grants as are wanted.
+func (t *torture) endAfterGrants(storm context.Context, over func()) {
+	for t.config.Grants > 0 && wait(storm, time.Second) {
+		if t.world.witness.Figures().Grants >= t.config.Grants {
+			over()
+		}
+	}
 }
 
 // lookOut says how it goes every now and then, and ends the run at the first
