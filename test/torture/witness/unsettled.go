@@ -74,10 +74,8 @@ func (w *Witness) namesake(r *Object) string {
 
 func (w *Witness) unsettledHolder(h *holding) string {
 	switch {
-	case h.Terminating() && h.kind == Pools:
-		return w.unsettledLeaving(h)
 	case h.Terminating():
-		return "is being deleted"
+		return w.unsettledLeaving(h)
 	case h.place == "" && h.kind == Claims && h.Spec.CIDR == "":
 		return w.unsettledWaiting(h)
 	case h.place == "" && h.kind == AddressClaims:
@@ -99,14 +97,14 @@ func (w *Witness) unsettledHolder(h *holding) string {
 	return ""
 }
 
-// unsettledLeaving is about a pool that is being deleted: it stays for as long as
-// somebody is in it. Its deletion is refused while somebody is, unless the replica
-// that was asked had not heard of them yet.
-func (w *Witness) unsettledLeaving(pool *holding) string {
-	if len(spaceOf(w.recorded, "pool "+pool.Metadata.Name).at) > 0 {
+// unsettledLeaving is about who is being deleted. A pool stays for as long as
+// somebody is in it: its deletion is refused then, unless the replica that was asked
+// had not heard of them yet.
+func (w *Witness) unsettledLeaving(h *holding) string {
+	if h.kind == Pools && len(spaceOf(w.recorded, "pool "+h.Metadata.Name).at) > 0 {
 		return ""
 	}
-	return "is being deleted, and nobody is in it"
+	return "is being deleted"
 }
 
 func (w *Witness) unsettledWaiting(h *holding) string {
