@@ -35,7 +35,6 @@ import (
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=cadastre-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=cadastre-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=cadastre-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -114,7 +113,11 @@ func newManager(cfg *rest.Config, o Options) (ctrl.Manager, *certificate, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	lease, renew, retry := o.lease()
+	duration, renew, retry := o.lease()
+	lease, err := newLease(cfg, o, ctrl.Log.WithName("lease"))
+	if err != nil {
+		return nil, nil, err
+	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:  scheme,
 		Cache:   cache.Options{DefaultTransform: slim, SyncPeriod: syncPeriod(o)},
@@ -123,9 +126,8 @@ func newManager(cfg *rest.Config, o Options) (ctrl.Manager, *certificate, error)
 			Host: o.WebhookHost, Port: o.WebhookPort,
 			TLSOpts: append(accepts, func(c *tls.Config) { c.GetCertificate = get }),
 		})),
-		LeaderElection: o.LeaderElect, LeaderElectionID: "cadastre.ipam.cadastre.dev",
-		LeaderElectionNamespace: o.Namespace, LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
+		LeaderElection: o.LeaderElect, LeaderElectionResourceLockInterface: lease, LeaderElectionReleaseOnCancel: true,
+		LeaseDuration: &duration, RenewDeadline: &renew, RetryPeriod: &retry,
 		// The priority queue of controller-runtime v0.24 can block for good when it is
 		// shut down with work left in it (kubernetes-sigs/controller-runtime#3538).
 		// A call of which no answer comes must not hold up its object for good.
