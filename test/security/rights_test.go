@@ -42,10 +42,6 @@ func unused() map[right]string {
 		{"get", "", "namespaces", ""}:                                                  "where the cache does not have a namespace that was just made",
 		{"get", "ipam.cadastre.dev", "ipclasses", ""}:                                  "where the cache does not have a class that was just made",
 		{"get", "ipam.cadastre.dev", "ipallocations", ""}:                              "where somebody has put a finalizer of their own on a record, or the picture does not have it",
-		{"create", "", "events", own}:                                                  "the leader's Event goes by events.k8s.io or the core group, as the library likes",
-		{"create", "events.k8s.io", "events", own}:                                     "the leader's Event goes by events.k8s.io or the core group, as the library likes",
-		{"patch", "", "events", own}:                                                   "an Event that is repeated",
-		{"patch", "events.k8s.io", "events", own}:                                      "an Event that is repeated",
 		{"get", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""}:   "where the cache is behind",
 		{"get", "admissionregistration.k8s.io", "validatingwebhookconfigurations", ""}: "where the cache is behind",
 	}

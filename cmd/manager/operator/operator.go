@@ -35,7 +35,6 @@ import (
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=cadastre-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups=events.k8s.io,namespace=cadastre-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
