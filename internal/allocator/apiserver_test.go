@@ -303,3 +303,28 @@ func (c *connection) ResultChan() <-chan watch.Event { return c.events }
 func (l *link) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return errors.New("connection reset")
 }
+
+// watch delivers what happens after a resource version, each event when it may pass.
+func (s *apiServer) watch(options metav1.ListOptions, pass func(context.Context) bool) (watch.Interface, error) {
+	after, err := strconv.ParseInt(options.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events := make(chan watch.Event)
+	go func() {
+		defer close(events)
+		for ; ; after++ {
+			event, ok := s.next(ctx, after)
+			if !ok || !pass(ctx) {
+				return
+			}
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return &connection{events: events, cancel: cancel}, nil
+}

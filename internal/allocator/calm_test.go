@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -112,32 +111,14 @@ func (c calmly) List(metav1.ListOptions) (runtime.Object, error) {
 
 // Watch implements cache.Watcher.
 func (c calmly) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	after, err := strconv.ParseInt(options.ResourceVersion, 10, 64)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	events := make(chan watch.Event)
-	go func() {
-		defer close(events)
-		for ; ; after++ {
-			event, ok := c.server.next(ctx, after)
-			if !ok {
-				return
-			}
-			select {
-			case <-c.events:
-			case <-ctx.Done():
-				return
-			}
-			select {
-			case events <- event:
-			case <-ctx.Done():
-				return
-			}
+	return c.server.watch(options, func(ctx context.Context) bool {
+		select {
+		case <-c.events:
+			return true
+		case <-ctx.Done():
+			return false
 		}
-	}()
-	return &connection{events: events, cancel: cancel}, nil
+	})
 }
 
 // scene is one replica on a calm link, in a bubble of synctest.

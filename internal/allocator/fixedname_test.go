@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,27 +89,7 @@ func (q quick) List(metav1.ListOptions) (runtime.Object, error) { return q.list(
 
 // Watch implements cache.Watcher.
 func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	after, err := strconv.ParseInt(options.ResourceVersion, 10, 64)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	events := make(chan watch.Event)
-	go func() {
-		defer close(events)
-		for ; ; after++ {
-			event, ok := q.next(ctx, after)
-			if !ok {
-				return
-			}
-			select {
-			case events <- event:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return &connection{events: events, cancel: cancel}, nil
+	return q.watch(options, func(context.Context) bool { return true })
 }
 
 // childOrder is the order for a child pool of a length that does not exist yet.

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 
 	"github.com/go-logr/logr"
@@ -96,5 +97,5 @@ func isStall(err error) bool {
 	if !errors.As(err, &status) {
 		return !errors.Is(err, context.Canceled)
 	}
-	return status.Status().Code == 429 || status.Status().Code >= 500
+	return status.Status().Code == http.StatusTooManyRequests || status.Status().Code >= http.StatusInternalServerError
 }
