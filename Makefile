@@ -24,6 +24,7 @@ CLIENTS ?= 0
 MANAGERS ?= 0
 PAUSE ?= 0
 GRANTS ?= 0
+FAULTS ?= 0
 FIGURES ?= docs/reliability.md
 
 # What is released, and the image that the manifests name: clusterctl takes only a
@@ -158,8 +159,8 @@ fuzz: ## Run each fuzz target, of the core and of admission, for FUZZTIME (defau
 	done
 
 .PHONY: torture
-torture: $(assets) build bin/torture ## Run real managers under faults for DURATION (default 10m) with choices by SEED; or until GRANTS; CLIENTS, MANAGERS, PAUSE.
-	@bin/torture -duration=$(DURATION) -grants=$(GRANTS) -seed=$(SEED) -clients=$(CLIENTS) -managers=$(MANAGERS) -pause=$(PAUSE)
+torture: $(assets) build bin/torture ## Run real managers under faults for DURATION (default 10m) with choices by SEED; or until GRANTS and FAULTS; CLIENTS, MANAGERS, PAUSE.
+	@bin/torture -duration=$(DURATION) -grants=$(GRANTS) -faults=$(FAULTS) -seed=$(SEED) -clients=$(CLIENTS) -managers=$(MANAGERS) -pause=$(PAUSE)
 
 .PHONY: torture-selftest
 torture-selftest: $(assets) ## Break the operator's promises, one at a time, and see the torture harness find each within a minute.

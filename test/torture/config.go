@@ -11,8 +11,9 @@ type Config struct {
 	// Storm is for how long faults are injected, Calm for how long clients go on
 	// without.
 	Storm, Calm time.Duration
-	// Grants ends the storm after so many of them, however long it was to be; 0: never.
-	Grants int
+	// Grants and Faults end the storm when there were that many of both, before
+	// its time is over; both 0: never.
+	Grants, Faults int
 	// Clients is how many work at the same time; Managers how many replicas run.
 	Clients, Managers int
 	// Pause is how long there is nothing between two faults, on average.

@@ -55,8 +55,12 @@ func (r *Report) WriteInto(path string) error {
 func (r *Report) figures(to io.Writer) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(to, format, args...) }
 	f, l := r.Figures, r.Linearizability
-	say("\n`make torture DURATION=%.0fs GRANTS=%d SEED=%d CLIENTS=%d MANAGERS=%d PAUSE=%vs`, on %s: %s in %.0f minutes, %.0f of them with faults.\n\n",
-		r.Duration, r.Until, r.Seed, r.Clients, r.Managers, r.Pause, r.Began.UTC().Format("2006-01-02"), r.verdict(), r.Seconds/60, r.Storm/60)
+	setting := ""
+	if r.GOGC != "" {
+		setting = "GOGC=" + r.GOGC + " "
+	}
+	say("\n`%smake torture DURATION=%.0fs GRANTS=%d FAULTS=%d SEED=%d CLIENTS=%d MANAGERS=%d PAUSE=%vs`, on %s: %s in %.0f minutes, %.0f of them with faults.\n\n",
+		setting, r.Duration, r.UntilGrants, r.UntilFaults, r.Seed, r.Clients, r.Managers, r.Pause, r.Began.UTC().Format("2006-01-02"), r.verdict(), r.Seconds/60, r.Storm/60)
 	say("| what | how often |\n|---|---:|\n")
 	for _, line := range []struct {
 		what string

@@ -21,11 +21,14 @@ type Report struct {
 	Pause float64   `json:"pause"`
 	Began time.Time `json:"began"`
 	// Seconds that it took, of which Storm with faults: Duration, or until there
-	// were Until grants, if that is not 0.
-	Seconds  float64 `json:"seconds"`
-	Storm    float64 `json:"storm"`
-	Duration float64 `json:"duration"`
-	Until    int     `json:"until,omitempty"`
+	// were UntilGrants and UntilFaults, if they are not both 0.
+	Seconds     float64 `json:"seconds"`
+	Storm       float64 `json:"storm"`
+	Duration    float64 `json:"duration"`
+	UntilGrants int     `json:"untilGrants,omitempty"`
+	UntilFaults int     `json:"untilFaults,omitempty"`
+	// GOGC is the garbage collector's setting for all processes; empty: Go's default.
+	GOGC string `json:"gogc,omitempty"`
 	// Calls that clients made.
 	Calls   int               `json:"calls"`
 	Figures witness.Figures   `json:"figures"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,7 +22,7 @@ var ErrViolated = errors.New("a promise was broken")
 // could not go on.
 func Run(ctx context.Context, config Config) (*Report, error) {
 	config = config.withDefaults()
-	t := &torture{config: config, report: &Report{Seed: config.Seed, Clients: config.Clients, Managers: config.Managers, Pause: config.Pause.Seconds(), Duration: config.Storm.Seconds(), Until: config.Grants, Began: time.Now()}}
+	t := &torture{config: config, report: &Report{Seed: config.Seed, Clients: config.Clients, Managers: config.Managers, Pause: config.Pause.Seconds(), Duration: config.Storm.Seconds(), UntilGrants: config.Grants, UntilFaults: config.Faults, GOGC: os.Getenv("GOGC"), Began: time.Now()}}
 	t.say("seed %d: %s of faults, %d clients, %d managers", config.Seed, config.Storm, config.Clients, config.Managers)
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: config.Dir, ControllerManager: true, Managers: config.Managers, ManagerBinary: config.Binary,
@@ -107,7 +108,7 @@ func (t *torture) acts(ctx context.Context) error {
 	t.report.storm = time.Now()
 	storm, over := context.WithTimeout(ctx, t.config.Storm)
 	defer over()
-	go t.endAfterGrants(storm, over)
+	go t.endWhenEnough(storm, over)
 	err := t.nemesis.rage(storm)
 	t.report.Storm = time.Since(t.report.storm).Seconds()
 	if err != nil {
@@ -131,10 +132,14 @@ func (t *torture) acts(ctx context.Context) error {
 	return t.world.giveBack(ctx)
 }
 
-// endAfterGrants ends the storm when there were as many grants as are wanted.
-func (t *torture) endAfterGrants(storm context.Context, over func()) {
-	for t.config.Grants > 0 && wait(storm, time.Second) {
-		if t.world.witness.Figures().Grants >= t.config.Grants {
+// endWhenEnough ends the storm when there were as many grants and faults as are
+// wanted.
+func (t *torture) endWhenEnough(storm context.Context, over func()) {
+	if t.config.Grants == 0 && t.config.Faults == 0 {
+		return
+	}
+	for wait(storm, time.Second) {
+		if t.world.witness.Figures().Grants >= t.config.Grants && len(t.nemesis.injected()) >= t.config.Faults {
 			over()
 		}
 	}
