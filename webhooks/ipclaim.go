@@ -89,7 +89,7 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 	if len(errs) > 0 {
 		return denied(r.subject.invalid(errs...))
 	}
-	there, err := exists(ctx, m.cached, m.live, r.claim.DeepCopy())
+	there, err := exists(ctx, m.seen(), m.live, r.claim.DeepCopy())
 	switch {
 	case err != nil:
 		return denied(r.subject.refusal(err))
@@ -111,6 +111,15 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		return r.draft.response(err.Error() + ": the claim waits")
 	}
 	return r.draft.response()
+}
+
+// seen reads claims from the cache as soon as that has all of them: it would have
+// the caller wait for that.
+func (m *claimMutator) seen() client.Reader {
+	if m.allocator.KnowsClaims() {
+		return m.cached
+	}
+	return m.live
 }
 
 // waitsForPolicy says whether what is against policy now was within it once: the

@@ -172,6 +172,7 @@ type AllocationReference struct {
 // +kubebuilder:selectablefield:JSONPath=`.spec.className`
 // +kubebuilder:selectablefield:JSONPath=`.spec.poolRef.name`
 // +kubebuilder:selectablefield:JSONPath=`.spec.cidr`
+// +kubebuilder:selectablefield:JSONPath=`.spec.allocationName`
 type IPClaim struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

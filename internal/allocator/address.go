@@ -42,7 +42,7 @@ func (a *Allocator) Enter(ctx context.Context, order Order, pool ipam.PoolKey) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	hold, err := a.ledger.Hold(order.inUse(pool, a.limit))
+	hold, err := a.ledger.Hold(order.inUse(pool, a.unboundLimit()))
 	if err != nil {
 		return ipam.Record{}, err
 	}

@@ -63,6 +63,10 @@ type Allocator struct {
 	// fed says of each source whether its first list is complete.
 	fedLock sync.RWMutex
 	fed     []func() bool
+	// claims says whether every IPClaim has been seen once, foreseen whether those
+	// that wait have been.
+	claims   func() bool
+	foreseen bool
 	// background counts records that are being given up.
 	background sync.WaitGroup
 }
@@ -74,7 +78,7 @@ func New(o Options) *Allocator {
 		ledger: o.Ledger, catalogue: o.Catalogue, client: o.Client, queue: NewQueue(),
 		namespace: o.Namespace, limit: o.UnboundLimit, log: o.Log,
 		wake:  workqueue.NewTyped[ipam.PoolKey](),
-		turns: map[string]func(ipam.Holder){},
+		turns: map[string]func(ipam.Holder){}, claims: func() bool { return true },
 	}
 	a.fed = append(a.fed, a.ledger.Synced)
 	a.ledger.Listen(func(c ledger.Change) {

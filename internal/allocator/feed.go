@@ -18,9 +18,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/replaced"
 )
 
-// Feed keeps catalogue, queue and the ledger's knowledge of pools and claims up
-// to date from the informers of a cache. To be called once, before the cache is
-// started.
+// Feed keeps the catalogue and the ledger's knowledge of pools up to date from the
+// informers of a cache. To be called once, before the cache is started; FeedClaims
+// does the rest.
 func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
 	for _, f := range []struct {
 		obj     client.Object
@@ -30,7 +30,6 @@ func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
 		{&v1alpha1.IPPool{}, handler(a.takePool, a.losePool)},
 		{&v1alpha1.LocalIPPool{}, handler(a.takePool, a.losePool)},
 		{&v1alpha1.IPClass{}, handler(a.takeClass, a.loseClass)},
-		{&v1alpha1.IPClaim{}, handler(a.takeClaim, a.loseClaim)},
 	} {
 		informer, err := from.GetInformer(ctx, f.obj)
 		if err != nil {
@@ -42,11 +41,16 @@ func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
 		}
 		a.FedBy(registration.HasSynced)
 	}
+	a.fedLock.Lock()
+	defer a.fedLock.Unlock()
+	a.claims = func() bool { return false }
+	a.fed = append(a.fed, func() bool { return a.foreseen || a.claims() })
 	return nil
 }
 
 // Synced is ipam.ErrNotSynced until all that decisions rest on has been seen
-// once: records, pools, classes and claims. Nothing is handed out before.
+// once: records, pools, classes and the claims that wait. Nothing is handed out
+// before.
 func (a *Allocator) Synced() error {
 	a.fedLock.RLock()
 	defer a.fedLock.RUnlock()
@@ -213,12 +217,19 @@ func (a *Allocator) takeClaim(obj *v1alpha1.IPClaim) {
 		}
 		return
 	}
-	req, errs := adapt.Claim(obj)
-	if len(errs) > 0 || !obj.DeletionTimestamp.IsZero() {
+	if w, ok := waiting(obj); ok {
+		a.Wait(w)
+	} else {
 		a.leave(holder)
-		return
 	}
-	a.Wait(Waiting{Since: obj.CreationTimestamp.Time, Holder: holder, Request: req})
+}
+
+// waiting is the place of a claim without a record; false where it wants none.
+func waiting(obj *v1alpha1.IPClaim) (Waiting, bool) {
+	req, errs := adapt.Claim(obj)
+	return Waiting{
+		Since: obj.CreationTimestamp.Time, Holder: HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}), Request: req,
+	}, len(errs) == 0 && obj.DeletionTimestamp.IsZero()
 }
 
 func (a *Allocator) loseClaim(obj *v1alpha1.IPClaim) {

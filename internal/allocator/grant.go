@@ -112,7 +112,7 @@ func (a *Allocator) ask(order Order, pool ipam.Pool) (ledger.Ask, bool) {
 		ask.Strategy = order.Terms.Strategy
 	}
 	if order.HolderUID == "" && order.Holder.Namespace != "" {
-		ask.UnboundLimit = a.limit
+		ask.UnboundLimit = a.unboundLimit()
 	}
 	return ask, true
 }

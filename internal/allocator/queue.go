@@ -78,11 +78,13 @@ type Queue struct {
 	exact int
 	// told are those of them who know that somebody else has it.
 	told map[ipam.Holder]bool
+	// foreseen are those whom nobody has joined yet.
+	foreseen map[ipam.Holder]bool
 }
 
 // NewQueue is an empty queue.
 func NewQueue() *Queue {
-	return &Queue{lines: map[target][]Waiting{}, places: map[ipam.Holder]Waiting{}, told: map[ipam.Holder]bool{}}
+	return &Queue{lines: map[target][]Waiting{}, places: map[ipam.Holder]Waiting{}, told: map[ipam.Holder]bool{}, foreseen: map[ipam.Holder]bool{}}
 }
 
 // Join puts a claim in line, once, and says whether it was not there before.
@@ -90,6 +92,11 @@ func (q *Queue) Join(w Waiting) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, before := q.leave(w.Holder)
+	q.join(w)
+	return !before
+}
+
+func (q *Queue) join(w Waiting) {
 	t := targetOf(w.Request)
 	line := q.lines[t]
 	at, _ := slices.BinarySearchFunc(line, w, compareWaiting)
@@ -98,7 +105,30 @@ func (q *Queue) Join(w Waiting) bool {
 	if w.Request.Block.IsValid() {
 		q.exact++
 	}
-	return !before
+}
+
+// Foresee keeps a place for a claim that is not there, until it joins or leaves, or
+// LeaveForeseen ends that.
+func (q *Queue) Foresee(w Waiting) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, ok := q.places[w.Holder]; ok {
+		return
+	}
+	q.join(w)
+	q.foreseen[w.Holder] = true
+}
+
+// LeaveForeseen takes out those for whom a place was kept, and who did not come.
+func (q *Queue) LeaveForeseen() []Waiting {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var left []Waiting
+	for holder := range q.foreseen {
+		w, _ := q.leave(holder)
+		left = append(left, w)
+	}
+	return left
 }
 
 // Leave takes a claim out, and says what it waited with; false where it did not.
@@ -115,6 +145,7 @@ func (q *Queue) leave(holder ipam.Holder) (Waiting, bool) {
 	}
 	delete(q.places, holder)
 	delete(q.told, holder)
+	delete(q.foreseen, holder)
 	if w.Request.Block.IsValid() {
 		q.exact--
 	}

@@ -72,3 +72,45 @@ func TestWhoseBlockIsTakenIsToldOnce(t *testing.T) {
 		t.Errorf("after a change: told %v, want it", got)
 	}
 }
+
+func TestAPlaceIsKeptForWhoIsForeseen(t *testing.T) {
+	waiting := func(name string, second int64) Waiting {
+		n := ipam.Name{Namespace: "red", Name: name}
+		return Waiting{Since: time.Unix(second, 0), Holder: HolderOfClaim(n), Request: ipam.Request{Claim: n, Class: "gold"}}
+	}
+	pool := ipam.Pool{Key: ipam.PoolNamed("p"), Classes: []string{"gold"}}
+	first := func(q *Queue) string {
+		w, _ := q.First(pool, func(Waiting) bool { return true })
+		return w.Holder.Name
+	}
+	old, young := waiting("old", 1), waiting("young", 2)
+	for name, c := range map[string]struct {
+		then  func(*Queue)
+		first string // of the line, when those who did not come are taken out
+		gone  int
+	}{
+		"does not come":               {func(*Queue) {}, "young", 1},
+		"joins":                       {func(q *Queue) { q.Join(old) }, "old", 0},
+		"leaves":                      {func(q *Queue) { q.Leave(old.Holder) }, "young", 0},
+		"joins and is foreseen again": {func(q *Queue) { q.Join(old); q.Foresee(old) }, "old", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := NewQueue()
+			q.Foresee(old)
+			q.Join(young)
+			if got := first(q); got != "old" {
+				t.Errorf("before that, %q is first, want old", got)
+			}
+			c.then(q)
+			if gone := q.LeaveForeseen(); len(gone) != c.gone {
+				t.Errorf("%d were taken out, want %d", len(gone), c.gone)
+			}
+			if got := first(q); got != c.first {
+				t.Errorf("%q is first, want %q", got, c.first)
+			}
+			if gone := q.LeaveForeseen(); len(gone) != 0 {
+				t.Errorf("%d were taken out once more", len(gone))
+			}
+		})
+	}
+}

@@ -47,11 +47,16 @@ const silence = 2 * time.Second
 // request after as long.
 const reconcileWithin = time.Minute
 
+// syncWithin bounds the wait of a controller for what it watches. With a hundred
+// thousand claims the two minutes of the library can be too short.
+const syncWithin = 10 * time.Minute
+
 // Run runs the operator until ctx is done.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // the API server's priority and fairness is the throttle
-	mgr, serving, err := newManager(cfg, o)
+	first := &recordsFirst{}
+	mgr, serving, err := newManager(cfg, o, first)
 	if err != nil {
 		return err
 	}
@@ -68,10 +73,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
+	first.listed = alloc.Ledger().Synced
 	defer alloc.Close()
 	// The manager stops what it runs before its webhooks, which still answer what
 	// is under way: for that they need the picture.
 	defer runUntilStopped(feed)()
+	defer runUntilStopped(func(ctx context.Context) { alloc.FeedClaims(ctx, mgr.GetAPIReader(), mgr.GetCache()) })()
 	for _, c := range collect(alloc) {
 		if err := metrics.Registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
@@ -99,7 +106,7 @@ type certificate struct {
 	from func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
-func newManager(cfg *rest.Config, o Options) (ctrl.Manager, *certificate, error) {
+func newManager(cfg *rest.Config, o Options, first *recordsFirst) (ctrl.Manager, *certificate, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
 		clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
@@ -119,7 +126,7 @@ func newManager(cfg *rest.Config, o Options) (ctrl.Manager, *certificate, error)
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:  scheme,
-		Cache:   cache.Options{DefaultTransform: slim, SyncPeriod: syncPeriod(o)},
+		Cache:   cache.Options{DefaultTransform: slim, NewInformer: first.newInformer, SyncPeriod: syncPeriod(o)},
 		Metrics: *diagnostics, HealthProbeBindAddress: o.ProbeAddress,
 		WebhookServer: webhooks.Graceful(webhook.NewServer(webhook.Options{
 			Host: o.WebhookHost, Port: o.WebhookPort,
@@ -132,6 +139,7 @@ func newManager(cfg *rest.Config, o Options) (ctrl.Manager, *certificate, error)
 		// A call of which no answer comes must not hold up its object for good.
 		Controller: config.Controller{
 			SkipNameValidation: &o.SkipNameValidation, UsePriorityQueue: new(false), ReconciliationTimeout: reconcileWithin,
+			CacheSyncTimeout: syncWithin,
 		},
 	})
 	return mgr, serving, err

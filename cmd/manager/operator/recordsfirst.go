@@ -1,0 +1,58 @@
+package operator
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// recordsFirst has the caches of what is as numerous as records begin when the
+// records are there: blocks can be handed out by then, and with all at once the API
+// server, whose CPU is the limit, would take several times as long for the records.
+type recordsFirst struct {
+	// listed says whether the records are there. To be set before a cache starts.
+	listed func() bool
+}
+
+// looking is how often it is looked whether the records are there.
+const looking = 20 * time.Millisecond
+
+// newInformer makes the informers of a cache.
+func (r *recordsFirst) newInformer(of cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	switch example.(type) {
+	case *v1alpha1.IPClaim, *ipamv1.IPAddressClaim, *ipamv1.IPAddress:
+		of = r.after(of)
+	}
+	return cache.NewSharedIndexInformer(of, example, resync, indexers)
+}
+
+// after lists and watches what of does, when the records are there.
+func (r *recordsFirst) after(of cache.ListerWatcher) cache.ListerWatcher {
+	from := cache.ToListerWatcherWithContext(of)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			if err := r.await(ctx); err != nil {
+				return nil, err
+			}
+			return from.ListWithContext(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if err := r.await(ctx); err != nil {
+				return nil, err
+			}
+			return from.WatchWithContext(ctx, options)
+		},
+	}
+}
+
+func (r *recordsFirst) await(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, looking, true, func(context.Context) (bool, error) { return r.listed(), nil })
+}

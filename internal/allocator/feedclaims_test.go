@@ -1,0 +1,106 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/build"
+)
+
+// beginning is an allocator that has begun to look at what there is.
+type beginning struct {
+	*Allocator
+	live      client.Reader
+	informers *informertest.FakeInformers
+	// claims have not all been seen before this is synced.
+	claims *controllertest.FakeInformer
+}
+
+// begin begins with all records seen. What is there is what a list of claims by
+// their records shows; err is how that list fails.
+func begin(t *testing.T, err error, there ...client.Object) beginning {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	b := beginning{claims: controllertest.NewFakeInformer()}
+	b.live = fake.NewClientBuilder().WithScheme(scheme).WithObjects(there...).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
+		},
+	}).WithIndex(&v1alpha1.IPClaim{}, "spec.allocationName", func(obj client.Object) []string {
+		return []string{obj.(*v1alpha1.IPClaim).Spec.AllocationName}
+	}).Build()
+	b.informers = &informertest.FakeInformers{Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{v1alpha1.GroupVersion.WithKind("IPClaim"): b.claims}}
+	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}})
+	b.Allocator = New(Options{Ledger: picture, Catalogue: NewCatalogue(""), UnboundLimit: 7, Log: logr.Discard()})
+	go picture.Run(t.Context(), quick{newAPIServer()}, &v1alpha1.IPAllocation{})
+	if err := b.Feed(t.Context(), b.informers); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
+	waits, gone, has := build.Claim("red", "waits").Class("gold").Obj(), build.Claim("red", "gone").Class("gold").Obj(), build.Claim("red", "has").Class("gold").Obj()
+	has.Spec.AllocationName = "record"
+	for name, c := range map[string]struct {
+		err error // of the list of those who wait
+		// early says whether blocks are handed out before all claims are known.
+		early bool
+		// line is how many are in it then.
+		line int
+	}{
+		"they can be listed":    {nil, true, 2},
+		"they cannot be listed": {errors.New("no such selector"), false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := begin(t, c.err, waits, gone, has)
+				if err := b.Synced(); !errors.Is(err, ipam.ErrNotSynced) {
+					t.Errorf("at first: %v, want %v", err, ipam.ErrNotSynced)
+				}
+				go b.FeedClaims(t.Context(), b.live, b.informers)
+				time.Sleep(2 * foreseenWithin)
+				if early := b.Synced() == nil; early != c.early || b.Queue().Len() != c.line {
+					t.Errorf("before the claims are known, handed out: %t, want %t; %d in line, want %d", early, c.early, b.Queue().Len(), c.line)
+				}
+				if b.KnowsClaims() || b.unboundLimit() != 0 {
+					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", b.KnowsClaims(), b.unboundLimit())
+				}
+				b.claims.Add(waits)
+				b.claims.Add(has)
+				b.claims.Synced()
+				time.Sleep(2 * again)
+				if err := b.Synced(); err != nil || !b.KnowsClaims() || b.unboundLimit() != 7 {
+					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, b.KnowsClaims(), b.unboundLimit())
+				}
+				if first, _ := b.Queue().Place(HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.isZero() || b.Queue().Len() != 1 {
+					t.Errorf("in the end %d are in line, want the one who waits: %v", b.Queue().Len(), first)
+				}
+			})
+		})
+	}
+}
