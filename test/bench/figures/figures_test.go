@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -34,4 +35,26 @@ func TestARatioComparesRoundsThatWereSideBySide(t *testing.T) {
 
 func rounds(n int) load.Round {
 	return load.Round{Took: time.Second, Latencies: make([]time.Duration, n)}
+}
+
+func TestFlatnessIsMeasuredBesideBareCreates(t *testing.T) {
+	r := &Report{}
+	add := func(variant string, at, requests int) {
+		r.Of(Key{"fill", variant, "8 clients", at}).Add(load.Round{Latencies: make([]time.Duration, requests), Took: time.Second}, 0, nil)
+	}
+	// The machine becomes half as fast, and claims a tenth slower than bare creates.
+	for at, speed := range []int{200, 200, 150, 100} {
+		add("bare", at, 5*speed)
+		add("claim", at, speed)
+	}
+	r.Find(Key{"fill", "claim", "8 clients", 3}).Rounds[0].Requests = 90
+	for _, target := range r.Targets() {
+		if strings.HasPrefix(target.What, "claim creates at 103 in use") {
+			if target.Measured != "0.90" || target.Met {
+				t.Errorf("measured %s, met %t: want 0.90 and false", target.Measured, target.Met)
+			}
+			return
+		}
+	}
+	t.Error("it is not among the targets")
 }

@@ -42,7 +42,7 @@ func (w *World) fillStep(ctx context.Context, at, step int) error {
 	c := byPool("fill")
 	c.scenario, c.variant = "fill", "claim"
 	// The bound in time is for machines that are slower than anybody wants to wait.
-	return w.measure(ctx, []contender{c}, plan{closed(8), load.Limit{Count: step, For: either(w, time.Minute, 6*time.Second)}, 1, at})
+	return w.measure(ctx, []contender{c}, plan{closed(8), load.Limit{Count: step, For: either(w, 90*time.Second, 6*time.Second)}, 1, at})
 }
 
 // services makes thousands of Services and compares.

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -52,12 +53,13 @@ func run(ctx context.Context) error {
 	}
 	report := &figures.Report{Command: command(*quick, *only), Quick: *quick, Begun: time.Now().UTC().Truncate(time.Second)}
 	options := play.Options{Quick: *quick, Only: list(*only), Profile: *profile, Dir: *dir, ManagerArgs: list(*managerArgs), Progress: os.Stdout}
-	if err := measure(ctx, options, report); err != nil {
-		return err
+	err := measure(ctx, options, report)
+	if err != nil { // half an hour of figures is not lost by that
+		report.Note("the run ended early: " + err.Error())
 	}
 	report.Seconds = time.Since(report.Begun).Round(time.Second).Seconds()
 	fmt.Printf("\n%s", document.Targets(report))
-	return save(report, *out)
+	return errors.Join(err, save(report, *out))
 }
 
 func measure(ctx context.Context, options play.Options, report *figures.Report) error {
