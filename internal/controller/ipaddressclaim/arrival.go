@@ -30,7 +30,9 @@ type arrival struct {
 	client client.Reader
 	mapper meta.RESTMapper
 	log    logr.Logger
-	start  func() error
+	// know sees to it that nothing is handed out before is known what has to be;
+	// start serves claims, and needs caches that have begun.
+	know, start func() error
 
 	mu      sync.Mutex
 	started bool
@@ -56,7 +58,10 @@ func (a *arrival) setUp(mgr manager.Manager) error {
 			return err
 		}
 		a.started = true
-		return a.start()
+		if err := a.know(); err != nil {
+			return err
+		}
+		return mgr.Add(onEveryReplica(a.start))
 	}
 	a.log.Info("Cluster API is not installed: its IPAddressClaims are served as soon as it is")
 	wanted := predicate.NewPredicateFuncs(func(obj client.Object) bool { return slices.Contains(definitions(), obj.GetName()) })
@@ -66,6 +71,17 @@ func (a *arrival) setUp(mgr manager.Manager) error {
 		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
 		Complete(a)
 }
+
+// onEveryReplica is called when the caches that are there have all that they watch.
+// One that is made then has nobody wait for what it watches: there may be many claims
+// and addresses, and IPClaims are served without them.
+type onEveryReplica func() error
+
+// Start implements manager.Runnable.
+func (f onEveryReplica) Start(context.Context) error { return f() }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 // servedWithin is about how long the API server takes until it serves a kind whose
 // CRD it has accepted. Nothing tells when it does.
@@ -87,6 +103,9 @@ func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 		return reconcile.Result{RequeueAfter: servedWithin}, nil
 	case !there:
 		return reconcile.Result{}, nil // the next CRD is another event
+	}
+	if err := a.know(); err != nil {
+		return reconcile.Result{}, err
 	}
 	if err := a.start(); err != nil {
 		return reconcile.Result{}, fmt.Errorf("serving IPAddressClaims: %w", err)

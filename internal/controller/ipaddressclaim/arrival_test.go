@@ -20,7 +20,7 @@ func TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	store, mapper, starts := fake.NewClientBuilder().WithScheme(scheme).Build(), meta.NewDefaultRESTMapper(nil), 0
-	a := &arrival{client: store, mapper: mapper, log: logr.Discard(), start: func() error { starts++; return nil }}
+	a := &arrival{client: store, mapper: mapper, log: logr.Discard(), know: func() error { return nil }, start: func() error { starts++; return nil }}
 	expect := func(when string, again time.Duration, started int) {
 		t.Helper()
 		result, err := a.Reconcile(t.Context(), reconcile.Request{})

@@ -15,8 +15,8 @@ import (
 
 // watchClusters tells the catalogue, on every replica, which Clusters are paused,
 // before anything is handed out.
-func (c *Controller) watchClusters(ctx context.Context, from cache.Cache) error {
-	informer, err := from.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
+func (c *Controller) watchClusters(from cache.Cache) error {
+	informer, err := from.GetInformer(context.Background(), &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching Clusters: %w", err)
 	}

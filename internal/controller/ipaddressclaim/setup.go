@@ -38,7 +38,11 @@ type Orphans interface {
 // it comes.
 func (c *Controller) SetUp(mgr manager.Manager) error {
 	c.events = mgr.GetEventRecorder("cadastre")
-	return (&arrival{client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"), start: func() error { return c.start(mgr) }}).setUp(mgr)
+	return (&arrival{
+		client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"),
+		know:  func() error { return c.watchClusters(mgr.GetCache()) },
+		start: func() error { return c.start(mgr) },
+	}).setUp(mgr)
 }
 
 // start registers what there is to register once Cluster API's kinds are served.
@@ -48,9 +52,6 @@ func (c *Controller) start(mgr manager.Manager) error {
 		return err
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddressClaim{}, byTarget, indexedTarget); err != nil {
-		return err
-	}
-	if err := c.watchClusters(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	c.Orphans.Judge(kind, holds)
