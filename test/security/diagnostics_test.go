@@ -42,8 +42,12 @@ func (w *world) diagnosticsAreGuarded() {
 			{"somebody", nobodySpecial, http.StatusForbidden},
 			{"somebody who may", reader, http.StatusOK},
 		} {
-			if code := w.get(path, c.token); code != c.want {
+			code, answer := w.get(path, c.token)
+			if code != c.want {
 				w.t.Errorf("%s to %s: %d, want %d", path, c.who, code, c.want)
+			}
+			if leads := `leader_election_master_status{name="cadastre.ipam.cadastre.dev"}`; path == "/metrics" && code == http.StatusOK && !bytes.Contains(answer, []byte(leads)) {
+				w.t.Errorf("%s does not tell who leads: no %s", path, leads)
 			}
 		}
 	}
@@ -60,7 +64,7 @@ func (w *world) account(name string) string {
 	return token.Status.Token
 }
 
-func (w *world) get(path, token string) int {
+func (w *world) get(path, token string) (int, []byte) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "https://"+w.Managers[0].MetricsAddress+path, nil)
 	must(w.t, err)
@@ -69,10 +73,10 @@ func (w *world) get(path, token string) int {
 	}
 	response, err := insecure().Do(req)
 	must(w.t, err)
-	_, err = io.Copy(io.Discard, response.Body)
+	answer, err := io.ReadAll(response.Body)
 	must(w.t, err)
 	must(w.t, response.Body.Close())
-	return response.StatusCode
+	return response.StatusCode, answer
 }
 
 // sizeIsBounded sends a webhook more than any object can be.

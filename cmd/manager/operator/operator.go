@@ -132,7 +132,8 @@ func newManager(cfg *rest.Config, o Options, first *recordsFirst) (ctrl.Manager,
 			Host: o.WebhookHost, Port: o.WebhookPort,
 			TLSOpts: append(accepts, func(c *tls.Config) { c.GetCertificate = get }),
 		})),
-		LeaderElection: o.LeaderElect, LeaderElectionResourceLockInterface: lease, LeaderElectionReleaseOnCancel: true,
+		// The ID is the name under which the metrics tell who leads.
+		LeaderElection: o.LeaderElect, LeaderElectionID: leaseName, LeaderElectionResourceLockInterface: lease, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &duration, RenewDeadline: &renew, RetryPeriod: &retry,
 		// The priority queue of controller-runtime v0.24 can block for good when it is
 		// shut down with work left in it (kubernetes-sigs/controller-runtime#3538).

@@ -2,6 +2,7 @@ package play
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -50,12 +51,14 @@ func (w *World) backToOne(ctx context.Context) error {
 }
 
 func (w *World) awaitLeader(ctx context.Context) error {
+	var last error // a manager may be ready before it serves its metrics
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		leader, err := w.leader(ctx)
-		return leader != nil, err
+		last = err
+		return leader != nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for a leader: %w", err)
+		return fmt.Errorf("waiting for a leader: %w", errors.Join(err, last))
 	}
 	return nil
 }
