@@ -57,7 +57,7 @@ type letting struct {
 
 // showsWithin is for how long the cache may have yet to show that a claim was let go
 // of. After that it is done again: a restore of etcd brings back the very version.
-const showsWithin = time.Second
+const showsWithin = 5 * time.Second
 
 func (c *Controller) hasJustLetGo(s *scope) bool {
 	return s.letGo.version == s.claim.ResourceVersion && c.Clock.Since(s.letGo.at) < showsWithin
