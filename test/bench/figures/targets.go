@@ -56,9 +56,17 @@ func (r *Report) rate(what string, q ratio) Target {
 func most(what, unit string, measured *float64, wanted float64) Target {
 	t := Target{What: what, Wanted: fmt.Sprintf("≤ %g %s", wanted, unit)}
 	if measured != nil {
-		t.Measured, t.Met = fmt.Sprintf("%.3g %s", *measured, unit), *measured <= wanted
+		t.Measured, t.Met = fmt.Sprintf("%s %s", short(*measured), unit), *measured <= wanted
 	}
 	return t
+}
+
+// short is a figure with three digits, or with all those before the point.
+func short(value float64) string {
+	if value >= 1000 {
+		return fmt.Sprintf("%.0f", value)
+	}
+	return fmt.Sprintf("%.3g", value)
 }
 
 func (r *Report) p95(key Key) *float64 {
