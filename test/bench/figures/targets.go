@@ -131,15 +131,19 @@ func (r *Report) growth() []Target {
 
 // flatness is the rate of the last quarter of the steps to that of the first, where
 // a rate is that of claims to that of the bare creates next to them: in the minutes
-// between, the machine itself may have become slower or faster.
+// between, the machine itself may have become slower or faster. Steps with no bare
+// creates next to them do not count; with fewer than two others it is 0.
 func (r *Report) flatness(steps []*Series, rate func(*Series) float64, scenario, variant string) float64 {
-	relative := make([]float64, len(steps))
-	for i, s := range steps {
+	var relative []float64
+	for _, s := range steps {
 		if bare := r.Find(Key{scenario, variant, s.Shape, s.At}); bare != nil {
-			relative[i] = rate(s) / bare.PerSecond()
+			relative = append(relative, rate(s)/bare.PerSecond())
 		}
 	}
-	quarter := max(1, len(steps)/4)
+	if len(relative) < 2 {
+		return 0
+	}
+	quarter := max(1, len(relative)/4)
 	return median(relative[len(relative)-quarter:]) / median(relative[:quarter])
 }
 
