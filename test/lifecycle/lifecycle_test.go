@@ -172,10 +172,11 @@ func (l *load) end() {
 
 // handsOver ends the leader and waits for the other.
 func (w *world) handsOver(t *testing.T) {
-	leader := slices.IndexFunc(w.Managers, w.leads)
-	if leader < 0 {
-		t.Fatal("nobody leads")
-	}
+	var leader int
+	w.eventually("a replica leads", func(context.Context) bool {
+		leader = slices.IndexFunc(w.Managers, w.leads)
+		return leader >= 0
+	})
 	before := w.holder(t.Context())
 	began := time.Now()
 	must(t, w.Managers[leader].Stop())
