@@ -18,8 +18,8 @@ type Config struct {
 	Clients, Managers int
 	// Pause is how long there is nothing between two faults, on average.
 	Pause time.Duration
-	// First is the kind of the first fault; empty: any.
-	First string
+	// Often is the kind of every other fault, the first among them; empty: none.
+	Often string
 	// Binary is the manager; empty: bin/manager. Env is for it, beside this
 	// process's.
 	Binary string

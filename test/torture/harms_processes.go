@@ -15,19 +15,24 @@ func (n *nemesis) killManager(ctx context.Context) error {
 	return n.startManager(ctx, m)
 }
 
-// killManagerSlowList has a manager begin with a list of records that takes a
-// while, in which it can be asked already.
-func (n *nemesis) killManagerSlowList(ctx context.Context) error {
-	m, held := n.anyManager(), between(n.random, time.Second, 4*time.Second)
+// killManagersSlowList has a manager begin with a list of records that takes a
+// while. As soon as that one is ready the others are killed, so that it is asked.
+func (n *nemesis) killManagersSlowList(ctx context.Context) error {
+	m, held := n.anyManager(), between(n.random, 2*time.Second, 5*time.Second)
 	m.API.HoldLists("ipallocations", held)
 	defer m.API.HoldLists("", 0)
 	if err := m.Kill(); err != nil {
 		return err
 	}
 	over := time.Now().Add(held)
-	err := n.startManager(ctx, m) // one that is ready too early is to be asked all the same
-	wait(ctx, time.Until(over))
-	return err
+	errs := []error{n.startManager(ctx, m)}
+	for _, other := range n.Managers {
+		if other != m {
+			errs = append(errs, other.Kill())
+		}
+	}
+	wait(ctx, time.Until(over)) // one that was ready too early
+	return errors.Join(errs...)
 }
 
 // pauseManager stops a manager for longer than its lease lasts. Now and then all

@@ -38,12 +38,12 @@ type harm struct {
 }
 
 // slowFirstList is the fault that shows whether anybody answers too early.
-const slowFirstList = "kill a manager, its first list is slow"
+const slowFirstList = "kill the managers, the first list of one is slow"
 
 func harms() []harm {
 	return []harm{
 		{"kill a manager", 12, (*nemesis).killManager},
-		{slowFirstList, 6, (*nemesis).killManagerSlowList},
+		{slowFirstList, 6, (*nemesis).killManagersSlowList},
 		{"pause a manager beyond its lease", 5, (*nemesis).pauseManager},
 		{"kill the API server", 3, (*nemesis).killAPIServer},
 		{"kill etcd", 4, (*nemesis).killEtcd},
@@ -71,13 +71,14 @@ func (n *nemesis) rage(ctx context.Context) error {
 func (n *nemesis) harm(ctx context.Context) error {
 	all := harms()
 	n.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	if first := slices.IndexFunc(all, func(h harm) bool { return h.kind == n.config.First }); first > 0 {
-		all[0], all[first] = all[first], all[0]
-	}
+	often := slices.IndexFunc(all, func(h harm) bool { return h.kind == n.config.Often })
 	for i := 0; ctx.Err() == nil; i++ {
 		h := all[i%len(all)] // each once, in any order,
 		if i >= len(all) {   // and then by weight
 			h = pick(all, n.random)
+		}
+		if often >= 0 && i%2 == 0 {
+			h = all[often]
 		}
 		if err := n.inject(ctx, h); err != nil {
 			return fmt.Errorf("%s: %w", h.kind, err)

@@ -39,7 +39,7 @@ func TestTheHarnessFindsWhatIsBroken(t *testing.T) {
 				t.Skip("make torture-selftest runs it")
 			}
 			report, err := Run(t.Context(), Config{
-				Seed: seed(t), Storm: time.Minute, Binary: binary, First: slowFirstList,
+				Seed: seed(t), Storm: time.Minute, Binary: binary, Often: slowFirstList,
 				Env: []string{"CADASTRE_FAILPOINT=" + failpoint},
 				Out: out(t, "/"+failpoint), Progress: t.Output(),
 			})
