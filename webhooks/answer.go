@@ -45,7 +45,7 @@ func (s subject) refusal(err error) error {
 		return s.conflict(taken)
 	case errors.As(err, &exhausted):
 		return s.insufficient(exhausted)
-	case errors.Is(err, ipam.ErrNotSynced), errors.Is(err, ipam.ErrUnconfirmed), errors.Is(err, ipam.ErrTooManyUnbound):
+	case errors.Is(err, ipam.ErrNotSynced), errors.Is(err, ipam.ErrUnconfirmed), errors.Is(err, ipam.ErrCrowded), errors.Is(err, ipam.ErrTooManyUnbound):
 		return apierrors.NewTooManyRequests(err.Error()+": try again", 1)
 	case errors.As(err, &status):
 		return err

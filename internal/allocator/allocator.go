@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,12 +40,21 @@ type Options struct {
 const (
 	// confirmWithin bounds the whole way from finding to confirming.
 	confirmWithin = 3500 * time.Millisecond
+	// beginWithin bounds the wait until the API server may be asked: what is left
+	// must do for record and confirmation.
+	beginWithin = 1500 * time.Millisecond
 	// releaseWithin bounds the wait for a release that is on its way.
 	releaseWithin = 250 * time.Millisecond
 	// discardWithin bounds giving up a record; what is not done by then is left
 	// to the collection of orphans.
 	discardWithin = 30 * time.Second
 )
+
+// attemptsAtOnce is how many records a replica makes at the same time for claims
+// that do not exist yet. Where more come than the API server has room for, none of
+// them would be confirmed in time, and each would cost it a deletion too. At 10 ms
+// a record it is enough for 3,200 claims a second.
+const attemptsAtOnce = 32
 
 // Allocator hands out blocks.
 type Allocator struct {
@@ -55,6 +65,8 @@ type Allocator struct {
 	namespace string
 	limit     int
 	log       logr.Logger
+	// attempts bounds the attempts to serve claims that do not exist yet.
+	attempts *semaphore.Weighted
 	// wake is the pools where somebody who waits may now be served.
 	wake workqueue.TypedInterface[ipam.PoolKey]
 	// turns is who serves holders of a kind when it is their turn.
@@ -77,8 +89,9 @@ func New(o Options) *Allocator {
 	a := &Allocator{
 		ledger: o.Ledger, catalogue: o.Catalogue, client: o.Client, queue: NewQueue(),
 		namespace: o.Namespace, limit: o.UnboundLimit, log: o.Log,
-		wake:  workqueue.NewTyped[ipam.PoolKey](),
-		turns: map[string]func(ipam.Holder){}, claims: func() bool { return true },
+		attempts: semaphore.NewWeighted(attemptsAtOnce),
+		wake:     workqueue.NewTyped[ipam.PoolKey](),
+		turns:    map[string]func(ipam.Holder){}, claims: func() bool { return true },
 	}
 	a.fed = append(a.fed, a.ledger.Synced)
 	a.ledger.Listen(func(c ledger.Change) {

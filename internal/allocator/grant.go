@@ -56,8 +56,8 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 // is on its way, it waits for that first.
 //
 // Errors: *ipam.ExhaustedError, *ipam.TakenError, ipam.ErrNotSynced,
-// ipam.ErrUnconfirmed, ipam.ErrTooManyUnbound, or the API's own. After any
-// error nothing is held, or it will be collected.
+// ipam.ErrUnconfirmed, ipam.ErrCrowded, ipam.ErrTooManyUnbound, or the API's own.
+// After any error nothing is held, or it will be collected.
 func (a *Allocator) Grant(ctx context.Context, order Order) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -129,13 +129,32 @@ func (o Order) inUse(pool ipam.PoolKey, limit int) ledger.Ask {
 	return ask
 }
 
-// try finds a block in one pool, records and confirms it.
+// try finds a block in one pool, records and confirms it. Controllers have a bound
+// of their own, and no API server that waits for their answer.
 func (a *Allocator) try(ctx context.Context, order Order, ask ledger.Ask) (ipam.Record, error) {
 	hold, err := a.ledger.Hold(ask)
 	if err != nil {
 		return ipam.Record{}, err
 	}
+	if order.HolderUID == "" {
+		if err := a.begin(ctx); err != nil {
+			hold.Drop()
+			return ipam.Record{}, err
+		}
+		defer a.attempts.Release(1)
+	}
 	return a.confirm(ctx, hold, order)
+}
+
+// begin waits until there are few enough attempts under way, oldest first. Who
+// waits for too long has cost the API server nothing.
+func (a *Allocator) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	if a.attempts.Acquire(ctx, 1) != nil {
+		return ipam.ErrCrowded
+	}
+	return nil
 }
 
 // confirm records a block that is held, and waits until it is known whose it is.

@@ -15,6 +15,10 @@ var ErrNotSynced = errors.New("the register of allocations is still being loaded
 // whether its block is ours. It has been given up; ask again soon.
 var ErrUnconfirmed = errors.New("the allocation could not be confirmed in time")
 
+// ErrCrowded means that more are created at this moment than the API server can
+// store. Nothing was recorded; ask again soon.
+var ErrCrowded = errors.New("more is being created at this moment than can be recorded")
+
 // ErrTooManyUnbound means that a namespace has reached the bound of records
 // that no claim or local pool has taken. Ask again when they have been collected.
 var ErrTooManyUnbound = errors.New("too many allocations of this namespace are not taken by a claim or a pool")

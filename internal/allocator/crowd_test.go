@@ -1,0 +1,127 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// crowded is an API server that takes its time, the longer the more it is asked.
+type crowded struct {
+	*steady
+	each time.Duration
+
+	mu   sync.Mutex
+	free time.Time // when it has done what it was asked so far
+	most int
+	now  int
+}
+
+// Create implements client.Writer.
+func (c *crowded) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	c.mu.Lock()
+	c.now++
+	c.most = max(c.most, c.now)
+	if now := time.Now(); c.free.Before(now) {
+		c.free = now
+	}
+	c.free = c.free.Add(c.each)
+	done := c.free
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.now--
+	}()
+	time.Sleep(time.Until(done))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return c.steady.Create(ctx, obj, opts...)
+}
+
+// newcomer is the order of a claim that does not exist yet.
+func newcomer(a *Allocator, n int) Order {
+	holder := HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%d", n)})
+	order := Order{Holder: holder, Record: AttemptName(holder)}
+	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 28, Reclaim: ipam.Delete}
+	order.Pools = []ipam.Pool{{Key: ipam.PoolNamed("parent"), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.FirstFit}}
+	return order
+}
+
+// TestACrowdIsServedAsFastAsTheAPIServerCan has ten times as many claims come as
+// can be recorded in the time that each has. What is recorded is confirmed; who is
+// refused has cost nothing.
+func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		slow := &crowded{steady: over, each: 20 * time.Millisecond}
+		a.client = slow
+		const crowd = 1000
+		var served, refused, failed int
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		began := time.Now()
+		for n := range crowd {
+			all.Go(func() {
+				_, err := a.Grant(t.Context(), newcomer(a, n))
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					served++
+				case errors.Is(err, ipam.ErrCrowded):
+					refused++
+				default:
+					failed++
+				}
+			})
+		}
+		all.Wait()
+		took := time.Since(began)
+		if slow.most != attemptsAtOnce {
+			t.Errorf("%d records were made at once, want %d", slow.most, attemptsAtOnce)
+		}
+		if failed > 0 || served+refused != crowd {
+			t.Errorf("%d served, %d refused, %d failed", served, refused, failed)
+		}
+		// It is never idle: what it can do in the time is done.
+		if can := int(took / slow.each); served < can-1 {
+			t.Errorf("%d served in %v, the API server can store %d", served, took, can)
+		}
+		synctest.Wait()
+		if stored := len(over.server.list().Items); stored != served {
+			t.Errorf("%d records are stored for %d claims", stored, served)
+		}
+	})
+}
+
+// TestAClaimThatExistsDoesNotQueueBehindACrowd is about controllers.
+func TestAClaimThatExistsDoesNotQueueBehindACrowd(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		a.client = &crowded{steady: over, each: 20 * time.Millisecond}
+		var all sync.WaitGroup
+		for n := range 1000 {
+			all.Go(func() { _, _ = a.Grant(t.Context(), newcomer(a, n)) })
+		}
+		synctest.Wait()
+		order := newcomer(a, 1000)
+		order.HolderUID = "uid"
+		began := time.Now()
+		if _, err := a.Grant(t.Context(), order); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > beginWithin {
+			t.Errorf("it took %v", took)
+		}
+		all.Wait()
+	})
+}
