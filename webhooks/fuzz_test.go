@@ -173,8 +173,6 @@ func newStage(f *testing.F) *stage {
 	alloc := allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue(""), Client: store, Namespace: "system", UnboundLimit: 1000, Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(context.Background())
 	f.Cleanup(cancel)
-	go picture.Run(ctx, plainly{allocator.Records(store)}, &v1alpha1.IPAllocation{})
-
 	pool := ipam.Pool{
 		Key: ipam.PoolNamed("p"), Home: ipam.PoolKey{Kind: ipam.KindRoutingDomain, Name: "default", Family: ipam.IPv4},
 		CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Length: 16, Classes: []string{"gold"}, Visibility: ipam.Shared,
@@ -188,6 +186,8 @@ func newStage(f *testing.F) *stage {
 		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.ForPool,
 		Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(pool.Key),
 	})))
+	// The store in memory does not tell a watch of what was made before it.
+	go picture.Run(ctx, plainly{allocator.Records(store)}, &v1alpha1.IPAllocation{})
 	ready := make(chan struct{}, 1)
 	picture.Listen(func(ledger.Change) {
 		select {

@@ -42,7 +42,7 @@ func (c *crowded) Create(ctx context.Context, obj client.Object, opts ...client.
 		defer c.mu.Unlock()
 		c.now--
 	}()
-	time.Sleep(time.Until(done))
+	<-time.After(time.Until(done))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -50,7 +50,7 @@ func (c *crowded) Create(ctx context.Context, obj client.Object, opts ...client.
 }
 
 // newcomer is the order of a claim that does not exist yet.
-func newcomer(a *Allocator, n int) Order {
+func newcomer(n int) Order {
 	holder := HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%d", n)})
 	order := Order{Holder: holder, Record: AttemptName(holder)}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 28, Reclaim: ipam.Delete}
@@ -72,7 +72,7 @@ func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 		began := time.Now()
 		for n := range crowd {
 			all.Go(func() {
-				_, err := a.Grant(t.Context(), newcomer(a, n))
+				_, err := a.Grant(t.Context(), newcomer(n))
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -110,10 +110,10 @@ func TestAClaimThatExistsDoesNotQueueBehindACrowd(t *testing.T) {
 		a.client = &crowded{steady: over, each: 20 * time.Millisecond}
 		var all sync.WaitGroup
 		for n := range 1000 {
-			all.Go(func() { _, _ = a.Grant(t.Context(), newcomer(a, n)) })
+			all.Go(func() { _, _ = a.Grant(t.Context(), newcomer(n)) })
 		}
 		synctest.Wait()
-		order := newcomer(a, 1000)
+		order := newcomer(1000)
 		order.HolderUID = "uid"
 		began := time.Now()
 		if _, err := a.Grant(t.Context(), order); err != nil {
