@@ -92,17 +92,18 @@ func (p *Process) launchLocked() (done <-chan struct{}, err error) {
 		p.files.forgetPID(p.Name)
 		close(ended)
 		if p.reviveAfter > 0 && time.Since(started) > p.reviveAfter {
-			p.revive()
+			p.revive(cmd)
 		}
 	}()
 	return ended, nil
 }
 
-// revive starts the process again, unless it was told to end.
-func (p *Process) revive() {
+// revive starts the process again that has ended, unless it was told to, or has been
+// started again since.
+func (p *Process) revive(ended *exec.Cmd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.ending {
+	if !p.ending && p.cmd == ended {
 		_, _ = p.launchLocked() // there is nobody to tell
 	}
 }

@@ -91,6 +91,26 @@ func TestProcessThatEndsByItselfIsRevived(t *testing.T) {
 	}
 }
 
+func TestProcessThatWasStartedAgainIsNotRevived(t *testing.T) {
+	t.Setenv(playEnv, playManager)
+	m := newTestManager(t)
+	if err := m.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := m.cmd
+	if err := m.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := m.PID()
+	m.revive(first)
+	if m.PID() != second {
+		t.Error("there are two of it now")
+	}
+	if err := m.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestProcessThatEndsIsNotAwaitedAndItsLogIsQuoted(t *testing.T) {
 	t.Setenv(playEnv, playQuitter)
 	m := newTestManager(t)

@@ -1,10 +1,13 @@
 package play
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // tick is the unit of CPU time in /proc, on all systems that have it.
@@ -62,4 +65,32 @@ func (w *World) spent(since map[string]time.Duration, requests int) map[string]f
 		}
 	}
 	return each
+}
+
+const (
+	// restful is what the parts together use at most when they are at rest, looked at
+	// for so long at a time; awaited for a minute at most.
+	restful     = 150 * time.Millisecond
+	restfulLook = 500 * time.Millisecond
+	restfulWait = time.Minute
+)
+
+// rest waits until the parts have done what they do by themselves: replicas that
+// have just become ready still list what hands out nothing, and that takes the API
+// server longer the more there is.
+func (w *World) rest(ctx context.Context) error {
+	before := w.cpuTimes()
+	err := wait.PollUntilContextTimeout(ctx, restfulLook, restfulWait, false, func(context.Context) (bool, error) {
+		now, used := w.cpuTimes(), time.Duration(0)
+		for name := range now {
+			used += now[name] - before[name]
+		}
+		before = now
+		return used <= restful, nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		w.say("the machine is still busy after %v", restfulWait)
+		return nil
+	}
+	return err
 }

@@ -19,10 +19,7 @@ func (w *World) severalReplicas(ctx context.Context) error {
 	for i := range either(w, 4, 1) {
 		for j := range managers {
 			n := (i+j)%managers + 1
-			if err := w.replicas(ctx, n); err != nil {
-				return err
-			}
-			if err := w.awaitLeader(ctx); err != nil {
+			if err := w.restingReplicas(ctx, n); err != nil {
 				return err
 			}
 			c := byPool("replicas")
@@ -43,11 +40,18 @@ func (w *World) severalReplicas(ctx context.Context) error {
 	return w.backToOne(ctx)
 }
 
-func (w *World) backToOne(ctx context.Context) error {
-	if err := w.replicas(ctx, 1); err != nil {
+func (w *World) backToOne(ctx context.Context) error { return w.restingReplicas(ctx, 1) }
+
+// restingReplicas starts so many replicas anew, and waits until one leads and all
+// have seen everything.
+func (w *World) restingReplicas(ctx context.Context, n int) error {
+	if err := w.replicas(ctx, n); err != nil {
 		return err
 	}
-	return w.awaitLeader(ctx)
+	if err := w.awaitLeader(ctx); err != nil {
+		return err
+	}
+	return w.rest(ctx)
 }
 
 func (w *World) awaitLeader(ctx context.Context) error {
@@ -76,10 +80,7 @@ func (w *World) failover(ctx context.Context) error {
 	series := w.report.Of(figures.Key{Scenario: "failover"})
 	var longest time.Duration
 	for i := range either(w, 5, 1) {
-		if err := w.replicas(ctx, 2); err != nil {
-			return err
-		}
-		if err := w.awaitLeader(ctx); err != nil {
+		if err := w.restingReplicas(ctx, 2); err != nil {
 			return err
 		}
 		next, gap, err := w.kill(ctx, c, series)
