@@ -51,7 +51,7 @@ const (
 )
 
 // attemptsAtOnce is how many records a replica makes at the same time for claims
-// that do not exist yet. Where more come than the API server has room for, none of
+// and pools that do not exist yet. Where more come than the API server has room for, none of
 // them would be confirmed in time, and each would cost it a deletion too. At 10 ms
 // a record it is enough for 3,200 claims a second.
 const attemptsAtOnce = 32
@@ -65,7 +65,7 @@ type Allocator struct {
 	namespace string
 	limit     int
 	log       logr.Logger
-	// attempts bounds the attempts to serve claims that do not exist yet.
+	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
 	// wake is the pools where somebody who waits may now be served.
 	wake workqueue.TypedInterface[ipam.PoolKey]

@@ -50,6 +50,11 @@ func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch,
 	return c.server.letGo(obj, data)
 }
 
+// parent is the pool that a replica of onReplica knows.
+func parent() ipam.Pool {
+	return ipam.Pool{Key: ipam.PoolNamed("parent"), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.FirstFit}
+}
+
 // onReplica runs a test on a replica that has seen all that is stored, within a
 // bubble of its own time.
 func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
@@ -58,7 +63,7 @@ func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 		over := &steady{link: link{server: newAPIServer()}}
 		picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
 		a := New(Options{Ledger: picture, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})
-		picture.Describe(ipam.Pool{Key: ipam.PoolNamed("parent"), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.FirstFit})
+		picture.Describe(parent())
 		ctx, stop := context.WithCancel(context.Background())
 		go picture.Run(ctx, quick{over.server}, &v1alpha1.IPAllocation{})
 		synctest.Wait()
@@ -96,7 +101,7 @@ func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
 func childOrder(a *Allocator, length int) Order {
 	order := Order{Holder: HolderOfPool(ipam.PoolNamed("child")), Record: a.recordOfPool(ipam.PoolNamed("child"))}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.Delete}
-	order.Pools = []ipam.Pool{{Key: ipam.PoolNamed("parent"), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.FirstFit}}
+	order.Pools = []ipam.Pool{parent()}
 	return order
 }
 

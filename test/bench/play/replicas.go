@@ -37,10 +37,8 @@ func (w *World) severalReplicas(ctx context.Context) error {
 			}
 		}
 	}
-	return w.backToOne(ctx)
+	return w.restingReplicas(ctx, 1)
 }
-
-func (w *World) backToOne(ctx context.Context) error { return w.restingReplicas(ctx, 1) }
 
 // restingReplicas starts so many replicas anew, and waits until one leads and all
 // have seen everything.
@@ -92,7 +90,7 @@ func (w *World) failover(ctx context.Context) error {
 		series.Set("longestGapMillis", float64(longest.Milliseconds()))
 		w.say("failover %d: next bound after %.2f s, no create for %d ms at most, %d creates failed so far", i+1, next.Seconds(), gap.Milliseconds(), series.Failures)
 	}
-	return w.backToOne(ctx)
+	return w.restingReplicas(ctx, 1)
 }
 
 // kill kills the leader in the middle of creates, and says how long after that
