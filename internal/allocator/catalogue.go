@@ -194,6 +194,17 @@ func (c *Catalogue) Class(name string) (ClassEntry, bool) {
 	return class, ok
 }
 
+// Pools are the keys of all pools.
+func (c *Catalogue) Pools() []ipam.PoolKey {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var keys []ipam.PoolKey
+	for _, pools := range c.pools {
+		keys = slices.AppendSeq(keys, maps.Keys(pools))
+	}
+	return keys
+}
+
 // PoolsOf are the pools that back a class: cluster-scoped ones, and those of one
 // namespace, which may be empty.
 func (c *Catalogue) PoolsOf(namespace, class string) []ipam.Pool {

@@ -27,5 +27,49 @@ func collect(alloc *allocator.Allocator) []prometheus.Collector {
 			Name: "cadastre_waiting",
 			Help: "Claims and child pools that wait for a block.",
 		}, func() float64 { return float64(alloc.Queue().Len()) }),
+		newPoolCollector(alloc),
+	}
+}
+
+// poolCollector tells how full each pool is.
+type poolCollector struct {
+	alloc                  *allocator.Allocator
+	addresses, allocations *prometheus.Desc
+}
+
+func newPoolCollector(alloc *allocator.Allocator) poolCollector {
+	// The namespace of a pool is not the one that a scrape itself says: so its label
+	// has another name.
+	labels := []string{"pool_kind", "pool_namespace", "pool"}
+	return poolCollector{
+		alloc: alloc,
+		addresses: prometheus.NewDesc("cadastre_pool_addresses",
+			"Addresses of a pool by what becomes of them: allocated, available, withheld. Together they are all that the pool has.",
+			append(labels, "state"), nil),
+		allocations: prometheus.NewDesc("cadastre_pool_allocations", "Blocks of a pool that are held.", labels, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c poolCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- c.addresses
+	to <- c.allocations
+}
+
+// Collect implements prometheus.Collector.
+func (c poolCollector) Collect(to chan<- prometheus.Metric) {
+	for _, pool := range c.alloc.Catalogue().Pools() {
+		capacity, ok := c.alloc.Ledger().Capacity(pool)
+		if !ok {
+			continue
+		}
+		gauge := func(of *prometheus.Desc, value float64, state ...string) {
+			labels := append([]string{string(pool.Kind), pool.Namespace, pool.Name}, state...)
+			to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, labels...)
+		}
+		gauge(c.addresses, capacity.Allocated.Sub(capacity.OutOfRange).Float64(), "allocated")
+		gauge(c.addresses, capacity.Available.Float64(), "available")
+		gauge(c.addresses, capacity.Withheld.Float64(), "withheld")
+		gauge(c.allocations, float64(capacity.Records))
 	}
 }
