@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,8 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -37,12 +36,21 @@ import (
 
 // stage is the handlers as SetUp makes them, over a store in memory.
 type stage struct {
-	handlers map[string]admission.Handler
-	store    client.WithWatch
+	mutate, validate map[string]admission.Handler
+	store            client.WithWatch
 }
 
 // kinds are those whose objects are sent.
-var kinds = []string{"IPClaim", "IPPool", "IPClass", "LocalIPPool", "IPAddressClaim", "IPAddress"}
+var kinds = []string{"IPClaim", "IPPool", "IPClass", "LocalIPPool", "IPAddressClaim", "IPAddress", "IPAllocation"}
+
+// How a request is made, beside its kind in the four lowest bits. The operation is
+// an update, or else, of a validator that deletes, a deletion, or else a creation.
+const (
+	updating = 1 << (iota + 4)
+	dry      // or, of a validator, deleting
+	unentitled
+	validating
+)
 
 // FuzzAdmission sends the handlers any object, as any operation: none may panic,
 // none may answer with a server's error, and what is allowed can be patched.
@@ -61,14 +69,18 @@ func FuzzAdmission(f *testing.F) {
 		`{"metadata":{"name":"g","annotations":{"ipam.cadastre.dev/is-default-class":"true"}},"spec":{"ipFamily":"IPv6","allowedPrefixLengths":{"min":1,"max":2}}}`,
 		`{"metadata":[],"spec":"x"}`, `[]`, `null`, `{`, `{"spec":{"prefixLength":1e99}}`, `{"metadata":{"name":7}}`,
 	} {
-		for how := range uint8(4 * len(kinds)) {
-			f.Add(object, `{"metadata":{"name":"c"},"spec":{"cidr":"10.0.0.0/28"}}`, how%uint8(len(kinds))|how/uint8(len(kinds))<<4)
+		for how := range 16 * len(kinds) {
+			f.Add(object, `{"metadata":{"name":"c"},"spec":{"cidr":"10.0.0.0/28"}}`, uint8(how%len(kinds)|how/len(kinds)<<4))
 		}
 	}
 	s := newStage(f)
 	f.Fuzz(func(t *testing.T, object, old string, how uint8) {
 		kind := kinds[how%16%uint8(len(kinds))]
-		s.review(t, kind, review(kind, object, old, how))
+		handler := s.mutate[kind]
+		if other := s.validate[kind]; handler == nil || other != nil && how&validating != 0 {
+			handler = other
+		}
+		s.review(t, kind, handler, review(kind, object, old, how))
 	})
 }
 
@@ -82,20 +94,28 @@ func review(kind, object, old string, how uint8) admission.Request {
 	if kind != "IPPool" && kind != "IPClass" {
 		req.Namespace = "team"
 	}
-	if how&16 != 0 {
+	switch {
+	case how&updating != 0:
 		req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(old)}
+	case how&validating != 0 && how&dry != 0:
+		req.Operation, req.Object, req.OldObject = admissionv1.Delete, runtime.RawExtension{}, req.Object
 	}
-	dry := how&32 != 0
-	req.DryRun = &dry
-	req.UserInfo.Username = "fuzz"
+	req.DryRun = new(how&dry != 0)
+	req.UserInfo.Username = entitled
+	if how&unentitled != 0 {
+		req.UserInfo.Username = "mallory"
+	}
 	return admission.Request{AdmissionRequest: req}
 }
 
-func (s *stage) review(t *testing.T, kind string, req admission.Request) {
+// entitled is the user who may use every pool.
+const entitled = "fuzz"
+
+func (s *stage) review(t *testing.T, kind string, handler admission.Handler, req admission.Request) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	response := s.handlers[kind].Handle(ctx, req)
+	response := handler.Handle(ctx, req)
 	if ctx.Err() != nil {
 		t.Fatal("it took longer than the API server waits")
 	}
@@ -187,7 +207,7 @@ func newStage(f *testing.F) *stage {
 		Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(pool.Key),
 	})))
 	// The store in memory does not tell a watch of what was made before it.
-	go picture.Run(ctx, plainly{allocator.Records(store)}, &v1alpha1.IPAllocation{})
+	go picture.Run(ctx, plainly{store}, &v1alpha1.IPAllocation{})
 	ready := make(chan struct{}, 1)
 	picture.Listen(func(ledger.Change) {
 		select {
@@ -199,7 +219,15 @@ func newStage(f *testing.F) *stage {
 	schemas, err := newSchemas()
 	must(f, err)
 	decoder, users := admission.NewDecoder(scheme), newUsers(store)
-	return &stage{store: store, handlers: map[string]admission.Handler{
+	const operator = "operator"
+	validate := map[string]admission.Handler{
+		"IPClaim":      admission.WithValidator(scheme, &claimValidator{operator: operator}).Handler,
+		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{allocator: alloc}).Handler,
+		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{allocator: alloc}).Handler,
+		"IPClass":      admission.WithValidator(scheme, &classValidator{allocator: alloc}).Handler,
+		"IPAllocation": admission.WithValidator(scheme, &allocationValidator{operator: operator}).Handler,
+	}
+	return &stage{store: store, validate: validate, mutate: map[string]admission.Handler{
 		"IPClaim":        &claimMutator{allocator: alloc, cached: store, live: store, decoder: decoder, schemas: schemas, users: users},
 		"IPPool":         &poolMutator{kind: v1alpha1.KindIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, users: users},
 		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocal, allocator: alloc, live: store, decoder: decoder, schemas: schemas, users: users},
@@ -210,10 +238,21 @@ func newStage(f *testing.F) *stage {
 }
 
 // plainly lists first, then watches: the store in memory knows no other way.
-type plainly struct{ cache.ListerWatcher }
+type plainly struct{ client.WithWatch }
 
 // IsWatchListSemanticsUnSupported says so to the reflector.
 func (plainly) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List implements cache.Lister.
+func (p plainly) List(options metav1.ListOptions) (runtime.Object, error) {
+	list := &v1alpha1.IPAllocationList{}
+	return list, p.WithWatch.List(context.Background(), list, &client.ListOptions{Raw: &options})
+}
+
+// Watch implements cache.Watcher.
+func (p plainly) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return p.WithWatch.Watch(context.Background(), &v1alpha1.IPAllocationList{}, &client.ListOptions{Raw: &options})
+}
 
 // funcs are what the store in memory lacks: UIDs, and an authorizer.
 func funcs() interceptor.Funcs {
@@ -221,7 +260,7 @@ func funcs() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			if review, ok := obj.(*authorizationv1.SubjectAccessReview); ok {
-				review.Status.Allowed = strings.HasSuffix(review.Spec.User, "z")
+				review.Status.Allowed = review.Spec.User == entitled
 				return nil
 			}
 			obj.SetUID(types.UID(fmt.Sprint("uid-", made.Add(1))))
