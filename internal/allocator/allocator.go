@@ -50,11 +50,11 @@ const (
 	discardWithin = 30 * time.Second
 )
 
-// attemptsAtOnce is how many records a replica makes at the same time for claims
-// and pools that do not exist yet. Where more come than the API server has room for, none of
-// them would be confirmed in time, and each would cost it a deletion too. At 10 ms
-// a record it is enough for 3,200 claims a second.
-const attemptsAtOnce = 32
+// AttemptsAtOnce is how many records a replica makes at the same time for claims
+// and pools that do not exist yet. Where more come than the API server has room for,
+// none of them would be confirmed in time, and each would cost it a deletion too. At
+// 10 ms a record it is enough for 3,200 claims a second.
+const AttemptsAtOnce = 32
 
 // Allocator hands out blocks.
 type Allocator struct {
@@ -89,7 +89,7 @@ func New(o Options) *Allocator {
 	a := &Allocator{
 		ledger: o.Ledger, catalogue: o.Catalogue, client: o.Client, queue: NewQueue(),
 		namespace: o.Namespace, limit: o.UnboundLimit, log: o.Log,
-		attempts: semaphore.NewWeighted(attemptsAtOnce),
+		attempts: semaphore.NewWeighted(AttemptsAtOnce),
 		wake:     workqueue.NewTyped[ipam.PoolKey](),
 		turns:    map[string]func(ipam.Holder){}, claims: func() bool { return true },
 	}

@@ -86,8 +86,8 @@ func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 		}
 		all.Wait()
 		took := time.Since(began)
-		if slow.most != attemptsAtOnce {
-			t.Errorf("%d records were made at once, want %d", slow.most, attemptsAtOnce)
+		if slow.most != AttemptsAtOnce {
+			t.Errorf("%d records were made at once, want %d", slow.most, AttemptsAtOnce)
 		}
 		if failed > 0 || served+refused != crowd {
 			t.Errorf("%d served, %d refused, %d failed", served, refused, failed)

@@ -28,7 +28,7 @@ type Options struct {
 	Live client.Reader
 	// OrphanGrace is how long a record may be without holder.
 	OrphanGrace time.Duration
-	// Workers is how many claims, and records, are looked at at a time.
+	// Workers is how many claims are looked at at a time.
 	Workers int
 	// Namespace of the operator: of the records of pools.
 	Namespace string
@@ -47,7 +47,7 @@ func SetUp(mgr manager.Manager, o Options) error {
 	}
 	orphans := &orphan.Controller{
 		Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live,
-		Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: o.Workers, Within: records,
+		Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
 	}
 	for _, c := range []interface{ SetUp(manager.Manager) error }{
 		&ipclass.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Pace: pace.New(countEvery, clock.RealClock{})},

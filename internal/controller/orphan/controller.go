@@ -34,7 +34,10 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Grace is how long a record may be without holder whose deletion was not
 	// seen.
-	Grace   time.Duration
+	Grace time.Duration
+	// Workers is how many records are looked at at a time: as many as allocators make
+	// at a time at least, or, on an API server that has as much to do as it can, what is
+	// released falls behind what is recorded, without end.
 	Workers int
 	// Within are the namespaces whose records it looks at.
 	Within within.Namespaces
