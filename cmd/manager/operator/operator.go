@@ -171,7 +171,11 @@ func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Opt
 	if err := alloc.Feed(ctx, mgr.GetCache()); err != nil {
 		return nil, nil, err
 	}
-	feed := func(ctx context.Context) { picture.Run(ctx, allocator.Records(direct), &v1alpha1.IPAllocation{}) }
+	records, err := allocator.Records(cfg, mgr.GetHTTPClient(), mgr.GetScheme())
+	if err != nil {
+		return nil, nil, err
+	}
+	feed := func(ctx context.Context) { picture.Run(ctx, records, &v1alpha1.IPAllocation{}) }
 	return alloc, feed, mgr.Add(manager.RunnableFunc(alloc.Wake))
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,7 +48,11 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	catalogue := allocator.NewCatalogue("")
 	catalogue.SetPool(pool)
 	picture.Describe(pool)
-	go picture.Run(t.Context(), allocator.Records(k8s), &v1alpha1.IPAllocation{})
+	over, err := rest.HTTPClientFor(c.Config())
+	must(t, err)
+	records, err := allocator.Records(c.Config(), over, scheme)
+	must(t, err)
+	go picture.Run(t.Context(), records, &v1alpha1.IPAllocation{})
 	s := &story{
 		t: t, k8s: k8s, clock: clocktesting.NewFakePassiveClock(time.Now()),
 		name: ipam.Name{Namespace: pool.Key.Name, Name: "record"},
