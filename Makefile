@@ -185,7 +185,7 @@ vulnerabilities: ## Look for known vulnerabilities in what the operator is built
 	exit $$code
 
 .PHONY: bench
-bench: $(assets) build bin/bench ## Measure the operator on a control plane of its own, into out/: about 20 minutes; QUICK=1: 3.
+bench: $(assets) build bin/bench ## Measure the operator on a control plane of its own, into out/: about an hour; QUICK=1: 3 minutes.
 	@bin/bench --out=out $(if $(QUICK),--quick) $(if $(ONLY),--only=$(ONLY)) $(if $(PROFILE),--profile=$(PROFILE))
 
 .PHONY: bench-document

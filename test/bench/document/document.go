@@ -4,6 +4,8 @@ package document
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 
 // Markdown is what docs/benchmarks.md says of a run.
 func Markdown(r *figures.Report) string {
-	return "## The operator\n\n" + about(r) + "\n### Targets\n\n" + Targets(r) + rates(r) + growth(r) + lives(r) + notes(r)
+	return "## The operator\n\n" + about(r) + "\n### Targets\n\n" + Targets(r) + costs(r) + rates(r) + growth(r) + lives(r) + curves(r) + notes(r)
 }
 
 func about(r *figures.Report) string {
@@ -46,6 +48,25 @@ func Targets(r *figures.Report) string {
 	return t.String()
 }
 
+// costs says why the rates are what they are, where it was measured.
+func costs(r *figures.Report) string {
+	claim := r.Find(figures.Key{Scenario: "claim", Variant: "by pool", Shape: "8 clients"})
+	bare := r.Find(figures.Key{Scenario: "bare", Shape: "8 clients"})
+	if claim == nil || bare == nil || cpu(claim) == 0 || cpu(bare) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\nA claim is three writes and a call of a webhook. Until it is Bound it takes %.1f ms of CPU time in all, %.1f of them in the API server; a bare create, which is one write, takes %.1f ms. Everything shares the %d CPUs, so that the rates are to each other about as these.\n",
+		cpu(claim), claim.CPU("apiserver"), cpu(bare), r.Machine.CPUs)
+}
+
+// cpu is the CPU time of all parts for a request, in milliseconds.
+func cpu(s *figures.Series) (sum float64) {
+	for _, part := range []string{"apiserver", "managers", "etcd", "clients", "controller-manager"} {
+		sum += s.CPU(part)
+	}
+	return sum
+}
+
 // rates is everything that was created at a rate.
 func rates(r *figures.Report) string {
 	t := table{head: []string{"what", "load", "beside", "created/s", "done/s", "p50 ms", "p95 ms", "p99 ms", "failed", "CPU ms: API server", "managers", "etcd", "others"}, numbers: 2}
@@ -57,11 +78,19 @@ func rates(r *figures.Report) string {
 		if s.Rounds[0].DoneSeconds > 0 {
 			finished = fmt.Sprintf("%.0f", s.DonePerSecond())
 		}
-		t.add(title(s), s.Shape, fmt.Sprint(s.At), fmt.Sprintf("%.0f", s.PerSecond()), finished,
-			fmt.Sprintf("%.1f", s.Millis.P50), fmt.Sprintf("%.1f", s.Millis.P95), fmt.Sprintf("%.1f", s.Millis.P99), fmt.Sprint(s.Failures), fmt.Sprintf("%.2f", s.CPU("apiserver")), fmt.Sprintf("%.2f", s.CPU("managers")),
-			fmt.Sprintf("%.2f", s.CPU("etcd")), fmt.Sprintf("%.2f", s.CPU("clients")+s.CPU("controller-manager")))
+		row := []string{title(s), s.Shape, fmt.Sprint(s.At), fmt.Sprintf("%.0f", s.PerSecond()), finished,
+			fmt.Sprintf("%.1f", s.Millis.P50), fmt.Sprintf("%.1f", s.Millis.P95), fmt.Sprintf("%.1f", s.Millis.P99), fmt.Sprint(s.Failures)}
+		for _, used := range []float64{s.CPU("apiserver"), s.CPU("managers"), s.CPU("etcd"), s.CPU("clients") + s.CPU("controller-manager")} {
+			if cpu(s) == 0 {
+				row = append(row, "-")
+				continue
+			}
+			row = append(row, fmt.Sprintf("%.2f", used))
+		}
+		t.add(row...)
 	}
 	return "\n### Rates and latencies\n\n" +
+		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules, which is what the control plane can do at most. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
 		"*Beside* is how many there were already; *done* is until all claims were Bound, or had their address. Rates are medians of rounds, percentiles are of all samples; in an open loop (n/s) they count from when a request was meant to be sent. The last columns are CPU time for each request, until all was done; *others* are the clients and kube-controller-manager.\n\n" + t.String()
 }
 
@@ -108,6 +137,16 @@ func lives(r *figures.Report) string {
 		text += fmt.Sprintf("\nWhile the leader of two was killed, eight clients created claims: the longest time without a created claim was %.0f ms, and %d creates failed.\n", s.Values["longestGapMillis"], s.Failures)
 	}
 	return text
+}
+
+// curves are the plots, which stand in a directory beside the document.
+func curves(r *figures.Report) string {
+	var text strings.Builder
+	text.WriteString("\n### Curves\n")
+	for _, name := range slices.Sorted(maps.Keys(Plots(r))) {
+		fmt.Fprintf(&text, "\n![%s](plots/bench-%s.svg)\n", plotted()[name], name)
+	}
+	return text.String()
 }
 
 func notes(r *figures.Report) string {

@@ -8,6 +8,17 @@ import (
 	"github.com/cadastre-dev/cadastre/test/bench/figures"
 )
 
+// plotted is what the plots show, by name.
+func plotted() map[string]string {
+	return map[string]string{
+		"fill":    "Filling a pool",
+		"clients": "Creates by the number of clients",
+		"150":     "Latencies at 150 creates a second",
+		"300":     "Latencies at 300 creates a second",
+		"capi":    "IPAddressClaims by the number of addresses in use",
+	}
+}
+
 // Plots are the curves of a run as SVG, by name.
 func Plots(r *figures.Report) map[string][]byte {
 	plots := map[string][]byte{}

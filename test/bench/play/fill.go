@@ -14,9 +14,15 @@ import (
 func (w *World) servicesAt() int { return either(w, 9000, 500) }
 
 // fill fills a /12 by /28, with a bare round beside each step; on the way claims
-// and Services are compared where there are thousands of each.
+// and Services are compared where there are thousands of each. In a full run nothing
+// else is claimed: memory and restarts are for as many as were filled.
 func (w *World) fill(ctx context.Context) error {
 	step, upTo := either(w, 5000, 500), either(w, 60000, 1500)
+	if !w.options.Quick {
+		if err := w.anew(ctx); err != nil {
+			return err
+		}
+	}
 	if err := w.memory(ctx, "before"); err != nil {
 		return err
 	}
@@ -103,6 +109,9 @@ func (w *World) restart(ctx context.Context) error {
 	}
 	series.AddLatencies(samples)
 	if err := w.awaitLeader(ctx); err != nil {
+		return err
+	}
+	if err := w.rest(ctx); err != nil { // it is ready before it has read the claims
 		return err
 	}
 	return w.memory(ctx, "restarted")

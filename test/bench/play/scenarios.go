@@ -52,7 +52,7 @@ func (w *World) shapes() []load.Shape {
 
 // a slice is how long a round takes.
 func (w *World) slice() load.Limit {
-	return load.Limit{For: either(w, 2500*time.Millisecond, 2*time.Second)}
+	return load.Limit{For: either(w, 2500*time.Millisecond, 1500*time.Millisecond)}
 }
 
 // rates are those of plain creates, of claims and of Services.

@@ -27,7 +27,8 @@ type Options struct {
 	Only []string
 	// Profile is a directory for profiles; empty takes none.
 	Profile string
-	// Dir keeps credentials, data and logs; empty: they go when the run ends.
+	// Dir keeps credentials, data and logs of the last cluster; empty: they go when
+	// the run ends.
 	Dir string
 	// ManagerArgs are flags for the managers.
 	ManagerArgs []string
@@ -47,7 +48,7 @@ type World struct {
 	watch  *wire
 	scrape *scraper
 	begun  time.Time
-	// held counts the blocks that the scenarios have claimed so far.
+	// held counts the blocks that the scenarios have claimed so far, in this cluster.
 	held int
 	// namespaces counts those that were made.
 	namespaces int
@@ -62,24 +63,46 @@ const managers = 3
 // manager that runs.
 func Start(ctx context.Context, options Options, report *figures.Report) (*World, error) {
 	w := &World{options: options, report: report, begun: time.Now()}
+	if err := w.start(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// anew starts another cluster in place of the one that runs, if something has been
+// claimed in that.
+func (w *World) anew(ctx context.Context) error {
+	if w.held == 0 {
+		return nil
+	}
+	w.say("starting anew, with nothing claimed")
+	if err := w.Stop(); err != nil {
+		return err
+	}
+	w.wires, w.held, w.namespaces = nil, 0, 0
+	return w.start(ctx)
+}
+
+func (w *World) start(ctx context.Context) error {
 	with := cluster.Options{
-		Dir: options.Dir, ControllerManager: true, Managers: managers, Progress: options.Progress,
-		ManagerArgs: options.ManagerArgs, OwnLease: true, Revive: true,
+		Dir: w.options.Dir, ControllerManager: true, Managers: managers, Progress: w.options.Progress,
+		ManagerArgs: w.options.ManagerArgs, OwnLease: true, Revive: true,
 		// Services are to number thousands.
 		APIServerFlags: map[string]string{"service-cluster-ip-range": "10.224.0.0/12"},
 	}
-	if options.Profile != "" {
+	if w.options.Profile != "" {
 		with.APIServerFlags["profiling"] = "true"
 		with.APIServerFlags["contention-profiling"] = "true"
 	}
-	var err error
-	if w.cluster, err = cluster.Start(ctx, with); err != nil {
-		return nil, err
+	started, err := cluster.Start(ctx, with)
+	if err != nil {
+		return err
 	}
+	w.cluster = started
 	if err := w.furnish(ctx); err != nil {
-		return nil, fmt.Errorf("preparing the benchmark: %w", w.joinStop(err))
+		return fmt.Errorf("preparing the benchmark: %w", w.joinStop(err))
 	}
-	return w, nil
+	return nil
 }
 
 func (w *World) joinStop(err error) error {
@@ -89,8 +112,15 @@ func (w *World) joinStop(err error) error {
 	return err
 }
 
-// Stop ends everything.
-func (w *World) Stop() error { return w.cluster.Stop() }
+// Stop ends everything that runs.
+func (w *World) Stop() error {
+	running := w.cluster
+	w.cluster = nil
+	if running == nil {
+		return nil
+	}
+	return running.Stop()
+}
 
 // furnish makes clients, and what the scenarios need to be there.
 func (w *World) furnish(ctx context.Context) (err error) {
