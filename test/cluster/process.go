@@ -147,18 +147,24 @@ func (p *Process) LogPath() string { return p.files.logPath(p.Name) }
 // Stop ends the process in good order (SIGTERM) and waits until it is gone. One
 // that is paused wakes up for it; one that takes too long is killed, and that is
 // an error.
-func (p *Process) Stop() error {
+func (p *Process) Stop() error { return p.endBy(syscall.SIGTERM) }
+
+// Dump ends the process, a Go program, with the stacks of its goroutines at the end
+// of its log (SIGQUIT).
+func (p *Process) Dump() error { return p.endBy(syscall.SIGQUIT) }
+
+func (p *Process) endBy(signal syscall.Signal) error {
 	if !p.end() {
 		return nil
 	}
-	if err := p.signal(syscall.SIGTERM, syscall.SIGCONT); err != nil {
+	if err := p.signal(signal, syscall.SIGCONT); err != nil {
 		return err
 	}
 	select {
 	case <-p.Done():
 		return nil
 	case <-time.After(stopGrace):
-		return errors.Join(fmt.Errorf("%s did not end within %v of SIGTERM", p.Name, stopGrace), p.Kill())
+		return errors.Join(fmt.Errorf("%s did not end within %v of %v", p.Name, stopGrace, signal), p.Kill())
 	}
 }
 

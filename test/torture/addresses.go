@@ -175,15 +175,17 @@ func (p *party) letGoOfAddress(ctx context.Context, claim *ipamv1.IPAddressClaim
 }
 
 // letGoOfAddresses does so for the claims that are being deleted, of a namespace
-// or, where that is empty, of all.
-func (p *party) letGoOfAddresses(ctx context.Context, namespace string, all func() bool) {
+// or, where that is empty, of all, and counts them.
+func (p *party) letGoOfAddresses(ctx context.Context, namespace string, all func() bool) (forced int) {
 	claims := &ipamv1.IPAddressClaimList{}
 	_ = p.List(ctx, claims, client.InNamespace(namespace))
 	for i := range claims.Items {
-		if claim := &claims.Items[i]; !claim.DeletionTimestamp.IsZero() {
-			_ = p.letGoOfAddress(ctx, claim, all())
+		claim := &claims.Items[i]
+		if !claim.DeletionTimestamp.IsZero() && p.letGoOfAddress(ctx, claim, all()) == nil {
+			forced++
 		}
 	}
+	return forced
 }
 
 func never() bool { return false }

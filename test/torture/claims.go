@@ -53,10 +53,10 @@ func (a *claimActor) act(ctx context.Context) error {
 	case dice < 88: // as from a file that was saved
 		return a.replace(ctx, slot, func(*v1alpha1.IPClaim) {})
 	case dice < 92: // again, though it is there
-		again := bare(claim)
-		again.Spec.CIDR, again.Spec.AllocationName = "", ""
-		_ = a.create(ctx, again, "create again")
+		_ = a.create(ctx, asAsked(claim), "create again")
 		return nil
+	case dice < 95:
+		return a.applyAgain(ctx, slot)
 	default:
 		return a.rehearse(ctx)
 	}
@@ -151,6 +151,27 @@ func (a *claimActor) apply(ctx context.Context, claim *v1alpha1.IPClaim, what st
 	}})
 }
 
+// applyAgain applies what is there already, as GitOps does every few minutes. It is no
+// attempt: what it makes, if the claim has gone meanwhile, nobody was promised.
+func (a *claimActor) applyAgain(ctx context.Context, slot int) error {
+	claim := asAsked(a.slots[slot])
+	if claim.Name == "" {
+		return nil
+	}
+	claim.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IPClaim"))
+	body, err := json.Marshal(claim)
+	if err != nil {
+		return err
+	}
+	err = a.call(ctx, said("apply again", claim), func(ctx context.Context) error {
+		return a.Patch(ctx, claim, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner("torture"), client.ForceOwnership)
+	}, func() string { return blockOf(claim).String() })
+	if err == nil {
+		a.slots[slot] = claim
+	}
+	return err
+}
+
 // rehearse asks what would be given.
 func (a *claimActor) rehearse(ctx context.Context) error {
 	a.serial++
@@ -233,6 +254,13 @@ func (a *claimActor) replace(ctx context.Context, slot int, edit func(*v1alpha1.
 func bare(claim *v1alpha1.IPClaim) *v1alpha1.IPClaim {
 	b := build.Claim(claim.Namespace, claim.Name).Obj()
 	b.Spec = *claim.Spec.DeepCopy()
+	return b
+}
+
+// asAsked is a claim as it was asked for by somebody who leaves the choice to us.
+func asAsked(claim *v1alpha1.IPClaim) *v1alpha1.IPClaim {
+	b := bare(claim)
+	b.Spec.CIDR, b.Spec.AllocationName = "", ""
 	return b
 }
 

@@ -2,7 +2,9 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -44,51 +46,75 @@ func (w *world) letGoOfAll(ctx context.Context) {
 	n.letGoOfAddresses(ctx, "", never)
 }
 
-// inLine is how many claims wait at the end.
-const inLine = 8
+// inLine is how many claims are made to wait at the end: as many as fit into the
+// tight pool, and as many again that wait for these.
+const inLine = 16
 
 // serveInOrder has claims wait in the tight pool, gives its blocks back one after
 // the other, and leaves it to the witness to say whether those who wait are served
-// in order: there is no fault to excuse anything any more.
+// in order: no fault excuses anything to those who came after the last.
 func (w *world) serveInOrder(ctx context.Context) error {
 	p := &party{world: w, who: "end", Client: w.admin}
-	for i := 0; w.witness.Waiting(poolTight) < inLine && i < 100; i++ {
+	for i := range inLine {
 		claim := build.Claim(namespaceName(0), fmt.Sprintf("end-%02d", i)).Pool(poolTight).Length(29).Obj()
 		if err := p.try(ctx, attempt{what: said("create", claim), obj: claim, do: func(ctx context.Context) error { return p.Create(ctx, claim) }}); err != nil {
 			return fmt.Errorf("making claims wait: %w", err)
 		}
 	}
-	enough := func() bool { return w.witness.Told(poolTight, time.Now()) >= inLine }
-	if !until(ctx, quietWithin, enough) {
-		return w.broken("of %d claims that wait, only %d have been told", w.witness.Waiting(poolTight), w.witness.Told(poolTight, time.Now()))
+	waiting := func() int { return w.witness.Waiting(poolTight) }
+	told := func() int { return w.witness.Told(poolTight, time.Now()) }
+	if !until(ctx, quietWithin, func() bool { return told() == waiting() }) {
+		return w.broken("of %d claims that wait, only %d have been told", waiting(), told())
 	}
-	return w.endClaims(ctx, p, func(c *v1alpha1.IPClaim) bool {
+	if waiting() == 0 {
+		return errors.New("making claims wait: all of them were served")
+	}
+	inTight := func(c *v1alpha1.IPClaim) bool {
 		return c.Spec.PoolRef != nil && c.Spec.PoolRef.Name == poolTight && c.Spec.AllocationName != ""
-	})
+	}
+	for left := 1; left > 0 && waiting() > 0 && ctx.Err() == nil; {
+		before := waiting()
+		left = w.endSome(ctx, p, 1, inTight)
+		until(ctx, servedWithin, func() bool { return waiting() < before }) // a block may be too small for whoever is first
+	}
+	return w.endClaims(ctx, p, inTight)
 }
+
+// servedWithin is how long it is waited for whoever is first to be served, before
+// another block is given back.
+const servedWithin = time.Second
 
 // endClaims deletes the claims that are meant, those that are made to wait
 // included as they are served, until none is left.
 func (w *world) endClaims(ctx context.Context, p *party, meant func(*v1alpha1.IPClaim) bool) error {
 	done := untilEvery(ctx, 2*quietWithin, 300*time.Millisecond, func() bool {
-		claims := &v1alpha1.IPClaimList{}
-		if p.List(ctx, claims) != nil {
-			return false
-		}
-		left := 0
-		for i := range claims.Items {
-			if meant(&claims.Items[i]) {
-				left++
-				_ = p.remove(ctx, &claims.Items[i])
-			}
-		}
-		w.letGoOfAll(ctx)
+		left := w.endSome(ctx, p, math.MaxInt, meant)
 		return left == 0 && w.witness.Waiting(poolTight) == 0
 	})
 	if !done && ctx.Err() == nil {
 		return w.broken("%d claims still wait in pool %s, though all its blocks were given back", w.witness.Waiting(poolTight), poolTight)
 	}
 	return ctx.Err()
+}
+
+// endSome deletes so many of the claims that are meant, at most, and says how many of
+// them there were.
+func (w *world) endSome(ctx context.Context, p *party, most int, meant func(*v1alpha1.IPClaim) bool) int {
+	claims := &v1alpha1.IPClaimList{}
+	if err := p.List(ctx, claims); err != nil {
+		return math.MaxInt // not known
+	}
+	there := 0
+	for i := range claims.Items {
+		if !meant(&claims.Items[i]) {
+			continue
+		}
+		if there++; there <= most {
+			_ = p.remove(ctx, &claims.Items[i])
+		}
+	}
+	w.letGoOfAll(ctx)
+	return there
 }
 
 // giveBack deletes everything, after which nothing may be left, and every pool be

@@ -2,7 +2,7 @@ package torture
 
 import (
 	"context"
-	"strings"
+	"fmt"
 	"sync"
 	"time"
 
@@ -54,27 +54,44 @@ func (n *nemesis) fillSeats(ctx context.Context) error {
 // server trusts.
 func (n *nemesis) revokeCertificate(ctx context.Context) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "cadastre-webhook-server-cert"}}
-	switch n.random.IntN(3) { // what is not there cannot be taken away
+	var err error
+	switch n.random.IntN(3) {
 	case 0:
-		_ = n.admin.Delete(ctx, secret)
+		err = n.admin.Delete(ctx, secret)
 	case 1:
-		_ = n.admin.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`)))
+		err = n.admin.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`)))
 	default:
-		hooks := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "zz-cadastre-mutating-webhook-configuration"}}
-		_ = n.admin.Patch(ctx, hooks, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)))
+		err = n.distrust(ctx)
+	}
+	if err != nil { // what is not there cannot be taken away
+		return fmt.Errorf("%w: %w", errNothing, err)
 	}
 	n.last(ctx, 500*time.Millisecond, 2*time.Second)
 	return nil
 }
 
-func (n *nemesis) deleteSomeClaims(ctx context.Context, most int) {
-	claims := &v1alpha1.IPClaimList{}
-	if n.admin.List(ctx, claims) != nil {
-		return
+// distrust has the API server trust no certificate of any webhook.
+func (n *nemesis) distrust(ctx context.Context) error {
+	hooks := &admissionv1.MutatingWebhookConfiguration{}
+	if err := n.admin.Get(ctx, keyOf("", "zz-cadastre-mutating-webhook-configuration"), hooks); err != nil {
+		return err
 	}
+	for i := range hooks.Webhooks {
+		hooks.Webhooks[i].ClientConfig.CABundle = nil
+	}
+	return n.admin.Update(ctx, hooks)
+}
+
+// deleteSomeClaims deletes so many IPClaims, and half as many IPAddressClaims, and says
+// how many went.
+func (n *nemesis) deleteSomeClaims(ctx context.Context, most int) (deleted int) {
+	claims := &v1alpha1.IPClaimList{}
+	_ = n.admin.List(ctx, claims)
 	n.random.Shuffle(len(claims.Items), func(i, j int) { claims.Items[i], claims.Items[j] = claims.Items[j], claims.Items[i] })
 	for i := range claims.Items[:min(most, len(claims.Items))] {
-		_ = n.remove(ctx, &claims.Items[i])
+		if n.remove(ctx, &claims.Items[i]) == nil {
+			deleted++
+		}
 	}
 	addresses := &ipamv1.IPAddressClaimList{}
 	_ = n.admin.List(ctx, addresses)
@@ -82,31 +99,42 @@ func (n *nemesis) deleteSomeClaims(ctx context.Context, most int) {
 		addresses.Items[i], addresses.Items[j] = addresses.Items[j], addresses.Items[i]
 	})
 	for i := range addresses.Items[:min(most/2, len(addresses.Items))] {
-		_ = n.remove(ctx, &addresses.Items[i])
+		if n.remove(ctx, &addresses.Items[i]) == nil {
+			deleted++
+		}
 	}
+	return deleted
 }
 
 // forceClaims takes other people's finalizers off claims that are being deleted;
 // off an IPAddressClaim now and then also the operator's, as those do who have lost
 // patience: the address is in use then until its IPAddress is gone.
 func (n *nemesis) forceClaims(ctx context.Context) error {
-	n.letGoOfAddresses(ctx, "", func() bool { return n.random.IntN(3) == 0 })
+	forced := n.letGoOfAddresses(ctx, "", func() bool { return n.random.IntN(3) == 0 })
 	for ns := range namespaces {
-		n.letGoOfClaims(ctx, namespaceName(ns))
+		forced += n.letGoOfClaims(ctx, namespaceName(ns))
+	}
+	if forced == 0 {
+		return errNothing
 	}
 	return nil
 }
 
 // letGoOfClaims takes the finalizers off the claims of a namespace that are being
-// deleted, as far as it can.
-func (n *nemesis) letGoOfClaims(ctx context.Context, namespace string) {
+// deleted, as far as it can, and counts them.
+func (n *nemesis) letGoOfClaims(ctx context.Context, namespace string) (forced int) {
 	claims := &v1alpha1.IPClaimList{}
 	_ = n.admin.List(ctx, claims, client.InNamespace(namespace))
 	for i := range claims.Items {
-		if claim := &claims.Items[i]; !claim.DeletionTimestamp.IsZero() && len(claim.Finalizers) > 0 {
-			_ = n.admin.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(noFinalizers)))
+		claim := &claims.Items[i]
+		if claim.DeletionTimestamp.IsZero() || len(claim.Finalizers) == 0 {
+			continue
+		}
+		if n.admin.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(noFinalizers))) == nil {
+			forced++
 		}
 	}
+	return forced
 }
 
 // deleteNamespace deletes one, with all that is in it, and makes it again when it
@@ -135,9 +163,8 @@ func (n *nemesis) endNamespace(ctx context.Context, name string, then func(conte
 				return err == nil || apierrors.IsAlreadyExists(err)
 			})
 		}
-		if !gone {
-			return n.broken("the namespace %s does not go away, of which this is left:\n  %s", name,
-				strings.Join(n.witness.LeftIn(name), "\n  "))
+		if !gone { // which ends the run at once, and not when the storm is over
+			n.witness.Violate(fmt.Sprintf("the namespace %s does not go away", name), n.witness.LeftIn(name)...)
 		}
 		return nil
 	})

@@ -126,7 +126,7 @@ func (n *nemesis) deleteUnseen(ctx context.Context) error {
 			errs = append(errs, m.Pause())
 		}
 	}
-	n.deleteSomeClaims(ctx, 20)
+	deleted := n.deleteSomeClaims(ctx, 20)
 	for _, m := range n.Managers {
 		if kill {
 			errs = append(errs, n.startManager(ctx, m))
@@ -134,5 +134,8 @@ func (n *nemesis) deleteUnseen(ctx context.Context) error {
 			errs = append(errs, m.Resume())
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || deleted > 0 {
+		return err
+	}
+	return errNothing
 }

@@ -29,13 +29,16 @@ type nemesis struct {
 }
 
 // harm is a kind of fault. do injects it, lets it last, and makes it good again,
-// the last even when ctx is done.
+// the last even when ctx is done. It is errNothing where nothing came of it.
 type harm struct {
 	kind string
 	// weight is how often it is picked, beside the others.
 	weight int
 	do     func(*nemesis, context.Context) error
 }
+
+// errNothing is a fault that harmed nothing: it does not count.
+var errNothing = errors.New("there was nothing to harm")
 
 // slowFirstList is the fault that shows whether anybody answers too early.
 const slowFirstList = "kill the managers, the first list of one is slow"
@@ -106,13 +109,15 @@ func (n *nemesis) inject(ctx context.Context, h harm) error {
 	f := fault{Kind: h.kind, Began: time.Now()}
 	n.mark(true, nil)
 	err := h.do(n, ctx)
-	err = errors.Join(err, n.reviveManagers(ctx))
 	f.Ended = time.Now()
-	n.mark(false, &f)
-	result := fmt.Sprintf("over after %.1f s", f.Ended.Sub(f.Began).Seconds())
-	if err != nil {
+	result, counts := fmt.Sprintf("over after %.1f s", f.Ended.Sub(f.Began).Seconds()), &f
+	if errors.Is(err, errNothing) {
+		result, counts, err = err.Error(), nil, nil
+	}
+	if err = errors.Join(err, n.reviveManagers(ctx)); err != nil {
 		result = err.Error()
 	}
+	n.mark(false, counts)
 	_, _ = fmt.Fprintf(n.config.Progress, "torture: %7.1f s: %s: %s\n", time.Since(n.timeline.begin).Seconds(), h.kind, result)
 	n.timeline.add(moment{Began: f.Began, Ended: f.Ended, Who: n.who, What: "FAULT: " + h.kind, Result: result})
 	return err

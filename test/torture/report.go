@@ -44,7 +44,8 @@ type Report struct {
 	FoundAfter float64  `json:"foundAfter,omitempty"`
 
 	storm time.Time
-	text  string // what a violation is explained with
+	seen  []time.Time // when each violation was
+	text  string      // what they are explained with
 }
 
 // finish completes the report.
@@ -83,7 +84,7 @@ func (r *Report) violate(at time.Time, what string) {
 	if len(r.Violations) == 0 {
 		r.FoundAfter = at.Sub(r.storm).Seconds()
 	}
-	r.Violations = append(r.Violations, what)
+	r.Violations, r.seen = append(r.Violations, what), append(r.seen, at)
 }
 
 // Explanation is the seed, the violations with their objects, and what was under
@@ -95,20 +96,19 @@ const explained, aroundIt = 3, 3 * time.Second
 
 func (t *torture) explain() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d violations after %.1f s\n", t.report.Seed, len(t.report.Violations), t.report.FoundAfter)
-	for _, what := range t.report.Violations {
+	r := t.report
+	fmt.Fprintf(&b, "seed %d: %d violations after %.1f s\n", r.Seed, len(r.Violations), r.FoundAfter)
+	for _, what := range r.Violations {
 		fmt.Fprintf(&b, "- %s\n", what)
 	}
-	all := t.world.witness.Violations()
-	for _, v := range all[:min(explained, len(all))] {
-		fmt.Fprintf(&b, "\n== %s (revision %d, at %.3f s)\nobjects:\n", v.What, v.Revision, v.Seen.Sub(t.report.Began).Seconds())
-		for _, o := range v.Objects {
-			fmt.Fprintf(&b, "  %s\n", o)
+	witnessed := t.world.witness.Violations() // these come first
+	for i, what := range r.Violations[:min(explained, len(r.Violations))] {
+		fmt.Fprintf(&b, "\n== %s (at %.3f s)\n", what, r.seen[i].Sub(r.Began).Seconds())
+		if i < len(witnessed) {
+			fmt.Fprintf(&b, "objects at revision %d:\n  %s\n", witnessed[i].Revision, strings.Join(witnessed[i].Objects, "\n  "))
 		}
 		b.WriteString("time line:\n")
-		if !v.Seen.IsZero() {
-			t.world.timeline.around(&b, v.Seen, aroundIt)
-		}
+		t.world.timeline.around(&b, r.seen[i], aroundIt)
 	}
 	b.WriteString("\nfaults:\n")
 	for _, f := range t.nemesis.injected() {

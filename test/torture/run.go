@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,8 +35,26 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 		return nil, err
 	}
 	err = t.play(ctx, c)
+	if errors.Is(err, ErrViolated) {
+		err = errors.Join(err, t.keepLogs(c))
+	}
 	t.finish(err)
 	return t.report, errors.Join(err, t.write(), c.Stop())
+}
+
+// keepLogs keeps what the managers logged beside the report, with the stacks of their
+// goroutines at the end.
+func (t *torture) keepLogs(c *cluster.Cluster) error {
+	if t.config.Out == "" {
+		return nil
+	}
+	errs := []error{os.MkdirAll(t.config.Out, 0o755)}
+	for _, m := range c.Managers {
+		errs = append(errs, m.Dump())
+		log, err := os.ReadFile(m.LogPath())
+		errs = append(errs, err, os.WriteFile(filepath.Join(t.config.Out, fmt.Sprintf("violation-%d-%s.log", t.config.Seed, m.Name)), log, 0o644))
+	}
+	return errors.Join(errs...)
 }
 
 // torture is one run.

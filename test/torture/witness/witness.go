@@ -181,6 +181,13 @@ func (w *Witness) Force(uid string) {
 	w.forced[uid] = true
 }
 
+// Violate notes a violation that somebody else found, with what it is about.
+func (w *Witness) Violate(what string, objects ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.violations = append(w.violations, Violation{Revision: w.revision, Seen: time.Now(), What: what, Objects: objects})
+}
+
 func (w *Witness) violated(e Event, what string, objects ...*Object) {
 	if e.Seen.IsZero() {
 		e.Seen = time.Now()
