@@ -60,7 +60,8 @@ func TestAnUpgradeFromThePreviousBuildUnderLoad(t *testing.T) {
 		Managers: 2, ManagerBinary: filepath.Join(before, "bin", "manager"), Manifests: filepath.Join(before, "config", "default"),
 	})
 	w.pools()
-	l := w.begin("load", 4, newSeed(t))
+	const clients = 4
+	l := w.begin("load", clients, newSeed(t))
 	say := func(what string, begin time.Time) {
 		t.Logf("%s took %v: %v", what, time.Since(begin).Round(time.Millisecond), l)
 	}
@@ -84,6 +85,7 @@ func TestAnUpgradeFromThePreviousBuildUnderLoad(t *testing.T) {
 	l.stop()
 	t.Logf("in all: %v", l)
 	w.Expect(l.refused).To(BeEmpty())
+	w.Expect(l.cut).To(BeNumerically("<=", clients*2*3), "a replica that ends cuts off what is under way, and no more")
 	w.agrees()
 	w.serves("after")
 }

@@ -48,15 +48,46 @@ func (w *world) answersAreAlike() {
 		for _, claim := range alike {
 			answers = append(answers, w.answer(me, claim))
 		}
-		if different := slices.Compact(slices.Sorted(slices.Values(answers))); len(different) > 1 {
-			w.t.Errorf("an answer tells %s:\n%s", name, strings.Join(different, "\n"))
-		}
-		for _, secret := range []string{"theirs", "alike-child"} {
-			if strings.Contains(answers[0], secret) {
-				w.t.Errorf("an answer names %s: %s", secret, answers[0])
-			}
+		w.tellNothing(name, answers)
+	}
+	var answers []string
+	for _, parent := range []string{"alike-hidden", "alike-owned", "alike-nothing"} {
+		answers = append(answers, w.answerToChild(me, parent))
+	}
+	w.tellNothing("of which parents there are", answers)
+}
+
+// tellNothing expects answers to be the same, and to name nobody.
+func (w *world) tellNothing(what string, answers []string) {
+	w.t.Helper()
+	if different := slices.Compact(slices.Sorted(slices.Values(answers))); len(different) > 1 {
+		w.t.Errorf("an answer tells %s:\n%s", what, strings.Join(different, "\n"))
+	}
+	for _, secret := range []string{"theirs", "alike-child"} {
+		if strings.Contains(answers[0], secret) {
+			w.t.Errorf("an answer names %s: %s", secret, answers[0])
 		}
 	}
+}
+
+// answerToChild is all that a tenant learns from making a child pool of a parent.
+func (w *world) answerToChild(as client.Client, parent string) string {
+	w.t.Helper()
+	pool := build.Pool("child-of-"+parent).Child(parent, 28).In("alike-mine")
+	asked := []string{pool.Name, "CHILD", parent, "POOL"}
+	err := as.Create(w.t.Context(), pool)
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return plain(w, status.Status(), asked)
+	}
+	must(w.t, err)
+	w.eventually(pool.Name+" says where it stands", func(ctx context.Context) bool {
+		return as.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && len(pool.Status.Conditions) > 0
+	})
+	for i := range pool.Status.Conditions {
+		pool.Status.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	return plain(w, []any{pool.Spec, pool.Status, pool.Annotations}, asked)
 }
 
 func asks(pool, block string) *v1alpha1.IPClaim {

@@ -3,10 +3,14 @@ package security
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -79,22 +83,43 @@ func (w *world) get(path, token string) (int, []byte) {
 	return response.StatusCode, answer
 }
 
-// sizeIsBounded sends a webhook more than any object can be.
+// sizeIsBounded sends a webhook a review that it allows, and the same with more to
+// it than any object can be.
 func (w *world) sizeIsBounded() {
-	url := "https://" + w.Managers[0].WebhookAddress + "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim"
-	for name, body := range map[string][]byte{
-		"8 MiB": append([]byte(`{"request":"`), bytes.Repeat([]byte("x"), 8<<20)...), "nothing": nil, "no review": []byte("[]"),
+	review := func(more int) []byte {
+		return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"UPDATE","dryRun":true,"namespace":"default",`+
+			`"object":{"metadata":{"name":"c"},"spec":{}},"oldObject":{"metadata":{"name":"c","annotations":{"more":%q}},"spec":{}}}}`, strings.Repeat("x", more))
+	}
+	for _, sent := range []struct {
+		name string
+		body []byte
+		code int32 // 0: it is allowed
+	}{
+		{"a review", review(1), 0},
+		{"a review of 8 MiB", review(8 << 20), http.StatusRequestEntityTooLarge},
+		{"nothing", nil, http.StatusBadRequest},
+		{"no review", []byte("[]"), http.StatusBadRequest},
 	} {
-		req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, url, bytes.NewReader(body))
-		must(w.t, err)
-		req.Header.Set("Content-Type", "application/json")
-		response, err := insecure().Do(req)
-		must(w.t, err)
-		answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
-		must(w.t, err)
-		must(w.t, response.Body.Close())
-		if bytes.Contains(answer, []byte(`"allowed":true`)) || len(answer) == 1<<16 {
-			w.t.Errorf("%s: %d %s", name, response.StatusCode, answer)
+		answer := w.reviewed(sent.body)
+		if sent.code == 0 && !answer.Allowed || sent.code != 0 && (answer.Allowed || answer.Result.Code != sent.code) {
+			w.t.Errorf("%s: %+v, want code %d", sent.name, answer, sent.code)
 		}
 	}
+}
+
+func (w *world) reviewed(body []byte) *admissionv1.AdmissionResponse {
+	w.t.Helper()
+	url := "https://" + w.Managers[0].WebhookAddress + "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim"
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, url, bytes.NewReader(body))
+	must(w.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	response, err := insecure().Do(req)
+	must(w.t, err)
+	defer func() { must(w.t, response.Body.Close()) }()
+	review := &admissionv1.AdmissionReview{}
+	must(w.t, json.NewDecoder(io.LimitReader(response.Body, 1<<16)).Decode(review))
+	if review.Response == nil {
+		w.t.Fatalf("%.80s: no response", body)
+	}
+	return review.Response
 }

@@ -19,6 +19,7 @@ import (
 func broken() map[string]string {
 	return map[string]string{
 		"IPPool":       `{"cidr":"10.256.0.0/8","ranges":["here-there"],"ipFamily":"IPv5","parentRef":{"kind":"IPPool","name":"broken"}}`,
+		"LocalIPPool":  `{"cidr":"10.256.0.0/8","ranges":["here-there"],"ipFamily":"IPv5","parentRef":{"kind":"LocalIPPool","name":"broken"}}`,
 		"IPClass":      `{"ipFamily":"IPv5","defaultPrefixLength":500,"provisioner":"ipam.cadastre.dev/native"}`,
 		"IPClaim":      `{"cidr":"nonsense","className":"a","poolRef":{"kind":"IPPool","name":"b"},"allocationName":"nothing","prefixLength":-7}`,
 		"IPAllocation": `{"cidr":"nonsense","ipFamily":"IPv4","claimRef":{"apiGroup":"","kind":"","name":""},"purpose":"Theft"}`,
@@ -82,7 +83,7 @@ func (w *world) storeBroken() map[string]*unstructured.Unstructured {
 		obj := &unstructured.Unstructured{}
 		must(w.t, obj.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":"broken"},"spec":%s}`, v1alpha1.GroupVersion, kind, spec)))
 		by := client.Client(w)
-		if kind == "IPClaim" || kind == "IPAllocation" {
+		if kind == "IPClaim" || kind == "IPAllocation" || kind == "LocalIPPool" {
 			obj.SetNamespace("all")
 		}
 		if kind == "IPAllocation" {

@@ -5,6 +5,7 @@ package security
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ type world struct {
 func TestSecurity(t *testing.T) {
 	running, err := cluster.Start(t.Context(), cluster.Options{
 		Managers: 2, ControllerManager: true, Audit: true, Progress: t.Output(),
-		ManagerArgs: []string{"--orphan-grace=2s"}, APIServerFlags: map[string]string{"enable-admission-plugins": "OwnerReferencesPermissionEnforcement"},
+		ManagerArgs: []string{"--orphan-grace=2s", fmt.Sprint("--unbound-limit=", unboundLimit)}, APIServerFlags: map[string]string{"enable-admission-plugins": "OwnerReferencesPermissionEnforcement"},
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, running.Stop()) })
@@ -44,6 +45,7 @@ func TestSecurity(t *testing.T) {
 		{"metrics and profiles are for those who may get them", (*world).diagnosticsAreGuarded},
 		{"an answer does not tell what is taken from what is forbidden", (*world).answersAreAlike},
 		{"a request of any size is answered", (*world).sizeIsBounded},
+		{"a namespace whose claims are never stored is stopped, and no other", (*world).unboundIsBounded},
 		{"everything that the operator does", (*world).everythingIsDone},
 		{"an object can be edited and deleted, whatever its spec", (*world).everythingIsEditable},
 		{"the operator uses the rights that it has, and has those that it uses", (*world).rightsAreUsed},
