@@ -156,7 +156,7 @@ func syncPeriod(o Options) *time.Duration {
 
 // newAllocator makes the allocator and what feeds its picture, on every replica.
 func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Options) (*allocator.Allocator, func(context.Context), error) {
-	direct, err := client.NewWithWatch(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	direct, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, nil, err
 	}
