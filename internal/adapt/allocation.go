@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
-	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -121,17 +120,5 @@ func RecordOf(obj any) (ipam.Record, error) {
 	if err != nil {
 		return ipam.Record{Name: ipam.Name{Namespace: allocation.Namespace, Name: allocation.Name}}, err
 	}
-	shared(&record)
 	return record, nil
-}
-
-// shared has a record share with others what many say alike: there may be a
-// hundred thousand of them in the picture.
-func shared(r *ipam.Record) {
-	for _, s := range []*string{
-		&r.Name.Namespace, &r.Pool.Name, &r.Pool.Namespace, &r.Class, &r.RequestedBy,
-		&r.Holder.Group, &r.Holder.Kind, &r.Holder.Namespace,
-	} {
-		*s = unique.Make(*s).Value()
-	}
 }

@@ -64,7 +64,7 @@ func (l *Ledger) Await(ctx context.Context, pools []ipam.PoolKey, condition func
 func (l *Ledger) IsLeaving(record ipam.Name) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byName[record]
+	e := l.byName.one(record)
 	return e != nil && e.leaving
 }
 
@@ -106,8 +106,8 @@ func (l *Ledger) released(pools []ipam.PoolKey, asking ipam.Holder) (frees int, 
 // holdsIn says whether the holder, which is not there yet, has a record in the
 // pool from an earlier life.
 func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
-	for _, e := range l.byHolder[holder] {
-		if e.Pool == pool && e.State == ipam.Bound {
+	for e := range l.byHolder.of(holder) {
+		if e.pool() == pool && e.state() == ipam.Bound {
 			return true
 		}
 	}

@@ -42,17 +42,6 @@ type book struct {
 	awaited map[chan<- struct{}]struct{}
 }
 
-// entry is a record, or a hold of this process's own that has no record yet.
-type entry struct {
-	ipam.Record
-	// hold is nil for a record.
-	hold *Hold
-	// next has the very same block in the same book.
-	next *entry
-	// leaving records are about to be released.
-	leaving bool
-}
-
 func newBook(key ipam.PoolKey) *book {
 	b := &book{key: key, awaited: map[chan<- struct{}]struct{}{}}
 	if key.Kind == ipam.KindRoutingDomain {
@@ -77,7 +66,7 @@ func (b *book) describe(pool ipam.Pool) {
 	}
 	for _, first := range b.blocks.All() {
 		for e := range first.chain() {
-			b.space.Use(e.Block)
+			b.space.Use(e.block)
 			b.countOutOfRange(e, space.Count.Add)
 		}
 	}
@@ -85,7 +74,7 @@ func (b *book) describe(pool ipam.Pool) {
 
 // take enters a record or a hold.
 func (b *book) take(e *entry) {
-	b.blocks.Modify(e.Block, func(first *entry, _ bool) (*entry, bool) {
+	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
 		e.next = first
 		return e, false
 	})
@@ -93,7 +82,7 @@ func (b *book) take(e *entry) {
 		b.records++
 	}
 	if b.space != nil {
-		b.space.Use(e.Block)
+		b.space.Use(e.block)
 		b.countOutOfRange(e, space.Count.Add)
 	}
 }
@@ -101,7 +90,7 @@ func (b *book) take(e *entry) {
 // drop strikes a record or a hold, and frees what nothing else keeps in use.
 func (b *book) drop(e *entry) {
 	last := false
-	b.blocks.Modify(e.Block, func(first *entry, _ bool) (*entry, bool) {
+	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
 		rest := first.without(e)
 		last = rest == nil
 		return rest, last
@@ -115,7 +104,7 @@ func (b *book) drop(e *entry) {
 	}
 	b.countOutOfRange(e, space.Count.Sub)
 	if last {
-		b.free(e.Block)
+		b.free(e.block)
 	}
 }
 
@@ -129,7 +118,7 @@ func (b *book) free(block netip.Prefix) {
 		}
 	}
 	for e := range b.overlapping(block) {
-		b.space.Use(e.Block)
+		b.space.Use(e.block)
 	}
 	b.frees++
 	b.tellAwaiting()
@@ -146,7 +135,7 @@ func (b *book) tellAwaiting() {
 
 func (b *book) countOutOfRange(e *entry, op func(space.Count, space.Count) space.Count) {
 	if e.hold == nil && !b.withheld.Used().IsZero() {
-		b.outOfRange = op(b.outOfRange, b.withheld.UsedIn(e.Block))
+		b.outOfRange = op(b.outOfRange, b.withheld.UsedIn(e.block))
 	}
 }
 
@@ -164,7 +153,7 @@ func (b *book) setLeaving(e *entry, leaving bool) {
 // settled notes that a record stands differently: one that is retained or cools
 // down is not about to be released.
 func (b *book) settled(e *entry) {
-	if e.State != ipam.Bound {
+	if e.state() != ipam.Bound {
 		b.setLeaving(e, false)
 	}
 	b.tellAwaiting()
@@ -200,7 +189,7 @@ func (b *book) overlapping(block netip.Prefix) iter.Seq[*entry] {
 // do not count: they are nobody's yet.
 func (b *book) rival(block netip.Prefix, name ipam.Name) *entry {
 	for e := range b.overlapping(block) {
-		if e.hold == nil && e.Name != name {
+		if e.hold == nil && e.key() != name {
 			return e
 		}
 	}
@@ -283,28 +272,6 @@ func (b *book) largestFree() int {
 }
 
 func (b *book) empty() bool { return b.space == nil && b.blocks.Size() == 0 }
-
-// chain is e and all that follow it.
-func (e *entry) chain() iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for ; e != nil; e = e.next {
-			if !yield(e) {
-				return
-			}
-		}
-	}
-}
-
-func (e *entry) without(gone *entry) *entry {
-	if e == nil {
-		return nil
-	}
-	if e == gone {
-		return e.next
-	}
-	e.next = e.next.without(gone)
-	return e
-}
 
 // randomAddr is any address of a block.
 func randomAddr(block netip.Prefix, random *rand.Rand) netip.Addr {

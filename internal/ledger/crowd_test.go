@@ -61,7 +61,8 @@ func crowd(t *testing.T, replicas int, seed uint64) (recorded, vain int) {
 // recordOne has all see the record of a hold, and says whether the
 // block is its holder's. If not, the record is deleted.
 func recordOne(t *testing.T, crowded []*Ledger, h *Hold) bool {
-	obj := allocation(h.entry.Name.Name, "uid-"+h.entry.Name.Name, "1", h.Block.String())
+	name := h.entry.name
+	obj := allocation(name, "uid-"+name, "1", h.Block.String())
 	see := func(event func(feed, any) error) {
 		for _, l := range slices.Backward(crowded) {
 			must(t, event(feed{l}, obj))

@@ -73,7 +73,7 @@ func (f feed) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	if e := f.byUID[r.UID]; e != nil {
+	if e := f.byUID.one(r.UID); e != nil {
 		f.strike(e)
 	}
 	return nil
@@ -93,8 +93,8 @@ func (f feed) Replace(objs []any, _ string) error {
 		listed[r.UID] = true
 		records = append(records, r)
 	}
-	for uid, e := range f.byUID {
-		if !listed[uid] {
+	for e := range f.byUID.all() {
+		if !listed[e.uid] {
 			f.strike(e)
 		}
 	}
@@ -123,30 +123,33 @@ func (l *Ledger) read(obj any) (ipam.Record, error) {
 
 // put enters a record or its new version.
 func (l *Ledger) put(r ipam.Record) {
-	e := l.byUID[r.UID]
+	e := l.byUID.one(r.UID)
 	switch {
 	case e == nil:
-		if old := l.byName[r.Name]; old != nil {
+		if old := l.byName.one(r.Name); old != nil {
 			l.strike(old) // its deletion was missed
 		}
-		l.enter(r)
-	case e.Version != r.Version:
+		e = l.enter(r)
+	case e.version != r.Version:
 		l.countUnbound(e, -1)
 		l.unindex(e)
-		e.Record = r
+		e.set(r)
 		l.index(e)
 		l.countUnbound(e, +1)
 		l.books[r.Pool].settled(e)
 		l.tell(Change{Record: r, Pool: r.Pool, Kind: Changed})
 	}
-	if e := l.byUID[r.UID]; r.Terminating {
+	if r.Terminating {
 		l.books[r.Pool].setLeaving(e, true)
 	}
 }
 
-func (l *Ledger) enter(r ipam.Record) {
-	e := &entry{Record: r}
-	l.byUID[r.UID], l.byName[r.Name] = e, e
+func (l *Ledger) enter(r ipam.Record) *entry {
+	e := newEntry(r)
+	e.claimed = l.named[r.Name]
+	delete(l.named, r.Name)
+	l.byUID.add(e)
+	l.byName.add(e)
 	l.index(e)
 	b := l.book(r.Pool)
 	b.take(e)
@@ -155,22 +158,25 @@ func (l *Ledger) enter(r ipam.Record) {
 	}
 	l.countUnbound(e, +1)
 	l.tell(Change{Record: r, Pool: r.Pool, Kind: Added})
+	return e
 }
 
 func (l *Ledger) strike(e *entry) {
-	delete(l.byUID, e.UID)
-	if l.byName[e.Name] == e {
-		delete(l.byName, e.Name)
-	}
+	r := e.record()
+	l.byUID.drop(e)
+	l.byName.drop(e)
 	l.unindex(e)
-	b := l.books[e.Pool]
+	if e.claimed {
+		l.named[r.Name] = true
+	}
+	b := l.books[r.Pool]
 	b.drop(e)
 	l.prune(b)
 	l.countUnbound(e, -1)
-	if h := l.holds[e.Name]; h != nil {
-		h.lose(e.UID)
+	if h := l.holds[r.Name]; h != nil {
+		h.lose(r.UID)
 	}
-	l.tell(Change{Record: e.Record, Pool: e.Pool, Kind: Removed})
+	l.tell(Change{Record: r, Pool: r.Pool, Kind: Removed})
 }
 
 // settle tells whoever waits for this record whose the block is, and whether

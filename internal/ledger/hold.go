@@ -71,7 +71,8 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	}
 	h := &Hold{Block: block, Pool: b.pool, ledger: l, settled: make(chan struct{})}
 	h.Pool.Key = ask.Pool // also where the pool is not known
-	h.entry = &entry{Record: ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder}, hold: h}
+	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder})
+	h.entry.hold = h
 	b.take(h.entry)
 	l.countUnbound(h.entry, +1)
 	l.holds[ask.Record] = h
@@ -129,7 +130,7 @@ func (b *book) taken(block netip.Prefix) error {
 // heldByOthers says who has a part of the block.
 func (b *book) heldByOthers(block netip.Prefix) error {
 	for e := range b.overlapping(block) {
-		return &ipam.TakenError{Block: block, Pool: b.key, Holder: e.Holder, Overlap: e.Block}
+		return &ipam.TakenError{Block: block, Pool: b.key, Holder: e.holder(), Overlap: e.block}
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func (h *Hold) verdict(uid string) error {
 	if h.ours && h.seen == uid || failpoint.SkipConfirm() {
 		return nil
 	}
-	if b := h.ledger.books[h.entry.Pool]; b != nil {
+	if b := h.ledger.books[h.entry.pool()]; b != nil {
 		b.lost(h.ledger.options.Clock.Now())
 	}
 	return ErrLost
@@ -184,13 +185,13 @@ func (h *Hold) Drop() {
 
 func (h *Hold) drop() {
 	l := h.ledger
-	name := h.entry.Name
+	name := h.entry.key()
 	if l.holds[name] != h {
 		return
 	}
 	delete(l.holds, name)
 	l.countUnbound(h.entry, -1)
-	b := l.books[h.entry.Pool]
+	b := l.books[h.entry.pool()]
 	b.drop(h.entry)
 	l.prune(b)
 }
@@ -202,11 +203,12 @@ func (h *Hold) Disown() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.drop()
-	if e := l.byName[h.entry.Name]; e != nil {
-		l.tell(Change{Record: e.Record, Pool: e.Pool, Kind: Disowned})
+	name := h.entry.key()
+	if e := l.byName.one(name); e != nil {
+		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Disowned})
 		return
 	}
-	l.disowned[h.entry.Name] = l.options.Clock.Now()
+	l.disowned[name] = l.options.Clock.Now()
 }
 
 // settle says whose the block is, when the watch has first shown the record.

@@ -20,19 +20,18 @@ type Ledger struct {
 	// unlisted is synced without a list, which only a failpoint makes it.
 	unlisted bool
 	books    map[ipam.PoolKey]*book
-	byUID    map[string]*entry
-	byName   map[ipam.Name]*entry
-	// byHolder lists a holder's records.
-	byHolder map[ipam.Holder][]*entry
-	// bySticky lists the records of a namespace's sticky key.
-	bySticky map[ipam.Name][]*entry
+	// The records: of a UID and of a name there is one.
+	byUID    index[string]
+	byName   index[ipam.Name]
+	byHolder index[ipam.Holder]
+	bySticky index[ipam.Name]
 	// holds are this process's own blocks that are not confirmed, by the name
 	// of the record.
 	holds map[ipam.Name]*Hold
 	// disowned are names of records whose creation failed ambiguously, with the
 	// time when that was.
 	disowned map[ipam.Name]time.Time
-	// named are the records that live claims name.
+	// named are what live claims name and has no record yet, or none any more.
 	named map[ipam.Name]bool
 	// unbound counts, by namespace of their holders, records and holds that no
 	// claim or local pool has taken.
@@ -82,10 +81,10 @@ func New(options Options) *Ledger {
 	return &Ledger{
 		options:  options,
 		books:    map[ipam.PoolKey]*book{},
-		byUID:    map[string]*entry{},
-		byName:   map[ipam.Name]*entry{},
-		byHolder: map[ipam.Holder][]*entry{},
-		bySticky: map[ipam.Name][]*entry{},
+		byUID:    newIndex(linkUID, func(e *entry) string { return e.uid }),
+		byName:   newIndex(linkName, (*entry).key),
+		byHolder: newIndex(linkHolder, (*entry).holder),
+		bySticky: newIndex(linkSticky, (*entry).stickyKey),
 		holds:    map[ipam.Name]*Hold{},
 		disowned: map[ipam.Name]time.Time{},
 		named:    map[ipam.Name]bool{},
@@ -116,8 +115,8 @@ func (l *Ledger) isUnlisted() bool {
 func (l *Ledger) Listen(f func(Change)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.byUID {
-		f(Change{Record: e.Record, Pool: e.Pool, Kind: Added})
+	for e := range l.byUID.all() {
+		f(Change{Record: e.record(), Pool: e.pool(), Kind: Added})
 	}
 	l.listeners = append(l.listeners, f)
 }
@@ -155,18 +154,17 @@ func (l *Ledger) Forget(key ipam.PoolKey) {
 func (l *Ledger) Claimed(record ipam.Name, live bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byName[record]
-	if e != nil {
+	e := l.byName.one(record)
+	switch {
+	case e != nil:
 		l.countUnbound(e, -1)
-	}
-	if live {
-		l.named[record] = true
-	} else {
-		delete(l.named, record)
-	}
-	if e != nil {
+		e.claimed = live
 		l.countUnbound(e, +1)
-		l.books[e.Pool].setLeaving(e, !live)
+		l.books[e.pool()].setLeaving(e, !live)
+	case live:
+		l.named[record] = true
+	default:
+		delete(l.named, record)
 	}
 }
 
@@ -174,8 +172,8 @@ func (l *Ledger) Claimed(record ipam.Name, live bool) {
 func (l *Ledger) Leaving(record ipam.Name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.byName[record]; e != nil {
-		l.books[e.Pool].setLeaving(e, true)
+	if e := l.byName.one(record); e != nil {
+		l.books[e.pool()].setLeaving(e, true)
 	}
 }
 
@@ -197,8 +195,8 @@ func (l *Ledger) prune(b *book) {
 // countUnbound adds to the count of the holder's namespace where nobody has taken
 // the entry. Cluster-scoped pools are nobody's in particular, and not bounded.
 func (l *Ledger) countUnbound(e *entry, by int) {
-	namespace := e.Holder.Namespace
-	if e.hold == nil && (namespace == "" || e.State != ipam.Bound || e.HolderUID != "" || l.named[e.Name]) {
+	namespace := e.holder().Namespace
+	if e.hold == nil && (namespace == "" || e.state() != ipam.Bound || e.holderUID != "" || e.claimed) {
 		return
 	}
 	if l.unbound[namespace] += by; l.unbound[namespace] == 0 {

@@ -60,8 +60,8 @@ func (l *Ledger) Records(pool ipam.PoolKey) int {
 func (l *Ledger) Record(name ipam.Name) (ipam.Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.byName[name]; e != nil {
-		return e.Record, true
+	if e := l.byName.one(name); e != nil {
+		return e.record(), true
 	}
 	return ipam.Record{}, false
 }
@@ -73,7 +73,7 @@ func (l *Ledger) Rival(r ipam.Record) (ipam.Record, bool) {
 	defer l.mu.Unlock()
 	if b := l.books[r.Pool]; b != nil {
 		if e := b.rival(r.Block, r.Name); e != nil {
-			return e.Record, true
+			return e.record(), true
 		}
 	}
 	return ipam.Record{}, false
@@ -99,16 +99,16 @@ type PoolState struct {
 func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byName[record]
+	e := l.byName.one(record)
 	if failpoint.AnswerUnsynced() && l.unlisted && e == nil {
 		return PoolState{Record: ipam.Record{UID: "not seen"}}
 	}
-	if e == nil || e.Pool != pool.Home || e.Block != pool.CIDR {
+	if e == nil || e.pool() != pool.Home || e.block != pool.CIDR {
 		return PoolState{}
 	}
-	state := PoolState{Record: e.Record}
-	if rival := l.books[e.Pool].rival(e.Block, e.Name); rival != nil {
-		state.Rival = &rival.Record
+	state := PoolState{Record: e.record()}
+	if rival := l.books[pool.Home].rival(e.block, record); rival != nil {
+		state.Rival = new(rival.record())
 	}
 	return state
 }
@@ -144,7 +144,7 @@ func (l *Ledger) Few(pool ipam.PoolKey, most int) []ipam.Record {
 	for _, first := range b.blocks.All() {
 		for e := range first.chain() {
 			if e.hold == nil {
-				few = append(few, e.Record)
+				few = append(few, e.record())
 			}
 		}
 	}
@@ -164,7 +164,7 @@ func (l *Ledger) Holders(pool ipam.PoolKey, most int) ([]ipam.Holder, int) {
 	for _, first := range b.blocks.AllSorted() {
 		for e := range first.chain() {
 			if e.hold == nil && len(holders) < most {
-				holders = append(holders, e.Holder)
+				holders = append(holders, e.holder())
 			}
 		}
 		if len(holders) == most {
