@@ -126,7 +126,7 @@ func newManager(cfg *rest.Config, o Options, first *recordsFirst) (ctrl.Manager,
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:  scheme,
-		Cache:   cache.Options{DefaultTransform: slim, NewInformer: first.newInformer, SyncPeriod: syncPeriod(o)},
+		Cache:   cache.Options{DefaultTransform: slimmer(), NewInformer: first.newInformer, SyncPeriod: syncPeriod(o)},
 		Metrics: *diagnostics, HealthProbeBindAddress: o.ProbeAddress,
 		WebhookServer: webhooks.Graceful(webhook.NewServer(webhook.Options{
 			Host: o.WebhookHost, Port: o.WebhookPort,

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/inorder"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -61,6 +62,16 @@ type scope struct {
 
 // Reconcile implements reconcile.ObjectReconciler.
 func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (reconcile.Result, error) {
+	if isSlim(claim) {
+		if c.settled(claim) {
+			return reconcile.Result{}, nil
+		}
+		key := client.ObjectKeyFromObject(claim)
+		claim = &v1alpha1.IPClaim{}
+		if err := c.Live.Get(ctx, key, claim); err != nil {
+			return reconcile.Result{}, absent.Ignore(err)
+		}
+	}
 	if !claim.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil // its record is settled when it is gone
 	}

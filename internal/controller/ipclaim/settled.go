@@ -43,7 +43,7 @@ func tells(claim *v1alpha1.IPClaim, record ipam.Record) bool {
 		status.AllocatedCIDR == claim.Spec.CIDR && status.Address == adapt.Address(record.Block) &&
 		status.PoolRef != nil && *status.PoolRef == *adapt.PoolReference(record.Pool) &&
 		status.BoundAllocationRef != nil && status.BoundAllocationRef.Name == record.Name.Name &&
-		haveAll(status.Conditions, bound(record).conditions(claim.Generation))
+		(isSlim(claim) || haveAll(status.Conditions, bound(record).conditions(claim.Generation)))
 }
 
 // haveAll says whether the conditions are among those of a status, whenever they

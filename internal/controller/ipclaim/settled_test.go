@@ -58,6 +58,10 @@ func TestASettledClaimIsLeftAlone(t *testing.T) {
 			if got := c.settled(claim); got != test.want {
 				t.Errorf("settled is %t, want %t", got, test.want)
 			}
+			Slimmer()(claim)
+			if got := c.settled(claim); got != test.want {
+				t.Errorf("settled as the cache has it is %t, want %t", got, test.want)
+			}
 		})
 	}
 }

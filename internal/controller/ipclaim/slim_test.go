@@ -1,32 +1,26 @@
-package operator
+package ipclaim
 
 import (
 	"encoding/json"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-func boundClaim(t *testing.T) []byte {
+// storedClaim is a claim that is bound as the API server sends it.
+func storedClaim(t *testing.T) []byte {
 	t.Helper()
-	bits := int32(28)
-	claim := &v1alpha1.IPClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "6f9619ff-8b86-d011-b42d-00cf4fc964ff", ResourceVersion: "123456"},
-		Spec: v1alpha1.IPClaimSpec{
-			PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "corporate"}, IPFamily: v1alpha1.IPv4, PrefixLength: &bits,
-			CIDR: "10.0.0.16/28", AllocationName: "a-abcdefgh", ReclaimPolicy: "Delete",
-		},
-		Status: v1alpha1.IPClaimStatus{
-			Phase: v1alpha1.ClaimBound, AllocatedCIDR: "10.0.0.16/28", PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "corporate"},
-			BoundAllocationRef: &v1alpha1.AllocationReference{Name: "a-abcdefgh"},
-		},
-	}
-	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPending, v1alpha1.ConditionBound, v1alpha1.ConditionExhausted} {
-		claim.Status.Conditions = append(claim.Status.Conditions, metav1.Condition{Type: kind, Status: "True", Reason: "Bound", Message: "10.0.0.16/28 of IPPool corporate is held for this claim"})
+	claim, _ := settledClaim()
+	claim.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "IPClaim"}
+	claim.UID, claim.ResourceVersion = "6f9619ff-8b86-d011-b42d-00cf4fc964ff", "123456"
+	for i := range claim.Status.Conditions { // JSON has no fractions of seconds
+		claim.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Unix(1_800_000_000, 0))
 	}
 	text, err := json.Marshal(claim)
 	if err != nil {
@@ -35,7 +29,7 @@ func boundClaim(t *testing.T) []byte {
 	return text
 }
 
-func read(t *testing.T, text []byte) *v1alpha1.IPClaim {
+func parse(t *testing.T, text []byte) *v1alpha1.IPClaim {
 	t.Helper()
 	claim := &v1alpha1.IPClaim{}
 	if err := json.Unmarshal(text, claim); err != nil {
@@ -44,26 +38,75 @@ func read(t *testing.T, text []byte) *v1alpha1.IPClaim {
 	return claim
 }
 
-func TestAClaimInTheCacheSaysTheSame(t *testing.T) {
-	text := boundClaim(t)
-	claim := read(t, text)
-	share(claim)
-	if diff := cmp.Diff(read(t, text), claim); diff != "" {
+// TestASlimClaimSaysTheSame but for the conditions, which are left out where they
+// follow from the rest.
+func TestASlimClaimSaysTheSame(t *testing.T) {
+	slim := Slimmer()
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.IPClaim)
+		want   bool // left out
+	}{
+		"bound":            {want: true},
+		"with annotations": {func(c *v1alpha1.IPClaim) { c.Annotations = map[string]string{"a": "b"} }, true},
+		"with a condition of somebody's": {func(c *v1alpha1.IPClaim) {
+			c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: "Seen"})
+		}, true},
+		"of an earlier generation": {func(c *v1alpha1.IPClaim) { c.Generation++ }, false},
+		"pending":                  {func(c *v1alpha1.IPClaim) { c.Status.Phase = v1alpha1.ClaimPending }, false},
+		"without a pool":           {func(c *v1alpha1.IPClaim) { c.Status.PoolRef = nil }, false},
+		"without a block":          {func(c *v1alpha1.IPClaim) { c.Status.AllocatedCIDR = "" }, false},
+		"of another block":         {func(c *v1alpha1.IPClaim) { c.Status.AllocatedCIDR = "10.0.1.0/28" }, false},
+		"with a condition less":    {func(c *v1alpha1.IPClaim) { c.Status.Conditions = c.Status.Conditions[1:] }, false},
+		"without conditions":       {func(c *v1alpha1.IPClaim) { c.Status.Conditions = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := parse(t, storedClaim(t))
+			if test.change != nil {
+				test.change(claim)
+			}
+			want := claim.DeepCopy()
+			slim(claim)
+			if isSlim(claim) != test.want {
+				t.Errorf("its conditions are left out: %t, want %t", isSlim(claim), test.want)
+			}
+			if test.want {
+				want.Status.Conditions = claim.Status.Conditions
+			}
+			if diff := cmp.Diff(want, claim); diff != "" {
+				t.Error(diff)
+			}
+			again := claim.DeepCopy()
+			slim(again)
+			if diff := cmp.Diff(claim, again); diff != "" {
+				t.Errorf("made slim twice: %s", diff)
+			}
+		})
+	}
+}
+
+func TestASlimClaimIsWithoutWhatKubectlApplied(t *testing.T) {
+	claim := parse(t, storedClaim(t))
+	claim.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "a": "b"}
+	Slimmer()(claim)
+	if diff := cmp.Diff(map[string]string{"a": "b"}, claim.Annotations); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestClaimsInTheCacheAreSmaller(t *testing.T) {
-	text := boundClaim(t)
-	plain := heapOf(func() any { return read(t, text) })
-	shared := heapOf(func() any {
-		claim := read(t, text)
-		share(claim)
+// TestASlimClaimIsSmall fails when what is kept of a claim grows: with its record in
+// the ledger it is what the operator needs for each block.
+func TestASlimClaimIsSmall(t *testing.T) {
+	const most = 750 // bytes
+	text, slim := storedClaim(t), Slimmer()
+	plain := heapOf(func() any { return parse(t, text) })
+	small := heapOf(func() any {
+		claim := parse(t, text)
+		slim(claim)
 		return claim
 	})
-	t.Logf("a claim takes %d bytes, %d as the cache has it", plain, shared)
-	if shared*5 > plain*4 {
-		t.Errorf("a claim takes %d bytes, %d as the cache has it: want four fifths at most", plain, shared)
+	t.Logf("a claim takes %d bytes, %d as the cache has it", plain, small)
+	if small > most {
+		t.Errorf("a claim takes %d bytes in the cache, want %d at most", small, most)
 	}
 }
 
