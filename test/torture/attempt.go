@@ -46,6 +46,7 @@ func (p *party) try(ctx context.Context, a attempt) error {
 	a.obj.SetAnnotations(annotations)
 	if a.rehearsed {
 		p.witness.Never(id, "a dry run")
+		p.witness.Rehearsed(a.obj.GetNamespace(), a.obj.GetName())
 	}
 	p.note(p.asked, id)
 	err := p.call(ctx, "attempt "+id+": "+a.what, a.do, func() string {

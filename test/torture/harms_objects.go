@@ -146,25 +146,40 @@ func (n *nemesis) deleteNamespace(ctx context.Context) error {
 	return nil
 }
 
-// endNamespace has a namespace deleted in the background.
+// In a namespace that is deleted, what the operator holds is to be released within
+// emptyWithin. That the namespace itself goes is up to kube-controller-manager, which
+// looks again later and later, and each time takes half a minute where the API server
+// is as busy as here.
+const (
+	emptyWithin = 100 * time.Second
+	goneWithin  = 5 * time.Minute
+)
+
+// endNamespace has a namespace deleted in the background. If that fails, it ends the
+// run at once, and not when the storm is over.
 func (n *nemesis) endNamespace(ctx context.Context, name string, then func(context.Context) error) {
 	n.ending.Go(func() error {
-		ctx, cancel := n.healing(ctx)
-		defer cancel()
-		gone := untilEvery(ctx, 100*time.Second, 500*time.Millisecond, func() bool {
-			_ = n.admin.Delete(ctx, newNamespace(name))
+		ctx := context.WithoutCancel(ctx) // also when the storm is over
+		done := func(within time.Duration, step func() bool) bool {
+			return untilEvery(ctx, within, 500*time.Millisecond, step)
+		}
+		isGone := func() bool {
 			n.letGoOfClaims(ctx, name)
 			n.letGoOfAddresses(ctx, name, never)
-			return apierrors.IsNotFound(n.admin.Get(ctx, keyOf("", name), newNamespace("")))
-		})
-		if gone {
-			gone = untilEvery(ctx, time.Minute, 500*time.Millisecond, func() bool {
-				err := then(ctx)
-				return err == nil || apierrors.IsAlreadyExists(err)
-			})
+			namespace := newNamespace("")
+			err := n.admin.Get(ctx, keyOf("", name), namespace)
+			return apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp == nil // made again by another
 		}
-		if !gone { // which ends the run at once, and not when the storm is over
-			n.witness.Violate(fmt.Sprintf("the namespace %s does not go away", name), n.witness.LeftIn(name)...)
+		isEmpty := func() bool { return isGone() || len(n.witness.LeftIn(name)) == 0 }
+		switch {
+		case !done(time.Minute, func() bool { return client.IgnoreNotFound(n.admin.Delete(ctx, newNamespace(name))) == nil }):
+			n.witness.Violate(fmt.Sprintf("the namespace %s cannot be deleted", name))
+		case !done(emptyWithin, isEmpty):
+			n.witness.Violate(fmt.Sprintf("the namespace %s does not become empty", name), n.witness.LeftIn(name)...)
+		case !done(goneWithin, isGone):
+			n.witness.Violate(fmt.Sprintf("the namespace %s is empty, and does not go away", name), n.witness.LeftIn(name)...)
+		case !done(time.Minute, func() bool { return client.IgnoreAlreadyExists(then(ctx)) == nil }):
+			n.witness.Violate(fmt.Sprintf("nothing comes after the namespace %s", name))
 		}
 		return nil
 	})

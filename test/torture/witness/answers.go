@@ -19,6 +19,8 @@ type attempts struct {
 	answered map[string]Answer // not judged yet
 	stored   map[string]stored
 	never    map[string]string // why it must not be stored
+	// rehearsed are the namespaces and names of claims that were dry runs.
+	rehearsed map[string]bool
 }
 
 type stored struct {
@@ -27,7 +29,7 @@ type stored struct {
 }
 
 func newAttempts() attempts {
-	return attempts{answered: map[string]Answer{}, stored: map[string]stored{}, never: map[string]string{}}
+	return attempts{answered: map[string]Answer{}, stored: map[string]stored{}, never: map[string]string{}, rehearsed: map[string]bool{}}
 }
 
 // Answered notes that an attempt was answered with an object: it has to be stored
@@ -48,6 +50,14 @@ func (w *Witness) Never(attempt, why string) {
 	if s, ok := w.attempts.stored[attempt]; ok {
 		w.violated(Event{Revision: w.revision}, fmt.Sprintf("attempt %s is stored as %s, and was %s", attempt, s.uid, why))
 	}
+}
+
+// Rehearsed notes that a claim of that name is but a dry run: nothing must be
+// recorded for it.
+func (w *Witness) Rehearsed(namespace, name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.attempts.rehearsed[namespace+"/"+name] = true
 }
 
 // judgeAnswers compares what was answered with what is stored, as far as that is

@@ -11,6 +11,9 @@ func (w *Witness) takeRecord(e Event) {
 		spaceOf(w.recorded, placeOf(e.After)).add(e.After.Block, e.After.Metadata.UID)
 		w.lives.made(e.After, e.Seen)
 		w.figures.Records++
+		if w.attempts.rehearsed[e.After.Metadata.Namespace+"/"+e.After.Spec.ClaimRef.Name] {
+			w.violated(e, "a dry run was recorded", e.After)
+		}
 	case e.After == nil:
 		delete(w.records, e.Before.key())
 		spaceOf(w.recorded, placeOf(e.Before)).remove(e.Before.Block, e.Before.Metadata.UID)

@@ -242,6 +242,14 @@ func TestAnswers(t *testing.T) {
 		s.witness.Never("1", "refused")
 		s.finds("attempt 1 is stored")
 	})
+	t.Run("to a dry run, which is recorded", func(t *testing.T) {
+		s := begin(t)
+		s.witness.Rehearsed("team", "a")
+		s.records("b-r", "b", "r-b", "10.0.1.0/24")
+		s.finds()
+		s.records("a-r", "a", "r-a", "10.0.0.0/24")
+		s.finds("a dry run was recorded")
+	})
 }
 
 func TestUnsettled(t *testing.T) {
