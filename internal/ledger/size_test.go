@@ -17,7 +17,7 @@ import (
 // TestARecordIsSmall fails when what is kept of a record grows: with the claim in
 // the cache it is what the operator needs for each block.
 func TestARecordIsSmall(t *testing.T) {
-	const many, most = 20_000, 1000 // bytes
+	const many, most = 20_000, 500 // bytes
 	l := New(Options{})
 	texts := make([][]byte, many)
 	for i := range texts {
