@@ -11,8 +11,8 @@ import (
 )
 
 // entry is a record as the picture keeps it, or a hold of this process's own that
-// has no record yet. There may be a hundred thousand, so that it is less than half
-// as large as an ipam.Record.
+// has no record yet. There may be a hundred thousand: what many of them say alike is
+// kept once.
 type entry struct {
 	alike                                             unique.Handle[alike]
 	name, uid, version, holderName, holderUID, sticky string
@@ -32,7 +32,7 @@ type entry struct {
 	nextIn [indexes]*entry
 }
 
-// alike is what many records say alike, and the picture keeps once.
+// alike is what many records say alike.
 type alike struct {
 	namespace               string
 	pool                    ipam.PoolKey
