@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,10 +62,13 @@ func (a *Allocator) tried(err error) bool {
 	return err == nil
 }
 
-// foresee keeps a place for each claim that has no record yet.
+// foresee keeps a place for each claim that has no record yet. As for any first list
+// of a cache, what the API server has in its own is good enough; it would sometimes
+// read all claims from etcd to be sure, which takes it many times as long.
 func (a *Allocator) foresee(ctx context.Context, live client.Reader) error {
 	claims := &v1alpha1.IPClaimList{}
-	if err := live.List(ctx, claims, client.MatchingFields{"spec.allocationName": ""}); err != nil {
+	cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := live.List(ctx, claims, client.MatchingFields{"spec.allocationName": ""}, cached); err != nil {
 		return fmt.Errorf("listing IPClaims that wait: %w", err)
 	}
 	for i := range claims.Items {

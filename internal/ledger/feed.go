@@ -157,7 +157,7 @@ func (l *Ledger) enter(r ipam.Record) *entry {
 		b.crowded(l.options.Clock.Now())
 	}
 	l.countUnbound(e, +1)
-	l.tell(Change{Record: r, Pool: r.Pool, Kind: Added})
+	l.tell(Change{Record: r, Pool: r.Pool, Kind: Added, Initial: !l.synced})
 	return e
 }
 

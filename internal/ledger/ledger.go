@@ -61,6 +61,8 @@ type Change struct {
 	Record ipam.Record
 	Pool   ipam.PoolKey
 	Kind   ChangeKind
+	// Initial says that the record is of the first list: it was there before.
+	Initial bool
 }
 
 // ChangeKind says what became of a record.

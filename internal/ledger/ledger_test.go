@@ -163,6 +163,23 @@ func TestADisownedRecordIsToldOfWhenItTurnsUp(t *testing.T) {
 	}
 }
 
+func TestOnlyTheFirstListIsOfWhatWasThereBefore(t *testing.T) {
+	l := newLedger(1)
+	var initial []string
+	l.Follow(func(c Change) {
+		if c.Initial {
+			initial = append(initial, c.Record.UID)
+		}
+	})
+	a, b, c := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.16/28"), allocation("c", "3", "1", "10.0.0.32/28")
+	must(t, feed{l}.Replace([]any{a}, "1"))
+	must(t, feed{l}.Add(b))
+	must(t, feed{l}.Replace([]any{a, b, c}, "2"))
+	if fmt.Sprint(initial) != "[1]" {
+		t.Errorf("told that %v were there before, want [1]", initial)
+	}
+}
+
 func TestUnboundRecordsAreBounded(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace([]any{allocation("x", "1", "1", "10.0.0.0/28"), allocation("y", "2", "1", "10.0.0.16/28")}, "1"))

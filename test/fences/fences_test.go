@@ -18,7 +18,7 @@ const module = "github.com/cadastre-dev/cadastre"
 var rows = [][]string{
 	{"internal/ipam/space", "internal/failpoint"},
 	{"internal/ipam"},
-	{"api/*", "config/crd", "internal/absent", "internal/inorder", "internal/pace", "internal/replaced", "internal/within"},
+	{"api/*", "config/crd", "internal/absent", "internal/inorder", "internal/pace", "internal/replaced", "internal/streamlist", "internal/within"},
 	{"internal/adapt"},
 	{"internal/ledger"},
 	{"internal/allocator", "internal/certs"},

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -69,7 +71,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	serving.from = certificate.GetCertificate
-	alloc, feed, err := newAllocator(ctx, mgr, cfg, o)
+	if err := first.connect(cfg, mgr.GetHTTPClient(), mgr.GetScheme()); err != nil {
+		return err
+	}
+	alloc, feed, err := newAllocator(ctx, mgr, cfg, o, first.records)
 	if err != nil {
 		return err
 	}
@@ -78,7 +83,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	// The manager stops what it runs before its webhooks, which still answer what
 	// is under way: for that they need the picture.
 	defer runUntilStopped(feed)()
-	defer runUntilStopped(func(ctx context.Context) { alloc.FeedClaims(ctx, mgr.GetAPIReader(), mgr.GetCache()) })()
+	defer runUntilStopped(func(ctx context.Context) {
+		alloc.FeedClaims(ctx, mgr.GetAPIReader(), mgr.GetCache())
+		if ctx.Err() == nil {
+			debug.FreeOSMemory() // what the lists took, and is not needed again
+		}
+	})()
 	for _, c := range collect(alloc) {
 		if err := metrics.Registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
@@ -155,7 +165,7 @@ func syncPeriod(o Options) *time.Duration {
 }
 
 // newAllocator makes the allocator and what feeds its picture, on every replica.
-func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Options) (*allocator.Allocator, func(context.Context), error) {
+func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Options, records toolscache.ListerWatcher) (*allocator.Allocator, func(context.Context), error) {
 	direct, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, nil, err
@@ -169,10 +179,6 @@ func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Opt
 		Namespace: o.Namespace, UnboundLimit: o.UnboundLimit, Log: mgr.GetLogger().WithName("allocator"),
 	})
 	if err := alloc.Feed(ctx, mgr.GetCache()); err != nil {
-		return nil, nil, err
-	}
-	records, err := allocator.Records(cfg, mgr.GetHTTPClient(), mgr.GetScheme())
-	if err != nil {
 		return nil, nil, err
 	}
 	feed := func(ctx context.Context) { picture.Run(ctx, records, &v1alpha1.IPAllocation{}) }

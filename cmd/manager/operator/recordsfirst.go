@@ -2,22 +2,28 @@ package operator
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/streamlist"
 )
 
 // recordsFirst has the caches of what is as numerous as records begin when the
 // records are there: blocks can be handed out by then, and with all at once the API
 // server, whose CPU is the limit, would take several times as long for the records.
 type recordsFirst struct {
+	records                          streamlist.Source
+	claims, addressClaims, addresses streamlist.Source
 	// listed says whether the records are there. To be set before a cache starts.
 	listed func() bool
 }
@@ -25,32 +31,45 @@ type recordsFirst struct {
 // looking is how often it is looked whether the records are there.
 const looking = 20 * time.Millisecond
 
+// connect makes the sources. To be called before a cache starts.
+func (r *recordsFirst) connect(cfg *rest.Config, over *http.Client, scheme *runtime.Scheme) error {
+	slim, errs := slimmer(), [4]error{}
+	r.records, errs[0] = streamlist.New[v1alpha1.IPAllocation](cfg, over, scheme, "ipallocations", slim)
+	r.claims, errs[1] = streamlist.New[v1alpha1.IPClaim](cfg, over, scheme, "ipclaims", slim)
+	r.addressClaims, errs[2] = streamlist.New[ipamv1.IPAddressClaim](cfg, over, scheme, "ipaddressclaims", slim)
+	r.addresses, errs[3] = streamlist.New[ipamv1.IPAddress](cfg, over, scheme, "ipaddresses", slim)
+	return errors.Join(errs[:]...)
+}
+
 // newInformer makes the informers of a cache.
 func (r *recordsFirst) newInformer(of cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	switch example.(type) {
-	case *v1alpha1.IPClaim, *ipamv1.IPAddressClaim, *ipamv1.IPAddress:
-		of = r.after(of)
+	case *v1alpha1.IPClaim:
+		of = r.after(r.claims)
+	case *ipamv1.IPAddressClaim:
+		of = r.after(r.addressClaims)
+	case *ipamv1.IPAddress:
+		of = r.after(r.addresses)
 	}
 	return cache.NewSharedIndexInformer(of, example, resync, indexers)
 }
 
 // after lists and watches what of does, when the records are there.
-func (r *recordsFirst) after(of cache.ListerWatcher) cache.ListerWatcher {
-	from := cache.ToListerWatcherWithContext(of)
-	return &cache.ListWatch{
+func (r *recordsFirst) after(of streamlist.Source) streamlist.Source {
+	return streamlist.Source{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			if err := r.await(ctx); err != nil {
 				return nil, err
 			}
-			return from.ListWithContext(ctx, options)
+			return of.ListWithContext(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if err := r.await(ctx); err != nil {
 				return nil, err
 			}
-			return from.WatchWithContext(ctx, options)
+			return of.WatchWithContext(ctx, options)
 		},
-	}
+	}}
 }
 
 func (r *recordsFirst) await(ctx context.Context) error {

@@ -35,11 +35,12 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 }
 
 // records has a claim looked at whenever its record changes. What is recorded
-// already is looked at with its claim.
+// already, in the picture or to be listed yet, is looked at with its claim, which is
+// told of later.
 func (c *Controller) records() source.Source {
 	return source.Func(func(_ context.Context, q queue) error {
 		c.Allocator.Ledger().Follow(func(change ledger.Change) {
-			if change.Record.Holder.Kind == kind {
+			if change.Record.Holder.Kind == kind && !change.Initial {
 				q.Add(requestFor(change.Record.Holder))
 			}
 		})

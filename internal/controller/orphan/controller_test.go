@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/streamlist"
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )
 
@@ -50,7 +52,7 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	picture.Describe(pool)
 	over, err := rest.HTTPClientFor(c.Config())
 	must(t, err)
-	records, err := allocator.Records(c.Config(), over, scheme)
+	records, err := streamlist.New[v1alpha1.IPAllocation](c.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
 	must(t, err)
 	go picture.Run(t.Context(), records, &v1alpha1.IPAllocation{})
 	s := &story{

@@ -1,4 +1,4 @@
-package allocator
+package streamlist
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,6 +43,16 @@ func aList(t *testing.T, count int) (*v1alpha1.IPAllocationList, string) {
 	return list, string(text)
 }
 
+// withoutManagedFields stands for what makes objects smaller.
+func withoutManagedFields(obj any) (any, error) {
+	obj.(*v1alpha1.IPAllocation).ManagedFields = nil
+	return obj, nil
+}
+
+func readRecords(body io.Reader) (*internalversion.List, error) {
+	return read[v1alpha1.IPAllocation](body, withoutManagedFields)
+}
+
 func TestAListIsReadWhole(t *testing.T) {
 	for _, count := range []int{0, 1, 3} {
 		want, text := aList(t, count)
@@ -55,7 +66,7 @@ func TestAListIsReadWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, text := range []string{text, string(sorted)} {
-			got, err := readList(iotest.OneByteReader(strings.NewReader(text)))
+			got, err := readRecords(iotest.OneByteReader(strings.NewReader(text)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,12 +91,24 @@ func TestAListIsReadWhole(t *testing.T) {
 func TestHalfAListIsNone(t *testing.T) {
 	_, text := aList(t, 2)
 	for length := range len(text) {
-		if list, err := readList(strings.NewReader(text[:length])); err == nil {
+		if list, err := readRecords(strings.NewReader(text[:length])); err == nil {
 			t.Fatalf("%d items are taken for all of %q", len(list.Items), text[:length])
 		}
 	}
-	if _, err := readList(io.MultiReader(strings.NewReader(text[:len(text)-9]), iotest.ErrReader(io.ErrClosedPipe))); err == nil {
+	if _, err := readRecords(io.MultiReader(strings.NewReader(text[:len(text)-9]), iotest.ErrReader(io.ErrClosedPipe))); err == nil {
 		t.Error("a connection that breaks is taken for the end")
+	}
+}
+
+func TestWhatCannotBeTransformedIsRefused(t *testing.T) {
+	_, text := aList(t, 1)
+	for name, transform := range map[string]cache.TransformFunc{
+		"an error":  func(any) (any, error) { return nil, io.ErrNoProgress },
+		"no object": func(any) (any, error) { return "x", nil },
+	} {
+		if _, err := read[v1alpha1.IPAllocation](strings.NewReader(text), transform); err == nil {
+			t.Errorf("%s is taken for an object", name)
+		}
 	}
 }
 
@@ -99,7 +122,7 @@ func TestWhatIsNoListIsRefused(t *testing.T) {
 		`{"metadata":[],"items":[]}`,
 		`{"metadata":{"resourceVersion":"1"},"items":[}`,
 	} {
-		if _, err := readList(strings.NewReader(text)); err == nil {
+		if _, err := readRecords(strings.NewReader(text)); err == nil {
 			t.Errorf("%s is taken for a list", text)
 		}
 	}
@@ -135,7 +158,7 @@ func TestRecordsAreListedAndWatched(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	records, err := Records(&rest.Config{Host: server.URL}, server.Client(), scheme)
+	records, err := New[v1alpha1.IPAllocation](&rest.Config{Host: server.URL}, server.Client(), scheme, "ipallocations", withoutManagedFields)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package allocator
+package streamlist
 
 import (
 	"encoding/json"
@@ -7,19 +7,18 @@ import (
 	"io"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	kjson "sigs.k8s.io/json"
-
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// readList reads a list of IPAllocations, without their managed fields, from its JSON
-// as that arrives: the API server writes such a list item by item (KEP-5116), so that
-// the two take turns with neither waiting for the other, and neither the text of a
-// hundred thousand records nor their managed fields are ever kept as a whole.
+// read reads a list from its JSON as that arrives: the API server writes the list of
+// a custom resource item by item (KEP-5116), so that the two take turns with neither
+// waiting for the other, and the text of the list is never kept as a whole.
 //
 // A list that ends early, or does not say of which resource version it is, is an error:
 // half a list would pass for the whole state.
-func readList(body io.Reader) (*internalversion.List, error) {
+func read[T any, P object[T]](body io.Reader, transform cache.TransformFunc) (*internalversion.List, error) {
 	list := &internalversion.List{}
 	from := kjson.NewDecoderCaseSensitivePreserveInts(body)
 	err := readObject(from, func(field string) error {
@@ -28,9 +27,7 @@ func readList(body io.Reader) (*internalversion.List, error) {
 			return from.Decode(&list.ListMeta)
 		case "items":
 			return readArray(from, func() error {
-				item := &v1alpha1.IPAllocation{}
-				err := from.Decode(item)
-				item.ManagedFields = nil
+				item, err := readItem[T, P](from, transform)
 				list.Items = append(list.Items, item)
 				return err
 			})
@@ -44,10 +41,24 @@ func readList(body io.Reader) (*internalversion.List, error) {
 	if err == nil && list.ResourceVersion == "" {
 		err = errors.New("it does not say of which resource version it is")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading a list of IPAllocations: %w", err)
+	return list, err
+}
+
+// readItem reads one object, and transforms it.
+func readItem[T any, P object[T]](from kjson.Decoder, transform cache.TransformFunc) (runtime.Object, error) {
+	item := P(new(T))
+	if err := from.Decode(item); err != nil {
+		return nil, err
 	}
-	return list, nil
+	transformed, err := transform(item)
+	if err != nil {
+		return nil, err
+	}
+	result, ok := transformed.(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T became a %T, which is no object", item, transformed)
+	}
+	return result, nil
 }
 
 // readObject reads a JSON object; the value of each field is for read to read.
