@@ -28,6 +28,8 @@ func Slimmer() func(*v1alpha1.IPClaim) {
 		share(claim)
 		if tellsBound(claim) {
 			claim.Status.Conditions = mark
+		} else {
+			shareIn(claim.Status.Conditions)
 		}
 	}
 }
@@ -51,7 +53,8 @@ func tellsBound(claim *v1alpha1.IPClaim) bool {
 	return err == nil && haveAll(status.Conditions, bound(told).conditions(claim.Generation))
 }
 
-// share has a claim share its strings with other claims, and with itself.
+// share has a claim share its strings, but for those of its conditions, with other
+// claims, and with itself.
 func share(claim *v1alpha1.IPClaim) {
 	spec, status := &claim.Spec, &claim.Status
 	for _, s := range []*string{&claim.APIVersion, &claim.Kind, &claim.Namespace, &claim.GenerateName, &spec.ClassName} {
@@ -75,12 +78,17 @@ func share(claim *v1alpha1.IPClaim) {
 	if record := status.BoundAllocationRef; record != nil && record.Name == spec.AllocationName {
 		record.Name = spec.AllocationName
 	}
-	for i := range status.Conditions {
-		c := &status.Conditions[i]
+}
+
+// shareIn has conditions share their strings with those of other claims, and with
+// each other.
+func shareIn(conditions []metav1.Condition) {
+	for i := range conditions {
+		c := &conditions[i]
 		common(&c.Type)
 		common(&c.Status)
 		common(&c.Reason)
-		if first := status.Conditions[0].Message; c.Message == first {
+		if first := conditions[0].Message; c.Message == first {
 			c.Message = first
 		}
 	}
