@@ -1,14 +1,18 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // stopGrace is how long a process may take to end after SIGTERM.
@@ -180,9 +184,31 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Pause stops the process where it is (SIGSTOP). Its connections stay open, and
-// the kernel goes on accepting new ones for it.
-func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
+// Pause stops the process where it is (SIGSTOP), and returns when it has stopped. Its
+// connections stay open, and the kernel goes on accepting new ones for it.
+func (p *Process) Pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	err := wait.PollUntilContextTimeout(context.Background(), time.Millisecond, stopGrace, true, func(context.Context) (bool, error) {
+		return !p.Running() || isStopped(p.PID()), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s did not stop within %v of SIGSTOP", p.Name, stopGrace)
+	}
+	return nil
+}
+
+// isStopped says whether a process is stopped by a signal, as Linux tells
+// (proc_pid_stat(5)). Where nobody tells, it is taken for stopped.
+func isStopped(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return true
+	}
+	_, state, _ := bytes.Cut(stat, []byte(") "))
+	return bytes.HasPrefix(state, []byte("T"))
+}
 
 // Resume lets a paused process go on (SIGCONT).
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }

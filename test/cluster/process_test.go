@@ -27,10 +27,8 @@ func TestProcessIsPausedKilledAndStartedAgain(t *testing.T) {
 	if err := m.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	for tries := 1; answers(m, 200*time.Millisecond); tries++ { // a signal takes effect a moment later
-		if tries == 10 {
-			t.Fatal("it answers while it is paused")
-		}
+	if answers(m, 200*time.Millisecond) {
+		t.Error("it answers while it is paused")
 	}
 	if !m.Running() {
 		t.Error("it is paused, and said not to run")
