@@ -98,6 +98,26 @@ var _ = Describe("What is there already", Ordered, func() {
 			ConsistOf(And(HaveField("Spec.CIDR", address.Spec.Address+"/32"), Not(HaveField("UID", record.UID)))))
 	})
 
+	It("does not stand in the way of its claim where a release was cut short", func(ctx context.Context) {
+		claim := created(ctx, build.AddressClaim(team, "halfway").Pool("halfway").Obj())
+		record := &v1alpha1.IPAllocation{
+			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "halfway-attempt", Finalizers: []string{v1alpha1.FinalizerHeld}},
+			Spec: v1alpha1.IPAllocationSpec{
+				CIDR: "10.4.1.0/32", IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "halfway"},
+				ClaimRef: v1alpha1.ClaimReference{APIGroup: ipamv1.GroupVersion.Group, Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID},
+				Purpose:  v1alpha1.PurposeClaim, ReclaimPolicy: v1alpha1.ReclaimDelete, State: v1alpha1.AllocationBound,
+			},
+		}
+		operator, err := running.OperatorConfig(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		asOperator := clientFor(operator)
+		Expect(asOperator.Create(ctx, record)).To(Succeed())
+		Expect(asOperator.Delete(ctx, record)).To(Succeed())
+		Expect(fresh(ctx, record).DeletionTimestamp).NotTo(BeNil(), "our finalizer is still on it")
+		created(ctx, build.Pool("halfway").CIDR("10.4.1.0/32").Obj())
+		Expect(served(ctx, claim).Spec.Address).To(Equal("10.4.1.0"))
+	})
+
 	It("that is in conflict is reported, not renumbered, and names the holder to those of its project", func(ctx context.Context) {
 		claim := build.AddressClaim(team, "conflict").Pool("adoption").Obj()
 		created(ctx, addressFor(claim, "10.4.0.1", 28)) // that of the claim "other"

@@ -85,21 +85,34 @@ func (l *line) waits(ctx context.Context, claim *ipamv1.IPAddressClaim) (bool, e
 }
 
 // holds says whether a record's holder exists: the IPAddress of the claim's name
-// with this address, or, while there is no IPAddress, the claim.
+// with this address, or, while there is no IPAddress, the claim. A record that is
+// being deleted, while its claim is not and has not been told of any address, is what
+// is left of a release that was cut short: the claim cannot be served until it is gone.
 func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool, error) {
 	key := client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}
-	address := &ipamv1.IPAddress{}
+	address, claim := &ipamv1.IPAddress{}, &ipamv1.IPAddressClaim{}
 	err := reader.Get(ctx, key, address)
-	if err == nil && isOurs(address.Spec.PoolRef) {
-		addr, invalid := adapt.AddressInUse(nil, address.Spec.Address)
-		return invalid == nil && addr == record.Block.Addr(), nil
-	}
 	if absent.Ignore(err) != nil {
 		return false, err
 	}
-	claim := &ipamv1.IPAddressClaim{}
-	if err := reader.Get(ctx, key, claim); err != nil {
-		return false, absent.Ignore(err)
+	inUse := err == nil && isOurs(address.Spec.PoolRef)
+	if inUse && !has(address, record) {
+		return false, nil
 	}
-	return record.HolderUID == "" || record.HolderUID == string(claim.UID), nil
+	if inUse && !record.Terminating {
+		return true, nil
+	}
+	if err := reader.Get(ctx, key, claim); err != nil {
+		return inUse, absent.Ignore(err)
+	}
+	if record.Terminating && claim.Status.AddressRef.Name == "" && claim.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	return inUse || record.HolderUID == "" || record.HolderUID == string(claim.UID), nil
+}
+
+// has says whether an IPAddress is that of the record.
+func has(address *ipamv1.IPAddress, record ipam.Record) bool {
+	addr, invalid := adapt.AddressInUse(nil, address.Spec.Address)
+	return invalid == nil && addr == record.Block.Addr()
 }

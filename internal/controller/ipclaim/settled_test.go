@@ -32,6 +32,7 @@ func TestASettledClaimIsLeftAlone(t *testing.T) {
 		"its record is of an earlier life":       {record: func(r *ipam.Record) { r.HolderUID = "earlier" }},
 		"its record has another block":           {record: func(r *ipam.Record) { r.Block = netip.MustParsePrefix("10.0.1.0/28") }},
 		"its record is of another pool":          {record: func(r *ipam.Record) { r.Pool.Name = "other" }},
+		"its record is being deleted":            {record: func(r *ipam.Record) { r.Terminating = true }},
 		"its record is retained":                 {record: func(r *ipam.Record) { r.State = ipam.Retained }},
 		"its record was taken over, not stamped": {record: func(r *ipam.Record) { r.Adopted, r.HolderUID = true, "" }},
 		"its policy has changed":                 {claim: func(c *v1alpha1.IPClaim) { c.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain }},
@@ -86,17 +87,24 @@ func settledClaim() (*v1alpha1.IPClaim, ipam.Record) {
 	return claim, record
 }
 
-// allocatorWith has a picture of one record.
-func allocatorWith(t *testing.T, record ipam.Record) *allocator.Allocator {
+// allocatorWith has a picture of these records.
+func allocatorWith(t *testing.T, records ...ipam.Record) *allocator.Allocator {
 	t.Helper()
 	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-	seen := make(chan struct{})
-	picture.Follow(func(ledger.Change) { close(seen) })
+	seen := make(chan struct{}, len(records))
+	picture.Follow(func(ledger.Change) { seen <- struct{}{} })
 	from := fcache.NewFakeControllerSource()
-	obj := adapt.Allocation(record)
-	obj.UID = types.UID(record.UID)
-	from.Add(obj)
+	for _, record := range records {
+		obj := adapt.Allocation(record)
+		obj.UID = types.UID(record.UID)
+		if record.Terminating {
+			obj.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		}
+		from.Add(obj)
+	}
 	go picture.Run(t.Context(), from, &v1alpha1.IPAllocation{})
-	<-seen
+	for range records {
+		<-seen
+	}
 	return allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue("")})
 }

@@ -32,6 +32,9 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 	if record.Holder != holder || record.Block != s.request.Block || !sameHolder(record.HolderUID, string(s.claim.UID)) {
 		return &ipam.TakenError{Block: s.request.Block, Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
 	}
+	if rival, ok := c.Allocator.Ledger().Rival(record); ok && record.Terminating { // it was to give way
+		return &ipam.TakenError{Block: record.Block, Pool: record.Pool, Holder: rival.Holder, Overlap: rival.Block}
+	}
 	s.record = record
 	if policy := s.request.Reclaim; policy != "" && policy != record.Reclaim {
 		changed, err := c.Allocator.Reclaim(ctx, record, policy)

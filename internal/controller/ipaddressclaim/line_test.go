@@ -1,0 +1,74 @@
+package ipaddressclaim
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// TestARecordIsHeldByTheAddressOrTheClaim changes one thing of a claim that is served,
+// of its IPAddress or of its record, and more where that belongs together.
+func TestARecordIsHeldByTheAddressOrTheClaim(t *testing.T) {
+	noAddress := func(s *scope, _ *ipam.Record) { s.address = nil }
+	noClaim := func(s *scope, _ *ipam.Record) { s.claim = nil }
+	untold := func(s *scope, _ *ipam.Record) { s.claim.Status = ipamv1.IPAddressClaimStatus{} }
+	leaving := func(s *scope, _ *ipam.Record) {
+		s.claim.DeletionTimestamp, s.claim.Finalizers = &metav1.Time{Time: time.Now()}, []string{"somebody/s"}
+	}
+	earlier := func(_ *scope, r *ipam.Record) { r.HolderUID = "earlier" }
+	unstamped := func(_ *scope, r *ipam.Record) { r.HolderUID = "" }
+	terminating := func(_ *scope, r *ipam.Record) { r.Terminating = true }
+	type change = func(*scope, *ipam.Record)
+	for name, test := range map[string]struct {
+		changes []change
+		want    bool
+	}{
+		"served":                                           {nil, true},
+		"the address is another":                           {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "10.0.0.9" }}, false},
+		"the address is no address":                        {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "x" }}, false},
+		"an address without claim":                         {[]change{noClaim}, true},
+		"a claim without address":                          {[]change{noAddress, untold}, true},
+		"neither":                                          {[]change{noAddress, noClaim}, false},
+		"of an earlier claim":                              {[]change{noAddress, earlier}, false},
+		"made before the claim":                            {[]change{noAddress, unstamped}, true},
+		"somebody else's address":                          {[]change{noClaim, func(s *scope, _ *ipam.Record) { s.address.Spec.PoolRef.APIGroup = "other" }}, false},
+		"deleted by hand, and in use":                      {[]change{terminating}, true},
+		"deleted by hand, without its address, but told":   {[]change{terminating, noAddress}, true},
+		"half released, to a claim that has no address":    {[]change{terminating, noAddress, untold}, false},
+		"half released, to a claim that was told of none":  {[]change{terminating, untold}, false},
+		"half released, to a claim that is leaving":        {[]change{terminating, untold, leaving}, true},
+		"half released, to an address that has no claim":   {[]change{terminating, noClaim}, true},
+		"half released, without either":                    {[]change{terminating, noAddress, noClaim}, false},
+		"half released, of an earlier claim of the name":   {[]change{terminating, noAddress, earlier}, false},
+		"half released, made before a claim that was told": {[]change{terminating, unstamped}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := servedClaim()
+			s.claim.Status.AddressRef.Name = s.address.Name
+			for _, change := range test.changes {
+				change(s, &record)
+			}
+			scheme := runtime.NewScheme()
+			if err := ipamv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			there := fake.NewClientBuilder().WithScheme(scheme)
+			if s.claim != nil {
+				there.WithObjects(s.claim)
+			}
+			if s.address != nil {
+				there.WithObjects(s.address)
+			}
+			held, err := holds(t.Context(), there.Build(), record)
+			if err != nil || held != test.want {
+				t.Errorf("held: %t, want %t; %v", held, test.want, err)
+			}
+		})
+	}
+}
