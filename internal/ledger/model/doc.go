@@ -20,6 +20,8 @@
 //   - create calls that fail ambiguously: the record is there, or arrives later,
 //     or never;
 //   - crashes, and the deletion of claims;
+//   - releases that halt between their two writes, the deletion and the removal of
+//     the finalizer, and may go on later;
 //   - the collection of orphans, by any replica at any time.
 //
 // A process that is paused, for however long, is one that takes no step for a
@@ -28,8 +30,10 @@
 // server gives it five seconds, and the whole request a minute.
 //
 // In every state no two live claims overlap, and each has its record. From every
-// state one can be reached in which nothing is under way and every record has a
-// live claim, so that no block is lost for good.
+// state one can be reached, without anybody's deleting a claim, in which nothing is
+// under way, every record has a live claim, and whoever waits does so for a live
+// claim, as long as the scenario lets records be made: no block is lost for good, and
+// no claim waits for nothing.
 //
 // Each Rule can be left out; then a shortest counterexample is found.
 package model

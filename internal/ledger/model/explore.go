@@ -9,8 +9,12 @@ type Model struct {
 	symmetric bool
 }
 
-// New is the model of a scenario in which the rules left out are not kept.
+// New is the model of a scenario in which the rules left out are not kept. It panics
+// where the scenario lets a record have more versions than a key can tell apart.
 func New(scenario Scenario, leftOut Rules) *Model {
+	if scenario.Adoptions+min(scenario.Halting, 1) > maxVersion {
+		panic("more versions of a record than a key tells apart")
+	}
 	// A trace names replicas, so they are told apart where one is expected.
 	return &Model{scenario: scenario, rules: allRules &^ leftOut, symmetric: leftOut == 0}
 }
@@ -31,11 +35,11 @@ type visit struct {
 }
 
 // Explore looks at every state that can be reached, breadth first, until one
-// violates an invariant. Where quiescence is asked for
-// it then makes sure that it can be reached from every state.
+// violates an invariant. Where quiescence is asked for it then makes sure that it can
+// be reached from every state, without the deletion of a claim.
 func (m *Model) Explore(quiescence bool) Found {
 	begin := m.initial()
-	visits := []visit{{from: -1, quiet: quiet(&begin)}}
+	visits := []visit{{from: -1, quiet: m.quiet(&begin)}}
 	index := map[key]int32{begin.key(): 0}
 	work := []state{begin} // from state number at on
 	var edges []edge
@@ -50,12 +54,12 @@ func (m *Model) Explore(quiescence bool) Found {
 			if !known {
 				to = int32(len(visits))
 				index[k] = to
-				work, visits = append(work, n), append(visits, visit{from: at, by: by, quiet: quiet(&n)})
+				work, visits = append(work, n), append(visits, visit{from: at, by: by, quiet: m.quiet(&n)})
 				if v := m.violation(&n); v != "" && found.Violation == "" {
 					found.Violation, found.Trace = v, trace(visits, to)
 				}
 			}
-			if quiescence && to != at {
+			if quiescence && to != at && by.what != removesClaim {
 				edges = append(edges, edge{at, to})
 			}
 		})
@@ -63,7 +67,7 @@ func (m *Model) Explore(quiescence bool) Found {
 	found.States = len(visits)
 	if quiescence && found.Violation == "" {
 		if stuck := stuck(visits, edges); stuck >= 0 {
-			found.Violation, found.Trace = "a block is lost for good", trace(visits, stuck)
+			found.Violation, found.Trace = "a block is lost for good, or a claim waits for nothing", trace(visits, stuck)
 		}
 	}
 	return found
@@ -83,7 +87,7 @@ func (m *Model) violation(s *state) string {
 		if c.phase != live {
 			continue
 		}
-		if s.records[c.record].phase != present {
+		if r := s.records[c.record]; r.phase != present || r.terminating {
 			return fmt.Sprintf("the record %d of the live claim %d is deleted", c.record, i)
 		}
 		for j, other := range s.claims[:i] {
@@ -110,8 +114,9 @@ func presentIn(s *state) uint8 {
 	return all
 }
 
-// quiet says whether nothing is under way, and every record has a holder.
-func quiet(s *state) bool {
+// quiet says whether nothing is under way, every record has a holder, and nobody waits
+// who could be served.
+func (m *Model) quiet(s *state) bool {
 	for _, r := range s.stage {
 		if r.life != up || r.at != s.logged || r.listed != 0 || r.task.doing != nothing {
 			return false
@@ -122,7 +127,27 @@ func quiet(s *state) bool {
 			return false
 		}
 	}
-	return presentIn(s) == held(s)
+	return presentIn(s) == held(s) && !m.waitsForNothing(s)
+}
+
+// waitsForNothing says whether there is a claim that waits although nobody has its
+// block. Once all the records are made that the scenario allows, nobody can be helped.
+func (m *Model) waitsForNothing(s *state) bool {
+	taken, left := uint8(0), false
+	for i, c := range s.claims {
+		if c.phase == live {
+			taken |= m.scenario.Claims[i].Block
+		}
+	}
+	for _, r := range s.records[:m.scenario.Records] {
+		left = left || r.phase == unmade
+	}
+	for i, c := range m.scenario.Claims {
+		if left && s.claims[i].phase == waiting && c.Block&taken == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 type edge struct{ from, to int32 }

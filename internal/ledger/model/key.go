@@ -3,7 +3,7 @@ package model
 import "encoding/binary"
 
 // key is a state in few bytes; two states have the same only if they are equal.
-type key [8 + maxLog + 6*replicas]byte
+type key [9 + maxLog + 6*replicas]byte
 
 func (s *state) key() (k key) {
 	for i, c := range s.claims {
@@ -14,13 +14,15 @@ func (s *state) key() (k key) {
 		k[4+i/2] |= (uint8(r.phase) | r.claim<<2) << (4 * (i % 2))
 		k[6] |= flag(r.bound) << i
 		k[7] |= r.version << (2 * i)
+		k[8] |= flag(r.terminating) << i
 	}
 	k[3] |= s.ambiguous << 4
+	k[8] |= s.halting << 4
 	k[6] |= s.crashes << 4
 	k[6] |= s.relists << 6
-	at := k[8:]
+	at := k[9:]
 	for i, e := range s.log[:s.logged] {
-		at[i] = 0x80 | flag(e.deleted)<<6 | e.record<<3 | e.version
+		at[i] = 0x80 | flag(e.deleted)<<6 | flag(e.terminating)<<5 | e.record<<2 | e.version
 	}
 	at = at[maxLog:]
 	for i := range s.stage {
@@ -35,7 +37,7 @@ func (s *state) key() (k key) {
 func (r *replica) packed() uint64 {
 	n := uint64(r.life)
 	for _, f := range []struct{ value, bits uint8 }{
-		{r.at, 4}, {r.seen, 4}, {r.listed, 4}, {r.disowned, 4},
+		{r.at, 4}, {r.seen, 4}, {r.terminating, 4}, {r.listed, 4}, {r.disowned, 4},
 		{r.versions[0], 2}, {r.versions[1], 2}, {r.versions[2], 2}, {r.versions[3], 2},
 		{uint8(r.task.doing), 4}, {r.task.claim, 2}, {r.task.record, 3}, {r.task.version, 4},
 		{flag(r.task.bound), 1}, {flag(r.task.fresh), 1},

@@ -16,7 +16,7 @@ var (
 )
 
 // scenarios are explored completely. Each is as large as memory and patience
-// allow; together they have every kind of claim meet every kind of fault.
+// allow.
 var scenarios = []Scenario{
 	{Name: "three requests at three replicas", Claims: []Claim{whole, half, half}, Records: 3},
 	{Name: "two requests, one tried again", Claims: []Claim{wholeTwice, half}, Records: 3},
@@ -25,6 +25,10 @@ var scenarios = []Scenario{
 	{Name: "a request and leaders that bind and adopt", Claims: []Claim{whole, waits}, Records: 2, Adoptions: 1},
 	{Name: "a request and leaders, a crash", Claims: []Claim{whole, waits}, Records: 2, Crashes: 1},
 	{Name: "leaders, a crash, adoption", Claims: []Claim{waits}, Records: 2, Adoptions: 1, Crashes: 1},
+	{Name: "a request and leaders, a release that halts", Claims: []Claim{whole, waits}, Records: 2, Halting: 1},
+	{Name: "leaders, a crash, a release that halts", Claims: []Claim{waits}, Records: 2, Crashes: 1, Halting: 1},
+	{Name: "leaders that adopt, a release that halts", Claims: []Claim{waits}, Records: 2, Adoptions: 1, Halting: 1},
+	{Name: "a claim that is restored, a release that halts", Claims: []Claim{wholeTwice}, Records: 2, Adoptions: 1, Restore: true, Halting: 1},
 }
 
 func TestNoBlockHasTwoHoldersAndNoneIsLost(t *testing.T) {
@@ -62,6 +66,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{DeleteByVersion, Scenario{Claims: []Claim{waits}, Records: 2, Adoptions: 1}},
 		{DeleteByUID, Scenario{Claims: []Claim{waits}, Records: 3}},
 		{OwnAnswer, Scenario{Claims: []Claim{waits}, Records: 2, Relists: 1, Ambiguous: 1}},
+		{Finish, Scenario{Claims: []Claim{waits}, Records: 2, Halting: 1}},
 		{Collect, Scenario{Claims: []Claim{whole}, Records: 1}},
 	} {
 		t.Run("without: "+c.rule.String(), func(t *testing.T) {
@@ -78,7 +83,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 }
 
 func TestKeysTellStatesApart(t *testing.T) {
-	m := New(Scenario{Claims: []Claim{wholeTwice, waits}, Records: 2, Adoptions: 1, Crashes: 1, Relists: 1, Ambiguous: 1, Restore: true}, 0)
+	m := New(Scenario{Claims: []Claim{wholeTwice, waits}, Records: 2, Adoptions: 1, Crashes: 1, Relists: 1, Ambiguous: 1, Halting: 1, Restore: true}, 0)
 	known, work := map[key]state{}, []state{m.initial()}
 	for len(work) > 0 && len(known) < 100_000 {
 		s := work[0]

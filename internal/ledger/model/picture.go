@@ -6,11 +6,10 @@ func (m *Model) see(s *state, i int) {
 	e := s.log[r.at]
 	r.at++
 	if e.deleted {
-		r.seen &^= bit(e.record)
-		r.versions[e.record] = 0
+		r.strike(e.record)
 		return
 	}
-	m.enter(s, r, e.record, e.version)
+	m.enter(s, r, e)
 	m.settle(s, r, e.record)
 }
 
@@ -25,7 +24,11 @@ func (m *Model) list(s *state, i int) {
 		}
 	}
 	r.at, r.listed = s.logged, all
-	r.seen &= all
+	for n := range uint8(maxRecords) {
+		if all&bit(n) == 0 {
+			r.strike(n)
+		}
+	}
 	if r.listed == 0 {
 		r.life = up
 	}
@@ -35,7 +38,7 @@ func (m *Model) list(s *state, i int) {
 	r.life, r.listed = up, 0
 	for n := range uint8(maxRecords) {
 		if all&bit(n) != 0 {
-			m.enter(s, r, n, s.records[n].version)
+			m.enter(s, r, s.asEvent(n))
 		}
 	}
 	for n := range uint8(maxRecords) {
@@ -52,19 +55,35 @@ func (m *Model) enterListed(s *state, i int, n uint8) {
 	if r.listed &^= bit(n); r.listed == 0 {
 		r.life = up
 	}
-	m.enter(s, r, n, s.records[n].version)
+	m.enter(s, r, s.asEvent(n))
 	m.settle(s, r, n)
 }
 
-func (m *Model) enter(s *state, r *replica, n, version uint8) {
+// asEvent is what a list says of a record.
+func (s *state) asEvent(n uint8) event {
+	return event{terminating: s.records[n].terminating, record: n, version: s.records[n].version}
+}
+
+// strike takes a record out of the picture.
+func (r *replica) strike(n uint8) {
+	r.seen &^= bit(n)
+	r.terminating &^= bit(n)
+	r.versions[n] = 0
+}
+
+func (m *Model) enter(s *state, r *replica, e event) {
+	n := e.record
 	for other := range uint8(maxRecords) {
 		if other != n && r.seen&bit(other) != 0 && s.sameName(other, n) {
-			r.seen &^= bit(other) // its deletion was missed
-			r.versions[other] = 0
+			r.strike(other) // its deletion was missed
 		}
 	}
+	r.strike(n)
 	r.seen |= bit(n)
-	r.versions[n] = version
+	r.versions[n] = e.version
+	if e.terminating {
+		r.terminating |= bit(n)
+	}
 }
 
 // settle says whose the block is to whoever awaits this record.

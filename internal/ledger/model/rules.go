@@ -33,6 +33,9 @@ const (
 	// Fence: a record of a claim that waits is given up only after a write to
 	// the claim, so that a leader that was paused cannot name it any more.
 	Fence
+	// Finish: a release that was cut short is finished, although the claim exists that
+	// the record was made for.
+	Finish
 	// Collect: records without holder are looked for.
 	Collect
 
@@ -44,7 +47,7 @@ func ruleNames() []string {
 		"confirm", "wait for one's own watch", "atomic Replace", "delete by UID", "delete by version",
 		"only an acknowledged create is ours", "records first, holders second", "grace for requests under way",
 		"ask the holder before giving up", "fence the claim before giving up",
-		"collect orphans",
+		"finish a release that was cut short", "collect orphans",
 	}
 }
 
@@ -67,7 +70,10 @@ type Scenario struct {
 	Records int
 	// Crashes, Relists and Ambiguous creates that happen at most, in all.
 	Crashes, Relists, Ambiguous uint8
-	// Adoptions of one record at most, 0 to 3.
+	// Releases whose two writes are steps of their own, at most: the deletion, and the
+	// removal of the finalizer. The other releases are one step.
+	Halting uint8
+	// Adoptions of one record at most, 0 to 3; 0 to 2 where releases halt.
 	Adoptions uint8
 	// Restore lets a claim that was deleted be created again with the record
 	// that it named.

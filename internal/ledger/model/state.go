@@ -5,6 +5,7 @@ const (
 	maxClaims  = 3
 	maxRecords = 4
 	maxLog     = 12
+	maxVersion = 3
 )
 
 // state is all that there is. It is a value: steps make new ones.
@@ -16,7 +17,7 @@ type state struct {
 	logged uint8
 	stage  [replicas]replica
 	// What is left of the scenario's bounds.
-	crashes, relists, ambiguous uint8
+	crashes, relists, ambiguous, halting uint8
 }
 
 // claim as the API server has it.
@@ -42,6 +43,8 @@ type record struct {
 	version uint8
 	// answered: the API server may persist a claim that names it.
 	answered bool
+	// terminating: it is deleted, but for the finalizer.
+	terminating bool
 }
 
 type recordPhase uint8
@@ -55,8 +58,8 @@ const (
 
 // event of the log.
 type event struct {
-	deleted         bool
-	record, version uint8
+	deleted, terminating bool
+	record, version      uint8
 }
 
 // replica is one process.
@@ -67,6 +70,8 @@ type replica struct {
 	// seen is its picture, one bit a record, and versions what it saw of each.
 	seen     uint8
 	versions [maxRecords]uint8
+	// terminating are those of seen that are deleted, but for the finalizer.
+	terminating uint8
 	// listed is what a list that is being taken over still has to enter.
 	listed uint8
 	// disowned are records whose creation failed ambiguously.
@@ -105,6 +110,7 @@ const (
 	doubting          // whether a record has a holder: to be asked
 	fencing           // a claim, before its record is given up
 	deleting          // a record
+	lettingGo         // of a record that it has deleted, but for the finalizer
 	haveHolders       // with RecordsFirst left out: version has those that are held
 )
 
@@ -115,7 +121,7 @@ func bit(n uint8) uint8 { return 1 << n }
 
 // initial is the state that a scenario starts from: every replica is up.
 func (m *Model) initial() state {
-	s := state{crashes: m.scenario.Crashes, relists: m.scenario.Relists, ambiguous: m.scenario.Ambiguous}
+	s := state{crashes: m.scenario.Crashes, relists: m.scenario.Relists, ambiguous: m.scenario.Ambiguous, halting: m.scenario.Halting}
 	for i, c := range m.scenario.Claims {
 		s.claims[i].requests = c.Requests
 		if c.Waits {
@@ -130,7 +136,7 @@ func (m *Model) initial() state {
 
 // write logs what became of a record.
 func (s *state) write(n uint8, deleted bool) {
-	s.log[s.logged] = event{deleted: deleted, record: n, version: s.records[n].version}
+	s.log[s.logged] = event{deleted: deleted, terminating: s.records[n].terminating && !deleted, record: n, version: s.records[n].version}
 	s.logged++
 }
 

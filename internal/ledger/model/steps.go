@@ -34,6 +34,8 @@ const (
 	asksHolder
 	fences
 	deletes
+	marks
+	letsGo
 	disowns
 	collects
 	listsHolders
@@ -67,6 +69,8 @@ func texts() map[what]string {
 		asksHolder:        "replica %d asks whether claim %d has record %d",
 		fences:            "replica %d writes to claim %d, to give up record %d",
 		deletes:           "replica %d, for claim %d, has record %d deleted",
+		marks:             "replica %d, for claim %d, has record %d deleted, but for the finalizer",
+		letsGo:            "replica %d, for claim %d, takes the finalizer off record %d",
 		disowns:           "replica %d gives up record %d, which it did not know it had made",
 		collects:          "replica %d wonders whether record %d has a holder",
 		listsHolders:      "replica %d lists all holders",

@@ -52,7 +52,7 @@ func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 	// A leader's cache may be behind: it may read as waiting what was so once.
 	fresh := s.claims[c].phase == waiting
 	for rec := range uint8(maxRecords) {
-		if r.seen&bit(rec) != 0 && s.records[rec].claim == c && s.records[rec].bound {
+		if r.holds(rec) && s.records[rec].claim == c && s.records[rec].bound {
 			to(step{finds, who, c, rec}, func(n *state) {
 				m.takeOver(n, i, rec)
 				n.stage[i].task.fresh = fresh
@@ -70,9 +70,12 @@ func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 // restorable says whether a claim that is created again may have the record that
 // it named. One that has a rival is left to the collector, whoever names it.
 func (m *Model) restorable(s *state, r *replica, c, rec uint8) bool {
-	return m.scenario.Restore && r.seen&bit(rec) != 0 && s.records[rec].claim == c && !s.records[rec].bound &&
+	return m.scenario.Restore && r.holds(rec) && s.records[rec].claim == c && !s.records[rec].bound &&
 		!m.rival(s, r, m.block(s, rec), rec)
 }
+
+// holds says whether the picture has a record, and not as one that is being deleted.
+func (r *replica) holds(rec uint8) bool { return r.seen&^r.terminating&bit(rec) != 0 }
 
 // about is a task that concerns a record as the picture shows it.
 func (m *Model) about(s *state, i int, doing doing, rec uint8) task {
@@ -155,6 +158,21 @@ func (m *Model) goesOn(s *state, i int, to move) {
 			done(n)
 			m.remove(n, t)
 		})
+		if s.halting > 0 && m.meets(s, t, t.record) && !s.records[t.record].terminating {
+			to(step{marks, who, t.claim, t.record}, func(n *state) {
+				n.halting--
+				r := &n.records[t.record]
+				r.version, r.terminating = r.version+1, true
+				n.write(t.record, false)
+				n.stage[i].task = task{doing: lettingGo, claim: t.claim, record: t.record}
+			})
+		}
+	case lettingGo:
+		to(step{letsGo, who, t.claim, t.record}, func(n *state) {
+			done(n)
+			m.remove(n, t)
+		})
+		to(step{timesOut, who, t.claim, 0}, done)
 	case haveHolders:
 		m.collectsBy(s, i, to)
 		to(step{what: timesOut, who: who, on: t.claim}, done)
@@ -256,6 +274,8 @@ func (m *Model) ask(s *state, i int) {
 	switch {
 	case c.phase == live && c.record == t.record:
 		*t = task{}
+	case c.phase == waiting && t.bound && m.rules&Finish == 0 && s.stage[i].terminating&bit(t.record) != 0:
+		*t = task{}
 	case c.phase == waiting && t.bound && m.rules&Fence != 0:
 		t.doing, t.fresh = fencing, true
 	default:
@@ -276,14 +296,22 @@ func (m *Model) collectsBy(s *state, i int, to move) {
 // remove is a deletion, with the conditions that the rules demand.
 func (m *Model) remove(s *state, t task) {
 	for n := range uint8(maxRecords) {
-		r := &s.records[n]
-		switch {
-		case r.phase != present,
-			n != t.record && (m.rules&DeleteByUID != 0 || !s.sameName(n, t.record)),
-			n == t.record && m.rules&DeleteByUID != 0 && m.rules&DeleteByVersion != 0 && r.version != t.version:
-			continue
+		if m.meets(s, t, n) {
+			s.records[n].phase = gone
+			s.write(n, true)
 		}
-		r.phase = gone
-		s.write(n, true)
 	}
+}
+
+// meets says whether a deletion meets a record. The removal of the finalizer, which
+// comes after, does not carry the version.
+func (m *Model) meets(s *state, t task, n uint8) bool {
+	r := &s.records[n]
+	switch {
+	case r.phase != present,
+		n != t.record && (m.rules&DeleteByUID != 0 || !s.sameName(n, t.record)),
+		n == t.record && m.rules&DeleteByUID != 0 && m.rules&DeleteByVersion != 0 && t.doing != lettingGo && r.version != t.version:
+		return false
+	}
+	return true
 }
