@@ -21,7 +21,7 @@ const (
 
 // Graceful is a server that answers what is under way when it is told to end.
 // The library's own cancels it: the context of a request is done as soon as that
-// of the server is.
+// of the server is. Nor does that one bound the time in which a request is sent.
 func Graceful(server webhook.Server) webhook.Server { return &graceful{Server: server} }
 
 type graceful struct {
@@ -35,6 +35,7 @@ func (g *graceful) Register(path string, hook http.Handler) {
 		if g.ending.Load() {
 			w.Header().Set("Connection", "close")
 		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerWithin)) //nolint:forbidigo // of a connection
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerWithin)
 		defer cancel()
 		stop := context.AfterFunc(r.Context(), func() {

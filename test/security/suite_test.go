@@ -45,6 +45,7 @@ func TestSecurity(t *testing.T) {
 		{"metrics and profiles are for those who may get them", (*world).diagnosticsAreGuarded},
 		{"an answer does not tell what is taken from what is forbidden", (*world).answersAreAlike},
 		{"a request of any size is answered", (*world).sizeIsBounded},
+		{"a request that does not end is answered", (*world).timeIsBounded},
 		{"a namespace whose claims are never stored is stopped, and no other", (*world).unboundIsBounded},
 		{"everything that the operator does", (*world).everythingIsDone},
 		{"an object can be edited and deleted, whatever its spec", (*world).everythingIsEditable},
