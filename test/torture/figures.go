@@ -69,18 +69,19 @@ func (r *Report) figures(to io.Writer) {
 		{"grants", f.Grants}, {"of which to claims that had waited", f.Served}, {"of which CIDRs of pools", f.PoolGrants}, {"of which to Cluster API's IPAddressClaims", f.AddressGrants},
 		{"releases", f.Releases}, {"calls of clients", r.Calls}, {"changes seen in etcd", int(f.Revisions)},
 		{"faults", r.Faults}, {"**violations**", len(r.Violations)},
-		{"records made", f.Records}, {"of which orphans, never taken by a claim", f.Orphans},
-		{"of those, given up at once by their maker", f.GivenUp}, {"of those, collected", f.Collected}, {"of those, left at the end", r.Orphans},
+		{"records made", f.Records}, {"of which orphans: gone, and never seen with a holder", f.Orphans},
+		{"of those, gone within a second", f.GivenUp}, {"of those, collected later", f.Collected}, {"records without holder that were left at the end", r.Orphans},
 		{"blocks released by force, for the test", f.Forced}, {"of which were recorded again", f.Restored}, {"claims overtaken in line while a fault was active", f.Overtaken},
 		{"operations checked for linearizability", l.Operations}, {"in groups of blocks that overlap", l.Partitions},
 	} {
 		say("| %s | %d |\n", line.what, line.n)
 	}
-	say("\n| fault | how often | longest time without any grant, s |\n|---|---:|---:|\n")
+	say("\nAmong the orphans are records of IPAddresses that never had a claim, and those made again after force.\n")
+	say("\n| fault | how often | longest time without an answer that names a block, s |\n|---|---:|---:|\n")
 	for _, kind := range slices.Sorted(maps.Keys(r.ByKind)) {
 		say("| %s | %d | %.1f |\n", kind, r.ByKind[kind].Count, r.ByKind[kind].Longest)
 	}
-	say("\n")
+	say("\nWhere it is 0.0, no two such answers were %v apart. Creates of IPAddressClaims are answered without one, and do not count.\n\n", noticed)
 }
 
 func (r *Report) verdict() string {

@@ -29,7 +29,10 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 		Dir: config.Dir, ControllerManager: true, Managers: config.Managers, ManagerBinary: config.Binary,
 		ManagerEnv: config.Env, ClusterAPICRDs: true,
 		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String(), "--leader-elect-lease-duration=" + lease.String()},
-		Revive:      true, Proxied: true, Seats: seats, Progress: config.Progress,
+		// Otherwise there are so many Events after an hour that a namespace's take longer to
+		// delete than kube-controller-manager waits.
+		APIServerFlags: map[string]string{"event-ttl": "5m"},
+		Revive:         true, Proxied: true, Seats: seats, Progress: config.Progress,
 	})
 	if err != nil {
 		return nil, err

@@ -45,8 +45,8 @@ func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A storm in which little happened shows nothing. On a slow machine the minute has
-	// several times as much.
-	if storm := report.Storm / 60; float64(report.Figures.Grants) < 200*storm || float64(report.Faults) < 2*storm {
+	// twice as much.
+	if storm := report.Storm / 60; float64(report.Figures.Grants) < 200*storm || float64(report.Faults) < 5*storm {
 		t.Errorf("seed %d: %d grants and %d faults in %.0f s are too few", report.Seed, report.Figures.Grants, report.Faults, report.Storm)
 	}
 	t.Logf("seed %d: %d grants, %d faults, %d operations in %d partitions are linearizable, no violation",

@@ -3,7 +3,6 @@ package witness
 import (
 	"net/netip"
 	"strconv"
-	"strings"
 )
 
 // holderAddress is the kind of Cluster API's claims in the references of records.
@@ -218,15 +217,4 @@ func (w *Witness) poolWith(ref Reference, addr netip.Addr) *holding {
 		return nil
 	}
 	return pool
-}
-
-// leftAddresses are the IPAddresses of a namespace; of the empty one all.
-func (w *Witness) leftAddresses(namespace string) []string {
-	var left []string
-	for key, address := range w.addresses {
-		if namespace == "" || strings.HasPrefix(key, namespace+"/") {
-			left = append(left, "ipaddresses "+key+" "+string(address.Raw))
-		}
-	}
-	return left
 }

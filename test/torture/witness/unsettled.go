@@ -178,26 +178,43 @@ func (w *Witness) Orphans() int {
 	return n
 }
 
-// Left are the claims that exist, and the records of claims.
-func (w *Witness) Left() []string { return w.LeftIn("") }
+// Left are the claims that exist, the records of claims, and the IPAddresses.
+func (w *Witness) Left() []string { return w.those(func(*Object) bool { return true }) }
 
-// LeftIn are those of one namespace; the empty one is all.
+// LeftIn are those of one namespace.
 func (w *Witness) LeftIn(namespace string) []string {
+	return w.those(func(o *Object) bool { return o.Metadata.Namespace == namespace })
+}
+
+// LingerIn are those of one namespace that were deleted so long ago, and are there
+// still.
+func (w *Witness) LingerIn(namespace string, since time.Duration) []string {
+	return w.those(func(o *Object) bool {
+		return o.Metadata.Namespace == namespace && o.Terminating() && time.Since(*o.Metadata.DeletionTimestamp) > since
+	})
+}
+
+// those are the claims, records of claims and IPAddresses that are wanted.
+func (w *Witness) those(wanted func(*Object) bool) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	in := func(o *Object) bool { return namespace == "" || o.Metadata.Namespace == namespace }
-	left := w.leftAddresses(namespace)
+	var found []string
+	for key, address := range w.addresses {
+		if wanted(address) {
+			found = append(found, "ipaddresses "+key+" "+string(address.Raw))
+		}
+	}
 	for _, holders := range []map[string]*holding{w.claims, w.addressClaims} {
 		for _, h := range holders {
-			if in(h.Object) {
-				left = append(left, describe(h)+" "+string(h.Raw))
+			if wanted(h.Object) {
+				found = append(found, describe(h)+" "+string(h.Raw))
 			}
 		}
 	}
 	for _, r := range w.records {
-		if in(r) && r.Spec.ClaimRef.Kind != "IPPool" {
-			left = append(left, "record "+r.String()+" "+string(r.Raw))
+		if wanted(r) && r.Spec.ClaimRef.Kind != "IPPool" {
+			found = append(found, "record "+r.String()+" "+string(r.Raw))
 		}
 	}
-	return left
+	return found
 }

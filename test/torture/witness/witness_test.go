@@ -280,6 +280,23 @@ func TestUnsettled(t *testing.T) {
 	unsettled("waits, and there is room")
 }
 
+func TestWhatLingersWasDeletedLongAgo(t *testing.T) {
+	s := begin(t)
+	deleted := func(ago time.Duration) string {
+		return fmt.Sprintf(`"deletionTimestamp":%q`, time.Now().Add(-ago).UTC().Format(time.RFC3339))
+	}
+	for name, meta := range map[string]string{"stays": `"labels":{}`, "goes": deleted(time.Minute), "lingers": deleted(time.Hour)} {
+		s.stores(AddressClaims, "team/"+name, name, fmt.Sprintf(`"metadata":{"namespace":"team","name":%q,"uid":%q,%s}`, name, name, meta))
+	}
+	s.stores(AddressClaims, "other/lingers", "other", fmt.Sprintf(`"metadata":{"namespace":"other","name":"lingers","uid":"other",%s}`, deleted(time.Hour)))
+	if left := s.witness.LeftIn("team"); len(left) != 3 {
+		t.Errorf("left: %q", left)
+	}
+	if linger := s.witness.LingerIn("team", 10*time.Minute); len(linger) != 1 || !strings.Contains(linger[0], "lingers") {
+		t.Errorf("linger: %q", linger)
+	}
+}
+
 func TestAPoolLeavesWithItsLastBlock(t *testing.T) {
 	s := begin(t)
 	leaving := func() []string {
