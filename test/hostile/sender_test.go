@@ -86,7 +86,7 @@ func (s *sender) remember(path string, answer []byte) {
 
 // field is a field in a message, by its path or the name that metadata and types
 // have for it; or what the API server says of an object that it cannot read at all.
-var field = regexp.MustCompile(`(?i)spec|metadata|kind|apiVersion|name|label|annotation|finalizer|field|cannot be handled as|IPAllocations are made by the operator`)
+var field = regexp.MustCompile(`(?i)\b(spec|metadata|kind|apiVersion|name|generateName|namespace|labels?|annotations?|finalizers?|ownerReferences|field)\b|cannot be handled as|IPAllocations are made by the operator`)
 
 // wrong says what is wrong with an answer, if anything is.
 func wrong(code int, answer []byte) string {

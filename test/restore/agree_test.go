@@ -27,7 +27,7 @@ type stored struct {
 
 func (w *world) stored(ctx context.Context) (*stored, error) {
 	s := &stored{}
-	// Holders first: a record that is made meanwhile is found, its holder is not.
+	// What is listed later may have changed since: whoever asks, asks until all agrees.
 	return s, w.list(ctx, &s.records, &s.claims, &s.pools, &s.locals, &s.addressClaims, &s.addresses)
 }
 

@@ -40,6 +40,7 @@ type load struct {
 
 	mu                    sync.Mutex
 	created, deleted, cut int
+	lost                  int // creates that were cut at each attempt
 	refused               []error
 	grown                 chan struct{} // closed when anything was created since
 }
@@ -94,6 +95,11 @@ func (l *load) act(ctx context.Context, as client.Client, random *rand.Rand, min
 		}
 	}
 	l.count(ctx, err, &l.created)
+	if ctx.Err() == nil && isCut(err) {
+		l.mu.Lock()
+		l.lost++
+		l.mu.Unlock()
+	}
 	if err == nil {
 		mine = append(mine, obj)
 		if claim, ok := obj.(*v1alpha1.IPClaim); ok && claim.Spec.CIDR == "" {
@@ -156,5 +162,5 @@ func (l *load) creates(more int) {
 func (l *load) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fmt.Sprintf("seed %d: %d created, %d deleted, %d connections cut, %d refused %v", l.seed, l.created, l.deleted, l.cut, len(l.refused), l.refused[:min(3, len(l.refused))])
+	return fmt.Sprintf("seed %d: %d created, %d deleted, %d connections cut, %d creates lost, %d refused %v", l.seed, l.created, l.deleted, l.cut, l.lost, len(l.refused), l.refused[:min(3, len(l.refused))])
 }

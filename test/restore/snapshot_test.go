@@ -3,6 +3,7 @@ package restore
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +24,12 @@ func containsAny(text string, parts ...string) bool {
 	return false
 }
 
+// newSeed is that of SEED, or a new one.
 func newSeed(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
+	seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano())
+	}
 	t.Logf("seed %d", seed)
 	return seed
 }

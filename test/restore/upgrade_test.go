@@ -85,6 +85,7 @@ func TestAnUpgradeFromThePreviousBuildUnderLoad(t *testing.T) {
 	l.stop()
 	t.Logf("in all: %v", l)
 	w.Expect(l.refused).To(BeEmpty())
+	w.Expect(l.lost).To(BeZero(), "the client's next attempts hide that a connection was cut")
 	w.Expect(l.cut).To(BeNumerically("<=", clients*2*3), "a replica that ends cuts off what is under way, and no more")
 	w.agrees()
 	w.serves("after")
