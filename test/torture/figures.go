@@ -76,7 +76,7 @@ func (r *Report) figures(to io.Writer) {
 	} {
 		say("| %s | %d |\n", line.what, line.n)
 	}
-	say("\nAmong the orphans are records of IPAddresses that never had a claim, and those made again after force.\n")
+	say("\nAmong the orphans are records of IPAddresses that never had a claim.\n")
 	say("\n| fault | how often | longest time without an answer that names a block, s |\n|---|---:|---:|\n")
 	for _, kind := range slices.Sorted(maps.Keys(r.ByKind)) {
 		say("| %s | %d | %.1f |\n", kind, r.ByKind[kind].Count, r.ByKind[kind].Longest)

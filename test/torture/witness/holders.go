@@ -60,7 +60,6 @@ func (w *Witness) settle(e Event, h *holding) {
 		w.violated(e, fmt.Sprintf("%s has no record that says so", describe(h)), h.Object, record, w.records[h.Metadata.Namespace+"/"+h.Spec.AllocationName])
 	}
 	if record != nil {
-		w.lives.taken[record.Metadata.UID] = e.Seen
 		w.judgeTurn(e, h, w.lives.madeAt[record.Metadata.UID])
 	}
 	switch h.kind {
@@ -86,7 +85,11 @@ func (w *Witness) hold(e Event, h *holding) {
 	}
 	h.holds = true
 	at.add(h.Block, h.Metadata.UID)
-	w.lives.granted(h, w.recordOf(h), e.Seen)
+	record := w.recordOf(h)
+	if record != nil {
+		w.lives.taken[record.Metadata.UID] = e.Seen
+	}
+	w.lives.granted(h, record, e.Seen)
 }
 
 func (w *Witness) letGo(h *holding, seen time.Time) {

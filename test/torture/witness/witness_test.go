@@ -165,6 +165,11 @@ func TestForce(t *testing.T) {
 	s.finds() // a holds its block again
 	s.grants("d", "10.0.0.0/26")
 	s.finds("TWO HOLDERS")
+	s.loses(Claims, "a")
+	s.loses(Records, "a-r")
+	if orphans := s.witness.Figures().Orphans; orphans != 1 {
+		t.Errorf("%d orphans, want the record alone that gave way", orphans)
+	}
 }
 
 func TestTurns(t *testing.T) {
