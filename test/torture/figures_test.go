@@ -10,7 +10,7 @@ import (
 
 func TestFiguresStandBetweenTheirMarkers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "reliability.md")
-	if err := os.WriteFile(path, []byte("before\n"+figuresBegin+"old\n"+figuresEnd+"after\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("before\n"+figuresBegin+"what it said before\n"+figuresEnd+"after\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := &Report{Seed: 7, Faults: 3, Began: time.Unix(0, 0), ByKind: map[string]Outage{"kill etcd": {Count: 3, Longest: 1.25}}}
@@ -27,7 +27,7 @@ func TestFiguresStandBetweenTheirMarkers(t *testing.T) {
 				t.Errorf("want %q once in:\n%s", want, text)
 			}
 		}
-		if strings.Contains(string(text), "old") {
+		if strings.Contains(string(text), "what it said before") {
 			t.Error("the old figures are still there")
 		}
 	}
