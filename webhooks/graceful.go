@@ -35,9 +35,11 @@ func (g *graceful) Register(path string, hook http.Handler) {
 		if g.ending.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerWithin)) //nolint:forbidigo // of a connection
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerWithin)
 		defer cancel()
+		if deadline, ok := ctx.Deadline(); ok {
+			_ = http.NewResponseController(w).SetReadDeadline(deadline)
+		}
 		stop := context.AfterFunc(r.Context(), func() {
 			if !g.ending.Load() { // then it is the caller who has gone
 				cancel()

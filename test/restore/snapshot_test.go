@@ -26,9 +26,12 @@ func containsAny(text string, parts ...string) bool {
 
 // newSeed is that of SEED, or a new one.
 func newSeed(t *testing.T) uint64 {
-	seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
-	if err != nil {
-		seed = uint64(time.Now().UnixNano())
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("SEED: %v", err)
+		}
 	}
 	t.Logf("seed %d", seed)
 	return seed

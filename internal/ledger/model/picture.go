@@ -59,7 +59,7 @@ func (m *Model) enterListed(s *state, i int, n uint8) {
 	m.settle(s, r, n)
 }
 
-// asEvent is what a list says of a record.
+// asEvent is what a list says of a record, or a watch when it has changed.
 func (s *state) asEvent(n uint8) event {
 	return event{terminating: s.records[n].terminating, record: n, version: s.records[n].version}
 }

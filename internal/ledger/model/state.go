@@ -136,7 +136,11 @@ func (m *Model) initial() state {
 
 // write logs what became of a record.
 func (s *state) write(n uint8, deleted bool) {
-	s.log[s.logged] = event{deleted: deleted, terminating: s.records[n].terminating && !deleted, record: n, version: s.records[n].version}
+	e := s.asEvent(n)
+	if e.deleted = deleted; deleted {
+		e.terminating = false
+	}
+	s.log[s.logged] = e
 	s.logged++
 }
 
