@@ -89,6 +89,7 @@ func (a *Allocator) grant(ctx context.Context, order Order) (ipam.Record, error)
 			return record, nil
 		case errors.Is(err, ledger.ErrLost):
 			order.Record = order.renamed() // and the next block of the same pool
+		case errors.Is(err, ledger.ErrFreed): // who waits for it comes first
 		case exhausted.take(pool, err):
 			i++
 		default:
@@ -99,13 +100,14 @@ func (a *Allocator) grant(ctx context.Context, order Order) (ipam.Record, error)
 }
 
 // ask is what is asked of the ledger; false where that would overtake a claim
-// that waits.
+// that waits. A block that is freed between this and the hold is nobody's yet.
 func (a *Allocator) ask(order Order, pool ipam.Pool) (ledger.Ask, bool) {
+	frees := a.ledger.Frees([]ipam.PoolKey{pool.Key})
 	if a.overtakes(order, pool) {
 		return ledger.Ask{}, false
 	}
 	ask := ledger.Ask{
-		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,
+		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block, Frees: &frees,
 		Strategy: pool.Strategy, Record: order.Record, Holder: order.Holder,
 	}
 	if order.Terms.Strategy != "" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 func TestNobodyIsOvertakenWhereThereIsPlenty(t *testing.T) {
@@ -43,4 +44,48 @@ func TestNobodyIsOvertakenWhereThereIsPlenty(t *testing.T) {
 			t.Error("who waits for what is not free keeps others from a pool that has plenty")
 		}
 	})
+}
+
+// TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile has the block that all wait
+// for freed when it has been seen that nothing is, and before a newcomer is served.
+func TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		waits bool
+		want  bool
+	}{
+		"when somebody waits for it": {waits: true},
+		"when nobody does":           {want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, func(s *scene) {
+				s.begun()
+				a := s.allocator
+				s.pool.Home, s.pool.Lengths = ipam.DomainNamed("default", ipam.IPv4), ipam.Lengths{Min: 29, Max: 32}
+				a.catalogue.SetProject("ns", "ns")
+				a.catalogue.SetPool(s.pool)
+				if order, err := a.PoolOrder(s.pool, "uid", ""); err != nil {
+					t.Fatal(err)
+				} else if _, err := a.Grant(s.t.Context(), order); err != nil {
+					t.Fatal(err)
+				}
+				holder, err := a.ledger.Hold(ledger.Ask{Pool: s.pool.Key, Bits: 29, Record: ipam.Name{Namespace: "ns", Name: "all"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				join := func(name string, r ipam.Request) {
+					r.Claim = ipam.Name{Namespace: "ns", Name: name}
+					a.queue.Join(Waiting{Holder: HolderOfClaim(r.Claim), Request: r})
+				}
+				if c.waits {
+					join("first", ipam.Request{Pool: s.pool.Key, Length: 29})
+				}
+				// Who is looked at last is asked which pools it wants.
+				join("last", ipam.Request{Selects: func(map[string]string) bool { holder.Drop(); return false }})
+				record, err := a.Grant(s.t.Context(), s.order("newcomer", 29))
+				if got := err == nil; got != c.want {
+					t.Errorf("the newcomer has %s (%v)", record.Block, err)
+				}
+			})
+		})
+	}
 }

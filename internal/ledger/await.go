@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Frees counts the blocks that the pools have freed so far, for AwaitRelease.
+// Frees counts the blocks that the pools have freed so far, for AwaitRelease and Ask.
 func (l *Ledger) Frees(pools []ipam.PoolKey) int {
 	frees, _ := l.released(pools, ipam.Holder{})
 	return frees

@@ -14,6 +14,10 @@ import (
 // gone: give way, and try again.
 var ErrLost = errors.New("another allocation was recorded first")
 
+// ErrFreed means that a block of the pool was freed since Ask.Frees was read: what
+// was found out before, such as whose turn it is, may not be so any more.
+var ErrFreed = errors.New("a block was freed meanwhile")
+
 // UnknownPoolError means that the picture has no pool of that name, or one that
 // has no CIDR yet.
 type UnknownPoolError struct{ Pool ipam.PoolKey }
@@ -37,6 +41,9 @@ type Ask struct {
 	// UnboundLimit bounds the records of the holder's namespace that nobody has taken;
 	// zero is no bound.
 	UnboundLimit int
+	// Frees, if not nil, is what Ledger.Frees said of the pool before it was judged who
+	// may have a block of it. Hold is ErrFreed where that has changed.
+	Frees *int
 }
 
 // Hold is a block that this process keeps off its own other requests until it
@@ -57,7 +64,7 @@ type Hold struct {
 
 // Hold finds a free block and keeps it. There is one hold for a record's name at
 // a time; a second is ipam.ErrUnconfirmed. Other errors: ipam.ErrNotSynced,
-// ipam.ErrTooManyUnbound, *UnknownPoolError, *ipam.ExhaustedError,
+// ipam.ErrTooManyUnbound, ErrFreed, *UnknownPoolError, *ipam.ExhaustedError,
 // *ipam.TakenError.
 func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	l.mu.Lock()
@@ -68,6 +75,9 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	block, b, err := l.find(ask)
 	if err != nil {
 		return nil, err
+	}
+	if ask.Frees != nil && *ask.Frees != b.frees {
+		return nil, ErrFreed
 	}
 	h := &Hold{Block: block, Pool: b.pool, ledger: l, settled: make(chan struct{})}
 	h.Pool.Key = ask.Pool // also where the pool is not known

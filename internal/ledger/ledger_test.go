@@ -71,6 +71,22 @@ func TestNothingIsHeldBeforeTheFirstList(t *testing.T) {
 	mustHold(t, l, ask("a"))
 }
 
+func TestNothingIsHeldOnWhatWasSoBeforeABlockWasFreed(t *testing.T) {
+	l := newLedger(1)
+	must(t, feed{l}.Replace(nil, "1"))
+	frees := l.Frees([]ipam.PoolKey{key})
+	first, second := ask("a"), ask("b")
+	first.Frees, second.Frees = &frees, &frees
+	h := mustHold(t, l, first)
+	mustHold(t, l, second).Drop()
+	h.Drop()
+	if _, err := l.Hold(first); !errors.Is(err, ErrFreed) {
+		t.Errorf("got %v, want ErrFreed", err)
+	}
+	frees = l.Frees([]ipam.PoolKey{key})
+	mustHold(t, l, first)
+}
+
 func TestConfirm(t *testing.T) {
 	for name, c := range map[string]struct {
 		events func(f feed) error
