@@ -16,7 +16,8 @@ type Config struct {
 	Grants, Faults int
 	// Clients is how many work at the same time; Managers how many replicas run.
 	Clients, Managers int
-	// Pause is how long there is nothing between two faults, on average.
+	// Pause is how long there is nothing between two faults, on average; a third of
+	// that as long as there are fewer faults than grants, of as many as are wanted.
 	Pause time.Duration
 	// Often is the kind of every other fault, the first among them; empty: none.
 	Often string

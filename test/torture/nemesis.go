@@ -86,9 +86,19 @@ func (n *nemesis) harm(ctx context.Context) error {
 		if err := n.inject(ctx, h); err != nil {
 			return fmt.Errorf("%s: %w", h.kind, err)
 		}
-		wait(ctx, between(n.random, n.config.Pause/4, 2*n.config.Pause))
+		longest := 2 * n.config.Pause
+		if n.lags() {
+			longest = n.config.Pause / 2
+		}
+		wait(ctx, between(n.random, n.config.Pause/4, longest))
 	}
 	return nil
+}
+
+// lags says whether there are fewer faults yet than grants, of as many as are wanted
+// of each.
+func (n *nemesis) lags() bool {
+	return len(n.injected())*n.config.Grants < n.witness.Figures().Grants*n.config.Faults
 }
 
 func pick(all []harm, random *rand.Rand) harm {
