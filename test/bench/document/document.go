@@ -55,8 +55,13 @@ func costs(r *figures.Report) string {
 	if claim == nil || bare == nil || cpu(claim) == 0 || cpu(bare) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\nA claim is three writes and a call of a webhook. Until it is Bound it takes %.1f ms of CPU time in all, %.1f of them in the API server; a bare create, which is one write, takes %.1f ms. Everything shares the %d CPUs, so that the rates are to each other about as these.\n",
+	text := fmt.Sprintf("\nA claim is three writes and a call of a webhook. Until it is Bound it takes %.1f ms of CPU time in all, %.1f of them in the API server; a bare create, which is one write, takes %.1f ms. Everything shares the %d CPUs, so that the rates are to each other about as these.\n",
 		cpu(claim), claim.CPU("apiserver"), cpu(bare), r.Machine.CPUs)
+	if writes := r.Find(figures.Key{Scenario: "writes", Shape: "8 clients"}); writes != nil {
+		text += fmt.Sprintf("The three writes by themselves, made by the client with no operator, take %.1f ms, and %.2f of the rate of bare creates is what they come to with 8 clients.\n",
+			cpu(writes), writes.Ratio(bare, figures.Round.PerSecond))
+	}
+	return text
 }
 
 // cpu is the CPU time of all parts for a request, in milliseconds.
@@ -90,7 +95,7 @@ func rates(r *figures.Report) string {
 		t.add(row...)
 	}
 	return "\n### Rates and latencies\n\n" +
-		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules, which is what the control plane can do at most. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
+		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules, which is what the control plane can do at most. *writes*: two such objects and a status, which is what a claim writes, made by the client itself. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
 		"*Beside* is how many there were already; *done* is until all claims were Bound, or had their address. Rates are medians of rounds, percentiles are of all samples; in an open loop (n/s) they count from when a request was meant to be sent. The last columns are CPU time for each request, until all was done; *others* are the clients and kube-controller-manager.\n\n" + t.String()
 }
 

@@ -64,10 +64,5 @@ func (w *World) dropRules(ctx context.Context, name string) error {
 		return err
 	}
 	withoutRules(object)
-	body, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
-	_, err = w.watch.do(ctx, "PUT", path, body)
-	return err
+	return w.watch.send(ctx, "PUT", path, object)
 }

@@ -22,6 +22,8 @@ type contender struct {
 	spec             func(n int) map[string]any
 	// answered has to be in the answer.
 	answered string
+	// then is what the client does when it has the answer; nil: nothing.
+	then func(ctx context.Context, wire *wire, path string, answer []byte) error
 	// done says when what follows from a create is done; nil: at once.
 	done done
 }
@@ -42,11 +44,17 @@ func (c contender) body(n int) []byte {
 // request creates an object.
 func (w *World) request(c contender, path string) load.Request {
 	return func(ctx context.Context, client, n int) error {
-		answer, err := w.wires[client%len(w.wires)].do(ctx, "POST", path, c.body(n))
-		if err == nil && !bytes.Contains(answer, []byte(c.answered)) {
+		wire := w.wires[client%len(w.wires)]
+		answer, err := wire.do(ctx, "POST", path, c.body(n))
+		switch {
+		case err != nil:
+			return err
+		case !bytes.Contains(answer, []byte(c.answered)):
 			return errors.New("created, but without " + c.answered)
+		case c.then == nil:
+			return nil
 		}
-		return err
+		return c.then(ctx, wire, path, answer)
 	}
 }
 

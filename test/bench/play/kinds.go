@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/http"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/config/crd"
 )
 
@@ -30,6 +33,47 @@ func bare() contender {
 			}
 		},
 	}
+}
+
+// threeWrites are those of a claim, made by the client itself: the claim, another
+// object, as its record is, and the status. More claims than these the control plane
+// could not do if all but their writes cost nothing.
+func threeWrites() contender {
+	c := bare()
+	c.scenario, c.done = "writes", bound
+	c.then = func(ctx context.Context, wire *wire, path string, answer []byte) error {
+		claim := &v1alpha1.IPClaim{}
+		if err := json.Unmarshal(answer, claim); err != nil {
+			return err
+		}
+		record := &v1alpha1.IPClaim{TypeMeta: claim.TypeMeta, Spec: claim.Spec}
+		record.Name = claim.Name + "-abcdefgh"
+		if err := wire.send(ctx, http.MethodPost, path, record); err != nil {
+			return fmt.Errorf("the second write: %w", err)
+		}
+		claim.Status = boundStatus()
+		if err := wire.send(ctx, http.MethodPut, path+"/"+claim.Name+"/status", claim); err != nil {
+			return fmt.Errorf("the third write: %w", err)
+		}
+		return nil
+	}
+	return c
+}
+
+// boundStatus is as large as that of a claim that is bound.
+func boundStatus() v1alpha1.IPClaimStatus {
+	status := v1alpha1.IPClaimStatus{
+		ObservedGeneration: 1, Phase: v1alpha1.ClaimBound, AllocatedCIDR: "10.100.100.0/28",
+		PoolRef:            &v1alpha1.PoolReference{Kind: "IPPool", Name: "by-pool"},
+		BoundAllocationRef: &v1alpha1.AllocationReference{Name: "c-000000-abcdefgh"},
+	}
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPending, v1alpha1.ConditionBound, v1alpha1.ConditionExhausted} {
+		status.Conditions = append(status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBound, ObservedGeneration: 1, LastTransitionTime: metav1.Now(),
+			Message: "10.100.100.0/28 of IPPool by-pool is held for this claim",
+		})
+	}
+	return status
 }
 
 // service is Kubernetes' own synchronous allocator.
@@ -130,14 +174,10 @@ func withoutRules(in any) {
 // define installs a kind and waits until it is served.
 func (w *World) define(ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition) error {
 	definition.TypeMeta.APIVersion, definition.TypeMeta.Kind = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
-	body, err := json.Marshal(definition)
-	if err != nil {
-		return err
-	}
 	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	if _, err := w.watch.do(ctx, "POST", path, body); err != nil {
+	if err := w.watch.send(ctx, "POST", path, definition); err != nil {
 		return fmt.Errorf("installing %s: %w", definition.Name, err)
 	}
-	_, err = w.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/"+definition.Name, "--timeout=60s")
+	_, err := w.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/"+definition.Name, "--timeout=60s")
 	return err
 }

@@ -55,7 +55,7 @@ func (w *World) slice() load.Limit {
 	return load.Limit{For: either(w, 2500*time.Millisecond, 1500*time.Millisecond)}
 }
 
-// rates are those of plain creates, of claims and of Services.
+// rates are those of plain creates, of what a claim writes, of claims and of Services.
 func (w *World) rates(ctx context.Context) error {
 	// The first requests to a control plane that has just started are slow.
 	if _, err := w.round(ctx, bare(), closed(8), load.Limit{For: time.Second}); err != nil {
@@ -64,8 +64,11 @@ func (w *World) rates(ctx context.Context) error {
 	if _, err := w.round(ctx, byPool("by-pool"), closed(8), load.Limit{For: time.Second}); err != nil {
 		return err
 	}
+	contenders := either(w,
+		[]contender{bare(), threeWrites(), byPool("by-pool"), service()},
+		[]contender{bare(), byPool("by-pool"), service()})
 	for _, shape := range w.shapes() {
-		if err := w.measure(ctx, []contender{bare(), byPool("by-pool"), service()}, plan{shape, w.slice(), either(w, 5, 2), 0}); err != nil {
+		if err := w.measure(ctx, contenders, plan{shape, w.slice(), either(w, 5, 2), 0}); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package play
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -47,6 +48,16 @@ func (w *wire) do(ctx context.Context, method, path string, body []byte) ([]byte
 		return answer, &statusError{response.StatusCode, answer}
 	}
 	return answer, nil
+}
+
+// send is do for an object, whose answer is of no interest.
+func (w *wire) send(ctx context.Context, method, path string, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	_, err = w.do(ctx, method, path, body)
+	return err
 }
 
 func (w *wire) open(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
