@@ -10,6 +10,7 @@ package ipaddressclaim
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"k8s.io/client-go/tools/events"
@@ -98,7 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case leaveAlone:
 		return reconcile.Result{}, nil
 	case keepAddress:
-		return reconcile.Result{}, c.retry(s, c.keep(ctx, s))
+		return soon(c.retry(s, c.keep(ctx, s)))
 	case dropAddress:
 		return reconcile.Result{}, c.unprotect(ctx, s)
 	case release:
@@ -107,8 +108,17 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, c.release(ctx, s)
 	default:
-		return reconcile.Result{}, c.serve(ctx, s)
+		return soon(c.serve(ctx, s))
 	}
+}
+
+// soon has a claim looked at again for which there is something that has not been seen
+// yet: where this process, or its leader before, made that, its appearance is no news.
+func soon(err error) (reconcile.Result, error) {
+	if errors.Is(err, errNotSeen) {
+		return reconcile.Result{RequeueAfter: showsWithin}, nil
+	}
+	return reconcile.Result{}, err
 }
 
 // serve sees to it that the claim has its address, and says where it stands.

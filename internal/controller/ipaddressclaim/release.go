@@ -55,8 +55,9 @@ type letting struct {
 	at      time.Time
 }
 
-// showsWithin is for how long the cache may have yet to show that a claim was let go
-// of. After that it is done again: a restore of etcd brings back the very version.
+// showsWithin is for how long the caches and the picture may have yet to show what was
+// done. After that it is looked at again, and a claim let go of again: a restore of etcd
+// brings back the very version.
 const showsWithin = 5 * time.Second
 
 func (c *Controller) hasJustLetGo(s *scope) bool {

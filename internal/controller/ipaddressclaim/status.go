@@ -59,7 +59,9 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 	switch {
 	case err == nil:
 		return v1alpha1.ReasonAddressAllocated, fmt.Sprintf("%s of %s is held for this claim", s.record.Block, s.record.Pool), nil
-	case errors.Is(err, errNotSeen), apierrors.IsConflict(err):
+	case errors.Is(err, errNotSeen):
+		return "", "", err
+	case apierrors.IsConflict(err):
 		return "", "", nil
 	case errors.As(err, &missing):
 		return ipamv1.IPAddressClaimReadyPoolNotReadyReason, missing.Message, nil
