@@ -102,13 +102,15 @@ func (a *Allocator) grant(ctx context.Context, order Order) (ipam.Record, error)
 // ask is what is asked of the ledger; false where that would overtake a claim
 // that waits. A block that is freed between this and the hold is nobody's yet.
 func (a *Allocator) ask(order Order, pool ipam.Pool) (ledger.Ask, bool) {
-	frees := a.ledger.Frees([]ipam.PoolKey{pool.Key})
-	if a.overtakes(order, pool) {
-		return ledger.Ask{}, false
-	}
 	ask := ledger.Ask{
-		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block, Frees: &frees,
+		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,
 		Strategy: pool.Strategy, Record: order.Record, Holder: order.Holder,
+	}
+	if a.queue.Len() > 0 {
+		ask.Frees = new(a.ledger.Frees([]ipam.PoolKey{pool.Key}))
+		if a.overtakes(order, pool) {
+			return ledger.Ask{}, false
+		}
 	}
 	if order.Terms.Strategy != "" {
 		ask.Strategy = order.Terms.Strategy

@@ -15,9 +15,6 @@ import (
 // where there is plenty: otherwise one claim that had to wait for a moment, because
 // nobody led, would have all wait that come after it.
 func (a *Allocator) overtakes(order Order, pool ipam.Pool) bool {
-	if a.queue.Len() == 0 {
-		return false
-	}
 	if block := order.Terms.Block; block.IsValid() && !a.ledger.HasRoom(pool.Key, block.Bits(), block) {
 		return false
 	}
