@@ -8,17 +8,13 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // The last event of the CRDs comes before the API server serves their kinds.
 func TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := schemeOf(t, apiextensionsv1.AddToScheme)
 	store, mapper, starts := fake.NewClientBuilder().WithScheme(scheme).Build(), meta.NewDefaultRESTMapper(nil), 0
 	a := &arrival{client: store, mapper: mapper, log: logr.Discard(), know: func() error { return nil }, start: func() error { starts++; return nil }}
 	expect := func(when string, again time.Duration, started int) {

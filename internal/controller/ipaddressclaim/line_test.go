@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -54,11 +53,7 @@ func TestARecordIsHeldByTheAddressOrTheClaim(t *testing.T) {
 			for _, change := range test.changes {
 				change(s, &record)
 			}
-			scheme := runtime.NewScheme()
-			if err := ipamv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
-			there := fake.NewClientBuilder().WithScheme(scheme)
+			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme))
 			if s.claim != nil {
 				there.WithObjects(s.claim)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	fcache "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/utils/clock"
@@ -101,4 +102,16 @@ func allocatorWith(t *testing.T, record ipam.Record) *allocator.Allocator {
 	go picture.Run(t.Context(), from, &v1alpha1.IPAllocation{})
 	<-seen
 	return allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue("")})
+}
+
+// schemeOf has the kinds that are added.
+func schemeOf(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, f := range add {
+		if err := f(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
 }

@@ -3,7 +3,6 @@ package ipaddressclaim
 import (
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -19,12 +18,7 @@ import (
 func TestAClaimIsLookedAtAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	s, record := servedClaim()
 	s.address.Annotations = map[string]string{v1alpha1.AnnotationAllocation: record.Name.Name}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{ipamv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)
 	other := record
 	other.Name.Name, other.Holder.Name = "b-12345678", "b"
 	for name, objects := range map[string][]client.Object{
