@@ -27,7 +27,10 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 3, 1, 0, 0, 0, 0x80, 0, 1, 0x80, 6, 0, 0xff, 5, 0, 0, 5, 1, 0}) // a list in between
 	f.Add([]byte{0, 0, 0, 0, 0, 1, 2, 0, 0, 7, 0, 0, 3, 0, 0, 7, 0, 0, 0, 0, 0})          // one name, several records
 	f.Fuzz(func(t *testing.T, script []byte) {
-		p := &played{ledger: newLedger(1), objects: map[string]*v1alpha1.IPAllocation{}, holds: map[string]*Hold{}, verdicts: map[string]*seen{}}
+		p := &played{
+			ledger: newLedger(1), objects: map[string]*v1alpha1.IPAllocation{},
+			holds: map[string]*Hold{}, formers: map[string]types.UID{}, verdicts: map[string]*seen{},
+		}
 		must(t, feed{p.ledger}.Replace(nil, "0"))
 		for len(script) >= 3 && p.step < 300 {
 			p.step++
@@ -42,10 +45,12 @@ func FuzzEvents(f *testing.F) {
 
 // played is a ledger and its twin.
 type played struct {
-	ledger   *Ledger
-	step     int
-	objects  map[string]*v1alpha1.IPAllocation
-	holds    map[string]*Hold
+	ledger  *Ledger
+	step    int
+	objects map[string]*v1alpha1.IPAllocation
+	holds   map[string]*Hold
+	// formers are the records that were there of names which are held.
+	formers  map[string]types.UID
 	verdicts map[string]*seen
 }
 
@@ -149,6 +154,9 @@ func (p *played) hold(t *testing.T, name string) {
 		t.Fatalf("step %d: %s was free", p.step, h.Block)
 	default:
 		p.holds[name] = h
+		if former := p.objects[name]; former != nil {
+			p.formers[name] = former.UID
+		}
 	}
 }
 
@@ -177,13 +185,14 @@ func (p *played) confirm(t *testing.T, name string, how byte) {
 
 func (p *played) end(name string) {
 	delete(p.holds, name)
+	delete(p.formers, name)
 	delete(p.verdicts, name)
 }
 
 // sight is when the watch shows a record that may be awaited.
 func (p *played) sight(name string) {
 	h := p.holds[name]
-	if h == nil || p.verdicts[name] != nil {
+	if h == nil || p.verdicts[name] != nil || p.objects[name].UID == p.formers[name] {
 		return
 	}
 	block := netip.MustParsePrefix(p.objects[name].Spec.CIDR)
@@ -195,13 +204,16 @@ func (p *played) sight(name string) {
 }
 
 func (p *played) lose(name string) {
-	if p.holds[name] == nil || p.objects[name] == nil {
+	obj := p.objects[name]
+	if p.holds[name] == nil || obj == nil || obj.UID == p.formers[name] {
 		return
 	}
 	if p.verdicts[name] == nil {
-		p.verdicts[name] = &seen{uid: p.objects[name].UID}
+		p.verdicts[name] = &seen{uid: obj.UID}
 	}
-	p.verdicts[name].ours = false
+	if p.verdicts[name].uid == obj.UID {
+		p.verdicts[name].ours = false
+	}
 }
 
 // room is a block of the length that is asked for and that nothing overlaps.

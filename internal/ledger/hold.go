@@ -60,6 +60,9 @@ type Hold struct {
 	settled chan struct{}
 	seen    string
 	ours    bool
+	// former is the UID of a record of that name which was in the picture when the
+	// block was found, and which is going: what is heard of it says nothing of ours.
+	former string
 }
 
 // Hold finds a free block and keeps it. There is one hold for a record's name at
@@ -83,6 +86,9 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	h.Pool.Key = ask.Pool // also where the pool is not known
 	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder})
 	h.entry.hold = h
+	if former := l.byName.one(ask.Record); former != nil {
+		h.former = former.uid
+	}
 	b.take(h.entry)
 	l.countUnbound(h.entry, +1)
 	l.holds[ask.Record] = h
@@ -224,6 +230,9 @@ func (h *Hold) Disown() {
 // settle says whose the block is, when the watch has first shown the record.
 // Under the lock.
 func (h *Hold) settle(uid string, ours bool) {
+	if uid == h.former {
+		return
+	}
 	select {
 	case <-h.settled:
 	default:
@@ -235,5 +244,7 @@ func (h *Hold) settle(uid string, ours bool) {
 // lose says that the record is gone. Under the lock.
 func (h *Hold) lose(uid string) {
 	h.settle(uid, false)
-	h.ours = false
+	if uid == h.seen {
+		h.ours = false
+	}
 }

@@ -149,6 +149,24 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// TestConfirmAfterAnotherOfTheName: the name of a claim's record is used again where the
+// first gave way, whose events may still be under way.
+func TestConfirmAfterAnotherOfTheName(t *testing.T) {
+	l := newLedger(1)
+	former := allocation("a", "1", "1", "10.0.0.128/28")
+	must(t, feed{l}.Replace([]any{former}, "1"))
+	h := mustHold(t, l, ask("a"))
+	going := allocation("a", "1", "2", "10.0.0.128/28")
+	now := metav1.Now()
+	going.DeletionTimestamp = &now
+	must(t, feed{l}.Update(going))
+	must(t, feed{l}.Delete(going))
+	must(t, feed{l}.Add(allocation("a", "2", "4", h.Block.String())))
+	if err := h.Confirm(t.Context(), "2"); err != nil {
+		t.Errorf("got %v, want that it is ours", err)
+	}
+}
+
 func TestARecordThatIsNotSeenIsGivenUp(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(nil, "0"))
