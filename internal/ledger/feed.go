@@ -185,16 +185,8 @@ func (l *Ledger) settle(r ipam.Record) {
 	if h := l.holds[r.Name]; h != nil {
 		h.settle(r.UID, h.Block == r.Block && l.books[r.Pool].rival(r.Block, r.Name) == nil)
 	}
-	if len(l.disowned) == 0 {
-		return
-	}
 	if _, ok := l.disowned[r.Name]; ok {
 		delete(l.disowned, r.Name)
 		l.tell(Change{Record: r, Pool: r.Pool, Kind: Disowned})
-	}
-	for name, since := range l.disowned {
-		if l.options.Clock.Since(since) > disownedFor {
-			delete(l.disowned, name)
-		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"time"
 
 	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -224,7 +226,9 @@ func (h *Hold) Disown() {
 		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Disowned})
 		return
 	}
-	l.disowned[name] = l.options.Clock.Now()
+	now := l.options.Clock.Now()
+	maps.DeleteFunc(l.disowned, func(_ ipam.Name, since time.Time) bool { return now.Sub(since) > disownedFor })
+	l.disowned[name] = now
 }
 
 // settle says whose the block is, when the watch has first shown the record.
