@@ -110,7 +110,7 @@ func (l *Ledger) find(ask Ask) (netip.Prefix, *book, error) {
 		return netip.Prefix{}, nil, ipam.ErrNotSynced
 	}
 	if ask.UnboundLimit > 0 && l.unbound[ask.Holder.Namespace] >= ask.UnboundLimit {
-		return netip.Prefix{}, nil, ipam.ErrTooManyUnbound
+		return netip.Prefix{}, nil, fmt.Errorf("%w: %s has %d, as many as it may", ipam.ErrTooManyUnbound, ask.Holder.Namespace, ask.UnboundLimit)
 	}
 	b := l.books[ask.Pool]
 	if b == nil && (ask.InUse || ask.Pool.Kind == ipam.KindRoutingDomain) {
