@@ -65,11 +65,11 @@ func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 		a := New(Options{Ledger: picture, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})
 		picture.Describe(parent())
 		ctx, stop := context.WithCancel(context.Background())
+		defer a.Close()
+		defer stop()
 		go picture.Run(ctx, quick{over.server}, &v1alpha1.IPAllocation{})
 		synctest.Wait()
 		test(t, a, over)
-		stop()
-		a.Close()
 	})
 }
 
@@ -131,6 +131,25 @@ func TestAnAttemptDoesNotReleaseTheRecordOfAnotherForTheSamePool(t *testing.T) {
 		synctest.Wait()
 		if _, err := a.Carve(t.Context(), childOrder(a, 25)); !errors.Is(err, ipam.ErrUnconfirmed) {
 			t.Errorf("error %v, want that another request is under way", err)
+		}
+		over.expectThere(t)
+	})
+}
+
+// TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt: the name of such a record is
+// made from its holder's too, though no UID is known.
+func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		order := Order{Holder: HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
+		order.Record = BindName(order.Holder, "")
+		order.Terms = ipam.Terms{Block: netip.MustParsePrefix("10.0.0.7/32"), Length: 32, Reclaim: ipam.Delete}
+		over.fails = errors.New("connection reset")
+		if _, err := a.Enter(t.Context(), order, parent().Key); err == nil {
+			t.Fatal("it was recorded")
+		}
+		over.fails = nil
+		if _, err := a.Enter(t.Context(), order, parent().Key); err != nil {
+			t.Fatal(err)
 		}
 		over.expectThere(t)
 	})

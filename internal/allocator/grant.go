@@ -115,7 +115,7 @@ func (a *Allocator) ask(order Order, pool ipam.Pool) (ledger.Ask, bool) {
 	if order.Terms.Strategy != "" {
 		ask.Strategy = order.Terms.Strategy
 	}
-	if order.HolderUID == "" && order.Holder.Namespace != "" {
+	if order.isUnbound() {
 		ask.UnboundLimit = a.unboundLimit()
 	}
 	return ask, true
@@ -127,11 +127,15 @@ func (o Order) inUse(pool ipam.PoolKey, limit int) ledger.Ask {
 		Pool: pool, Bits: o.Terms.Length, Block: o.Terms.Block,
 		Record: o.Record, Holder: o.Holder, InUse: true,
 	}
-	if !o.nameIsFixed() {
+	if o.isUnbound() {
 		ask.UnboundLimit = limit
 	}
 	return ask
 }
+
+// isUnbound says whether the record will name nobody who is known to exist. What is
+// recorded for cluster-scoped pools is up to those who may make them.
+func (o Order) isUnbound() bool { return o.HolderUID == "" && o.Holder.Namespace != "" }
 
 // try finds a block in one pool, records and confirms it. Controllers have a bound
 // of their own, and no API server that waits for their answer.
@@ -228,8 +232,10 @@ func (o Order) renamed() ipam.Name {
 	return AttemptName(o.Holder)
 }
 
-// nameIsFixed says whether the record's name is made from its holder's.
-func (o Order) nameIsFixed() bool { return o.HolderUID != "" || o.purpose() == ipam.ForPool }
+// nameIsFixed says whether the record's name is that of the holder's next attempt too.
+func (o Order) nameIsFixed() bool {
+	return o.HolderUID != "" || o.purpose() == ipam.ForPool || o.Record == BindName(o.Holder, "")
+}
 
 func (o Order) purpose() ipam.Purpose {
 	if o.Holder.IsPool() {
