@@ -154,3 +154,22 @@ func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
 		over.expectThere(t)
 	})
 }
+
+func TestWhoIsInLineHasItsTurnAndWaitsForNoRelease(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		order := childOrder(a, 8) // larger than the parent
+		order.Terms.OnExhaustion = ipam.Wait
+		for _, inLine := range []bool{false, true} {
+			if inLine {
+				a.queue.Join(Waiting{Holder: order.Holder})
+			}
+			began := time.Now()
+			if _, err := a.Grant(t.Context(), order); !noRoom(err) {
+				t.Fatal(err)
+			}
+			if waited := time.Since(began) > 0; waited == inLine {
+				t.Errorf("in line: %v, waited: %v", inLine, waited)
+			}
+		}
+	})
+}

@@ -53,7 +53,8 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 }
 
 // Grant finds, records and confirms a block. When there is none, but a release
-// is on its way, it waits for that first.
+// is on its way, it waits for that first, unless the holder is in line, and has its
+// turn then.
 //
 // Errors: *ipam.ExhaustedError, *ipam.TakenError, ipam.ErrNotSynced,
 // ipam.ErrUnconfirmed, ipam.ErrCrowded, ipam.ErrTooManyUnbound, or the API's own.
@@ -66,9 +67,10 @@ func (a *Allocator) Grant(ctx context.Context, order Order) (ipam.Record, error)
 	}
 	frees := a.ledger.Frees(order.keys())
 	record, err := a.grant(ctx, order)
-	if !noRoom(err) || !a.awaitRelease(ctx, order, frees, err) {
+	if !noRoom(err) || a.queue.Has(order.Holder) || !a.awaitRelease(ctx, order, frees, err) {
 		return record, err
 	}
+	order.Record = order.renamed()
 	return a.grant(ctx, order)
 }
 
@@ -187,10 +189,12 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	switch {
 	case err == nil:
 		return record, nil
-	case order.nameIsFixed(): // the name is needed again
-		return ipam.Record{}, errors.Join(err, a.Release(ctx, record))
-	default:
+	case !order.nameIsFixed():
 		a.discard(record)
+		return ipam.Record{}, err
+	case errors.Is(err, ledger.ErrLost): // the name is needed again
+		return ipam.Record{}, errors.Join(err, a.Release(ctx, record))
+	default: // it may be seen yet, and the holder name it: its next attempt takes it over
 		return ipam.Record{}, err
 	}
 }

@@ -165,6 +165,12 @@ func (q *Queue) Place(holder ipam.Holder) (Waiting, bool) {
 	return w, ok
 }
 
+// Has says whether a claim waits.
+func (q *Queue) Has(holder ipam.Holder) bool {
+	_, ok := q.Place(holder)
+	return ok
+}
+
 // Len is how many claims wait.
 func (q *Queue) Len() int {
 	q.mu.Lock()
