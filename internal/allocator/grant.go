@@ -91,7 +91,9 @@ func (a *Allocator) grant(ctx context.Context, order Order) (ipam.Record, error)
 			return record, nil
 		case errors.Is(err, ledger.ErrLost):
 			order.Record = order.renamed() // and the next block of the same pool
-		case errors.Is(err, ledger.ErrFreed): // who waits for it comes first
+		case errors.Is(err, ledger.ErrFreed) && ctx.Err() == nil: // who waits for it comes first
+		case errors.Is(err, ledger.ErrFreed):
+			return ipam.Record{}, unavailable(ctx, err)
 		case exhausted.take(pool, err):
 			i++
 		default:
@@ -211,7 +213,7 @@ func refused(err error) bool {
 	return code >= 400 && code < 500
 }
 
-// unavailable is what a failed create call means for whoever asked.
+// unavailable is what a failed attempt means for whoever asked.
 func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.Join(ipam.ErrUnconfirmed, err)

@@ -10,12 +10,13 @@ import (
 )
 
 // overtakes says whether serving the order from the pool would overtake a claim
-// that waits ahead of it, for the same pool, and fits. Who asks for a block that is
-// not free overtakes nobody, and is to hear who has it. Nor is anybody overtaken
-// where there is plenty: otherwise one claim that had to wait for a moment, because
-// nobody led, would have all wait that come after it.
+// that waits ahead of it, for the same pool, and fits. Who asks for what the pool does
+// not have overtakes nobody, and is to hear so, and who has it; of a full pool that is
+// known without looking at those who wait. Nor is anybody overtaken where there is
+// plenty: otherwise one claim that had to wait for a moment, because nobody led, would
+// have all wait that come after it.
 func (a *Allocator) overtakes(order Order, pool ipam.Pool) bool {
-	if block := order.Terms.Block; block.IsValid() && !a.ledger.HasRoom(pool.Key, block.Bits(), block) {
+	if !a.ledger.HasRoom(pool.Key, order.Terms.Length, order.Terms.Block) {
 		return false
 	}
 	_, found := a.queue.First(pool, func(w Waiting) bool {
@@ -44,18 +45,45 @@ func (a *Allocator) hasPlenty(pool ipam.Pool, length int) bool {
 		return false
 	}
 	blocks, largest := atOnce, length
-	for _, w := range a.queue.All(pool) {
+	lengths := map[shape]int{}
+	for w := range a.queue.All(pool) {
 		if block := w.Request.Block; block.IsValid() {
 			if a.ledger.HasRoom(pool.Key, block.Bits(), block) {
 				return false
 			}
 			continue
 		}
-		if resolution, err := a.Resolve(w.Request); err == nil {
-			blocks, largest = blocks+1, min(largest, resolution.Terms.Length)
+		if asked := a.lengthOf(w.Request, lengths); asked != ipam.NoLength {
+			blocks, largest = blocks+1, min(largest, asked)
 		}
 	}
 	return room(blocks, largest)
+}
+
+// shape is what the length of a block follows from, where the request does not pick
+// pools by their labels. Of many that wait, most are alike.
+type shape struct {
+	target          target
+	namespace       string
+	child           ipam.PoolKey
+	family          ipam.Family
+	length          int
+	granted, single bool
+}
+
+// lengthOf is the length that a request comes to, ipam.NoLength where it cannot be
+// served. Known are those that were asked for already.
+func (a *Allocator) lengthOf(req ipam.Request, known map[shape]int) int {
+	s := shape{targetOf(req), req.Namespace(), req.Child, req.Family, req.Length, req.Granted, req.Single}
+	if length, ok := known[s]; ok && req.Selects == nil {
+		return length
+	}
+	length := ipam.NoLength
+	if resolution, err := a.Resolve(req); err == nil {
+		length = resolution.Terms.Length
+	}
+	known[s] = length
+	return length
 }
 
 // OnTurn has serve called, from the goroutine of Wake, for each holder of the
@@ -103,7 +131,7 @@ func (a *Allocator) due(pool ipam.Pool) []ipam.Holder {
 		return []ipam.Holder{next.Holder}
 	}
 	var all []ipam.Holder
-	for _, w := range a.queue.All(pool) {
+	for w := range a.queue.All(pool) {
 		all = append(all, w.Holder)
 	}
 	return all
@@ -160,7 +188,7 @@ func (a *Allocator) poolsFor(req ipam.Request) []ipam.Pool {
 // Next is the claim that has waited longest of those that the pool can serve
 // now; false where there is none.
 func (a *Allocator) Next(pool ipam.Pool) (Waiting, bool) {
-	if a.PoolReady(pool) != nil {
+	if a.PoolReady(pool) != nil || !a.ledger.HasRoom(pool.Key, ipam.NoLength, netip.Prefix{}) {
 		return Waiting{}, false
 	}
 	return a.queue.First(pool, func(w Waiting) bool { return a.fitsNow(pool, w) })

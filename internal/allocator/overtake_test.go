@@ -1,6 +1,8 @@
 package allocator
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -46,8 +48,37 @@ func TestNobodyIsOvertakenWhereThereIsPlenty(t *testing.T) {
 	})
 }
 
-// TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile has the block that all wait
-// for freed when it has been seen that nothing is, and before a newcomer is served.
+// half has all but a half of the scene's pool held, and has the claim "looked at last"
+// asked which pools it wants, when it has been seen who comes first.
+func (s *scene) half(when func(*ledger.Hold)) {
+	s.t.Helper()
+	s.begun()
+	a := s.allocator
+	s.pool.Home, s.pool.Lengths = ipam.DomainNamed("default", ipam.IPv4), ipam.Lengths{Min: 29, Max: 32}
+	a.catalogue.SetProject("ns", "ns")
+	a.catalogue.SetPool(s.pool)
+	order, err := a.PoolOrder(s.pool, "uid", "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := a.Grant(s.t.Context(), order); err != nil {
+		s.t.Fatal(err)
+	}
+	other, err := a.ledger.Hold(ledger.Ask{Pool: s.pool.Key, Bits: 30, Record: ipam.Name{Namespace: "ns", Name: "other"}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.waits("looked-at-last", ipam.Request{Selects: func(map[string]string) bool { when(other); return false }})
+}
+
+func (s *scene) waits(name string, r ipam.Request) {
+	r.Claim = ipam.Name{Namespace: "ns", Name: name}
+	s.allocator.queue.Join(Waiting{Holder: HolderOfClaim(r.Claim), Request: r})
+}
+
+// TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile has the block freed that is
+// missing to whoever waits for the whole pool, when it has been seen that there is a half
+// alone, and before a newcomer is served that half.
 func TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		waits bool
@@ -58,34 +89,60 @@ func TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inScene(t, func(s *scene) {
-				s.begun()
-				a := s.allocator
-				s.pool.Home, s.pool.Lengths = ipam.DomainNamed("default", ipam.IPv4), ipam.Lengths{Min: 29, Max: 32}
-				a.catalogue.SetProject("ns", "ns")
-				a.catalogue.SetPool(s.pool)
-				if order, err := a.PoolOrder(s.pool, "uid", ""); err != nil {
-					t.Fatal(err)
-				} else if _, err := a.Grant(s.t.Context(), order); err != nil {
-					t.Fatal(err)
-				}
-				holder, err := a.ledger.Hold(ledger.Ask{Pool: s.pool.Key, Bits: 29, Record: ipam.Name{Namespace: "ns", Name: "all"}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				join := func(name string, r ipam.Request) {
-					r.Claim = ipam.Name{Namespace: "ns", Name: name}
-					a.queue.Join(Waiting{Holder: HolderOfClaim(r.Claim), Request: r})
-				}
+				s.half((*ledger.Hold).Drop)
 				if c.waits {
-					join("first", ipam.Request{Pool: s.pool.Key, Length: 29})
+					s.waits("first", ipam.Request{Pool: s.pool.Key, Length: 29})
 				}
-				// Who is looked at last is asked which pools it wants.
-				join("last", ipam.Request{Selects: func(map[string]string) bool { holder.Drop(); return false }})
-				record, err := a.Grant(s.t.Context(), s.order("newcomer", 29))
+				record, err := s.allocator.Grant(s.t.Context(), s.order("newcomer", 30))
 				if got := err == nil; got != c.want {
 					t.Errorf("the newcomer has %s (%v)", record.Block, err)
 				}
 			})
 		})
 	}
+}
+
+// TestALookAtWhoComesFirstEnds has blocks freed whenever it has been seen who comes
+// first, until the caller has gone.
+func TestALookAtWhoComesFirstEnds(t *testing.T) {
+	inScene(t, func(s *scene) {
+		ctx, gone := context.WithCancel(s.t.Context())
+		looks := 0
+		s.half(func(other *ledger.Hold) {
+			other.Drop()
+			hold, err := s.allocator.ledger.Hold(ledger.Ask{Pool: s.pool.Key, Bits: 32, Record: ipam.Name{Namespace: "ns", Name: "again"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			hold.Drop()
+			if looks++; looks == 10 {
+				gone()
+			}
+		})
+		if record, err := s.allocator.Grant(ctx, s.order("newcomer", 30)); !errors.Is(err, ipam.ErrUnconfirmed) || looks != 10 {
+			t.Errorf("after %d looks it has %s (%v), want ErrUnconfirmed after 10", looks, record.Block, err)
+		}
+	})
+}
+
+func TestWhoIsAlikeIsResolvedOnce(t *testing.T) {
+	inScene(t, func(s *scene) {
+		s.half(func(*ledger.Hold) {})
+		known := map[shape]int{}
+		for _, c := range []struct {
+			name         string
+			request      ipam.Request
+			length, seen int
+		}{
+			{"a", ipam.Request{Pool: s.pool.Key, Length: 30}, 30, 1},
+			{"b", ipam.Request{Pool: s.pool.Key, Length: 30}, 30, 1},
+			{"c", ipam.Request{Pool: s.pool.Key, Length: 31}, 31, 2},
+			{"d", ipam.Request{Pool: ipam.PoolNamed("missing"), Length: 30}, ipam.NoLength, 3},
+		} {
+			c.request.Claim = ipam.Name{Namespace: "ns", Name: c.name}
+			if got := s.allocator.lengthOf(c.request, known); got != c.length || len(known) != c.seen {
+				t.Errorf("%s: /%d with %d known, want /%d with %d", c.name, got, len(known), c.length, c.seen)
+			}
+		}
+	})
 }

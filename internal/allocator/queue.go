@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 	"sync"
@@ -68,8 +69,9 @@ func targetOf(r ipam.Request) target {
 	return target{class: r.Class, pool: r.Pool}
 }
 
-// Queue is the claims that wait, in order, by what they wait for. Adding,
-// removing and looking for the head cost O(log n) plus a move of memory.
+// Queue is the claims that wait, in order, by what they wait for. Adding and
+// removing cost O(log n) plus a move of memory, and looking for the first that passes
+// a test as much as there are before it that do not.
 type Queue struct {
 	mu     sync.Mutex
 	lines  map[target][]Waiting
@@ -216,19 +218,20 @@ func (q *Queue) longest(pool ipam.Pool, test func(Waiting) bool) (Waiting, bool)
 	return first, !first.isZero()
 }
 
-// All are those who may be served from the pool, in no order.
-func (q *Queue) All(pool ipam.Pool) []Waiting {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var all []Waiting
-	for _, line := range q.linesFor(pool) {
-		for _, w := range line {
-			if w.sees(pool.Key) && (w.Request.Selects == nil || w.Request.Selects(pool.Labels)) {
-				all = append(all, w)
+// All are those who may be served from the pool, in no order. The queue is locked
+// until the loop over them ends.
+func (q *Queue) All(pool ipam.Pool) iter.Seq[Waiting] {
+	return func(yield func(Waiting) bool) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		for _, line := range q.linesFor(pool) {
+			for _, w := range line {
+				if w.sees(pool.Key) && (w.Request.Selects == nil || w.Request.Selects(pool.Labels)) && !yield(w) {
+					return
+				}
 			}
 		}
 	}
-	return all
 }
 
 // linesFor are the lines of those who may be served from a pool.
@@ -241,8 +244,8 @@ func (q *Queue) linesFor(pool ipam.Pool) [][]Waiting {
 }
 
 // Outdone are those who wait for one block of the pool, and no other, and have not
-// been told yet that somebody else has it. Each is told once, and again when it has
-// changed.
+// been told yet that somebody else has it. Each is told once, and again when it asks
+// for another.
 func (q *Queue) Outdone(pool ipam.Pool, free func(netip.Prefix) bool) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
