@@ -59,6 +59,8 @@ func (c *Catalogue) Listen(f func(Entry)) {
 
 // Entry is what has changed in the catalogue.
 type Entry struct {
+	// Namespace is that whose project changed, and then all else is zero.
+	Namespace string
 	// Pool, with its labels; zero where it is a class that changed.
 	Pool   ipam.PoolKey
 	Labels map[string]string
@@ -155,11 +157,14 @@ func (c *Catalogue) DropClass(name string) {
 	})
 }
 
-// SetProject notes the project of a namespace.
+// SetProject notes the project of a namespace. One that is new is no change: nothing
+// in it has been looked at.
 func (c *Catalogue) SetProject(namespace, project string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.projects[namespace] = project
+	c.tell(func() (Entry, bool) {
+		before, known := c.projects[namespace]
+		c.projects[namespace] = project
+		return Entry{Namespace: namespace}, known && before != project
+	})
 }
 
 // DropNamespace forgets a namespace.

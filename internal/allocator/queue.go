@@ -93,9 +93,13 @@ func NewQueue() *Queue {
 func (q *Queue) Join(w Waiting) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, before := q.leave(w.Holder)
+	told := q.told[w.Holder]
+	before, ok := q.leave(w.Holder)
 	q.join(w)
-	return !before
+	if told && targetOf(before.Request) == targetOf(w.Request) && before.Request.Block == w.Request.Block {
+		q.told[w.Holder] = true
+	}
+	return !ok
 }
 
 func (q *Queue) join(w Waiting) {
@@ -273,10 +277,14 @@ func (q *Queue) WaitingForClass(class string) []ipam.Holder {
 }
 
 // WaitingFor are those who wait for what has changed in the catalogue: a class,
-// by its name or as the default; or a pool, by its name or its labels.
+// by its name or as the default; a pool, by its name or its labels; or what they may
+// use, with the project of their namespace.
 func (q *Queue) WaitingFor(e Entry) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if e.Namespace != "" {
+		return q.of(e.Namespace)
+	}
 	lines := [][]Waiting{q.lines[target{}]}
 	for _, class := range e.Classes {
 		lines = append(lines, q.lines[target{class: class}])
@@ -291,6 +299,17 @@ func (q *Queue) WaitingFor(e Entry) []ipam.Holder {
 		lines[i] = slices.DeleteFunc(slices.Clone(line), func(w Waiting) bool { return !w.sees(e.Pool) })
 	}
 	return holders(lines...)
+}
+
+// of are those of a namespace.
+func (q *Queue) of(namespace string) []ipam.Holder {
+	var all []ipam.Holder
+	for holder, w := range q.places {
+		if w.Request.Namespace() == namespace {
+			all = append(all, holder)
+		}
+	}
+	return all
 }
 
 func holders(lines ...[]Waiting) []ipam.Holder {

@@ -67,9 +67,39 @@ func TestWhoseBlockIsTakenIsToldOnce(t *testing.T) {
 			t.Errorf("step %d: told %v, want %d", i, got, step.told)
 		}
 	}
-	q.Join(w) // it has changed
+	q.Join(w) // as after each look at it
+	if got := q.Outdone(pool, taken); len(got) != 0 {
+		t.Errorf("told %v once more", got)
+	}
+	w.Request.Block = netip.MustParsePrefix("10.0.0.1/32")
+	q.Join(w)
 	if got := q.Outdone(pool, taken); len(got) != 1 {
-		t.Errorf("after a change: told %v, want it", got)
+		t.Errorf("when it asks for another: told %v, want it", got)
+	}
+}
+
+func TestWhoeverWaitsIsToldOfTheProjectOfTheirNamespace(t *testing.T) {
+	q, c := NewQueue(), NewCatalogue("")
+	for _, namespace := range []string{"red", "blue"} {
+		n := ipam.Name{Namespace: namespace, Name: "c"}
+		q.Join(Waiting{Holder: HolderOfClaim(n), Request: ipam.Request{Claim: n, Class: "gold"}})
+	}
+	var told []string
+	c.Listen(func(e Entry) {
+		for _, holder := range q.WaitingFor(e) {
+			told = append(told, holder.Namespace)
+		}
+	})
+	for _, step := range []struct {
+		project string
+		want    int
+	}{{"red", 0}, {"red", 0}, {"platform", 1}} {
+		if c.SetProject("red", step.project); len(told) != step.want {
+			t.Errorf("of the project %s were told %v, want %d", step.project, told, step.want)
+		}
+	}
+	if len(told) == 1 && told[0] != "red" {
+		t.Errorf("told was one of %s, want red", told[0])
 	}
 }
 
