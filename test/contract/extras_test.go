@@ -49,6 +49,18 @@ var _ = Describe("poolRef to an IPClass", Ordered, func() {
 		Expect(address.Spec.Prefix).To(HaveValue(BeEquivalentTo(28)))
 		Expect(recordsIn(ctx, "blocks")).To(ConsistOf(HaveField("Spec.CIDR", "10.10.2.0/28")))
 	})
+
+	It("records the addresses that are there before any pool of the class", func(ctx context.Context) {
+		created(ctx, build.Class("late").Obj())
+		created(ctx, addressFor(build.AddressClaim(team, "without-claim").Class("late").Obj(), "10.10.3.1", 24))
+		claim := build.AddressClaim(team, "early").Class("late").Obj()
+		created(ctx, addressFor(claim, "10.10.3.0", 24))
+		created(ctx, claim)
+		Eventually(reason(ctx, claim)).Should(Equal("False/" + ipamv1.IPAddressClaimReadyPoolNotReadyReason))
+		created(ctx, build.Pool("late").CIDR("10.10.3.0/28").Classes("late").Obj())
+		Expect(served(ctx, claim).Spec.Address).To(Equal("10.10.3.0"))
+		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "late", "without-claim") }).Should(HaveLen(1))
+	})
 })
 
 var _ = Describe("The annotation address", Ordered, func() {

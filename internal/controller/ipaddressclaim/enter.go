@@ -86,8 +86,10 @@ func (c *Controller) isUnseen(record ipam.Record) bool {
 	return !ok || seen.Version != record.Version
 }
 
-// recordAgain records the block that an IPAddress names.
+// recordAgain records the block that an IPAddress names. Where its pool is missing, it
+// is looked at again when something changes that may be that.
 func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr) error {
+	c.homeless.Store(s.name, nil) // before the pools are looked at, so that no change is missed
 	pool, err := c.poolOf(s, addr)
 	if err != nil {
 		return err
@@ -95,6 +97,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr)
 	if err := c.Allocator.MayHold(s.tenancy(), pool); err != nil {
 		return err
 	}
+	c.homeless.Delete(s.name)
 	order := s.order()
 	order.Terms = ipam.Terms{Class: c.classOf(s), Block: c.blockOf(s, pool, addr), Reclaim: ipam.Delete}
 	order.Terms.Length = order.Terms.Block.Bits()

@@ -54,6 +54,7 @@ func (c *Controller) addresses() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			q.Add(requestOf(e.Object))
 			c.made.Delete(nameOf(e.Object))
+			c.homeless.Delete(nameOf(e.Object))
 			for _, record := range c.Allocator.Ledger().HeldBy(holderNamed(e.Object.GetNamespace(), e.Object.GetName())) {
 				c.Orphans.Gone(record.HolderUID, record.Name)
 			}
@@ -99,7 +100,8 @@ func (c *Controller) turns() source.Source {
 }
 
 // catalogue has the claims looked at that wait for a class or a pool which
-// changed, and those of a pool that is not paused any more.
+// changed, those of a pool that is not paused any more, and the IPAddresses whose pool
+// is missing.
 func (c *Controller) catalogue() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
@@ -108,6 +110,10 @@ func (c *Controller) catalogue() source.Source {
 					q.Add(requestFor(holder))
 				}
 			}
+			c.homeless.Range(func(name, _ any) bool {
+				q.Add(requestFor(allocator.HolderOfAddressClaim(name.(ipam.Name))))
+				return true
+			})
 			if e.Unpaused {
 				for _, request := range c.claimsFrom(ctx, e) {
 					q.Add(request)
