@@ -63,7 +63,7 @@ func (a *Allocator) EnterAddress(ctx context.Context, claim ipam.Name, pool ipam
 		return ipam.Record{}, invalid
 	}
 	if pool == (ipam.PoolKey{}) {
-		return ipam.Record{}, missing(v1alpha1.ReasonPoolNotFound, "its pool is not known")
+		return ipam.Record{}, missing(v1alpha1.ReasonPoolNotFound, "neither spec.poolRef nor the label %s names its pool: one of the class that has the address is looked for", v1alpha1.LabelPool)
 	}
 	if err := a.MayHold(ipam.Request{Claim: claim}, pool); err != nil {
 		return ipam.Record{}, err
@@ -90,7 +90,7 @@ func (a *Allocator) MayHold(req ipam.Request, key ipam.PoolKey) error {
 		return err
 	}
 	if pool, ok := a.catalogue.Pool(key); ok && !req.MayName(pool) {
-		return missing(v1alpha1.ReasonPoolNotFound, "there is no %s %q", key.Kind, key.Name)
+		return missing(v1alpha1.ReasonPoolNotFound, "there is no %s %q: create it, or name another one", key.Kind, key.Name)
 	}
 	return nil
 }
