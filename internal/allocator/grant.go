@@ -104,7 +104,8 @@ func (a *Allocator) grant(ctx context.Context, order Order) (ipam.Record, error)
 }
 
 // ask is what is asked of the ledger; false where that would overtake a claim
-// that waits. A block that is freed between this and the hold is nobody's yet.
+// that waits. Where somebody does, a block that is freed between this and the hold is
+// nobody's yet.
 func (a *Allocator) ask(order Order, pool ipam.Pool) (ledger.Ask, bool) {
 	ask := ledger.Ask{
 		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,

@@ -34,8 +34,7 @@ func TestNobodyIsOvertakenWhereThereIsPlenty(t *testing.T) {
 		}
 
 		waits := func(block string) {
-			n := ipam.Name{Namespace: "ns", Name: "exact"}
-			a.queue.Join(Waiting{Holder: HolderOfClaim(n), Request: ipam.Request{Claim: n, Pool: large.Key, Block: netip.MustParsePrefix(block)}})
+			s.waits("exact", ipam.Request{Pool: large.Key, Block: netip.MustParsePrefix(block)})
 		}
 		waits("10.16.0.0/24")
 		if a.hasPlenty(large, 24) {

@@ -46,6 +46,12 @@ func (w Waiting) sees(pool ipam.PoolKey) bool {
 	return pool.Namespace == "" || pool.Namespace == w.Request.Namespace()
 }
 
+// mayTake says whether a pool of those that it waits for is one that it sees, with the
+// labels that it asks for.
+func (w Waiting) mayTake(pool ipam.Pool) bool {
+	return w.sees(pool.Key) && (w.Request.Selects == nil || w.Request.Selects(pool.Labels))
+}
+
 func compareWaiting(a, b Waiting) int {
 	return cmp.Or(
 		a.Since.Compare(b.Since),
@@ -207,13 +213,7 @@ func (q *Queue) longest(pool ipam.Pool, test func(Waiting) bool) (Waiting, bool)
 			if !first.isZero() && first.before(w) {
 				break
 			}
-			if !w.sees(pool.Key) {
-				continue
-			}
-			if w.Request.Selects != nil && !w.Request.Selects(pool.Labels) {
-				continue
-			}
-			if test(w) {
+			if w.mayTake(pool) && test(w) {
 				first = w
 				break
 			}
@@ -230,7 +230,7 @@ func (q *Queue) All(pool ipam.Pool) iter.Seq[Waiting] {
 		defer q.mu.Unlock()
 		for _, line := range q.linesFor(pool) {
 			for _, w := range line {
-				if w.sees(pool.Key) && (w.Request.Selects == nil || w.Request.Selects(pool.Labels)) && !yield(w) {
+				if w.mayTake(pool) && !yield(w) {
 					return
 				}
 			}

@@ -45,7 +45,7 @@ func isRecordOf(s *scope, record ipam.Record) bool {
 
 // tells says whether the claim's status is what a pass would write.
 func (c *Controller) tells(s *scope) bool {
-	if _, waits := c.Allocator.Queue().Place(s.holder()); waits {
+	if c.Allocator.Queue().Has(s.holder()) {
 		return false
 	}
 	ready := conditions.Get(s.claim, ipamv1.IPAddressClaimReadyCondition)
