@@ -8,6 +8,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY api api
 COPY cmd cmd
 COPY config/crd config/crd
+COPY config/webhook config/webhook
 COPY internal internal
 COPY webhooks webhooks
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \

@@ -18,13 +18,17 @@ FUZZTIME ?= 20s
 MUTATIONS ?= 10000
 BENCH_COUNT ?= 5
 TEST_TIMEOUT ?= 15m
+# How many suites `make test` runs at a time: they wait more than they work.
+SIDE_BY_SIDE ?= 3
 DURATION ?= 10m
 SEED ?= 0
 CLIENTS ?= 0
 MANAGERS ?= 0
 PAUSE ?= 0
+STORM ?= 5m
 GRANTS ?= 0
 FAULTS ?= 0
+SAMPLE ?= 0
 FIGURES ?= docs/reliability.md
 
 # What is released, and the image that the manifests name: clusterctl takes only a
@@ -115,31 +119,40 @@ release-manifests: $(if $(assets),bin/k8s/kubectl) ## Write what clusterctl inst
 ##@ Check
 
 .PHONY: test
-test: $(assets) capi build ## Run all tests, the suites on the control plane included.
-	@say() { echo "test: $$*"; }
-	begin=$$SECONDS
-	all=$$(go list ./...)
-	raced=$$(go list $(raced) | grep -vxF "$$(go list $(explored))")
-	suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print $$1 }')
-	others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$(go list $(explored))" <<<"$$all")
-	say "vet"
-	go vet ./...
-	say "the core, the ledger and the allocator$(if $(race),, (without the race detector: no C compiler))"
-	# What passes is left out, but for what it says of itself: seeds and counts.
-	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
-	say "the model of the protocol, explored completely"
-	go test -v -timeout $(TEST_TIMEOUT) $(explored) | { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
-	say "packages that need no control plane"
-	go test -timeout $(TEST_TIMEOUT) $$others
-	say "suites that start processes, one after the other"
-	go test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $$suites
-	say "all passed in $$((SECONDS - begin)) s"
+test: $(assets) capi build ## Run all tests, the suites on the control plane included, with small counts: ten minutes.
+	@$(call tests,-short,$(SIDE_BY_SIDE))
+
+.PHONY: test-all
+test-all: $(assets) capi build ## Run all tests at full size, the suites one after the other: half an hour.
+	@$(call tests,,1)
+
+# tests runs them with the flag $(1), and $(2) suites at a time.
+define tests
+say() { echo "test: $$*"; }
+begin=$$SECONDS
+all=$$(go list ./...)
+raced=$$(go list $(raced) | grep -vxF "$$(go list $(explored))")
+suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print $$1 }')
+others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$(go list $(explored))" <<<"$$all")
+say "vet"
+go vet ./...
+say "the core, the ledger and the allocator$(if $(race),, (without the race detector: no C compiler))"
+# What passes is left out, but for what it says of itself: seeds and counts.
+go test $(1) $(race) -v -timeout $(TEST_TIMEOUT) $$raced | { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
+say "the model of the protocol"
+go test $(1) -v -timeout $(TEST_TIMEOUT) $(explored) | { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
+say "packages that need no control plane"
+go test $(1) -timeout $(TEST_TIMEOUT) $$others
+say "suites that start processes, $(2) at a time"
+go test $(1) -count=1 -p $(2) -timeout $(TEST_TIMEOUT) $$suites
+say "all passed in $$((SECONDS - begin)) s"
+endef
 
 # The packages that are tested with the race detector.
 raced := $(patsubst %,./%/...,$(wildcard internal/ipam internal/ledger internal/allocator))
 
 # Millions of states, by one goroutine.
-explored := ./internal/ledger/model
+explored := ./internal/ledger/model/...
 
 # Tests that run programs, such as a control plane: their results are not cached,
 # as Go does not see what those programs are.
@@ -173,6 +186,17 @@ torture-report: bin/torture ## Write the figures of the last `make torture` into
 .PHONY: hostile
 hostile: $(assets) build ## Send 10,000 random mutations of valid objects through the API server (MUTATIONS, SEED).
 	@MUTATIONS=$(MUTATIONS) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/hostile
+
+.PHONY: tenants
+tenants: $(assets) build ## Have a hostile tenant misuse the operator beside an honest one for STORM (default 5m), with choices by SEED.
+	@STORM=$(STORM) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/tenants
+
+.PHONY: mutants
+mutants: ## Change the code in small ways, one at a time, and say which changes no test notices: SAMPLE of them, drawn by SEED; all without.
+	@go run ./test/cmd/mutants -sample=$(SAMPLE) -seed=$(SEED) $(mutated)
+
+# The packages whose tests are judged by that.
+mutated := ./webhooks ./internal/allocator ./internal/queue ./internal/ledger ./internal/ipam/... ./internal/adapt ./internal/requester
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Look for known vulnerabilities in what the operator is built of.

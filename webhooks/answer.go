@@ -37,16 +37,24 @@ func (s subject) refusal(err error) error {
 	var policy *ipam.PolicyError
 	var taken *ipam.TakenError
 	var exhausted *ipam.ExhaustedError
+	var limit *ipam.LimitError
+	var waiting *ipam.TooManyWaitingError
 	var status apierrors.APIStatus
 	switch {
+	case errors.As(err, &limit):
+		return apierrors.NewForbidden(s.resource(), s.name, limit)
+	case errors.As(err, &waiting):
+		return apierrors.NewTooManyRequests(err.Error(), 0) // nothing is different in a second
 	case errors.As(err, &policy):
 		return s.invalid(field.Invalid(field.NewPath(policy.Field), policy.Value, policy.Remedy))
 	case errors.As(err, &taken):
 		return s.conflict(taken)
 	case errors.As(err, &exhausted):
 		return s.insufficient(exhausted)
-	case errors.Is(err, ipam.ErrNotSynced), errors.Is(err, ipam.ErrUnconfirmed), errors.Is(err, ipam.ErrCrowded), errors.Is(err, ipam.ErrTooManyUnbound):
+	case errors.Is(err, ipam.ErrNotSynced), errors.Is(err, ipam.ErrUnconfirmed), errors.Is(err, ipam.ErrCrowded), errors.Is(err, ipam.ErrTooManyUnclaimed):
 		return apierrors.NewTooManyRequests(err.Error()+": try again", 1)
+	case errors.Is(err, ipam.ErrPoolInUse):
+		return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: blocks of an earlier pool of this name are in use: ask for its CIDR, or delete them first: %w", err))
 	case errors.As(err, &status):
 		return err
 	default:
@@ -69,11 +77,6 @@ func (s subject) resource() schema.GroupResource {
 
 func (s subject) conflict(err error) error {
 	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: %w: %s", err, s.ifTaken))
-}
-
-// inUse refuses to delete a pool.
-func (s subject) inUse(records int, holders []ipam.Holder) error {
-	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("%d blocks of it are held, by %s: delete their holders first", records, list(holders, records)))
 }
 
 // awaited refuses to delete a class.

@@ -3,23 +3,30 @@ package webhooks
 import (
 	"encoding/json"
 	"errors"
-	"net/http"
+	"slices"
+	"strings"
 
+	"gomodules.xyz/jsonpatch/v2"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // draft is an object as it was sent, with what is filled in. It is edited as it
 // stands, not by way of our types, so that nothing a client sent is dropped.
 type draft struct {
-	raw    []byte
 	object map[string]any
+	// changes are what was edited, as the answer has it (RFC 6902).
+	changes []jsonpatch.JsonPatchOperation
 }
 
 func newDraft(raw []byte) (*draft, error) {
-	d := &draft{raw: raw}
+	d := &draft{}
 	if err := json.Unmarshal(raw, &d.object); err != nil {
 		return nil, err
 	}
@@ -29,12 +36,50 @@ func newDraft(raw []byte) (*draft, error) {
 	return d, nil
 }
 
-// set fills in a field; the empty string and nil are left out.
+// set fills in a field, and the objects around it; the empty string and nil are left out,
+// and so is a string that is there.
 func (d *draft) set(value any, path ...string) error {
-	if value == nil || value == "" {
+	text, is := value.(string)
+	if value == nil || is && (text == "" || text == d.text(path...)) {
 		return nil
 	}
-	return unstructured.SetNestedField(d.object, value, path...)
+	for i := 1; i < len(path); i++ {
+		if there, found, _ := unstructured.NestedFieldNoCopy(d.object, path[:i]...); !found || there == nil {
+			if err := d.add(map[string]any{}, path[:i]); err != nil {
+				return err
+			}
+		}
+	}
+	return d.add(value, path)
+}
+
+func (d *draft) add(value any, path []string) error {
+	if err := unstructured.SetNestedField(d.object, value, path...); err != nil {
+		return err
+	}
+	d.changes = append(d.changes, jsonpatch.NewOperation("add", pointer(path), value))
+	return nil
+}
+
+// pointer is the JSON pointer of a path (RFC 6901).
+func pointer(path []string) string {
+	escaped := make([]string, len(path))
+	for i, name := range path {
+		escaped[i] = strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+	}
+	return "/" + strings.Join(escaped, "/")
+}
+
+// addFinalizer adds a finalizer to those that are there.
+func (d *draft) addFinalizer(there []string, finalizer string) error {
+	if slices.Contains(there, finalizer) {
+		return nil
+	}
+	all := []any{}
+	for _, f := range append(slices.Clone(there), finalizer) {
+		all = append(all, f)
+	}
+	return d.set(all, "metadata", "finalizers")
 }
 
 // text is a field that is a string, else empty.
@@ -44,15 +89,42 @@ func (d *draft) text(path ...string) string {
 }
 
 // remove takes a field out.
-func (d *draft) remove(path ...string) { unstructured.RemoveNestedField(d.object, path...) }
+func (d *draft) remove(path ...string) {
+	if _, found, _ := unstructured.NestedFieldNoCopy(d.object, path...); !found {
+		return
+	}
+	unstructured.RemoveNestedField(d.object, path...)
+	d.changes = append(d.changes, jsonpatch.NewOperation("remove", pointer(path), nil))
+}
 
 // grant notes, for when the object has to wait, that its maker may use a pool;
 // what the object itself says of that is taken out.
 func (d *draft) grant(pool *v1alpha1.PoolReference, granted bool) {
 	d.remove("metadata", "annotations", v1alpha1.AnnotationUseGranted)
+	d.remove("metadata", "annotations", v1alpha1.AnnotationRequester)
 	if granted && pool != nil {
 		_ = d.set(pool.Name, "metadata", "annotations", v1alpha1.AnnotationUseGranted) // metadata is a map: the API server has read it
 	}
+}
+
+// requestedBy notes in a claim that waits who created it, for the record that is made
+// later; what the claim itself says of that is removed.
+func (d *draft) requestedBy(user string, record ipam.Record) {
+	d.remove("metadata", "annotations", v1alpha1.AnnotationRequestedBy)
+	if !record.Block.IsValid() {
+		_ = d.set(adapt.RequestedBy(user), "metadata", "annotations", v1alpha1.AnnotationRequestedBy) // metadata is a map: the API server has read it
+	}
+}
+
+// askedBy notes, for an object that waits for the right to use a pool, who made it.
+// Where that cannot be noted it returns a warning.
+func (d *draft) askedBy(ring *requester.Ring, user authenticationv1.UserInfo, of requester.Subject) []string {
+	sealed, err := ring.Seal(user, of)
+	if err != nil {
+		return []string{"the right to use " + of.Pool + " does not count when it comes later: make this again then: " + err.Error()}
+	}
+	_ = d.set(sealed, "metadata", "annotations", v1alpha1.AnnotationRequester) // metadata is a map: the API server has read it
+	return nil
 }
 
 // keep fills in a field of spec from an older object where it was left out.
@@ -67,11 +139,21 @@ func (d *draft) keep(old map[string]any, name string) error {
 	return d.set(value, "spec", name)
 }
 
+// setStatus writes the status, whatever the object said of it itself.
+func (d *draft) setStatus(status v1alpha1.IPClaimStatus) {
+	d.changes = append(d.changes, jsonpatch.NewOperation("add", "/status", status))
+}
+
+// keepStatus restores the status of an older object where it was left out, as an empty one
+// is by clients that write whole objects.
+func (d *draft) keepStatus(old map[string]any) error {
+	if status, is := d.object["status"].(map[string]any); is && len(status) > 0 {
+		return nil
+	}
+	return d.set(old["status"], "status")
+}
+
 // response is the patch from what was sent to what was filled in.
 func (d *draft) response(warnings ...string) admission.Response {
-	edited, err := json.Marshal(d.object)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return admission.PatchResponseFromRaw(d.raw, edited).WithWarnings(warnings...)
+	return admission.Patched("", d.changes...).WithWarnings(warnings...)
 }

@@ -32,12 +32,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // stage is the handlers as SetUp makes them, over a store in memory.
 type stage struct {
 	mutate, validate map[string]admission.Handler
 	store            client.WithWatch
+	allocator        *allocator.Allocator
+	// changed has something in it after the view has changed.
+	changed chan struct{}
 }
 
 // kinds are those whose objects are sent.
@@ -182,7 +186,7 @@ func given(kind string, edited []byte) (record, block string) {
 }
 
 // newStage has a class and a pool that backs it, ready.
-func newStage(f *testing.F) *stage {
+func newStage(f testing.TB) *stage {
 	f.Helper()
 	scheme := runtime.NewScheme()
 	must(f, clientgoscheme.AddToScheme(scheme))
@@ -201,6 +205,7 @@ func newStage(f *testing.F) *stage {
 	picture.Describe(pool)
 	alloc.Catalogue().SetPool(pool)
 	alloc.Catalogue().SetProject("team", "team")
+	alloc.Catalogue().SetProject("strangers", "strangers")
 	alloc.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
 	must(f, store.Create(ctx, adapt.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.ForPool,
@@ -208,30 +213,32 @@ func newStage(f *testing.F) *stage {
 	})))
 	// The store in memory does not tell a watch of what was made before it.
 	go picture.Run(ctx, plainly{store}, &v1alpha1.IPAllocation{})
-	ready := make(chan struct{}, 1)
+	changed := make(chan struct{}, 1)
 	picture.Listen(func(ledger.Change) {
 		select {
-		case ready <- struct{}{}:
+		case changed <- struct{}{}:
 		default:
 		}
 	})
-	<-ready
+	<-changed
 	schemas, err := newSchemas()
 	must(f, err)
-	decoder, users := admission.NewDecoder(scheme), newUsers(store)
+	decoder, rights := admission.NewDecoder(scheme), requester.NewRights(store)
+	ring := requester.NewRing(store, store, "system", clock.RealClock{})
+	must(f, ring.Load(ctx))
 	const operator = "operator"
 	validate := map[string]admission.Handler{
 		"IPClaim":      admission.WithValidator(scheme, &claimValidator{operator: operator}).Handler,
-		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{allocator: alloc}).Handler,
-		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{allocator: alloc}).Handler,
+		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{allocator: alloc, live: store}).Handler,
+		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{allocator: alloc, live: store}).Handler,
 		"IPClass":      admission.WithValidator(scheme, &classValidator{allocator: alloc}).Handler,
 		"IPAllocation": admission.WithValidator(scheme, &allocationValidator{operator: operator}).Handler,
 	}
-	return &stage{store: store, validate: validate, mutate: map[string]admission.Handler{
-		"IPClaim":        &claimMutator{allocator: alloc, cached: store, live: store, decoder: decoder, schemas: schemas, users: users},
-		"IPPool":         &poolMutator{kind: v1alpha1.KindIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, users: users},
-		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocal, allocator: alloc, live: store, decoder: decoder, schemas: schemas, users: users},
-		"IPAddressClaim": &addressClaimMutator{allocator: alloc, users: users},
+	return &stage{store: store, allocator: alloc, changed: changed, validate: validate, mutate: map[string]admission.Handler{
+		"IPClaim":        &claimMutator{allocator: alloc, cached: store, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
+		"IPPool":         &poolMutator{kind: v1alpha1.KindIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
+		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocal, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
+		"IPAddressClaim": &addressClaimMutator{allocator: alloc, live: store, rights: rights, ring: ring},
 		"IPAddress":      &addressMutator{allocator: alloc},
 		"IPClass":        &classMutator{live: store, decoder: decoder, schemas: schemas},
 	}}
@@ -269,7 +276,7 @@ func funcs() interceptor.Funcs {
 	}
 }
 
-func must(f *testing.F, err error) {
+func must(f testing.TB, err error) {
 	f.Helper()
 	if err != nil {
 		f.Fatal(err)

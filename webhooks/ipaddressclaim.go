@@ -2,16 +2,18 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"net/http"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // While no replica runs, IPAddressClaims are made all the same and served later
@@ -25,7 +27,9 @@ import (
 // API's types it knows no more than the fields that it reads.
 type addressClaimMutator struct {
 	allocator *allocator.Allocator
-	users     *users
+	live      client.Reader
+	rights    *requester.Rights
+	ring      *requester.Ring
 }
 
 // Handle implements admission.Handler.
@@ -36,29 +40,54 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	}
 	obj := unstructured.Unstructured{Object: d.object}
 	claim := adapt.AddressClaim{
-		Namespace: req.Namespace, Name: obj.GetName(), PoolGroup: d.text("spec", "poolRef", "apiGroup"),
+		Namespace: req.Namespace, Name: nameFor(&obj), PoolGroup: d.text("spec", "poolRef", "apiGroup"),
 		PoolKind: d.text("spec", "poolRef", "kind"), PoolName: d.text("spec", "poolRef", "name"),
 		Annotations: obj.GetAnnotations(),
 	}
 	if !adapt.IsOurs(claim.PoolGroup, claim.PoolKind) {
-		return admission.Allowed("")
+		return unserved(claim)
 	}
 	request, errs := adapt.AddressRequest(claim)
 	if len(errs) > 0 {
 		return denied(subject{group: allocator.AddressClaimGroup, kind: allocator.AddressClaimKind, name: claim.Name}.invalid(errs...))
 	}
+	// Without the project of a namespace that is new the claim waits, and is judged later.
+	_ = m.allocator.KnowNamespace(ctx, m.live, req.Namespace)
 	request.Granted = false // what the claim says of it is not the user's to say
 	granted := false
-	if m.allocator.NeedsGrant(request) {
-		if granted, err = m.users.may(ctx, req.UserInfo, request.Pool); err != nil {
+	if m.allocator.NeedsGrant(request) || m.isUnknown(request.Pool) {
+		if granted, err = m.rights.MayUse(ctx, req.UserInfo, request.Pool); err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
 	}
 	d.grant(&v1alpha1.PoolReference{Name: claim.PoolName}, granted)
-	if finalizers := obj.GetFinalizers(); !slices.Contains(finalizers, v1alpha1.FinalizerRelease) {
-		obj.SetFinalizers(append(finalizers, v1alpha1.FinalizerRelease))
+	var warnings []string
+	if request.Granted = granted; m.allocator.LacksRight(request) {
+		of := requester.Subject{Kind: allocator.AddressClaimKind, Namespace: req.Namespace, Name: claim.Name, Pool: claim.PoolName}
+		warnings = d.askedBy(m.ring, req.UserInfo, of)
 	}
-	return d.response()
+	err = errors.Join(
+		d.set(claim.Name, "metadata", "name"), // who asked is noted for this name alone
+		d.addFinalizer(obj.GetFinalizers(), v1alpha1.FinalizerRelease))
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return d.response(warnings...)
+}
+
+// isUnknown reports whether a claim names a pool that may come yet, and may take a right
+// to use then: a restore may bring claims back before their pools.
+func (m *addressClaimMutator) isUnknown(pool ipam.PoolKey) bool {
+	_, known := m.allocator.Catalogue().Pool(pool)
+	return pool.Kind == ipam.KindPool && !known
+}
+
+// unserved admits a claim that names nothing of ours, with a warning where it means to.
+func unserved(claim adapt.AddressClaim) admission.Response {
+	if !adapt.IsOurGroup(claim.PoolGroup) {
+		return admission.Allowed("")
+	}
+	return admission.Allowed("").WithWarnings(adapt.UnknownKind(claim.PoolKind).Error())
 }
 
 // Where no replica runs, IPAddresses of other makers are recorded later.
@@ -83,12 +112,13 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 	if !adapt.IsOurs(d.text("spec", "poolRef", "apiGroup"), kind) || req.DryRun != nil && *req.DryRun {
 		return admission.Allowed("")
 	}
-	key := adapt.PoolOfAddress(kind, req.Namespace, pool)
+	key, class := adapt.PoolOfAddress(kind, req.Namespace, pool), ""
 	if key == (ipam.PoolKey{}) { // of a class: its controller finds the pool
+		class = pool
 		key = adapt.PoolOfAddress(d.text("metadata", "labels", v1alpha1.LabelPoolKind), req.Namespace, d.text("metadata", "labels", v1alpha1.LabelPool))
 	}
 	name := ipam.Name{Namespace: req.Namespace, Name: d.text("metadata", "name")}
-	record, err := m.allocator.EnterAddress(ctx, name, key, d.text("spec", "address"))
+	record, err := m.allocator.EnterAddress(ctx, name, key, class, d.text("spec", "address"))
 	if err != nil {
 		return admission.Allowed("").WithWarnings("the address is not recorded yet: " + m.allocator.Redacted(req.Namespace, err).Error())
 	}

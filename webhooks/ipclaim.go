@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -15,20 +16,22 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=create.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 
-// claimMutator gives a claim its block when it is created, and keeps it when an
-// update leaves it out.
+// claimMutator gives a claim its block and its status when it is created, and keeps both
+// when an update leaves them out.
 type claimMutator struct {
 	allocator *allocator.Allocator
 	cached    client.Reader
 	live      client.Reader
 	decoder   admission.Decoder
 	schemas   schemas
-	users     *users
+	rights    *requester.Rights
+	ring      *requester.Ring
 }
 
 // Handle implements admission.Handler.
@@ -66,6 +69,9 @@ func keepFilledIn(d *draft, old []byte) admission.Response {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
 	}
+	if err := d.keepStatus(before); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
 	return d.response()
 }
 
@@ -81,6 +87,7 @@ type claimRequest struct {
 }
 
 func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Response {
+	r.draft.remove("status") // whatever it says: the answer has one
 	request, errs := adapt.Claim(r.claim)
 	errs = append(errs, metadataErrors(r.claim, true)...)
 	if len(errs) == 0 {
@@ -101,16 +108,59 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 	if err == nil {
 		record, err = m.grant(ctx, r, resolution)
 	}
-	if err != nil && !canWait(err) && !r.waitsForPolicy(err) {
+	if err == nil {
+		return m.answer(r, request, resolution.Terms, adapt.ClaimBound(record, m.poolOf(record, resolution)))
+	}
+	if !canWait(err) && !r.waitsForPolicy(err) {
 		return denied(r.subject.refusal(m.allocator.Redacted(r.claim.Namespace, err)))
 	}
-	if err := fillIn(r, resolution.Terms, record); err != nil {
+	if full := m.allocator.MayWait(r.claim.Namespace); full != nil {
+		return denied(r.subject.refusal(full))
+	}
+	outcome := adapt.ClaimWaits(err)
+	warning := err.Error() + ": the claim waits"
+	if !m.allocator.Serves(r.holder()) {
+		outcome.Reason = v1alpha1.ReasonNotServed
+		outcome.Message = fmt.Sprintf("the operator that answers does not serve namespace %s (--namespace): run one that does", r.claim.Namespace)
+		warning += ", and " + outcome.Message
+	}
+	return m.answer(r, request, resolution.Terms, outcome, warning)
+}
+
+// answer lets the claim be stored with what was decided and its status.
+func (m *claimMutator) answer(r *claimRequest, request ipam.Request, terms ipam.Terms, outcome adapt.ClaimOutcome, warnings ...string) admission.Response {
+	if err := fillIn(r, terms, outcome.Record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	if err != nil {
-		return r.draft.response(err.Error() + ": the claim waits")
+	r.draft.setStatus(outcome.Status(v1alpha1.IPClaimStatus{}))
+	if outcome.Phase != v1alpha1.ClaimBound {
+		warnings = append(m.askedBy(r, request), warnings...)
 	}
-	return r.draft.response()
+	return r.draft.response(warnings...)
+}
+
+// poolOf is the pool of a record, as the request was resolved or as it was seen.
+func (m *claimMutator) poolOf(record ipam.Record, resolution allocator.Resolution) ipam.Pool {
+	for _, pool := range resolution.Pools {
+		if pool.Key == record.Pool {
+			return pool
+		}
+	}
+	pool, _ := m.allocator.Catalogue().Pool(record.Pool)
+	return pool
+}
+
+func (r *claimRequest) holder() ipam.Holder {
+	return allocator.HolderOfClaim(ipam.Name{Namespace: r.claim.Namespace, Name: r.claim.Name})
+}
+
+// askedBy notes who made a claim that waits for the right to use its pool.
+func (m *claimMutator) askedBy(r *claimRequest, request ipam.Request) []string {
+	request.Granted = r.granted
+	if r.dryRun || !m.allocator.LacksRight(request) {
+		return nil
+	}
+	return r.draft.askedBy(m.ring, r.user, requester.Subject{Kind: r.subject.kind, Namespace: r.claim.Namespace, Name: r.claim.Name, Pool: request.Pool.Name})
 }
 
 // seen reads claims from the cache as soon as that has all of them: it would have
@@ -151,7 +201,7 @@ func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipa
 func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (allocator.Resolution, error) {
 	request.Granted = false // what the claim says of it is not the user's to say
 	if m.allocator.NeedsGrant(request) {
-		may, err := m.users.may(ctx, r.user, request.Pool)
+		may, err := m.rights.MayUse(ctx, r.user, request.Pool)
 		if err != nil {
 			return allocator.Resolution{}, err
 		}
@@ -161,7 +211,7 @@ func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request
 }
 
 func (m *claimMutator) grant(ctx context.Context, r *claimRequest, resolution allocator.Resolution) (ipam.Record, error) {
-	holder := allocator.HolderOfClaim(ipam.Name{Namespace: r.claim.Namespace, Name: r.claim.Name})
+	holder := r.holder()
 	order := allocator.Order{
 		Resolution: resolution, Holder: holder,
 		Record: allocator.AttemptName(holder), RequestedBy: r.user.Username,
@@ -192,6 +242,7 @@ func (m *claimMutator) grant(ctx context.Context, r *claimRequest, resolution al
 func fillIn(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
 	d := r.draft
 	d.grant(r.claim.Spec.PoolRef, r.granted)
+	d.requestedBy(r.user.Username, record)
 	errs := []error{
 		d.set(r.claim.Name, "metadata", "name"),
 		d.set(string(terms.Reclaim), "spec", "reclaimPolicy"),

@@ -7,13 +7,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 )
 
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=false,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 
-// claimValidator keeps to the operator what only the operator may fill in. What
-// one claim can say about itself is in its CEL rules.
+// claimValidator keeps to the operator what only the operator may fill in, and to class
+// and pool whether blocks are retained. What one claim can say about itself is in its
+// CEL rules.
 type claimValidator struct {
+	allocator *allocator.Allocator
 	// operator is the user name of the operator itself.
 	operator string
 }
@@ -24,7 +28,8 @@ func (v *claimValidator) ValidateCreate(context.Context, *v1alpha1.IPClaim) (adm
 	return nil, nil
 }
 
-// ValidateUpdate refuses a block that the operator did not fill in.
+// ValidateUpdate refuses a block that the operator did not fill in, and reclaimPolicy
+// Retain where that is not allowed.
 func (v *claimValidator) ValidateUpdate(ctx context.Context, before, after *v1alpha1.IPClaim) (admission.Warnings, error) {
 	req, err := admission.RequestFromContext(ctx)
 	if err != nil {
@@ -43,10 +48,21 @@ func (v *claimValidator) ValidateUpdate(ctx context.Context, before, after *v1al
 			errs = append(errs, field.Forbidden(field.NewPath("spec", f.name), "is filled in by the operator once the claim is bound: make a new claim to ask for it"))
 		}
 	}
-	if len(errs) == 0 {
+	claim := subject{kind: "IPClaim", name: after.Name}
+	if len(errs) > 0 {
+		return nil, claim.invalid(errs...)
+	}
+	if after.Spec.ReclaimPolicy != v1alpha1.ReclaimRetain || before.Spec.ReclaimPolicy == v1alpha1.ReclaimRetain {
 		return nil, nil
 	}
-	return nil, subject{kind: "IPClaim", name: after.Name}.invalid(errs...)
+	request, errs := adapt.Claim(after)
+	if len(errs) > 0 {
+		return nil, claim.invalid(errs...)
+	}
+	if err := v.allocator.MayRetain(request, after.Spec.AllocationName); err != nil {
+		return nil, claim.refusal(err)
+	}
+	return nil, nil
 }
 
 // ValidateDelete lets every deletion pass.

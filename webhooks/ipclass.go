@@ -17,7 +17,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 )
 
-// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=create;update,versions=v1alpha1,name=ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
+// While no replica runs, classes can be edited all the same: what the webhook says of a
+// spec the CEL rules say too, if less clearly. A second default class is refused by the
+// webhook alone, so that neither a class is made nor one made the default meanwhile.
+//
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=create,versions=v1alpha1,name=ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=update,versions=v1alpha1,name=update.ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=update,versions=v1alpha1,name=default.ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=false,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=delete,versions=v1alpha1,name=delete.ipclass.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 
 // classMutator judges classes, and keeps the default class of a family to one. It

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ippool,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ippools,verbs=create,versions=v1alpha1,name=create.ippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
@@ -29,7 +29,8 @@ type poolMutator struct {
 	live      client.Reader
 	decoder   admission.Decoder
 	schemas   schemas
-	users     *users
+	rights    *requester.Rights
+	ring      *requester.Ring
 }
 
 // Handle implements admission.Handler.
@@ -86,8 +87,16 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 		return denied(r.subject.alreadyExists())
 	}
 	record, err := m.carve(ctx, r, pool)
+	if record.Block.IsValid() {
+		pool.Family = ipam.FamilyOf(record.Block)
+	}
 	if err != nil && !canWait(err) {
 		return denied(r.subject.refusal(m.allocator.Redacted(r.obj.GetNamespace(), err)))
+	}
+	if err != nil {
+		if full := m.allocator.MayWait(r.obj.GetNamespace()); full != nil {
+			return denied(r.subject.refusal(full))
+		}
 	}
 	if errs := m.recheck(r, record); len(errs) > 0 {
 		return denied(r.subject.invalid(errs...))
@@ -95,10 +104,21 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	if err := r.fillIn(pool, record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
+	warnings := classWarnings(m.allocator.Catalogue(), pool)
 	if err != nil {
-		return r.draft.response(err.Error() + ": the pool waits")
+		warnings = append(warnings, m.askedBy(r, pool)...)
+		warnings = append(warnings, err.Error()+": the pool waits")
 	}
-	return r.draft.response()
+	return r.draft.response(warnings...)
+}
+
+// askedBy notes who made a child pool that waits for the right to use its parent.
+func (m *poolMutator) askedBy(r *poolRequest, pool ipam.Pool) []string {
+	pool.ParentGranted = r.granted
+	if r.dryRun || !pool.IsChild() || !m.allocator.LacksRight(allocator.AskParent(pool)) {
+		return nil
+	}
+	return r.draft.askedBy(m.ring, r.user, requester.Subject{Kind: r.subject.kind, Namespace: pool.Key.Namespace, Name: pool.Key.Name, Pool: pool.Home.Name})
 }
 
 // cycle refuses a pool that is among its own ancestors.
@@ -143,7 +163,7 @@ func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool)
 func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool) (allocator.Order, error) {
 	pool.ParentGranted = false // what the pool says of it is not the user's to say
 	if m.allocator.ParentNeedsGrant(pool) {
-		may, err := m.users.may(ctx, r.user, pool.Home)
+		may, err := m.rights.MayUse(ctx, r.user, pool.Home)
 		if err != nil {
 			return allocator.Order{}, err
 		}
@@ -181,15 +201,4 @@ func (r *poolRequest) fillIn(pool ipam.Pool, record ipam.Record) error {
 	}
 	errs = append(errs, r.draft.set(string(family), "spec", "ipFamily"))
 	return errors.Join(errs...)
-}
-
-func (d *draft) addFinalizer(there []string, finalizer string) error {
-	if slices.Contains(there, finalizer) {
-		return nil
-	}
-	all := []any{}
-	for _, f := range append(slices.Clone(there), finalizer) {
-		all = append(all, f)
-	}
-	return d.set(all, "metadata", "finalizers")
 }

@@ -2,8 +2,11 @@ package webhooks
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -18,7 +21,10 @@ import (
 
 // poolValidator judges what an update of one kind of pool changes. A pool that is created is judged
 // by the mutating webhook, before its CIDR is recorded.
-type poolValidator[T v1alpha1.Pool] struct{ allocator *allocator.Allocator }
+type poolValidator[T v1alpha1.Pool] struct {
+	allocator *allocator.Allocator
+	live      client.Reader
+}
 
 // ValidateCreate has nothing to add to the mutating webhook.
 func (v *poolValidator[T]) ValidateCreate(context.Context, T) (admission.Warnings, error) {
@@ -30,11 +36,15 @@ func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (a
 	if !after.GetDeletionTimestamp().IsZero() || sameSpec(before, after) {
 		return nil, nil
 	}
-	_, errs := adapt.Pool(after)
-	if len(errs) == 0 {
+	pool, errs := adapt.Pool(after)
+	switch {
+	case len(errs) > 0:
+		return nil, poolSubject(after).invalid(errs...)
+	case slices.Equal(before.PoolSpec().ClassNames, pool.Classes):
 		return nil, nil
+	default:
+		return classWarnings(v.allocator.Catalogue(), pool), nil
 	}
-	return nil, poolSubject(after).invalid(errs...)
 }
 
 func sameSpec(a, b v1alpha1.Pool) bool {
@@ -43,16 +53,21 @@ func sameSpec(a, b v1alpha1.Pool) bool {
 	return visibility == otherVisibility && project == otherProject && equality.Semantic.DeepEqual(a.PoolSpec(), b.PoolSpec())
 }
 
-// ValidateDelete refuses to delete a pool that is in use. Where no webhook runs,
+// ValidateDelete refuses to delete a pool that is in use by what is not itself being
+// deleted. Where no webhook runs,
 // the pool's finalizer keeps it until its last block is released; so it does where
 // the namespace of a pool goes away, for which this is not asked.
-func (v *poolValidator[T]) ValidateDelete(_ context.Context, pool T) (admission.Warnings, error) {
-	holders, records := v.allocator.Ledger().Holders(adapt.KeyOf(pool), holdersNamed)
-	if !pool.GetDeletionTimestamp().IsZero() || records == 0 {
+func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admission.Warnings, error) {
+	if !pool.GetDeletionTimestamp().IsZero() {
 		return nil, nil
 	}
-	return nil, poolSubject(pool).inUse(records, holders)
+	u, err := useOf(ctx, v.live, v.allocator.Ledger(), adapt.KeyOf(pool))
+	switch {
+	case err != nil:
+		return nil, apierrors.NewInternalError(err)
+	case u.isNone():
+		return nil, nil
+	default:
+		return nil, poolSubject(pool).inUse(u)
+	}
 }
-
-// holdersNamed is how many holders a refusal names.
-const holdersNamed = 3

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // Options are what the webhooks are given at start-up.
@@ -17,6 +18,9 @@ type Options struct {
 	Allocator *allocator.Allocator
 	// Live reads without a cache.
 	Live client.Reader
+	// Rights are asked at admission, and Ring seals who asked where there is none.
+	Rights *requester.Rights
+	Ring   *requester.Ring
 	// Operator is the user name under which the operator itself writes.
 	Operator string
 }
@@ -29,32 +33,31 @@ func SetUp(mgr manager.Manager, o Options) error {
 		return err
 	}
 	cached := mgr.GetCache()
-	users := newUsers(mgr.GetClient())
 	server := mgr.GetWebhookServer()
 	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &admission.Webhook{
-		Handler: &claimMutator{allocator: o.Allocator, cached: cached, live: o.Live, decoder: decoder, schemas: schemas, users: users},
+		Handler: &claimMutator{allocator: o.Allocator, cached: cached, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
 	})
 	for _, kind := range []v1alpha1.PoolKind{v1alpha1.KindIPPool, v1alpha1.PoolKindLocal} {
 		server.Register("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &admission.Webhook{
-			Handler: &poolMutator{kind: kind, allocator: o.Allocator, live: o.Live, decoder: decoder, schemas: schemas, users: users},
+			Handler: &poolMutator{kind: kind, allocator: o.Allocator, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
 		})
 	}
 	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &admission.Webhook{
 		Handler: &classMutator{live: o.Live, decoder: decoder, schemas: schemas},
 	})
 	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &admission.Webhook{
-		Handler: &addressClaimMutator{allocator: o.Allocator, users: users},
+		Handler: &addressClaimMutator{allocator: o.Allocator, live: o.Live, rights: o.Rights, ring: o.Ring},
 	})
 	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &admission.Webhook{
 		Handler: &addressMutator{allocator: o.Allocator},
 	})
-	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPClaim{}).WithValidator(&claimValidator{operator: o.Operator}).Complete(); err != nil {
+	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPClaim{}).WithValidator(&claimValidator{allocator: o.Allocator, operator: o.Operator}).Complete(); err != nil {
 		return err
 	}
-	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPPool{}).WithValidator(&poolValidator[*v1alpha1.IPPool]{allocator: o.Allocator}).Complete(); err != nil {
+	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPPool{}).WithValidator(&poolValidator[*v1alpha1.IPPool]{allocator: o.Allocator, live: o.Live}).Complete(); err != nil {
 		return err
 	}
-	if err := builder.WebhookManagedBy(mgr, &v1alpha1.LocalIPPool{}).WithValidator(&poolValidator[*v1alpha1.LocalIPPool]{allocator: o.Allocator}).Complete(); err != nil {
+	if err := builder.WebhookManagedBy(mgr, &v1alpha1.LocalIPPool{}).WithValidator(&poolValidator[*v1alpha1.LocalIPPool]{allocator: o.Allocator, live: o.Live}).Complete(); err != nil {
 		return err
 	}
 	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPAllocation{}).WithValidator(&allocationValidator{operator: o.Operator}).Complete(); err != nil {

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "k8s.io/apimachinery/pkg/util/intstr"
+
 // IPFamily is an address family.
 // +kubebuilder:validation:Enum=IPv4;IPv6
 type IPFamily string
@@ -44,7 +46,7 @@ const (
 //
 // Delete: it is free again. Retain: it stays held, for the retention period of
 // its class or until a person deletes the IPAllocation, and a claim of the same
-// namespace and name gets the same block back.
+// namespace and name gets the same block back. Class or pool must allow it.
 // +kubebuilder:validation:Enum=Delete;Retain
 type ReclaimPolicy string
 
@@ -122,4 +124,28 @@ type Capacity struct {
 	// until released and not handed out again.
 	// +optional
 	OutOfRange string `json:"outOfRange,omitempty"`
+}
+
+// Limits bounds what projects may hold of a pool, or of all pools of a class.
+type Limits struct {
+	// perProject is what one project may hold. Default: no limit.
+	// +optional
+	PerProject *ProjectLimits `json:"perProject,omitempty"`
+}
+
+// ProjectLimits is what one project may hold, in whatever state: bound, retained,
+// cooling, or recorded and not claimed yet. Of two requests that together exceed a
+// limit the one whose block is recorded later is refused, with any number of
+// replicas.
+type ProjectLimits struct {
+	// addresses is the number of addresses in all blocks; where it is more than
+	// 2147483647, a decimal number as a string. Default: no limit.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(0|[1-9][0-9]{0,38})$')",message="must be a decimal number of 0 or more, of up to 39 digits",reason=FieldValueInvalid
+	// +optional
+	Addresses *intstr.IntOrString `json:"addresses,omitempty"`
+
+	// blocks is the number of blocks. Default: no limit.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Blocks *int64 `json:"blocks,omitempty"`
 }

@@ -1,12 +1,15 @@
 package v1alpha1
 
 // Conditions of an IPClaim. Exactly one of Pending, Bound and Exhausted is
-// True; Ready has the status of Bound, for tools that look for it (kstatus).
+// True; Ready has the status of Bound, for tools that look for it (kstatus), but where
+// another claim's record overlaps the block: then it is False, with reason Conflict.
 const (
 	// ConditionReady is True when the object does what it is there for.
 	//
-	// IPClaim: has the status and reason of Bound. IPPool, LocalIPPool: Ready,
-	// ParentNotReady, PoolExhausted, Invalid, Conflict, Paused, Terminating.
+	// IPClaim: has the status and reason of Bound, or Conflict. IPPool, LocalIPPool: Ready, or
+	// Full where no address is left, when True; ParentNotReady, PoolExhausted,
+	// CannotFit, Invalid, Conflict, RecordRefused, LimitReached, Paused, Terminating
+	// when False.
 	// IPClass: Ready, NoPools, NotDefault, ForeignProvisioner.
 	ConditionReady = "Ready"
 
@@ -14,8 +17,9 @@ const (
 	// or not ready. Nothing is held for it.
 	//
 	// Reasons: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady,
-	// NoPoolForClass, PolicyViolation, ForeignProvisioner, Conflict, when True;
-	// Bound, PoolExhausted, when False.
+	// NoPoolForClass, PolicyViolation, CannotFit, ForeignProvisioner, Conflict,
+	// LimitReached, RecordRefused, TooManyWaiting, NotServed, when True; Bound, PoolExhausted,
+	// when False.
 	ConditionPending = "Pending"
 
 	// ConditionBound is True when a block is held for the claim.
@@ -35,7 +39,7 @@ const (
 	// parent or in its routing domain, and nothing else overlaps it there.
 	//
 	// Reasons: Recorded when True; ParentNotReady, Conflict, PoolExhausted,
-	// Invalid otherwise.
+	// CannotFit, RecordRefused, LimitReached, Invalid otherwise.
 	ConditionAllocated = "Allocated"
 )
 
@@ -61,12 +65,35 @@ const (
 	// ReasonPolicyViolation: class or pool, made after the claim, do not allow
 	// what it asks for.
 	ReasonPolicyViolation = "PolicyViolation"
+	// ReasonCannotFit: no pool that may serve it, or no parent, could hand out a
+	// block of that length even if nothing of it were in use: its ranges and
+	// reserved addresses leave smaller blocks only. A block that is released does
+	// not help; a smaller request does, and so does a change of the pool's spec.
+	ReasonCannotFit = "CannotFit"
 	// ReasonForeignProvisioner: another provisioner serves this class.
 	ReasonForeignProvisioner = "ForeignProvisioner"
-	// ReasonConflict: the block is held by somebody else.
+	// ReasonConflict: the block is held by somebody else, or, where the claim is bound,
+	// by somebody else as well.
 	ReasonConflict = "Conflict"
+	// ReasonLimitReached: the claim's project holds as much of the pool, or of the
+	// class, as one project may. The claim is bound once the project holds less.
+	ReasonLimitReached = "LimitReached"
+	// ReasonRecordRefused: the claim waited, and could be served, but its IPAllocation
+	// cannot be recorded; the message has what the API server says, such as that a quota
+	// is exceeded. Others are served before it. It is tried again, a minute later at
+	// most. Also of a pool, and of an IPAddressClaim: there also where its IPAddress is
+	// refused, and the address is held already.
+	ReasonRecordRefused = "RecordRefused"
+	// ReasonTooManyWaiting: as many claims of its namespace wait as may. Others are
+	// served before it, and it is in line when one of its namespace is no more.
+	ReasonTooManyWaiting = "TooManyWaiting"
+	// ReasonNotServed: the claim waits in a namespace that the operator which answered the
+	// create call does not serve (--namespace). Another operator may.
+	ReasonNotServed = "NotServed"
 	// ReasonReady: the object does what it is there for.
 	ReasonReady = "Ready"
+	// ReasonFull: the pool works, and has nothing left to hand out.
+	ReasonFull = "Full"
 	// ReasonRecorded: the pool's CIDR is recorded and nothing overlaps it.
 	ReasonRecorded = "Recorded"
 	// ReasonParentNotReady: the parent of the pool is missing or not ready.
@@ -79,17 +106,27 @@ const (
 	ReasonTerminating = "Terminating"
 	// ReasonNoPools: no IPPool backs the class. LocalIPPools are not counted.
 	ReasonNoPools = "NoPools"
+	// ReasonClusterNotFound: the Cluster to which an IPAddressClaim belongs does not
+	// exist.
+	ReasonClusterNotFound = "ClusterNotFound"
 	// ReasonNotDefault: an older class is the default of this address family.
 	ReasonNotDefault = "NotDefault"
 )
 
 // AnnotationUseGranted on a claim or a child pool names the pool that its maker
-// was allowed to use when it was made, where that takes a right: one of another
+// was allowed to use when it was made or later, where that takes a right: one of another
 // project, and for a LocalIPPool any IPPool. Only the operator writes it.
 const AnnotationUseGranted = "ipam.cadastre.dev/use-granted"
 
-// Annotations that pause a pool, whatever their value: nothing is handed out,
-// releases go on.
+// AnnotationRequester on a claim or a child pool that waits for the right to use the
+// pool that it names has the user who made it, encrypted. The operator asks with it
+// whether the user has the right by now, and removes it then. Only the operator
+// writes it; anybody may remove it, and the object then waits until it is made again.
+const AnnotationRequester = "ipam.cadastre.dev/requester"
+
+// Annotations that pause a pool: nothing is handed out, releases go on. They do so
+// whatever their value, "false" included. That is Cluster API's rule for its own
+// (annotations.HasPaused), and ours follows it.
 const (
 	AnnotationPaused    = "ipam.cadastre.dev/paused"
 	AnnotationPausedAll = "cluster.x-k8s.io/paused"

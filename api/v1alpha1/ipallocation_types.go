@@ -15,10 +15,18 @@ const FinalizerHeld = "ipam.cadastre.dev/held"
 // again under the name. The deletion of an earlier holder does not release it.
 const AnnotationAdopted = "ipam.cadastre.dev/adopted"
 
+// AnnotationPoolUnknown on an IPAllocation says that it was made for an IPAddress when
+// its pool was not known. When the pool comes, it is judged whether the namespace may
+// use that; if not, the IPAllocation is released. Only the operator writes it.
+const AnnotationPoolUnknown = "ipam.cadastre.dev/pool-unknown"
+
 // AnnotationGivenUp on a claim or a pool that waits has the UID of an IPAllocation
 // that was made for it and is given up. It is written so that whoever read the
 // object before, and was paused, cannot fill that one in.
 const AnnotationGivenUp = "ipam.cadastre.dev/given-up"
+
+// MaxRequestedBy is how many characters of a user's name a record keeps.
+const MaxRequestedBy = 1024
 
 // AllocationPurpose says what a block is held for.
 // +kubebuilder:validation:Enum=Claim;Pool
@@ -31,15 +39,17 @@ const (
 )
 
 // AllocationState says how a block is held.
-// +kubebuilder:validation:Enum=Bound;Retained;Cooling
+// +kubebuilder:validation:Enum=Bound;Retained;Cooling;Releasing
 type AllocationState string
 
 // How a block is held: by its holder; kept after its holder is gone; not yet to
-// be handed out again.
+// be handed out again; of a pool's own record only, about to be released: nothing
+// is handed out from the pool.
 const (
-	AllocationBound    AllocationState = "Bound"
-	AllocationRetained AllocationState = "Retained"
-	AllocationCooling  AllocationState = "Cooling"
+	AllocationBound     AllocationState = "Bound"
+	AllocationRetained  AllocationState = "Retained"
+	AllocationCooling   AllocationState = "Cooling"
+	AllocationReleasing AllocationState = "Releasing"
 )
 
 // IPAllocationSpec records that a block is held, by whom, and from which pool.
@@ -48,6 +58,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.routingDomain) == has(oldSelf.routingDomain) && (!has(self.routingDomain) || self.routingDomain == oldSelf.routingDomain)",message="is immutable: a record never changes pool",reason=FieldValueForbidden,fieldPath=.routingDomain
 // +kubebuilder:validation:XValidation:rule="self.claimRef.apiGroup == oldSelf.claimRef.apiGroup && self.claimRef.kind == oldSelf.claimRef.kind && (self.claimRef.name == oldSelf.claimRef.name || (has(oldSelf.stickyKey) && oldSelf.state == 'Retained' && self.state == 'Bound'))",message="is immutable: a record never changes holder, unless a claim takes over the block that was retained under its sticky key",reason=FieldValueForbidden,fieldPath=.claimRef
 // +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == has(oldSelf.claimRef.__namespace__) && (!has(self.claimRef.__namespace__) || self.claimRef.__namespace__ == oldSelf.claimRef.__namespace__)",message="is immutable: a record never changes holder",reason=FieldValueForbidden,fieldPath=.claimRef.namespace
+// +kubebuilder:validation:XValidation:rule="!has(self.state) || self.state != 'Releasing' || self.purpose == 'Pool'",message="Releasing is for the record of a pool",reason=FieldValueInvalid,fieldPath=.state
 // +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == (self.claimRef.kind == 'LocalIPPool')",message="is that of a LocalIPPool, and of no other holder",reason=FieldValueInvalid,fieldPath=.claimRef.namespace
 type IPAllocationSpec struct {
 	// cidr is the block. Immutable.
@@ -96,13 +107,18 @@ type IPAllocationSpec struct {
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// state says how the block is held. Default: Bound.
+	// state says how the block is held: by its holder (Bound), for a claim of the
+	// same name (Retained), or by nobody, until its reuseDelay is over (Cooling).
+	// Whoever deletes a Retained record releases its block: at once, or where its
+	// class or pool has a reuseDelay, when that is over. Until then the record stays,
+	// Cooling and terminating. Default: Bound.
 	// +kubebuilder:default=Bound
 	// +optional
 	State AllocationState `json:"state,omitempty"`
 
-	// releaseAfter is when a Retained or Cooling block is free. Default: for a
-	// Retained one never.
+	// releaseAfter is when a Retained or Cooling block is free. On a Bound one: it was
+	// retained, is taken over by a claim that is being created, and is retained again
+	// until then where that claim is never stored.
 	// +optional
 	ReleaseAfter *metav1.Time `json:"releaseAfter,omitempty"`
 
@@ -113,8 +129,18 @@ type IPAllocationSpec struct {
 	// +optional
 	StickyKey string `json:"stickyKey,omitempty"`
 
-	// requestedBy is the name of the user whose request this block was
-	// recorded for.
+	// project is that of the holder's namespace when the block was recorded, whatever
+	// becomes of the namespace's label: what limits count. Not set on the record of an
+	// IPPool. Immutable.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable",reason=FieldValueForbidden
+	// +optional
+	Project string `json:"project,omitempty"`
+
+	// requestedBy is the name of the user who created the claim or pool that this
+	// block was recorded for, or its first 1,024 characters. Not set where that is
+	// not known: for an IPAddressClaim, a pool that waited for its parent, or a claim
+	// whose record was made again.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`

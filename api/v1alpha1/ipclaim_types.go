@@ -4,9 +4,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The rules of IPClaimSpec are evaluated for every write of the status, too, and
-// for each field that a rule selects the API server copies the schema of all
-// fields beside it. So those that can be said of one field alone stand at it.
+// AnnotationRequestedBy on an IPClaim that had to wait is the name of the user who
+// created it, for the record that is made when there is room. The operator writes it
+// when the claim is created; nobody may change it.
+const AnnotationRequestedBy = "ipam.cadastre.dev/requested-by"
+
+// For each field that a rule of IPClaimSpec selects the API server copies the schema of
+// all fields beside it. So rules that can be said of one field alone stand at that field.
 
 // IPClaimSpec is the desired state of an IPClaim. All but reclaimPolicy and
 // ownerRef is immutable; what a user leaves out is filled in when the claim is
@@ -16,7 +20,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.ipFamily) || (cidr(self.cidr).ip().family() == 4) == (self.ipFamily == 'IPv4')",message="is not of the family that ipFamily says: remove one of them",reason=FieldValueInvalid,fieldPath=.cidr
 // +kubebuilder:validation:XValidation:rule="!has(self.ipFamily) || self.ipFamily == 'IPv6' || !has(self.prefixLength) || self.prefixLength <= 32",message="must be 32 or less for IPv4",reason=FieldValueInvalid,fieldPath=.prefixLength
 // +kubebuilder:validation:XValidation:rule="!has(self.allocationName) || has(self.cidr)",message="is filled in together with cidr: leave it out",reason=FieldValueForbidden,fieldPath=.allocationName
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.className) ? (!has(self.className) || !(has(oldSelf.poolRef) || has(oldSelf.poolSelector) || has(oldSelf.cidr))) : (has(self.className) && self.className == oldSelf.className)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.className
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.className) ? (!has(self.className) || !(has(oldSelf.poolRef) || has(oldSelf.poolSelector) || has(oldSelf.allocationName))) : (has(self.className) && self.className == oldSelf.className)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.className
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.poolRef
 // +kubebuilder:validation:XValidation:rule="has(self.poolSelector) == has(oldSelf.poolSelector)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.poolSelector
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.ipFamily) || has(self.ipFamily)",message="is immutable once set: make a new claim",reason=FieldValueForbidden,fieldPath=.ipFamily
@@ -25,7 +29,10 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.allocationName) || has(self.allocationName)",message="is immutable once set: make a new claim",reason=FieldValueForbidden,fieldPath=.allocationName
 type IPClaimSpec struct {
 	// className names the class that serves this claim. Default, where neither
-	// poolRef nor poolSelector is set: the default class of the family.
+	// poolRef nor poolSelector is set: the default class of the claim's address
+	// family, which is that of ipFamily or cidr, else the operator's
+	// --default-ip-family (IPv4). It is filled in when the claim is bound, and
+	// immutable from then on.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
@@ -117,17 +124,15 @@ const (
 	ClaimExhausted ClaimPhase = "Exhausted"
 )
 
-// IPClaimStatus is the observed state of an IPClaim.
+// IPClaimStatus is the observed state of an IPClaim. It is complete in the response to
+// the create call. Only the operator writes it.
 type IPClaimStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
 	// phase sums up the conditions in one word.
 	// +optional
 	Phase ClaimPhase `json:"phase,omitempty"`
 
-	// allocatedCIDR is the block that is held for this claim.
+	// allocatedCIDR is the block that is held for this claim. Not set: none is held,
+	// whatever spec.cidr asks for.
 	// +optional
 	AllocatedCIDR string `json:"allocatedCIDR,omitempty"`
 
@@ -135,8 +140,13 @@ type IPClaimStatus struct {
 	// +optional
 	Address string `json:"address,omitempty"`
 
+	// network is how to configure a host with the address, as the pool said when the
+	// block was handed out. Not set: the block is more than one address, or its pool has
+	// no network.
+	// +optional
+	Network *ClaimNetwork `json:"network,omitempty"`
+
 	// poolRef is the pool that the block comes from.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
 	PoolRef *PoolReference `json:"poolRef,omitempty"`
 
@@ -152,6 +162,19 @@ type IPClaimStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// ClaimNetwork is how to configure a host with an address.
+type ClaimNetwork struct {
+	// prefixLength of the subnet. Bits.
+	// +required
+	PrefixLength int32 `json:"prefixLength"`
+
+	// gateway of the subnet: an IP address. Not set: the subnet has none.
+	// +optional
+	Gateway string `json:"gateway,omitempty"`
+
+	HostSettings `json:",inline"`
+}
+
 // AllocationReference names an IPAllocation in the claim's namespace.
 type AllocationReference struct {
 	// name of the IPAllocation.
@@ -159,20 +182,26 @@ type AllocationReference struct {
 	Name string `json:"name"`
 }
 
-// IPClaim is a request for a block of addresses. The response to its creation
-// carries the block in spec.cidr.
+// IPClaim is a request for a block of addresses. The response to its creation is the
+// whole answer: the block and the status. What is held is status.allocatedCIDR:
+// spec.cidr of a claim that is not Bound is only asked for.
+//
+// There is no status subresource, so that admission can write the status with the claim.
+// A ValidatingAdmissionPolicy keeps the status to the operator.
 // +kubebuilder:object:root=true
-// +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=ipclaim,categories=cadastre
 // +kubebuilder:printcolumn:name="Class",type=string,JSONPath=`.spec.className`
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.status.poolRef.name`
-// +kubebuilder:printcolumn:name="CIDR",type=string,JSONPath=`.spec.cidr`
+// +kubebuilder:printcolumn:name="CIDR",type=string,JSONPath=`.status.allocatedCIDR`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:selectablefield:JSONPath=`.spec.className`
 // +kubebuilder:selectablefield:JSONPath=`.spec.poolRef.name`
 // +kubebuilder:selectablefield:JSONPath=`.spec.cidr`
 // +kubebuilder:selectablefield:JSONPath=`.spec.allocationName`
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
 type IPClaim struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

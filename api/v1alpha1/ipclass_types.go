@@ -45,7 +45,7 @@ type PrefixLengthBounds struct {
 // +kubebuilder:validation:XValidation:rule="self.ipFamily == 'IPv6' || !has(self.allowedPrefixLengths) || !has(self.allowedPrefixLengths.min) || self.allowedPrefixLengths.min <= 32",message="must be 32 or less in an IPv4 class",reason=FieldValueInvalid,fieldPath=.allowedPrefixLengths.min
 // +kubebuilder:validation:XValidation:rule="self.ipFamily == 'IPv6' || !has(self.allowedPrefixLengths) || !has(self.allowedPrefixLengths.max) || self.allowedPrefixLengths.max <= 32",message="must be 32 or less in an IPv4 class",reason=FieldValueInvalid,fieldPath=.allowedPrefixLengths.max
 // +kubebuilder:validation:XValidation:rule="!has(self.defaultPrefixLength) || !has(self.allowedPrefixLengths) || ((!has(self.allowedPrefixLengths.min) || self.defaultPrefixLength >= self.allowedPrefixLengths.min) && (!has(self.allowedPrefixLengths.max) || self.defaultPrefixLength <= self.allowedPrefixLengths.max))",message="must lie within allowedPrefixLengths",reason=FieldValueInvalid,fieldPath=.defaultPrefixLength
-// +kubebuilder:validation:XValidation:rule="!has(self.retentionPeriod) || (has(self.reclaimPolicy) && self.reclaimPolicy == 'Retain')",message="needs reclaimPolicy Retain",reason=FieldValueForbidden,fieldPath=.retentionPeriod
+// +kubebuilder:validation:XValidation:rule="!has(self.allowRetain) || self.allowRetain || !has(self.reclaimPolicy) || self.reclaimPolicy != 'Retain'",message="must not be false where reclaimPolicy is Retain: remove one of them",reason=FieldValueInvalid,fieldPath=.allowRetain
 // +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: say whose claims may use it",reason=FieldValueRequired,fieldPath=.project
 type IPClassSpec struct {
 	// provisioner serves the claims of this class. Any value but the default:
@@ -98,9 +98,16 @@ type IPClassSpec struct {
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// retentionPeriod is how long a retained block is kept. Mutable. Default:
-	// until a person deletes the IPAllocation.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative: leave it out for none",reason=FieldValueInvalid
+	// allowRetain lets claims of this class ask for reclaimPolicy Retain or a sticky
+	// address. Mutable: it is judged when a claim is created, or asks for it.
+	// Default: true where reclaimPolicy is Retain, else false.
+	// +optional
+	AllowRetain *bool `json:"allowRetain,omitempty"`
+
+	// retentionPeriod is how long a retained block is kept at most. Mutable: it
+	// counts for blocks that are retained later. Default: as the pool says, else
+	// 720h; for a sticky block 1h.
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be more than 0: leave it out for the default",reason=FieldValueInvalid
 	// +optional
 	RetentionPeriod *metav1.Duration `json:"retentionPeriod,omitempty"`
 
@@ -115,13 +122,20 @@ type IPClassSpec struct {
 	// +optional
 	OnExhaustion OnExhaustion `json:"onExhaustion,omitempty"`
 
+	// limits bounds what one project may hold of this class, over all its pools.
+	// Mutable: it is judged when a block is recorded, and takes nothing away.
+	// Default: none.
+	// +optional
+	Limits *Limits `json:"limits,omitempty"`
+
 	// visibility says whose claims may use this class. Mutable. Default: Shared.
 	// +kubebuilder:default=Shared
 	// +optional
 	Visibility Visibility `json:"visibility,omitempty"`
 
-	// project to which the class belongs. Mutable. Default: none, it belongs to
-	// the platform.
+	// project to which the class belongs: the value of a Namespace's label
+	// ipam.cadastre.dev/project; a namespace's name counts only where no namespace
+	// has the label. Mutable. Default: none, it belongs to the platform.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +optional

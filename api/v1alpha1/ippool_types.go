@@ -61,7 +61,7 @@ type PoolSpec struct {
 
 	// classNames are the classes that this pool backs. Mutable: it says from
 	// where new claims are served and moves no block.
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
@@ -72,7 +72,7 @@ type PoolSpec struct {
 	// Each is a range (10.0.0.10-10.0.0.20), a CIDR or a single address, inside
 	// cidr. Default: all of cidr. Mutable: blocks in use that come to lie
 	// outside are kept until they are released.
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=91
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="each entry is a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
 	// +listType=atomic
@@ -81,7 +81,7 @@ type PoolSpec struct {
 
 	// reserved is never handed out; same syntax as ranges. Mutable: blocks in
 	// use that come to be reserved are kept until they are released.
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=91
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="each entry is a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
 	// +listType=atomic
@@ -109,10 +109,21 @@ type PoolSpec struct {
 	// +optional
 	ReuseDelay *metav1.Duration `json:"reuseDelay,omitempty"`
 
-	// retentionPeriod is how long a retained block is kept, where the class
-	// does not say. Mutable. Default: until a person deletes the IPAllocation;
-	// for a sticky block 1h.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative: leave it out for none",reason=FieldValueInvalid
+	// limits bounds what one project may hold of this pool. Mutable: it is judged
+	// when a block is recorded, and takes nothing away. Default: none.
+	// +optional
+	Limits *Limits `json:"limits,omitempty"`
+
+	// allowRetain lets claims that name this pool itself, and no class, ask for
+	// reclaimPolicy Retain or a sticky address. Mutable: it is judged when a claim
+	// is created, or asks for it. Default: false.
+	// +optional
+	AllowRetain bool `json:"allowRetain,omitempty"`
+
+	// retentionPeriod is how long a retained block is kept at most, where the class
+	// does not say. Mutable: it counts for blocks that are retained later. Default:
+	// 720h; for a sticky block 1h.
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be more than 0: leave it out for the default",reason=FieldValueInvalid
 	// +optional
 	RetentionPeriod *metav1.Duration `json:"retentionPeriod,omitempty"`
 }
@@ -127,7 +138,8 @@ type PoolNetwork struct {
 	// +required
 	PrefixLength int32 `json:"prefixLength"`
 
-	// gateway of the subnet; withheld. Mutable. Default: none.
+	// gateway of the subnet: one of its addresses, which is withheld, or in IPv6 a
+	// link-local address (fe80::1). Mutable. Default: none.
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form'",reason=FieldValueInvalid
 	// +optional
@@ -138,6 +150,45 @@ type PoolNetwork struct {
 	// 32, 127 and 128 have none (RFC 3021, RFC 6164). Mutable. Default: false.
 	// +optional
 	AllocateEdgeAddresses bool `json:"allocateEdgeAddresses,omitempty"`
+
+	HostSettings `json:",inline"`
+}
+
+// HostSettings are passed on to the claims that get an address of a subnet, and not acted upon.
+// All of them are mutable: a change counts for the addresses that are handed out later.
+type HostSettings struct {
+	// dnsServers are the IP addresses of the name servers, in order of preference. They
+	// need not be of the subnet, nor of its family. Default: none.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=39
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form'",reason=FieldValueInvalid
+	// +listType=atomic
+	// +optional
+	DNSServers []string `json:"dnsServers,omitempty"`
+
+	// searchDomains are searched for names that are not fully qualified, in that order.
+	// Default: none.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`
+	// +listType=atomic
+	// +optional
+	SearchDomains []string `json:"searchDomains,omitempty"`
+
+	// mtu is the size of the largest packet on the link. Bytes, at least 68 in IPv4 (RFC
+	// 791) and 1280 in IPv6 (RFC 8200 section 5). Default: not told.
+	// +kubebuilder:validation:Minimum=68
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+
+	// vlan is the identifier of the VLAN that the link is tagged with (IEEE 802.1Q).
+	// Default: not told.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4094
+	// +optional
+	VLAN int32 `json:"vlan,omitempty"`
 }
 
 // PoolAllocation bounds and orders what a pool hands out.
@@ -175,8 +226,8 @@ type IPPoolSpec struct {
 	Visibility Visibility `json:"visibility,omitempty"`
 
 	// project to which the pool belongs: the value of a Namespace's label
-	// ipam.cadastre.dev/project, or a namespace's name. Mutable. Default: none,
-	// the pool belongs to the platform.
+	// ipam.cadastre.dev/project; a namespace's name counts only where no namespace
+	// has the label. Mutable. Default: none, the pool belongs to the platform.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
@@ -184,7 +235,11 @@ type IPPoolSpec struct {
 }
 
 // PoolPhase sums up a pool in one word.
-// +kubebuilder:validation:Enum=Pending;Ready;Exhausted;Terminating
+//
+// Pending: its CIDR is not recorded. Ready: it hands out blocks. Exhausted: nothing
+// of it is free. Paused: an annotation has it hand out nothing. Terminating: it is
+// being deleted.
+// +kubebuilder:validation:Enum=Pending;Ready;Exhausted;Paused;Terminating
 type PoolPhase string
 
 // The phases of a pool.
@@ -192,6 +247,7 @@ const (
 	PoolPending     PoolPhase = "Pending"
 	PoolReady       PoolPhase = "Ready"
 	PoolExhausted   PoolPhase = "Exhausted"
+	PoolPaused      PoolPhase = "Paused"
 	PoolTerminating PoolPhase = "Terminating"
 )
 
@@ -223,8 +279,8 @@ type PoolStatus struct {
 	// +optional
 	Allocations int64 `json:"allocations"`
 
-	// utilizationPercent is how much is held of the addresses that can be handed
-	// out at all: 0 only when nothing is held, 100 only when nothing is left.
+	// utilizationPercent is how much is held of the addresses that are held or can
+	// still be handed out: 0 only when nothing is held, 100 only when nothing is left.
 	// +kubebuilder:default=0
 	// +optional
 	UtilizationPercent int32 `json:"utilizationPercent"`
@@ -242,7 +298,9 @@ type PoolStatus struct {
 }
 
 // IPPool is one CIDR from which blocks are handed out. A root pool states its
-// CIDR; a child pool is itself a block of its parent.
+// CIDR; a child pool is itself a block of its parent. While it has the annotation
+// ipam.cadastre.dev/paused or cluster.x-k8s.io/paused, whatever the value, "false"
+// included, it hands out nothing; releases go on. Remove the annotation to end that.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ippool,categories=cadastre

@@ -14,7 +14,9 @@ type LocalIPPoolSpec struct {
 // CIDR, in a routing domain of the namespace's own, so that it collides with
 // nobody else's; a child pool is itself a block of an IPPool, which its maker
 // needs the right to use, or of a LocalIPPool beside it. Claims that name a class
-// are served from the namespace's own pools before the platform's.
+// are served from the namespace's own pools before the platform's. The annotations
+// ipam.cadastre.dev/paused and cluster.x-k8s.io/paused pause it, whatever the value,
+// "false" included, as they do an IPPool.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=localippool,categories=cadastre

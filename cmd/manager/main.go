@@ -1,9 +1,9 @@
 // The manager runs Cadastre in a cluster: webhooks on every replica, controllers
 // on the leader.
 //
-//	manager [flags]    runs until it is told to stop
-//	manager let-go     takes the operator's finalizers off everything, before it
-//	                   is removed
+//	manager [flags]            runs until it is told to stop
+//	manager remove-finalizers  has everything new refused, and removes the operator's
+//	                           finalizers from everything, before it is removed
 package main
 
 import (
@@ -66,9 +66,9 @@ func run(ctx context.Context, args []string, options operator.Options) error {
 	switch {
 	case len(args) == 0:
 		return operator.Run(ctx, cfg, options)
-	case len(args) == 1 && args[0] == "let-go":
-		return operator.LetGo(ctx, cfg, os.Stdout)
+	case len(args) == 1 && args[0] == "remove-finalizers":
+		return operator.RemoveFinalizers(ctx, cfg, options, os.Stdout)
 	default:
-		return fmt.Errorf("%q is not a command: say let-go, or nothing", args)
+		return fmt.Errorf("%q is not a command: the only one is remove-finalizers", args)
 	}
 }

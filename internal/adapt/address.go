@@ -23,10 +23,22 @@ type AddressClaim struct {
 // IsOurs says whether a reference of an IPAddressClaim or an IPAddress names
 // something of Cadastre.
 func IsOurs(group, kind string) bool {
-	if group != v1alpha1.GroupVersion.Group {
-		return false
-	}
+	return IsOurGroup(group) && isTarget(kind)
+}
+
+// isTarget reports whether addresses are handed out from objects of a kind.
+func isTarget(kind string) bool {
 	return kind == string(ipam.KindPool) || kind == string(ipam.KindLocalPool) || kind == kindClass
+}
+
+// IsOurGroup reports whether a reference of an IPAddressClaim or an IPAddress is into
+// Cadastre's API group, whether or not that has the kind.
+func IsOurGroup(group string) bool { return group == v1alpha1.GroupVersion.Group }
+
+// UnknownKind refuses a reference into Cadastre's API group whose kind that does not
+// have.
+func UnknownKind(kind string) *field.Error {
+	return field.NotSupported(field.NewPath("spec", "poolRef", "kind"), kind, []string{string(ipam.KindPool), string(ipam.KindLocalPool), kindClass})
 }
 
 // PoolOfAddress is the pool that a reference names, for an object of the
@@ -41,8 +53,7 @@ func PoolOfAddress(kind, namespace, name string) ipam.PoolKey {
 	return ipam.PoolKey{}
 }
 
-// AddressRequest reads what an IPAddressClaim asks for: one address, or a block
-// where its class hands out nothing smaller.
+// AddressRequest reads what an IPAddressClaim asks for, which is one address.
 func AddressRequest(c AddressClaim) (ipam.Request, field.ErrorList) {
 	req := ipam.Request{
 		Claim:  ipam.Name{Namespace: c.Namespace, Name: c.Name},
@@ -64,7 +75,7 @@ func AddressRequest(c AddressClaim) (ipam.Request, field.ErrorList) {
 		if err != nil {
 			return req, append(errs, err)
 		}
-		req.Block = netip.PrefixFrom(addr, addr.BitLen())
+		req.Block, req.BlockField = netip.PrefixFrom(addr, addr.BitLen()), path.Key(v1alpha1.AnnotationAddress).String()
 		req.Family = ipam.FamilyOf(req.Block)
 	}
 	return req, errs

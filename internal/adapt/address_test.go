@@ -36,9 +36,11 @@ func TestAddressRequest(t *testing.T) {
 		"a namespace's pool": {claim: asks("LocalIPPool"), want: with(func(r *ipam.Request) { r.Pool = ipam.LocalPoolNamed("team", "lab") })},
 		"a class":            {claim: asks("IPClass"), want: with(func(r *ipam.Request) { r.Class = "lab" })},
 		"an address": {claim: asks("IPPool", v1alpha1.AnnotationAddress, "10.0.0.7"), want: with(func(r *ipam.Request) {
+			r.BlockField = "metadata.annotations[ipam.cadastre.dev/address]"
 			r.Pool, r.Block, r.Family = ipam.PoolNamed("lab"), netip.MustParsePrefix("10.0.0.7/32"), ipam.IPv4
 		})},
 		"an address of IPv6": {claim: asks("IPPool", v1alpha1.AnnotationAddress, "2001:db8::7"), want: with(func(r *ipam.Request) {
+			r.BlockField = "metadata.annotations[ipam.cadastre.dev/address]"
 			r.Pool, r.Block, r.Family = ipam.PoolNamed("lab"), netip.MustParsePrefix("2001:db8::7/128"), ipam.IPv6
 		})},
 		"a sticky key": {claim: asks("IPClass", v1alpha1.AnnotationSticky, "node-1"), want: with(func(r *ipam.Request) { r.Class, r.Sticky = "lab", "node-1" })},

@@ -35,9 +35,11 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 		Purpose:     ipam.Purpose(spec.Purpose),
 		Reclaim:     ipam.Reclaim(orDefault(spec.ReclaimPolicy, v1alpha1.ReclaimDelete)),
 		State:       ipam.State(orDefault(spec.State, v1alpha1.AllocationBound)),
+		Project:     spec.Project,
 		RequestedBy: spec.RequestedBy,
 		Sticky:      spec.StickyKey,
 		Adopted:     obj.Annotations[v1alpha1.AnnotationAdopted] != "",
+		PoolUnknown: obj.Annotations[v1alpha1.AnnotationPoolUnknown] != "",
 		Terminating: !obj.DeletionTimestamp.IsZero(),
 	}
 	if spec.ReleaseAfter != nil {
@@ -77,7 +79,8 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 			ReclaimPolicy: v1alpha1.ReclaimPolicy(r.Reclaim),
 			State:         v1alpha1.AllocationState(r.State),
 			ReleaseAfter:  timeOrNil(r.ReleaseAfter),
-			RequestedBy:   r.RequestedBy,
+			Project:       r.Project,
+			RequestedBy:   RequestedBy(r.RequestedBy),
 			StickyKey:     r.Sticky,
 		},
 	}
@@ -85,7 +88,10 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 		obj.Spec.ClaimRef.Namespace = r.Holder.Namespace
 	}
 	if r.Adopted {
-		obj.Annotations = map[string]string{v1alpha1.AnnotationAdopted: "true"}
+		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, v1alpha1.AnnotationAdopted, "true")
+	}
+	if r.PoolUnknown {
+		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, v1alpha1.AnnotationPoolUnknown, "true")
 	}
 	if r.Pool.Kind == ipam.KindRoutingDomain {
 		obj.Spec.RoutingDomain = r.Pool.Name
@@ -93,6 +99,24 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 		obj.Spec.PoolRef = PoolReference(r.Pool)
 	}
 	return obj
+}
+
+// HolderOfPool is a pool as the holder of its own CIDR.
+func HolderOfPool(pool ipam.PoolKey) ipam.Holder {
+	return ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: string(pool.Kind), Namespace: pool.Namespace, Name: pool.Name}
+}
+
+// RequestedBy is as much of a user's name as a record may have. Kubernetes does not
+// bound the names of users; the schema of a record counts characters, not bytes.
+func RequestedBy(user string) string {
+	count := 0
+	for at := range user {
+		if count == v1alpha1.MaxRequestedBy {
+			return user[:at]
+		}
+		count++
+	}
+	return user
 }
 
 // Address is the bare address of a block that is a single one, else empty.

@@ -161,3 +161,15 @@ func TestAddress(t *testing.T) {
 		}
 	}
 }
+
+func TestARecordKeepsAsMuchOfAUsersNameAsItMay(t *testing.T) {
+	for _, letter := range []string{"x", "ü", "\U0001F310"} {
+		for length, want := range map[int]int{0: 0, 1: 1, 1023: 1023, 1024: 1024, 1025: 1024, 5000: 1024} {
+			record := claimed()
+			record.RequestedBy = strings.Repeat(letter, length)
+			if got := Allocation(record).Spec.RequestedBy; got != strings.Repeat(letter, want) {
+				t.Errorf("of %d times %s it keeps %d bytes, want %d times %[2]s", length, letter, len(got), want)
+			}
+		}
+	}
+}

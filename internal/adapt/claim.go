@@ -19,6 +19,8 @@ func Claim(obj *v1alpha1.IPClaim) (ipam.Request, field.ErrorList) {
 		Class:   spec.ClassName,
 		Length:  ipam.NoLength,
 		Reclaim: ipam.Reclaim(spec.ReclaimPolicy),
+
+		RequestedBy: obj.Annotations[v1alpha1.AnnotationRequestedBy],
 	}
 	req.Granted = spec.PoolRef != nil && obj.Annotations[v1alpha1.AnnotationUseGranted] == spec.PoolRef.Name
 	errs := claimTarget(path, spec, &req)
@@ -61,8 +63,8 @@ func claimTarget(path *field.Path, spec *v1alpha1.IPClaimSpec, req *ipam.Request
 	}
 	if spec.PoolSelector != nil {
 		named++
-		selects, err := selector(path.Child("poolSelector"), spec.PoolSelector)
-		req.Selects = selects
+		selects, text, err := selector(path.Child("poolSelector"), spec.PoolSelector)
+		req.Selects, req.Selector = selects, text
 		errs = appendError(errs, err)
 	}
 	if named > 1 {
@@ -71,13 +73,14 @@ func claimTarget(path *field.Path, spec *v1alpha1.IPClaimSpec, req *ipam.Request
 	return errs
 }
 
-func selector(path *field.Path, by *metav1.LabelSelector) (func(map[string]string) bool, *field.Error) {
+// selector reads a selector, and how it is written in full.
+func selector(path *field.Path, by *metav1.LabelSelector) (func(map[string]string) bool, string, *field.Error) {
 	s, err := metav1.LabelSelectorAsSelector(by)
 	if err != nil {
-		return nil, field.Invalid(path, by.String(), err.Error())
+		return nil, "", field.Invalid(path, by.String(), err.Error())
 	}
 	if s.Empty() {
-		return nil, field.Invalid(path, "{}", "selects every pool: name at least one label")
+		return nil, "", field.Invalid(path, "{}", "selects every pool: name at least one label")
 	}
-	return func(l map[string]string) bool { return s.Matches(labels.Set(l)) }, nil
+	return func(l map[string]string) bool { return s.Matches(labels.Set(l)) }, s.String(), nil
 }

@@ -25,7 +25,15 @@ func Class(obj *v1alpha1.IPClass) (ipam.Class, field.ErrorList) {
 		Project:      spec.Project,
 		Lengths:      ipam.Lengths{Min: 0, Max: family.Bits()},
 	}
-	errs := append(notNegative(path.Child("reuseDelay"), spec.ReuseDelay), notNegative(path.Child("retentionPeriod"), spec.RetentionPeriod)...)
+	class.AllowRetain = class.Reclaim == ipam.Retain
+	if spec.AllowRetain != nil {
+		class.AllowRetain = *spec.AllowRetain
+	}
+	errs := append(notNegative(path.Child("reuseDelay"), spec.ReuseDelay), retention(path.Child("retentionPeriod"), spec.RetentionPeriod)...)
+	errs = append(errs, limit(path.Child("limits"), spec.Limits, &class.Limit)...)
+	if class.Reclaim == ipam.Retain && !class.AllowRetain {
+		errs = append(errs, field.Invalid(path.Child("allowRetain"), false, "must not be false where reclaimPolicy is Retain: remove one of them"))
+	}
 	errs = append(errs, consumer(spec.Visibility, spec.Project)...)
 	bits, err := length(path.Child("defaultPrefixLength"), spec.DefaultPrefixLength, family)
 	class.Length = bits

@@ -6,9 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 func TestClass(t *testing.T) {
@@ -45,7 +47,14 @@ func TestClass(t *testing.T) {
 			Visibility: v1alpha1.VisibilityConsumer, Project: "shop"}, func(c *ipam.Class) {
 			c.Selection, c.Strategy, c.OnExhaustion = ipam.SelectMostUtilized, ipam.Random, ipam.Reject
 			c.Reclaim, c.Retention, c.ReuseDelay = ipam.Retain, time.Hour, time.Minute
-			c.Visibility, c.Project = ipam.Consumer, "shop"
+			c.Visibility, c.Project, c.AllowRetain = ipam.Consumer, "shop", true
+		}},
+		"retaining can be allowed beside": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, AllowRetain: new(true)}, func(c *ipam.Class) { c.AllowRetain = true }},
+		"limits are numbers of any size": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Limits: &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{
+			Blocks: new(int64(16)), Addresses: new(intstr.FromString("18446744073709551616"))}}}, func(c *ipam.Class) {
+			addresses, _ := space.ParseCount("18446744073709551616")
+			sixteen, _ := space.ParseCount("16")
+			c.Limit = ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: sixteen}, Addresses: ipam.Maximum{Set: true, Count: addresses}}
 		}},
 		"a delay of nothing is stated, and beats the pool's": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, ReuseDelay: &metav1.Duration{}},
 			func(c *ipam.Class) { c.ReuseDelay = 0 }},
@@ -92,7 +101,13 @@ func TestClassRefuses(t *testing.T) {
 		"a delay of less than nothing": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, ReuseDelay: &metav1.Duration{Duration: -time.Minute}},
 			[]string{`spec.reuseDelay: Invalid value: "-1m0s": must not be negative: leave it out for none`}},
 		"a retention of less than nothing": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, ReclaimPolicy: v1alpha1.ReclaimRetain, RetentionPeriod: &metav1.Duration{Duration: -time.Minute}},
-			[]string{`spec.retentionPeriod: Invalid value: "-1m0s": must not be negative: leave it out for none`}},
+			[]string{`spec.retentionPeriod: Invalid value: "-1m0s": must be more than 0: leave it out for the default`}},
+		"a class that retains and does not allow it": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, ReclaimPolicy: v1alpha1.ReclaimRetain, AllowRetain: new(false)},
+			[]string{"spec.allowRetain: Invalid value: false: must not be false where reclaimPolicy is Retain: remove one of them"}},
+		"a limit that is no number": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Limits: &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Addresses: new(intstr.FromString("1Ki"))}}},
+			[]string{`spec.limits.perProject.addresses: Invalid value: "1Ki": must be a decimal number of 0 or more, of up to 39 digits`}},
+		"a limit below 0": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Limits: &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: new(int64(-1))}}},
+			[]string{`spec.limits.perProject.blocks: Invalid value: "-1": must be a decimal number of 0 or more, of up to 39 digits`}},
 		"consumers of no project": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Visibility: v1alpha1.VisibilityConsumer},
 			[]string{"spec.project: Required value: visibility Consumer needs a project: say whose claims may use it"}},
 	} {

@@ -11,43 +11,75 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// poolNetwork reads the subnet of a pool of host addresses, and withholds its
-// gateway and edges.
-func poolNetwork(path *field.Path, spec *v1alpha1.PoolNetwork, pool *ipam.Pool) field.ErrorList {
+// poolNetwork reads the subnet of a pool of host addresses, and returns what of the
+// pool it withholds: its gateway and edges.
+func poolNetwork(path *field.Path, spec *v1alpha1.PoolNetwork, pool *ipam.Pool) ([]space.Range, field.ErrorList) {
 	if spec == nil {
-		return nil
+		return nil, nil
 	}
 	bits, err := length(path.Child("prefixLength"), &spec.PrefixLength, familyOr6(pool.Family))
 	if err != nil {
-		return field.ErrorList{err}
+		return nil, field.ErrorList{err}
 	}
 	if pool.CIDR.IsValid() && bits > pool.CIDR.Bits() {
-		return field.ErrorList{field.Invalid(path.Child("prefixLength"), bits,
+		return nil, field.ErrorList{field.Invalid(path.Child("prefixLength"), bits,
 			fmt.Sprintf("the pool is a /%d, and lies within one subnet: write %d or less", pool.CIDR.Bits(), pool.CIDR.Bits()))}
 	}
 	pool.Network = &ipam.Network{Length: bits}
-	if !pool.CIDR.IsValid() {
-		return nil
+	if errs := hostSettings(path, &spec.HostSettings, pool); len(errs) > 0 || !pool.CIDR.IsValid() {
+		return nil, errs
 	}
 	subnet := netip.PrefixFrom(pool.CIDR.Addr(), bits).Masked()
+	var withheld []space.Range
 	if spec.Gateway != "" {
-		gateway, err := Addr(path.Child("gateway"), spec.Gateway)
+		gateway, err := gatewayOf(path.Child("gateway"), spec.Gateway, subnet)
 		if err != nil {
-			return field.ErrorList{err}
-		}
-		if !subnet.Contains(gateway) {
-			return field.ErrorList{field.Invalid(path.Child("gateway"), spec.Gateway,
-				fmt.Sprintf("is not an address of the subnet %s: correct it, or correct prefixLength", subnet))}
+			return nil, field.ErrorList{err}
 		}
 		pool.Network.Gateway = gateway
-		pool.Withheld = withhold(pool.Withheld, gateway, pool.CIDR)
+		withheld = append(withheld, space.Range{From: gateway, To: gateway})
 	}
 	if !spec.AllocateEdgeAddresses {
 		for _, edge := range edges(subnet) {
-			pool.Withheld = withhold(pool.Withheld, edge, pool.CIDR)
+			withheld = append(withheld, space.Range{From: edge, To: edge})
 		}
 	}
-	return nil
+	return withheld, nil
+}
+
+// leastMTU6 is the smallest MTU of a link that carries IPv6 (RFC 8200 section 5).
+const leastMTU6 = 1280
+
+// hostSettings reads what whoever gets an address of the pool is told beside it.
+func hostSettings(path *field.Path, spec *v1alpha1.HostSettings, pool *ipam.Pool) field.ErrorList {
+	var errs field.ErrorList
+	network := pool.Network
+	for i, text := range spec.DNSServers {
+		server, err := Addr(path.Child("dnsServers").Index(i), text)
+		network.DNSServers = append(network.DNSServers, server)
+		errs = appendError(errs, err)
+	}
+	network.SearchDomains, network.MTU, network.VLAN = spec.SearchDomains, int(spec.MTU), int(spec.VLAN)
+	if spec.MTU != 0 && spec.MTU < leastMTU6 && pool.Family == ipam.IPv6 {
+		errs = append(errs, field.Invalid(path.Child("mtu"), spec.MTU, fmt.Sprintf("must be %d or more for IPv6 (RFC 8200)", leastMTU6)))
+	}
+	return errs
+}
+
+// gatewayOf reads the gateway of a subnet: an address of it, or in IPv6 a link-local
+// one, as routers announce themselves by (RFC 4861 section 4.2).
+func gatewayOf(path *field.Path, text string, subnet netip.Prefix) (netip.Addr, *field.Error) {
+	gateway, err := Addr(path, text)
+	switch {
+	case err != nil:
+		return netip.Addr{}, err
+	case subnet.Contains(gateway), subnet.Addr().Is6() && gateway.Is6() && gateway.IsLinkLocalUnicast():
+		return gateway, nil
+	case subnet.Addr().Is4():
+		return netip.Addr{}, field.Invalid(path, text, fmt.Sprintf("is not an address of the subnet %s: correct it, or correct prefixLength", subnet))
+	default:
+		return netip.Addr{}, field.Invalid(path, text, fmt.Sprintf("is neither an address of the subnet %s nor link-local (fe80::/10): correct it, or correct prefixLength", subnet))
+	}
 }
 
 // edges are the addresses of a subnet that are not for hosts: network and
@@ -63,12 +95,3 @@ func edges(subnet netip.Prefix) []netip.Addr {
 		return []netip.Addr{subnet.Addr()}
 	}
 }
-
-func withhold(withheld []netip.Prefix, addr netip.Addr, cidr netip.Prefix) []netip.Prefix {
-	if !cidr.Contains(addr) {
-		return withheld
-	}
-	return append(withheld, netip.PrefixFrom(addr, addr.BitLen()))
-}
-
-func prefixesOf(s span) []netip.Prefix { return space.PrefixesOf(s.from, s.to) }

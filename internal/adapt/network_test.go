@@ -9,6 +9,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 func TestEdges(t *testing.T) {
@@ -48,21 +49,27 @@ func TestPoolNetwork(t *testing.T) {
 	}{
 		"no network withholds nothing": {cidr: "10.0.0.0/24"},
 		"a network withholds its edges": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24},
-			network: &ipam.Network{Length: 24}, withheld: []string{"10.0.0.0/32", "10.0.0.255/32"}},
+			network: &ipam.Network{Length: 24}, withheld: []string{"10.0.0.0-10.0.0.0", "10.0.0.255-10.0.0.255"}},
 		"a network withholds its gateway": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.0.1"},
 			network:  &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.1")},
-			withheld: []string{"10.0.0.1/32", "10.0.0.0/32", "10.0.0.255/32"}},
+			withheld: []string{"10.0.0.0-10.0.0.1", "10.0.0.255-10.0.0.255"}},
 		"edges may be handed out, the gateway never": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.0.1", AllocateEdgeAddresses: true},
-			network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.1")}, withheld: []string{"10.0.0.1/32"}},
+			network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.1")}, withheld: []string{"10.0.0.1-10.0.0.1"}},
 		"a pool in the middle of its subnet has neither edge nor gateway": {cidr: "10.0.0.64/26", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.0.1"},
 			network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.1")}},
 		"a pool at the end of its subnet has one edge": {cidr: "10.0.0.192/26", spec: &v1alpha1.PoolNetwork{PrefixLength: 24},
-			network: &ipam.Network{Length: 24}, withheld: []string{"10.0.0.255/32"}},
+			network: &ipam.Network{Length: 24}, withheld: []string{"10.0.0.255-10.0.0.255"}},
 		"a pool that is not carved yet has a length": {spec: &v1alpha1.PoolNetwork{PrefixLength: 64, Gateway: "2001:db8::1"},
 			network: &ipam.Network{Length: 64}},
 		"IPv6 withholds the subnet-router anycast address": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, Gateway: "2001:db8::1"},
 			network:  &ipam.Network{Length: 64, Gateway: netip.MustParseAddr("2001:db8::1")},
-			withheld: []string{"2001:db8::1/128", "2001:db8::/128"}},
+			withheld: []string{"2001:db8::-2001:db8::1"}},
+		"a link-local gateway is not an address of the pool": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, Gateway: "fe80::1"},
+			network:  &ipam.Network{Length: 64, Gateway: netip.MustParseAddr("fe80::1")},
+			withheld: []string{"2001:db8::-2001:db8::"}},
+		"a link-local gateway is withheld in a pool that has it": {cidr: "fe80::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, Gateway: "fe80::1"},
+			network:  &ipam.Network{Length: 64, Gateway: netip.MustParseAddr("fe80::1")},
+			withheld: []string{"fe80::-fe80::1"}},
 
 		"a subnet smaller than the pool is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 25},
 			refused: []string{"network.prefixLength: Invalid value: 25: the pool is a /24, and lies within one subnet: write 24 or less"}},
@@ -76,6 +83,12 @@ func TestPoolNetwork(t *testing.T) {
 		"a gateway of the other family is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "2001:db8::1"},
 			network: &ipam.Network{Length: 24},
 			refused: []string{`network.gateway: Invalid value: "2001:db8::1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
+		"a link-local gateway is refused in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "169.254.0.1"},
+			network: &ipam.Network{Length: 24},
+			refused: []string{`network.gateway: Invalid value: "169.254.0.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
+		"an IPv6 gateway of neither kind is refused": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, Gateway: "2001:db9::1"},
+			network: &ipam.Network{Length: 64},
+			refused: []string{`network.gateway: Invalid value: "2001:db9::1": is neither an address of the subnet 2001:db8::/64 nor link-local (fe80::/10): correct it, or correct prefixLength`}},
 		"a gateway that is no address is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "router"},
 			network: &ipam.Network{Length: 24},
 			refused: []string{`network.gateway: Invalid value: "router": is not an IP address, such as 10.0.0.1 or 2001:db8::1`}},
@@ -86,7 +99,7 @@ func TestPoolNetwork(t *testing.T) {
 				pool.CIDR = netip.MustParsePrefix(tc.cidr)
 				pool.Family = ipam.FamilyOf(pool.CIDR)
 			}
-			errs := poolNetwork(field.NewPath("network"), tc.spec, &pool)
+			ranges, errs := poolNetwork(field.NewPath("network"), tc.spec, &pool)
 			if diff := cmp.Diff(tc.refused, told(errs)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
@@ -94,12 +107,20 @@ func TestPoolNetwork(t *testing.T) {
 				t.Errorf("network (-want +got):\n%s", diff)
 			}
 			var withheld []string
-			for _, p := range pool.Withheld {
-				withheld = append(withheld, p.String())
+			if tc.cidr != "" {
+				withheld = written(space.NewRanges(pool.CIDR, ranges))
 			}
 			if diff := cmp.Diff(tc.withheld, withheld); diff != "" {
 				t.Errorf("withheld (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// written are ranges as from-to.
+func written(ranges *space.Ranges) (texts []string) {
+	for r := range ranges.All() {
+		texts = append(texts, r.From.String()+"-"+r.To.String())
+	}
+	return texts
 }

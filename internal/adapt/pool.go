@@ -11,6 +11,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // PoolKey is the key of the pool that a reference names, from within a namespace
@@ -37,9 +38,18 @@ func PoolReference(key ipam.PoolKey) *v1alpha1.PoolReference {
 
 // Pool reads a pool of either kind. Where errors are returned, the pool must not
 // be used.
-func Pool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
-	key := KeyOf(obj)
-	pool, errs := poolSpec(key.Namespace, obj.PoolSpec())
+func Pool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) { return PoolAfter(ipam.Pool{}, obj) }
+
+// PoolAfter is Pool for an object of which an earlier version may have been read
+// without errors. Where its spec is the same still, that is not read again: it may
+// have thousands of ranges, and the status changes every second.
+func PoolAfter(before ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
+	key, spec := KeyOf(obj), ipam.Revision{UID: string(obj.GetUID()), Generation: obj.GetGeneration()}
+	pool, errs := before, field.ErrorList(nil)
+	if spec != before.Spec || spec.UID == "" {
+		pool, errs = poolSpec(key.Namespace, obj.PoolSpec())
+	}
+	pool.Spec, pool.OpenSince, pool.ParentGranted = spec, time.Time{}, false
 	visibility, project := obj.SharedWith()
 	errs = append(errs, consumer(visibility, project)...)
 	pool.Key = key
@@ -81,6 +91,7 @@ func poolSpec(namespace string, spec *v1alpha1.PoolSpec) (ipam.Pool, field.Error
 		OnExhaustion: ipam.Wait,
 		ReuseDelay:   duration(spec.ReuseDelay, 0),
 		Retention:    duration(spec.RetentionPeriod, 0),
+		AllowRetain:  spec.AllowRetain,
 	}
 	if spec.OnExhaustion != "" {
 		pool.OnExhaustion = ipam.OnExhaustion(spec.OnExhaustion)
@@ -88,7 +99,8 @@ func poolSpec(namespace string, spec *v1alpha1.PoolSpec) (ipam.Pool, field.Error
 	var errs field.ErrorList
 	pool.CIDR, pool.Family, errs = poolCIDR(path, spec)
 	errs = append(errs, notNegative(path.Child("reuseDelay"), spec.ReuseDelay)...)
-	errs = append(errs, notNegative(path.Child("retentionPeriod"), spec.RetentionPeriod)...)
+	errs = append(errs, retention(path.Child("retentionPeriod"), spec.RetentionPeriod)...)
+	errs = append(errs, limit(path.Child("limits"), spec.Limits, &pool.Limit)...)
 	home, homeErrs := poolHome(namespace, spec, pool.Family)
 	pool.Home, pool.Length = home, pool.CIDR.Bits()
 	errs = append(errs, homeErrs...)
@@ -100,8 +112,8 @@ func poolSpec(namespace string, spec *v1alpha1.PoolSpec) (ipam.Pool, field.Error
 	if len(errs) > 0 {
 		return pool, errs
 	}
-	errs = append(errs, poolNetwork(path.Child("network"), spec.Network, &pool)...)
-	errs = append(errs, poolWithheld(path, spec, &pool)...)
+	withheld, errs := poolNetwork(path.Child("network"), spec.Network, &pool)
+	errs = append(errs, poolWithheld(path, spec, withheld, &pool)...)
 	errs = append(errs, poolLengths(path.Child("allocation"), spec.Allocation, &pool)...)
 	return pool, errs
 }
@@ -152,22 +164,20 @@ func poolHome(namespace string, spec *v1alpha1.PoolSpec, family ipam.Family) (ip
 	return ipam.LocalDomainNamed(namespace, domain, family), nil
 }
 
-// poolWithheld works out what is never handed out. A child without a CIDR has
-// nothing yet, and its ranges are read again when it has.
-func poolWithheld(path *field.Path, spec *v1alpha1.PoolSpec, pool *ipam.Pool) field.ErrorList {
+// poolWithheld works out what is never handed out: network is what the subnet
+// withholds. A child without a CIDR has nothing yet, and its ranges are read again when
+// it has.
+func poolWithheld(path *field.Path, spec *v1alpha1.PoolSpec, network []space.Range, pool *ipam.Pool) field.ErrorList {
 	ranges, errs := spans(path.Child("ranges"), spec.Ranges, pool.CIDR)
 	reserved, more := spans(path.Child("reserved"), spec.Reserved, pool.CIDR)
 	if errs = append(errs, more...); len(errs) > 0 || !pool.CIDR.IsValid() {
 		return errs
 	}
+	withheld := slices.Concat(reserved, network)
 	if len(spec.Ranges) > 0 {
-		pool.Withheld = append(pool.Withheld, outside(pool.CIDR, ranges)...)
+		withheld = append(withheld, outside(pool.CIDR, ranges)...)
 	}
-	for _, s := range reserved {
-		pool.Withheld = append(pool.Withheld, prefixesOf(s)...)
-	}
-	slices.SortFunc(pool.Withheld, netip.Prefix.Compare)
-	pool.Withheld = slices.Compact(pool.Withheld)
+	pool.Withheld = space.NewRanges(pool.CIDR, withheld)
 	return nil
 }
 

@@ -84,15 +84,16 @@ func TestPool(t *testing.T) {
 			}),
 			func(p *ipam.Pool) { p.Lengths.Max = 24 },
 		},
-		"ranges, reserved, gateway and edges are withheld together, in order": {
+		"ranges, reserved, gateway and edges are withheld together": {
 			poolOf(func(p *v1alpha1.IPPool) {
 				p.Spec.Ranges, p.Spec.Reserved = []string{"10.0.0.0/9"}, []string{"10.0.0.0", "10.1.0.0/16"}
 				p.Spec.Network = &v1alpha1.PoolNetwork{PrefixLength: 8, Gateway: "10.0.0.1"}
 			}), func(p *ipam.Pool) {
 				p.Network = &ipam.Network{Length: 8, Gateway: netip.MustParseAddr("10.0.0.1")}
-				for _, text := range []string{"10.0.0.0/32", "10.0.0.1/32", "10.1.0.0/16", "10.128.0.0/9", "10.255.255.255/32"} {
-					p.Withheld = append(p.Withheld, netip.MustParsePrefix(text))
-				}
+				p.Withheld = space.NewRanges(p.CIDR, []space.Range{
+					{From: netip.MustParseAddr("10.0.0.0"), To: netip.MustParseAddr("10.0.0.1")},
+					space.RangeOf(netip.MustParsePrefix("10.1.0.0/16")), space.RangeOf(netip.MustParsePrefix("10.128.0.0/9")),
+				})
 			},
 		},
 		"classes, labels, delay and tenancy are taken over": {

@@ -11,13 +11,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// span is a run of addresses, both ends included.
-type span struct{ from, to netip.Addr }
-
 // spans reads a list of ranges, CIDRs and single addresses, all inside cidr.
-func spans(path *field.Path, texts []string, cidr netip.Prefix) ([]span, field.ErrorList) {
+func spans(path *field.Path, texts []string, cidr netip.Prefix) ([]space.Range, field.ErrorList) {
 	var errs field.ErrorList
-	var out []span
+	out := make([]space.Range, 0, len(texts))
 	for i, text := range texts {
 		s, err := readSpan(path.Index(i), text, cidr)
 		if err != nil {
@@ -29,75 +26,68 @@ func spans(path *field.Path, texts []string, cidr netip.Prefix) ([]span, field.E
 	return out, errs
 }
 
-func readSpan(path *field.Path, text string, cidr netip.Prefix) (span, *field.Error) {
+func readSpan(path *field.Path, text string, cidr netip.Prefix) (space.Range, *field.Error) {
 	s, err := parseSpan(path, text)
 	if err != nil {
-		return span{}, err
+		return space.Range{}, err
 	}
-	if s.to.Less(s.from) {
-		return span{}, field.Invalid(path, text, fmt.Sprintf("ends before it begins: did you mean %q?", s.to.String()+"-"+s.from.String()))
+	if s.To.Less(s.From) {
+		return space.Range{}, field.Invalid(path, text, fmt.Sprintf("ends before it begins: did you mean %q?", s.To.String()+"-"+s.From.String()))
 	}
-	if cidr.IsValid() && (!cidr.Contains(s.from) || !cidr.Contains(s.to)) {
-		return span{}, field.Invalid(path, text, fmt.Sprintf("is not inside the pool's CIDR %s: remove it, or correct it", cidr))
+	if cidr.IsValid() && (!cidr.Contains(s.From) || !cidr.Contains(s.To)) {
+		return space.Range{}, field.Invalid(path, text, fmt.Sprintf("is not inside the pool's CIDR %s: remove it, or correct it", cidr))
 	}
 	return s, nil
 }
 
-func parseSpan(path *field.Path, text string) (span, *field.Error) {
+func parseSpan(path *field.Path, text string) (space.Range, *field.Error) {
 	if from, to, ok := strings.Cut(text, "-"); ok {
 		first, err := Addr(path, from)
 		if err != nil {
-			return span{}, err
+			return space.Range{}, err
 		}
 		last, err := Addr(path, to)
 		if err != nil {
-			return span{}, err
+			return space.Range{}, err
 		}
 		if first.Is4() != last.Is4() {
-			return span{}, field.Invalid(path, text, "mixes IPv4 and IPv6: both ends must be of the pool's family")
+			return space.Range{}, field.Invalid(path, text, "mixes IPv4 and IPv6: both ends must be of the pool's family")
 		}
-		return span{first, last}, nil
+		return space.Range{From: first, To: last}, nil
 	}
 	if strings.Contains(text, "/") {
 		block, err := Block(path, text)
 		if err != nil {
-			return span{}, err
+			return space.Range{}, err
 		}
-		return span{block.Addr(), lastOf(block)}, nil
+		return space.RangeOf(block), nil
 	}
 	addr, err := Addr(path, text)
-	return span{addr, addr}, err
+	return space.Range{From: addr, To: addr}, err
 }
 
-// outside is what of cidr lies in none of the spans.
-func outside(cidr netip.Prefix, spans []span) []netip.Prefix {
-	sorted := slices.Clone(spans)
-	slices.SortFunc(sorted, func(a, b span) int { return a.from.Compare(b.from) })
-	var out []netip.Prefix
+// outside is what of cidr lies in none of the ranges.
+func outside(cidr netip.Prefix, ranges []space.Range) []space.Range {
+	sorted := slices.Clone(ranges)
+	slices.SortFunc(sorted, func(a, b space.Range) int { return a.From.Compare(b.From) })
+	var out []space.Range
 	next := cidr.Addr()
 	for _, s := range sorted {
-		if next.Less(s.from) {
-			out = append(out, space.PrefixesOf(next, s.from.Prev())...)
+		if next.Less(s.From) {
+			out = append(out, space.Range{From: next, To: s.From.Prev()})
 		}
-		if !s.to.Less(next) {
-			next = s.to.Next()
+		if !s.To.Less(next) {
+			next = s.To.Next()
 		}
 		if !next.IsValid() {
 			return out // the last span ends with the family's last address
 		}
 	}
 	if last := lastOf(cidr); !last.Less(next) {
-		out = append(out, space.PrefixesOf(next, last)...)
+		out = append(out, space.Range{From: next, To: last})
 	}
 	return out
 }
 
 // lastOf is the last address of a block.
-func lastOf(block netip.Prefix) netip.Addr {
-	bytes := block.Addr().AsSlice()
-	for bit := block.Bits(); bit < len(bytes)*8; bit++ {
-		bytes[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last, _ := netip.AddrFromSlice(bytes) // as long as the address that it came from
-	return last
-}
+func lastOf(block netip.Prefix) netip.Addr { return space.RangeOf(block).To }

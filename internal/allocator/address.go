@@ -30,8 +30,10 @@ func HolderOfAddressClaim(claim ipam.Name) ipam.Holder {
 // policy, does not count; only another holder is in the way, or a pool that it
 // does not lie in.
 //
-// Errors: *ipam.TakenError, *ipam.PolicyError, and those of Grant that mean to
-// try again.
+// Errors: *ipam.TakenError, *ipam.PolicyError, *ipam.LimitError (an IPAddress),
+// *ipam.MissingError where the pool's own record is missing: the block is recorded
+// all the same, and confirmed once that is there; and those of Grant that mean to try
+// again.
 func (a *Allocator) Enter(ctx context.Context, order Order, pool ipam.PoolKey) (ipam.Record, error) {
 	if err := a.Synced(); err != nil {
 		return ipam.Record{}, err
@@ -42,12 +44,14 @@ func (a *Allocator) Enter(ctx context.Context, order Order, pool ipam.PoolKey) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	hold, err := a.ledger.Hold(order.inUse(pool, a.unboundLimit()))
+	order.Existing = true
+	hold, err := a.ledger.Hold(a.inUse(order, pool))
 	if err != nil {
 		return ipam.Record{}, err
 	}
 	record, err := a.confirm(ctx, hold, order)
 	if apierrors.IsAlreadyExists(err) {
+		a.ledger.AwaitStored(ctx, order.Record, []ipam.PoolKey{pool})
 		return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
 	}
 	return record, err
@@ -56,8 +60,9 @@ func (a *Allocator) Enter(ctx context.Context, order Order, pool ipam.PoolKey) (
 // EnterAddress records the address of an IPAddress that is being made by somebody
 // else than the operator, for the claim of its name, whether or not that exists.
 // The pool is the zero key where it is not known; then, and where the namespace
-// may not use the pool, the error is a *ipam.MissingError.
-func (a *Allocator) EnterAddress(ctx context.Context, claim ipam.Name, pool ipam.PoolKey, text string) (ipam.Record, error) {
+// may not use the pool, the error is a *ipam.MissingError. The class is empty where it
+// names none.
+func (a *Allocator) EnterAddress(ctx context.Context, claim ipam.Name, pool ipam.PoolKey, class, text string) (ipam.Record, error) {
 	addr, invalid := adapt.AddressInUse(field.NewPath("spec", "address"), text)
 	if invalid != nil {
 		return ipam.Record{}, invalid
@@ -65,13 +70,27 @@ func (a *Allocator) EnterAddress(ctx context.Context, claim ipam.Name, pool ipam
 	if pool == (ipam.PoolKey{}) {
 		return ipam.Record{}, missing(v1alpha1.ReasonPoolNotFound, "neither spec.poolRef nor the label %s names its pool: one of the class that has the address is looked for", v1alpha1.LabelPool)
 	}
-	if err := a.MayHold(ipam.Request{Claim: claim}, pool); err != nil {
+	known, err := a.MayHold(ipam.Request{Claim: claim}, pool)
+	if err != nil {
 		return ipam.Record{}, err
 	}
-	order := Order{Holder: HolderOfAddressClaim(claim)}
+	order := Order{Holder: HolderOfAddressClaim(claim), PoolUnknown: !known}
 	order.Record = AttemptName(order.Holder)
-	order.Terms = ipam.Terms{Block: netip.PrefixFrom(addr, addr.BitLen()), Length: addr.BitLen(), Reclaim: ipam.Delete}
-	return a.Enter(ctx, order, pool)
+	order.Terms = a.TermsOfAddress(addr, class)
+	record, err := a.Enter(ctx, order, pool)
+	if record.UID != "" { // its controller confirms it once the pool is there
+		err = nil
+	}
+	return record, err
+}
+
+// TermsOfAddress are those on which an address is recorded that an IPAddress has already.
+func (a *Allocator) TermsOfAddress(addr netip.Addr, class string) ipam.Terms {
+	terms := ipam.Terms{Class: class, Block: netip.PrefixFrom(addr, addr.BitLen()), Length: addr.BitLen(), Reclaim: ipam.Delete}
+	if known, ok := a.catalogue.Class(class); ok {
+		terms.Reclaim = known.Reclaim
+	}
+	return terms
 }
 
 // blockField is where the holder says which block it has.
@@ -82,15 +101,47 @@ func (o Order) blockField() string {
 	return "spec.cidr"
 }
 
-// MayHold is a *ipam.MissingError where a namespace may not use the pool: what it
-// says it holds there, it does not.
-func (a *Allocator) MayHold(req ipam.Request, key ipam.PoolKey) error {
-	req, err := a.onBehalf(req)
+// MayHold reports whether the pool is known. The error is a *ipam.MissingError where it
+// is, and the namespace may not use it: what it says it holds there, it does not.
+func (a *Allocator) MayHold(req ipam.Request, key ipam.PoolKey) (known bool, err error) {
+	req, err = a.onBehalf(req)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if pool, ok := a.catalogue.Pool(key); ok && !req.MayName(pool) {
-		return missing(v1alpha1.ReasonPoolNotFound, "there is no %s %q: create it, or name another one", key.Kind, key.Name)
+	pool, known := a.catalogue.Pool(key)
+	if known && !req.MayName(pool) {
+		return true, noSuchPool(req, key)
 	}
-	return nil
+	return known, nil
+}
+
+// JudgeUse judges whether the request's namespace may use the pool of a record that was
+// made before that was known, and its project may have as much of it. If so, the mark is
+// taken off the record, if not, the record is released: the error is a
+// *ipam.MissingError or a *ipam.LimitError. While the pool is still not known, the record
+// stays as it is, with a *ipam.MissingError.
+func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.Record) (ipam.Record, error) {
+	known, err := a.MayHold(req, record.Pool)
+	if known && err == nil {
+		err = a.withinLimits(record)
+	}
+	switch {
+	case known && err != nil:
+		if err := a.Release(ctx, record); err != nil {
+			return record, err
+		}
+		return ipam.Record{}, err
+	case err != nil:
+		return record, err
+	case !known:
+		return record, noSuchPool(req, record.Pool)
+	}
+	record.PoolUnknown = false
+	return a.patch(ctx, record, fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:null}}}`,
+		record.UID, record.Version, v1alpha1.AnnotationPoolUnknown))
+}
+
+func noSuchPool(req ipam.Request, key ipam.PoolKey) error {
+	req.Pool = key
+	return noPool(req, v1alpha1.ReasonPoolNotFound, "one")
 }

@@ -1,20 +1,25 @@
 package allocator
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
+	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // Options are what an Allocator is given at its making.
@@ -31,6 +36,16 @@ type Options struct {
 	// UnboundLimit bounds the records of a namespace that no claim, and no pool of
 	// its own, has taken.
 	UnboundLimit int
+	// DefaultFamily is that of requests that name no class, no pool and no family.
+	// Default: IPv4.
+	DefaultFamily ipam.Family
+	// WaitingLimit bounds the claims of a namespace that wait; 0: any number.
+	WaitingLimit int
+	// WatchNamespace is the only namespace whose claims this operator's controllers
+	// serve; empty: of all.
+	WatchNamespace string
+	// Clock paces live lists. Nil: the real one.
+	Clock clock.PassiveClock
 	// Log is for what no caller is told: giving up records in the background.
 	Log logr.Logger
 }
@@ -61,10 +76,14 @@ type Allocator struct {
 	ledger    *ledger.Ledger
 	catalogue *Catalogue
 	client    client.Client
-	queue     *Queue
+	queue     *queue.Queue
 	namespace string
-	limit     int
-	log       logr.Logger
+	// watched is the only namespace whose claims are served; empty: all are.
+	watched string
+	limit   int
+	// defaultFamily is that of requests that name no class, no pool and no family.
+	defaultFamily ipam.Family
+	log           logr.Logger
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
 	// wake is the pools where somebody who waits may now be served.
@@ -79,6 +98,12 @@ type Allocator struct {
 	// that wait have been.
 	claims   func() bool
 	foreseen bool
+	// isResolved is whether what the waiters want has been resolved since everything was
+	// seen once; resolving is held while it is found out and noted.
+	resolving  sync.Mutex
+	isResolved atomic.Bool
+	// live is what was read past the caches.
+	live *liveReads
 	// background counts records that are being given up.
 	background sync.WaitGroup
 }
@@ -86,20 +111,29 @@ type Allocator struct {
 // New is an allocator. It deletes records that were created although their
 // creation had seemed to fail.
 func New(o Options) *Allocator {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 	a := &Allocator{
-		ledger: o.Ledger, catalogue: o.Catalogue, client: o.Client, queue: NewQueue(),
-		namespace: o.Namespace, limit: o.UnboundLimit, log: o.Log,
-		attempts: semaphore.NewWeighted(AttemptsAtOnce),
-		wake:     workqueue.NewTyped[ipam.PoolKey](),
-		turns:    map[string]func(ipam.Holder){}, claims: func() bool { return true },
+		ledger: o.Ledger, catalogue: o.Catalogue, client: o.Client, queue: queue.New(o.WaitingLimit),
+		live: newLiveReads(o.Clock), namespace: o.Namespace, watched: o.WatchNamespace, limit: o.UnboundLimit, log: o.Log,
+		defaultFamily: cmp.Or(o.DefaultFamily, ipam.IPv4),
+		attempts:      semaphore.NewWeighted(AttemptsAtOnce),
+		wake:          workqueue.NewTyped[ipam.PoolKey](),
+		turns:         map[string]func(ipam.Holder){}, claims: func() bool { return true },
 	}
 	a.fed = append(a.fed, a.ledger.Synced)
+	a.catalogue.Listen(a.changed)
+	a.ledger.OnFree(func(pool ipam.PoolKey, block netip.Prefix) {
+		a.queue.Freed(pool, block)
+		a.wake.Add(pool)
+	})
 	a.ledger.Listen(func(c ledger.Change) {
 		switch c.Kind {
 		case ledger.Disowned:
 			a.discard(c.Record)
 		case ledger.Removed:
-			a.wake.Add(c.Pool)
+			a.resumeLimited(c.Record)
 		case ledger.Added, ledger.Changed:
 			if c.Record.Purpose == ipam.ForPool { // that pool may be ready now
 				a.wake.Add(PoolOf(c.Record.Holder))
@@ -116,7 +150,7 @@ func (a *Allocator) Ledger() *ledger.Ledger { return a.ledger }
 func (a *Allocator) Catalogue() *Catalogue { return a.catalogue }
 
 // Queue is the claims that wait.
-func (a *Allocator) Queue() *Queue { return a.queue }
+func (a *Allocator) Queue() *queue.Queue { return a.queue }
 
 // Close waits until the records that are being given up are gone.
 func (a *Allocator) Close() {
@@ -129,11 +163,11 @@ func PoolOf(h ipam.Holder) ipam.PoolKey {
 	return ipam.PoolKey{Kind: ipam.PoolKind(h.Kind), Namespace: h.Namespace, Name: h.Name}
 }
 
-// recordOfPool is the name of a pool's own record: ippool.<name> or
+// RecordOfPool is the name of a pool's own record: ippool.<name> or
 // localippool.<namespace>.<name>. The name of a namespace has no dot, so no two
 // pools have the same. Where that is too long for a name, it begins with a digest
 // instead, and with what none of the others begins with.
-func (a *Allocator) recordOfPool(pool ipam.PoolKey) ipam.Name {
+func (a *Allocator) RecordOfPool(pool ipam.PoolKey) ipam.Name {
 	kind, name := "ippool", pool.Name
 	if pool.Kind == ipam.KindLocalPool {
 		kind, name = "localippool", pool.Namespace+"."+pool.Name

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 var resource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ipallocations"}
@@ -33,10 +35,28 @@ type apiServer struct {
 	log      []watch.Event
 	// grown is closed and replaced when the log grows.
 	grown chan struct{}
+	own   map[types.UID]bool
 }
 
-func newAPIServer() *apiServer {
-	return &apiServer{objects: map[types.NamespacedName]*v1alpha1.IPAllocation{}, grown: make(chan struct{})}
+// newAPIServer has the own records of these pools.
+func newAPIServer(pools ...ipam.Pool) *apiServer {
+	s := &apiServer{objects: map[types.NamespacedName]*v1alpha1.IPAllocation{}, grown: make(chan struct{}), own: map[types.UID]bool{}}
+	for _, pool := range pools {
+		obj := adapt.Allocation(ipam.Record{
+			Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Key.Name}, Block: pool.CIDR, Pool: pool.Home,
+			Holder: HolderOfPool(pool.Key), Purpose: ipam.ForPool, Reclaim: ipam.Delete, State: ipam.Bound,
+		})
+		if err := s.create(obj); err != nil {
+			panic(err)
+		}
+		s.own[obj.UID] = true
+	}
+	return s
+}
+
+// records are all but the own records of the pools that were there from the beginning.
+func (s *apiServer) records() []v1alpha1.IPAllocation {
+	return slices.DeleteFunc(s.list().Items, func(obj v1alpha1.IPAllocation) bool { return s.own[obj.UID] })
 }
 
 // write stores an object, or strikes it, and logs that.

@@ -24,7 +24,8 @@ const (
 func noRoom(err error) bool {
 	var exhausted *ipam.ExhaustedError
 	var taken *ipam.TakenError
-	return errors.As(err, &exhausted) || errors.As(err, &taken)
+	var limit *ipam.LimitError
+	return errors.As(err, &exhausted) || errors.As(err, &taken) || errors.As(err, &limit)
 }
 
 // awaitRelease waits, for a short time, for a release that is on its way to one

@@ -135,9 +135,10 @@ func inScene(t *testing.T, play func(*scene)) {
 	klog.SetLogger(logr.Discard())
 	synctest.Test(t, func(t *testing.T) {
 		block := netip.MustParsePrefix("10.0.0.0/29")
+		pool := ipam.Pool{Key: ipam.PoolNamed("p"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: block, Family: ipam.IPv4, Strategy: ipam.FirstFit}
 		s := &scene{
-			t: t, pool: ipam.Pool{Key: ipam.PoolNamed("p"), CIDR: block, Family: ipam.IPv4, Strategy: ipam.FirstFit},
-			calm: &calm{server: newAPIServer(), lists: make(chan struct{}), events: make(chan struct{}), claims: map[client.ObjectKey]*v1alpha1.IPClaim{}},
+			t: t, pool: pool,
+			calm: &calm{server: newAPIServer(pool), lists: make(chan struct{}), events: make(chan struct{}), claims: map[client.ObjectKey]*v1alpha1.IPClaim{}},
 		}
 		picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
 		picture.Describe(s.pool)
@@ -183,7 +184,7 @@ func (s *scene) recorded(order Order, block string) ipam.Record {
 
 // there says whether the API server has the record, the very one, to stay.
 func (s *scene) there(record ipam.Record) bool {
-	for _, obj := range s.server.list().Items {
+	for _, obj := range s.server.records() {
 		if string(obj.UID) == record.UID && obj.DeletionTimestamp == nil {
 			return true
 		}

@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"context"
 	"maps"
 	"reflect"
 	"slices"
@@ -19,16 +20,17 @@ type Catalogue struct {
 	// one namespace's are looked for without regard to another's.
 	pools map[string]map[ipam.PoolKey]ipam.Pool
 	// byClass and then by namespace.
-	byClass map[string]map[string]map[ipam.PoolKey]bool
-	classes map[string]ClassEntry
-	// projects are those of the namespaces.
-	projects map[string]string
-	platform string
+	byClass    map[string]map[string]map[ipam.PoolKey]bool
+	classes    map[string]ClassEntry
+	namespaces projects
+	platform   string
 	// clusters are Cluster API's, with whether they are paused; nil where nobody
 	// tells of them.
 	clusters map[ipam.Name]bool
 	// listeners are told of changes, outside the lock.
 	listeners []func(Entry)
+	// changed is closed at the next change.
+	changed chan struct{}
 }
 
 // ClassEntry is a class with what decides between two defaults.
@@ -41,11 +43,23 @@ type ClassEntry struct {
 // NewCatalogue is an empty catalogue. The platform's own project may be empty.
 func NewCatalogue(platform string) *Catalogue {
 	return &Catalogue{
-		platform: platform,
-		projects: map[string]string{},
-		pools:    map[string]map[ipam.PoolKey]ipam.Pool{},
-		byClass:  map[string]map[string]map[ipam.PoolKey]bool{},
-		classes:  map[string]ClassEntry{},
+		platform:   platform,
+		namespaces: newProjects(),
+		pools:      map[string]map[ipam.PoolKey]ipam.Pool{},
+		byClass:    map[string]map[string]map[ipam.PoolKey]bool{},
+		classes:    map[string]ClassEntry{},
+		changed:    make(chan struct{}),
+	}
+}
+
+// awaitChange waits for the next change, or until ctx is done.
+func (c *Catalogue) awaitChange(ctx context.Context) {
+	c.mu.RLock()
+	changed := c.changed
+	c.mu.RUnlock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
 	}
 }
 
@@ -110,7 +124,16 @@ func (c *Catalogue) tell(change func() (Entry, bool)) {
 		for _, f := range listeners {
 			f(entry)
 		}
+		c.wakeAwaiting()
 	}
+}
+
+// wakeAwaiting ends every awaitChange.
+func (c *Catalogue) wakeAwaiting() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // remove takes a pool out, and out of the index.
@@ -155,32 +178,6 @@ func (c *Catalogue) DropClass(name string) {
 		delete(c.classes, name)
 		return Entry{Classes: []string{name}}, ok
 	})
-}
-
-// SetProject notes the project of a namespace. One that is new is no change: nothing
-// in it has been looked at.
-func (c *Catalogue) SetProject(namespace, project string) {
-	c.tell(func() (Entry, bool) {
-		before, known := c.projects[namespace]
-		c.projects[namespace] = project
-		return Entry{Namespace: namespace}, known && before != project
-	})
-}
-
-// DropNamespace forgets a namespace.
-func (c *Catalogue) DropNamespace(namespace string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.projects, namespace)
-}
-
-// Tenant is on whose behalf a namespace asks; false for one that has not been
-// seen.
-func (c *Catalogue) Tenant(namespace string) (ipam.Tenant, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	project, ok := c.projects[namespace]
-	return ipam.Tenant{Project: project, Platform: c.platform != "" && project == c.platform}, ok
 }
 
 // Pool is the pool of a key.
@@ -260,21 +257,14 @@ func seenFrom(namespace string) []string {
 	return []string{"", namespace}
 }
 
-// DefaultClass is the default class of a family among those that pass the test;
-// of either family, IPv4 first, where none is given. Of two defaults the older
-// one counts.
+// DefaultClass is the default class of a family among those that pass the test. Of
+// two defaults the older one counts.
 func (c *Catalogue) DefaultClass(family ipam.Family, test func(ClassEntry) bool) (ClassEntry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	defaults := slices.SortedFunc(maps.Values(c.classes), olderFirst)
-	for _, f := range []ipam.Family{ipam.IPv4, ipam.IPv6} {
-		if family != "" && family != f {
-			continue
-		}
-		for _, class := range defaults {
-			if class.Default && class.Family == f && test(class) {
-				return class, true
-			}
+	for _, class := range slices.SortedFunc(maps.Values(c.classes), olderFirst) {
+		if class.Default && class.Family == family && test(class) {
+			return class, true
 		}
 	}
 	return ClassEntry{}, false

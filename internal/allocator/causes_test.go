@@ -20,11 +20,11 @@ import (
 func TestAllocatingBeforeTheWholeStateIsLoaded(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.recorded(s.order("elsewhere", 30), "10.0.0.0/30")
-		written := len(s.server.list().Items)
+		written := len(s.server.records())
 		if _, err := s.allocator.Grant(s.t.Context(), s.order("early", 30)); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("before the first list: got %v, want ErrNotSynced", err)
 		}
-		if got := len(s.server.list().Items); got != written {
+		if got := len(s.server.records()); got != written {
 			t.Errorf("before the first list: %d records were made", got-written)
 		}
 		s.begun()
@@ -52,17 +52,17 @@ func TestAStaleCacheThatMissesOnesOwnWrite(t *testing.T) {
 			}()
 			synctest.Wait() // until it awaits its record
 		}
-		if got := len(s.server.list().Items); got != 2 {
+		if got := len(s.server.records()); got != 2 {
 			t.Fatalf("%d records before the watch showed any, want 2", got)
 		}
-		a, b := s.server.list().Items[0].Spec.CIDR, s.server.list().Items[1].Spec.CIDR
+		a, b := s.server.records()[0].Spec.CIDR, s.server.records()[1].Spec.CIDR
 		close(s.events)
 		first, second := <-granted, <-granted
 		if first.Block.Overlaps(second.Block) {
 			t.Errorf("two holders: %s and %s", first.Block, second.Block)
 		}
-		if got := s.server.revision; got != 2 {
-			t.Errorf("%s and %s were recorded, and %d writes undid it: the picture forgot what this process was writing", a, b, got-2)
+		if got := s.server.revision; got != 3 { // with that of the pool's own record
+			t.Errorf("%s and %s were recorded, and %d writes undid it: the view forgot what this process was writing", a, b, got-3)
 		}
 	})
 }

@@ -97,7 +97,7 @@ func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 			t.Errorf("%d served in %v, the API server can store %d", served, took, can)
 		}
 		synctest.Wait()
-		if stored := len(over.server.list().Items); stored != served {
+		if stored := len(over.server.records()); stored != served {
 			t.Errorf("%d records are stored for %d claims", stored, served)
 		}
 	})

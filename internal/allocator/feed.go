@@ -7,14 +7,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/replaced"
 )
 
@@ -59,6 +60,9 @@ func (a *Allocator) Synced() error {
 			return ipam.ErrNotSynced
 		}
 	}
+	if !a.isResolved.Load() {
+		a.resolveWaiting()
+	}
 	return nil
 }
 
@@ -85,86 +89,48 @@ func (a *Allocator) KnowNamespace(ctx context.Context, live client.Reader, name 
 }
 
 func (a *Allocator) takeNamespace(obj *metav1.PartialObjectMetadata) {
-	project := obj.Labels[v1alpha1.LabelProject]
-	if project == "" {
-		project = obj.Name
+	_, known := a.catalogue.Tenant(obj.Name)
+	a.catalogue.SetProject(obj.Name, obj.Labels[v1alpha1.LabelProject])
+	if !known { // which the catalogue does not report as a change
+		a.resolveAgain(queue.Change{Namespace: obj.Name})
 	}
-	a.catalogue.SetProject(obj.Name, project)
 }
 
 func (a *Allocator) loseNamespace(obj *metav1.PartialObjectMetadata) {
 	a.catalogue.DropNamespace(obj.Name)
+	a.resolveAgain(queue.Change{Namespace: obj.Name})
 }
 
-// Refresh reads live what a request names, for caches may be behind.
-func (a *Allocator) Refresh(ctx context.Context, live client.Reader, req ipam.Request) error {
-	switch {
-	case req.Pool != (ipam.PoolKey{}):
-		pool := v1alpha1.NewPool(v1alpha1.PoolKind(req.Pool.Kind))
-		return refresh(ctx, live, client.ObjectKey{Namespace: req.Pool.Namespace, Name: req.Pool.Name}, pool, a.takePool)
-	case req.Selects != nil:
-		return a.refreshPools(ctx, live, req.Namespace())
-	case req.Class != "":
-		class := &v1alpha1.IPClass{}
-		if err := refresh(ctx, live, client.ObjectKey{Name: req.Class}, class, a.takeClass); err != nil || len(a.catalogue.PoolsOf(req.Namespace(), req.Class)) > 0 {
-			return err
-		}
-		return a.refreshPools(ctx, live, req.Namespace())
-	}
-	classes := &v1alpha1.IPClassList{}
-	if err := live.List(ctx, classes); err != nil {
-		return err
-	}
-	for i := range classes.Items {
-		a.takeClass(&classes.Items[i])
-	}
-	return a.refreshPools(ctx, live, req.Namespace())
-}
-
-// refreshPools reads the pools that are looked for from a namespace.
-func (a *Allocator) refreshPools(ctx context.Context, live client.Reader, namespace string) error {
-	pools, own := &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}
-	if err := live.List(ctx, pools); err != nil {
-		return err
-	}
-	for i := range pools.Items {
-		a.takePool(&pools.Items[i])
-	}
-	if namespace == "" {
-		return nil
-	}
-	if err := live.List(ctx, own, client.InNamespace(namespace)); err != nil {
-		return err
-	}
-	for i := range own.Items {
-		a.takePool(&own.Items[i])
-	}
-	return nil
-}
-
-func refresh[T client.Object](ctx context.Context, live client.Reader, key client.ObjectKey, into T, take func(T)) error {
-	if err := live.Get(ctx, key, into); err != nil {
-		return absent.Ignore(err)
-	}
-	take(into)
-	return nil
-}
-
+// takePool takes over a pool as the watch shows it.
 func (a *Allocator) takePool(obj v1alpha1.Pool) {
-	pool, errs := adapt.Pool(obj)
+	a.live.shown(obj, func() { a.enterPool(obj) })
+	pool, errs := a.ReadPool(obj)
+	holder := HolderOfPool(adapt.KeyOf(obj))
+	if len(errs) > 0 || pool.Terminating || !waits(obj, pool) {
+		a.leave(holder)
+		return
+	}
+	a.Wait(PoolWaiting(pool, obj.GetCreationTimestamp().Time))
+}
+
+// enterPool enters a pool into the catalogue and the ledger. Whether it waits for a
+// parent is for the watch to say: a pool that was read live may be gone by now, and
+// nobody would take it out of the line again.
+func (a *Allocator) enterPool(obj v1alpha1.Pool) {
+	pool, errs := a.ReadPool(obj)
 	if len(errs) > 0 { // the pool's controller says so in its condition
-		a.losePool(obj)
+		a.forgetPool(adapt.KeyOf(obj))
 		return
 	}
 	pool.OpenSince = openSince(obj)
 	a.ledger.Describe(pool)
-	if pool.Terminating || !waits(obj, pool) {
-		a.leave(HolderOfPool(pool.Key))
-	} else {
-		a.queue.Join(PoolWaiting(pool, obj.GetCreationTimestamp().Time))
-	}
 	a.catalogue.SetPool(pool)
-	a.wake.Add(pool.Key)
+}
+
+// ReadPool reads a pool. Its spec is read once for each generation.
+func (a *Allocator) ReadPool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
+	before, _ := a.catalogue.Pool(adapt.KeyOf(obj))
+	return adapt.PoolAfter(before, obj)
 }
 
 // waits says whether a pool waits for its parent: for any block, or, when it comes
@@ -184,27 +150,34 @@ func openSince(obj v1alpha1.Pool) time.Time {
 
 func (a *Allocator) losePool(obj v1alpha1.Pool) {
 	key := adapt.KeyOf(obj)
-	a.catalogue.DropPool(key)
-	a.ledger.Forget(key)
+	a.live.gone(obj, func() { a.forgetPool(key) })
 	a.leave(HolderOfPool(key))
 }
 
+func (a *Allocator) forgetPool(key ipam.PoolKey) {
+	a.catalogue.DropPool(key)
+	a.ledger.Forget(key)
+}
+
 func (a *Allocator) takeClass(obj *v1alpha1.IPClass) {
+	a.live.shown(obj, func() { a.enterClass(obj) })
+}
+
+func (a *Allocator) enterClass(obj *v1alpha1.IPClass) {
 	class, errs := adapt.Class(obj)
 	if len(errs) > 0 {
-		a.loseClass(obj)
+		a.catalogue.DropClass(obj.Name)
 		return
 	}
 	a.catalogue.SetClass(ClassEntry{
 		Class: class, Created: obj.CreationTimestamp.Time,
 		Default: obj.Annotations[v1alpha1.AnnotationDefaultClass] == "true",
 	})
-	for _, pool := range a.catalogue.PoolsOfAll(class.Name) {
-		a.wake.Add(pool)
-	}
 }
 
-func (a *Allocator) loseClass(obj *v1alpha1.IPClass) { a.catalogue.DropClass(obj.Name) }
+func (a *Allocator) loseClass(obj *v1alpha1.IPClass) {
+	a.live.gone(obj, func() { a.catalogue.DropClass(obj.Name) })
+}
 
 func (a *Allocator) takeClaim(obj *v1alpha1.IPClaim) {
 	name := ipam.Name{Namespace: obj.Namespace, Name: obj.Name}
@@ -229,7 +202,22 @@ func waiting(obj *v1alpha1.IPClaim) (Waiting, bool) {
 	req, errs := adapt.Claim(obj)
 	return Waiting{
 		Since: obj.CreationTimestamp.Time, Holder: HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}), Request: req,
+		Standing: standing(obj.Status.Conditions),
 	}, len(errs) == 0 && obj.DeletionTimestamp.IsZero()
+}
+
+// standing is what the conditions of a claim say of its turn. Every replica reads it from
+// there, whichever serves the claim.
+func standing(conditions []metav1.Condition) queue.Standing {
+	switch ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); {
+	case ready == nil:
+		return queue.Unknown
+	case ready.Reason == v1alpha1.ReasonRecordRefused, ready.Reason == v1alpha1.ReasonLimitReached:
+		return queue.Refused
+	case ready.Reason == v1alpha1.ReasonPoolExhausted:
+		return queue.WantsRoom
+	}
+	return queue.Unknown
 }
 
 func (a *Allocator) loseClaim(obj *v1alpha1.IPClaim) {

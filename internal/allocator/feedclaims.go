@@ -49,8 +49,9 @@ func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, from ctr
 	if err != nil {
 		return
 	}
-	for _, w := range a.queue.LeaveForeseen() { // they were gone when the watch began
-		a.wakePoolsFor(w.Request)
+	a.ledger.ClaimsKnown()
+	for _, left := range a.queue.LeaveForeseen() { // they were gone when the watch began
+		a.hasLeft(left)
 	}
 }
 
@@ -72,8 +73,8 @@ func (a *Allocator) foresee(ctx context.Context, live client.Reader) error {
 		return fmt.Errorf("listing IPClaims that wait: %w", err)
 	}
 	for i := range claims.Items {
-		if w, ok := waiting(&claims.Items[i]); ok {
-			a.queue.Foresee(w)
+		if w, ok := waiting(&claims.Items[i]); ok && a.Serves(w.Holder) {
+			a.foreseeWaiting(w)
 		}
 	}
 	return nil
@@ -95,16 +96,16 @@ func (a *Allocator) followClaims(ctx context.Context, from ctrlcache.Cache) erro
 }
 
 // KnowsClaims says whether every IPClaim has been seen once. Until then a cache of
-// them has its readers wait, and records seem unbound that are not.
+// them has its readers wait, and records seem unclaimed that are not.
 func (a *Allocator) KnowsClaims() bool {
 	a.fedLock.RLock()
 	defer a.fedLock.RUnlock()
 	return a.claims()
 }
 
-// unboundLimit is how many records of a namespace may be unbound; 0, which is any
+// unclaimedLimit is how many records of a namespace may be unclaimed; 0, which is any
 // number, while it is not known which of them are.
-func (a *Allocator) unboundLimit() int {
+func (a *Allocator) unclaimedLimit() int {
 	if !a.KnowsClaims() {
 		return 0
 	}

@@ -87,17 +87,17 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 				if early := b.Synced() == nil; early != c.early || b.Queue().Len() != c.line {
 					t.Errorf("before the claims are known, handed out: %t, want %t; %d in line, want %d", early, c.early, b.Queue().Len(), c.line)
 				}
-				if b.KnowsClaims() || b.unboundLimit() != 0 {
-					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", b.KnowsClaims(), b.unboundLimit())
+				if b.KnowsClaims() || b.unclaimedLimit() != 0 {
+					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", b.KnowsClaims(), b.unclaimedLimit())
 				}
 				b.claims.Add(waits)
 				b.claims.Add(has)
 				b.claims.Synced()
 				time.Sleep(2 * again)
-				if err := b.Synced(); err != nil || !b.KnowsClaims() || b.unboundLimit() != 7 {
-					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, b.KnowsClaims(), b.unboundLimit())
+				if err := b.Synced(); err != nil || !b.KnowsClaims() || b.unclaimedLimit() != 7 {
+					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, b.KnowsClaims(), b.unclaimedLimit())
 				}
-				if first, _ := b.Queue().Place(HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.isZero() || b.Queue().Len() != 1 {
+				if first, _ := b.Queue().Place(HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.Queue().Len() != 1 {
 					t.Errorf("in the end %d are in line, want the one who waits: %v", b.Queue().Len(), first)
 				}
 			})

@@ -52,7 +52,7 @@ func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch,
 
 // parent is the pool that a replica of onReplica knows.
 func parent() ipam.Pool {
-	return ipam.Pool{Key: ipam.PoolNamed("parent"), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.FirstFit}
+	return ipam.Pool{Key: ipam.PoolNamed("parent"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.FirstFit}
 }
 
 // onReplica runs a test on a replica that has seen all that is stored, within a
@@ -60,7 +60,7 @@ func parent() ipam.Pool {
 func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		over := &steady{link: link{server: newAPIServer()}}
+		over := &steady{link: link{server: newAPIServer(parent())}}
 		picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
 		a := New(Options{Ledger: picture, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})
 		picture.Describe(parent())
@@ -77,7 +77,7 @@ func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 func (c *steady) expectThere(t *testing.T) {
 	t.Helper()
 	time.Sleep(time.Minute)
-	list := c.server.list().Items
+	list := c.server.records()
 	if len(list) != 1 || list[0].DeletionTimestamp != nil {
 		t.Errorf("stored are %v, want the other's record", list)
 	}
@@ -99,7 +99,7 @@ func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
 
 // childOrder is the order for a child pool of a length that does not exist yet.
 func childOrder(a *Allocator, length int) Order {
-	order := Order{Holder: HolderOfPool(ipam.PoolNamed("child")), Record: a.recordOfPool(ipam.PoolNamed("child"))}
+	order := Order{Holder: HolderOfPool(ipam.PoolNamed("child")), Record: a.RecordOfPool(ipam.PoolNamed("child"))}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.Delete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
@@ -161,7 +161,7 @@ func TestWhoIsInLineHasItsTurnAndWaitsForNoRelease(t *testing.T) {
 		order.Terms.OnExhaustion = ipam.Wait
 		for _, inLine := range []bool{false, true} {
 			if inLine {
-				a.queue.Join(Waiting{Holder: order.Holder})
+				a.Wait(Waiting{Holder: order.Holder})
 			}
 			began := time.Now()
 			if _, err := a.Grant(t.Context(), order); !noRoom(err) {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -22,8 +24,13 @@ type Order struct {
 	// Record is the name of the record to make.
 	Record      ipam.Name
 	RequestedBy string
+	// PoolUnknown says that nobody has judged whether the holder may use the pool.
+	PoolUnknown bool
 	// Sticky is the key by which a later claim gets the block again.
 	Sticky string
+	// Existing holders have the block already: its record stays, although it cannot be
+	// confirmed while its pool is missing.
+	Existing bool
 	// Waiting is the holder's place in the queue; nobody before it is
 	// overtaken. Zero: it has only come, and is behind all.
 	Waiting Waiting
@@ -36,12 +43,7 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 	}
 	exhausted := order.exhausted()
 	for _, pool := range order.Pools {
-		ask, ok := a.ask(order, pool)
-		if !ok {
-			exhausted.add(pool, ipam.NoLength)
-			continue
-		}
-		block, err := a.ledger.Peek(ask)
+		block, err := a.ledger.Peek(a.ask(order, pool))
 		if err == nil {
 			return order.record(pool, block), nil
 		}
@@ -56,8 +58,9 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 // is on its way, it waits for that first, unless the holder is in line, and has its
 // turn then.
 //
-// Errors: *ipam.ExhaustedError, *ipam.TakenError, ipam.ErrNotSynced,
-// ipam.ErrUnconfirmed, ipam.ErrCrowded, ipam.ErrTooManyUnbound, or the API's own.
+// Errors: *ipam.ExhaustedError, *ipam.TakenError, *ipam.LimitError,
+// *ipam.MissingError where the pool is being released, ipam.ErrNotSynced,
+// ipam.ErrUnconfirmed, ipam.ErrCrowded, ipam.ErrTooManyUnclaimed, or the API's own.
 // After any error nothing is held, or it will be collected.
 func (a *Allocator) Grant(ctx context.Context, order Order) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
@@ -79,21 +82,12 @@ func (a *Allocator) grant(ctx context.Context, order Order) (ipam.Record, error)
 	exhausted := order.exhausted()
 	for i := 0; i < len(order.Pools); {
 		pool := order.Pools[i]
-		ask, ok := a.ask(order, pool)
-		if !ok {
-			exhausted.add(pool, ipam.NoLength)
-			i++
-			continue
-		}
-		record, err := a.try(ctx, order, ask)
+		record, err := a.try(ctx, order, a.ask(order, pool))
 		switch {
 		case err == nil:
 			return record, nil
 		case errors.Is(err, ledger.ErrLost):
 			order.Record = order.renamed() // and the next block of the same pool
-		case errors.Is(err, ledger.ErrFreed) && ctx.Err() == nil: // who waits for it comes first
-		case errors.Is(err, ledger.ErrFreed):
-			return ipam.Record{}, unavailable(ctx, err)
 		case exhausted.take(pool, err):
 			i++
 		default:
@@ -103,49 +97,61 @@ func (a *Allocator) grant(ctx context.Context, order Order) (ipam.Record, error)
 	return ipam.Record{}, exhausted.err()
 }
 
-// ask is what is asked of the ledger; false where that would overtake a claim
-// that waits. Where somebody does, a block that is freed between this and the hold is
-// nobody's yet.
-func (a *Allocator) ask(order Order, pool ipam.Pool) (ledger.Ask, bool) {
+// ask is what is asked of the ledger: a block, unless that would overtake a claim that
+// waits for one.
+func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
 	ask := ledger.Ask{
 		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,
 		Strategy: pool.Strategy, Record: order.Record, Holder: order.Holder,
+		MayTake: a.mayTake(order, pool),
 	}
-	if a.queue.Len() > 0 {
-		ask.Frees = new(a.ledger.Frees([]ipam.PoolKey{pool.Key}))
-		if a.overtakes(order, pool) {
-			return ledger.Ask{}, false
-		}
-	}
+	a.account(&ask, order)
 	if order.Terms.Strategy != "" {
 		ask.Strategy = order.Terms.Strategy
-	}
-	if order.isUnbound() {
-		ask.UnboundLimit = a.unboundLimit()
-	}
-	return ask, true
-}
-
-// inUse asks the ledger for a block that the holder has already.
-func (o Order) inUse(pool ipam.PoolKey, limit int) ledger.Ask {
-	ask := ledger.Ask{
-		Pool: pool, Bits: o.Terms.Length, Block: o.Terms.Block,
-		Record: o.Record, Holder: o.Holder, InUse: true,
-	}
-	if o.isUnbound() {
-		ask.UnboundLimit = limit
 	}
 	return ask
 }
 
-// isUnbound says whether the record will name nobody who is known to exist. What is
-// recorded for cluster-scoped pools is up to those who may make them.
-func (o Order) isUnbound() bool { return o.HolderUID == "" && o.Holder.Namespace != "" }
+// account says in a request whom the block counts for, and what bounds that.
+func (a *Allocator) account(ask *ledger.Ask, order Order) {
+	if order.isUnclaimed() {
+		ask.UnclaimedLimit = a.unclaimedLimit()
+	}
+	ask.Project = a.projectOf(order.Holder)
+	ask.Class = order.Terms.Class
+	if class, ok := a.catalogue.Class(ask.Class); ok && ask.Class != "" {
+		ask.ClassLimit = class.Limit
+	}
+}
+
+// projectOf is the project of a holder; empty for a cluster-scoped pool.
+func (a *Allocator) projectOf(holder ipam.Holder) string {
+	tenant, _ := a.catalogue.Tenant(holder.Namespace)
+	return tenant.Project
+}
+
+// inUse asks the ledger for a block that the holder has already. What exists is
+// recorded whatever the limits say, but for IPAddresses, which are made by others than
+// the operator.
+func (a *Allocator) inUse(order Order, pool ipam.PoolKey) ledger.Ask {
+	ask := ledger.Ask{
+		Pool: pool, Bits: order.Terms.Length, Block: order.Terms.Block,
+		Record: order.Record, Holder: order.Holder, InUse: true,
+	}
+	if a.account(&ask, order); order.Holder.Kind != AddressClaimKind {
+		ask.Unlimited, ask.ClassLimit = true, ipam.Limit{}
+	}
+	return ask
+}
+
+// isUnclaimed reports whether the record will name a holder that is not known to
+// exist. What is recorded for cluster-scoped pools is up to those who may make them.
+func (o Order) isUnclaimed() bool { return o.HolderUID == "" && o.Holder.Namespace != "" }
 
 // try finds a block in one pool, records and confirms it. Controllers have a bound
 // of their own, and no API server that waits for their answer.
 func (a *Allocator) try(ctx context.Context, order Order, ask ledger.Ask) (ipam.Record, error) {
-	hold, err := a.ledger.Hold(ask)
+	hold, err := a.hold(ctx, ask)
 	if err != nil {
 		return ipam.Record{}, err
 	}
@@ -157,6 +163,19 @@ func (a *Allocator) try(ctx context.Context, order Order, ask ledger.Ask) (ipam.
 		defer a.attempts.Release(1)
 	}
 	return a.confirm(ctx, hold, order)
+}
+
+// hold finds a block and holds it. Where the namespace has its share of unclaimed
+// records, it waits for a moment: those of creates under way are claimed within
+// milliseconds.
+func (a *Allocator) hold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold, err error) {
+	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	a.ledger.Await(ctx, []ipam.PoolKey{ask.Pool}, func() bool {
+		hold, err = a.ledger.Hold(ask)
+		return !errors.Is(err, ipam.ErrTooManyUnclaimed)
+	})
+	return hold, err
 }
 
 // begin waits until there are few enough attempts under way, oldest first. Who
@@ -175,9 +194,11 @@ func (a *Allocator) begin(ctx context.Context) error {
 // A record that may have been created although the call failed is disowned, where
 // its name is this attempt's alone. Where it is the holder's, the record that turns
 // up may be that of another attempt, which has been answered by then: it is left
-// for the holder's next attempt to take over, or else to the collection of orphans.
+// for the holder's next attempt, which confirms it as if it had just been made, or
+// else to the collection of orphans.
 func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order) (ipam.Record, error) {
 	record := order.record(hold.Pool, hold.Block)
+	record.Project = hold.Project() // for which it was judged
 	obj := adapt.Allocation(record)
 	if err := a.client.Create(ctx, obj); err != nil {
 		if refused(err) || order.nameIsFixed() {
@@ -192,14 +213,41 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	switch {
 	case err == nil:
 		return record, nil
+	case order.Existing && errors.Is(err, ledger.ErrPoolClosed):
+		return record, poolClosed(order.Holder, record.Pool)
+	}
+	return ipam.Record{}, a.abandon(ctx, order, record, err)
+}
+
+// abandon gives up a record that could not be confirmed, and returns what that means.
+// A record whose name is fixed, and of which nobody knows yet whose the block is, stays:
+// it may be seen yet, and is then judged as if it had just been made.
+func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record, cause error) error {
+	_, overLimit := errors.AsType[*ipam.LimitError](cause)
+	closed := errors.Is(cause, ledger.ErrPoolClosed)
+	switch {
+	case order.nameIsFixed() && errors.Is(cause, ipam.ErrUnconfirmed):
 	case !order.nameIsFixed():
 		a.discard(record)
-		return ipam.Record{}, err
-	case errors.Is(err, ledger.ErrLost): // the name is needed again
-		return ipam.Record{}, errors.Join(err, a.Release(ctx, record))
-	default: // it may be seen yet, and the holder name it: its next attempt takes it over
-		return ipam.Record{}, err
+	default: // the name is needed again
+		cause = errors.Join(cause, a.Release(ctx, record))
 	}
+	switch {
+	case closed:
+		return poolClosed(order.Holder, record.Pool)
+	case overLimit: // what exceeded it may be about to give way too: the next try finds out
+		return errors.Join(ledger.ErrLost, cause)
+	}
+	return cause
+}
+
+// poolClosed says that nothing is handed out from a pool.
+func poolClosed(holder ipam.Holder, pool ipam.PoolKey) error {
+	reason := v1alpha1.ReasonPoolNotReady
+	if holder.IsPool() {
+		reason = v1alpha1.ReasonParentNotReady
+	}
+	return missing(reason, "%s is being released, or its CIDR is not recorded", pool)
 }
 
 // refused says whether a create call that failed surely created nothing.
@@ -226,7 +274,7 @@ func (o Order) record(pool ipam.Pool, block netip.Prefix) ipam.Record {
 	return ipam.Record{
 		Name: o.Record, Block: block, Pool: pool.Key, Class: o.Terms.Class,
 		Holder: o.Holder, HolderUID: o.HolderUID, Purpose: o.purpose(),
-		Reclaim: o.Terms.Reclaim, State: ipam.Bound, RequestedBy: o.RequestedBy, Sticky: o.Sticky,
+		Reclaim: o.Terms.Reclaim, State: ipam.Bound, RequestedBy: o.RequestedBy, Sticky: o.Sticky, PoolUnknown: o.PoolUnknown,
 	}
 }
 
@@ -257,30 +305,40 @@ func AttemptName(holder ipam.Holder) ipam.Name {
 	return ipam.Name{Namespace: holder.Namespace, Name: prefixOf(holder.Name) + "-" + randomSuffix()}
 }
 
-// prefixOf leaves room for a suffix of nine characters in a name of 253.
-func prefixOf(name string) string { return name[:min(len(name), longestName-9)] }
+// prefixOf leaves room for a suffix of nine characters in a name of 253. It ends with
+// a character with which a name may end: "." in front of "-" is not valid (RFC 1123).
+func prefixOf(name string) string {
+	if len(name) <= longestName-9 {
+		return name
+	}
+	return strings.TrimRight(name[:longestName-9], ".-")
+}
 
 // shortage collects what pools say that have no room.
 type shortage struct {
 	exhausted ipam.ExhaustedError
 	taken     *ipam.TakenError
+	// limits are what the project has reached, in pools that may have room.
+	limits []*ipam.LimitError
 }
 
 func (o Order) exhausted() *shortage {
-	s := &shortage{exhausted: ipam.ExhaustedError{Bits: o.Terms.Length, Largest: ipam.NoLength, OnExhaustion: o.Terms.OnExhaustion}}
-	if s.exhausted.OnExhaustion == "" {
-		s.exhausted.OnExhaustion = ipam.Wait
-		if len(o.Pools) > 0 {
-			s.exhausted.OnExhaustion = o.Pools[0].OnExhaustion
-		}
-	}
-	return s
+	return &shortage{exhausted: ipam.ExhaustedError{Bits: o.Terms.Length, Largest: ipam.NoLength, OnExhaustion: onExhaustion(o.Terms, o.Pools)}}
 }
 
-// take notes an error that means no room, and says whether it was one.
+// take notes an error that means no room, or that the room is for others, and reports
+// whether it was one.
 func (s *shortage) take(pool ipam.Pool, err error) bool {
+	if errors.Is(err, ledger.ErrOutOfTurn) {
+		s.add(pool, ipam.NoLength)
+		return true
+	}
 	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](err); ok {
 		s.add(pool, exhausted.Largest)
+		return true
+	}
+	if limit, ok := errors.AsType[*ipam.LimitError](err); ok {
+		s.limits = append(s.limits, limit)
 		return true
 	}
 	return errors.As(err, &s.taken)
@@ -294,9 +352,13 @@ func (s *shortage) add(pool ipam.Pool, largest int) {
 }
 
 func (s *shortage) err() error {
-	if s.taken != nil {
+	switch {
+	case s.taken != nil:
 		return s.taken
+	case len(s.limits) > 0 && len(s.exhausted.Pools) == 0: // no pool will do once there is room
+		return s.limits[len(s.limits)-1]
 	}
+	s.exhausted.Limits = s.limits
 	return &s.exhausted
 }
 

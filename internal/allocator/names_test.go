@@ -21,11 +21,11 @@ func TestRecordsOfPoolsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 	// A pool that is named as the record of another one is.
 	for _, of := range []ipam.PoolKey{pools[3], pools[11], pools[7]} {
-		pools = append(pools, ipam.PoolNamed(strings.TrimPrefix(a.recordOfPool(of).Name, "ippool.")))
+		pools = append(pools, ipam.PoolNamed(strings.TrimPrefix(a.RecordOfPool(of).Name, "ippool.")))
 	}
 	seen := map[ipam.Name]ipam.PoolKey{}
 	for _, pool := range pools {
-		name := a.recordOfPool(pool)
+		name := a.RecordOfPool(pool)
 		if name.Namespace != "cadastre-system" {
 			t.Errorf("the record of %+v lies in %s", pool, name.Namespace)
 		}
@@ -46,8 +46,34 @@ func TestRecordsOfPoolsHaveNamesOfTheirOwn(t *testing.T) {
 	for pool, want := range map[ipam.PoolKey]string{
 		ipam.PoolNamed("team.p"): "ippool.team.p", ipam.LocalPoolNamed("team", "p.q"): "localippool.team.p.q",
 	} {
-		if got := a.recordOfPool(pool).Name; got != want {
+		if got := a.RecordOfPool(pool).Name; got != want {
 			t.Errorf("the record of %+v is named %s, want %s", pool, got, want)
 		}
+	}
+}
+
+// TestRecordsOfClaimsHaveValidNamesWhateverTheClaimsName has every character that a
+// name may have, beside the last, at the place where a long name is cut.
+func TestRecordsOfClaimsHaveValidNamesWhateverTheClaimsName(t *testing.T) {
+	tail := strings.Repeat("z", longestName)
+	for name, claim := range map[string]string{
+		"short":                       "a",
+		"as long as is not cut":       strings.Repeat("a", 244),
+		"a dot where it is cut":       strings.Repeat("a", 243) + "." + tail[:9],
+		"a hyphen where it is cut":    strings.Repeat("a", 243) + "-" + tail[:9],
+		"hyphens until it is cut":     strings.Repeat("a", 200) + strings.Repeat("-", 44) + tail[:9],
+		"a dot and hyphens before":    strings.Repeat("a", 200) + ".b" + strings.Repeat("-", 42) + tail[:9],
+		"one character, then hyphens": "a" + strings.Repeat("-", 251) + "a",
+	} {
+		holder := HolderOfClaim(ipam.Name{Namespace: "team", Name: claim})
+		for _, record := range []ipam.Name{AttemptName(holder), BindName(holder, "uid")} {
+			if errs := validation.IsDNS1123Subdomain(record.Name); len(errs) > 0 {
+				t.Errorf("%s: the record is named %s: %v", name, record.Name, errs)
+			}
+		}
+	}
+	one, other := strings.Repeat("a", 244)+strings.Repeat("b", 9), strings.Repeat("a", 244)+strings.Repeat("c", 9)
+	if a, b := BindName(HolderOfClaim(ipam.Name{Name: one}), "uid"), BindName(HolderOfClaim(ipam.Name{Name: other}), "uid"); a == b {
+		t.Errorf("claims whose names differ where they are cut have records of one name: %s", a.Name)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
@@ -86,14 +87,15 @@ type replica struct {
 }
 
 func newPlay(t *testing.T, seed uint64, total *tally) *play {
-	p := &play{t: t, seed: seed, server: newAPIServer(), tally: total}
+	p := &play{t: t, seed: seed, tally: total}
 	for name, cidr := range map[string]string{"small": "10.0.0.0/26", "larger": "10.1.0.0/24", "six": "2001:db8::/120"} {
 		block := netip.MustParsePrefix(cidr)
 		p.pools = append(p.pools, ipam.Pool{
-			Key: ipam.PoolNamed(name), CIDR: block, Family: ipam.FamilyOf(block), Strategy: ipam.FirstFit,
-			Withheld: []netip.Prefix{netip.PrefixFrom(block.Addr(), block.Addr().BitLen())},
+			Key: ipam.PoolNamed(name), Home: ipam.DomainNamed("default", ipam.FamilyOf(block)), CIDR: block, Family: ipam.FamilyOf(block), Strategy: ipam.FirstFit,
+			Withheld: space.NewRanges(block, []space.Range{{From: block.Addr(), To: block.Addr()}}),
 		})
 	}
+	p.server = newAPIServer(p.pools...)
 	return p
 }
 
@@ -236,7 +238,7 @@ func (p *play) collectOrphans(over <-chan struct{}) {
 			return
 		case <-time.After(200 * time.Millisecond):
 		}
-		records := p.server.list().Items // first the records, then the holders
+		records := p.server.records() // first the records, then the holders
 		held := p.holders()
 		r := p.at(0)
 		for _, obj := range records {
@@ -282,7 +284,7 @@ func (p *play) finish() {
 		p.stop(last)
 		last = p.start(778 + n)
 	}
-	for _, obj := range p.server.list().Items {
+	for _, obj := range p.server.records() {
 		if !live[string(obj.UID)] {
 			p.tally.count(&p.tally.orphans)
 		}
@@ -306,15 +308,15 @@ func (p *play) finish() {
 
 // collect releases every record that is left, as the picture shows them.
 func (p *play) collect(by *replica) {
-	for round := 1; len(p.server.list().Items) > 0; round++ {
+	for round := 1; len(p.server.records()) > 0; round++ {
 		if round == 10_000 {
-			p.t.Errorf("seed %d: %d records cannot be released", p.seed, len(p.server.list().Items))
+			p.t.Errorf("seed %d: %d records cannot be released", p.seed, len(p.server.records()))
 			return
 		}
 		if round%100 == 0 { // a watch that fell silent is not noticed by those who only release
 			by.allocator.Ledger().Relist()
 		}
-		for _, obj := range p.server.list().Items {
+		for _, obj := range p.server.records() {
 			if record, ok := by.allocator.Ledger().Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}); ok {
 				_ = by.allocator.Release(by.ctx, record) // tried again
 			}

@@ -1,323 +1,200 @@
 package allocator
 
 import (
-	"cmp"
-	"iter"
-	"net/netip"
-	"slices"
-	"sync"
-	"time"
-
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// Waiting is a claim that waits for a block, and its place in the queue: the
-// older first, then by name.
-type Waiting struct {
-	Since time.Time
-	// Holder is the claim; Request what it asks for, as far as it is known.
-	Holder  ipam.Holder
-	Request ipam.Request
-}
+// Waiting is a claim or a child pool that waits for a block, and its place in line.
+type Waiting = queue.Waiter
 
-func (w Waiting) isZero() bool { return w.Holder == (ipam.Holder{}) }
-
-func (w Waiting) before(other Waiting) bool { return compareWaiting(w, other) < 0 }
-
-// comesBack says whether who waits asks for one block alone, and did so before
-// the pool was there, or while it was paused: as claims and child pools of a backup
-// do. When the pool opens they are served first, for nothing else will do for them;
-// those who take any block may wait longer, and take another. Who asks later has
-// no such right: it would be a way past those who wait for a full pool.
-func (w Waiting) comesBack(pool ipam.Pool) bool {
-	return w.Request.Block.IsValid() && (pool.OpenSince.IsZero() || !w.Since.After(pool.OpenSince))
-}
-
-// ahead says whether who waits is served by the pool before the other.
-func (w Waiting) ahead(other Waiting, pool ipam.Pool) bool {
-	if first := w.comesBack(pool); first != other.comesBack(pool) {
-		return first
+// wants is what a request would take by what this process has seen of pools and classes,
+// whether or not the pools are ready: whose turn it is in a pool is asked of those only
+// that are. Where something is missing or not allowed it is nothing. It calls neither
+// the ledger nor the queue.
+func (a *Allocator) wants(req ipam.Request) queue.Wants {
+	req, err := a.onBehalf(req)
+	if err != nil {
+		return queue.Wants{}
 	}
-	return w.before(other)
-}
-
-// sees says whether a pool is cluster-scoped or of the namespace of who waits.
-func (w Waiting) sees(pool ipam.PoolKey) bool {
-	return pool.Namespace == "" || pool.Namespace == w.Request.Namespace()
-}
-
-// mayTake says whether a pool of those that it waits for is one that it sees, with the
-// labels that it asks for.
-func (w Waiting) mayTake(pool ipam.Pool) bool {
-	return w.sees(pool.Key) && (w.Request.Selects == nil || w.Request.Selects(pool.Labels))
-}
-
-func compareWaiting(a, b Waiting) int {
-	return cmp.Or(
-		a.Since.Compare(b.Since),
-		cmp.Compare(a.Holder.Namespace, b.Holder.Namespace),
-		cmp.Compare(a.Holder.Name, b.Holder.Name),
-		cmp.Compare(a.Holder.Kind, b.Holder.Kind),
-	)
-}
-
-// target is what claims wait for: a class, a pool, or pools by their labels.
-type target struct {
-	class    string
-	pool     ipam.PoolKey
-	selector bool
-}
-
-func targetOf(r ipam.Request) target {
-	if r.Selects != nil {
-		return target{selector: true}
+	class, err := a.classOf(req)
+	if err != nil {
+		return queue.Wants{}
 	}
-	return target{class: r.Class, pool: r.Pool}
-}
-
-// Queue is the claims that wait, in order, by what they wait for. Adding and
-// removing cost O(log n) plus a move of memory, and looking for the first that passes
-// a test as much as there are before it that do not.
-type Queue struct {
-	mu     sync.Mutex
-	lines  map[target][]Waiting
-	places map[ipam.Holder]Waiting
-	// exact is how many ask for one block alone.
-	exact int
-	// told are those of them who know that somebody else has it.
-	told map[ipam.Holder]bool
-	// foreseen are those whom nobody has joined yet.
-	foreseen map[ipam.Holder]bool
-}
-
-// NewQueue is an empty queue.
-func NewQueue() *Queue {
-	return &Queue{lines: map[target][]Waiting{}, places: map[ipam.Holder]Waiting{}, told: map[ipam.Holder]bool{}, foreseen: map[ipam.Holder]bool{}}
-}
-
-// Join puts a claim in line, once, and says whether it was not there before.
-func (q *Queue) Join(w Waiting) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	told := q.told[w.Holder]
-	before, ok := q.leave(w.Holder)
-	q.join(w)
-	if told && targetOf(before.Request) == targetOf(w.Request) && before.Request.Block == w.Request.Block {
-		q.told[w.Holder] = true
+	named, err := a.poolsOf(req, class)
+	if err != nil {
+		return queue.Wants{}
 	}
-	return !ok
-}
-
-func (q *Queue) join(w Waiting) {
-	t := targetOf(w.Request)
-	line := q.lines[t]
-	at, _ := slices.BinarySearchFunc(line, w, compareWaiting)
-	q.lines[t] = slices.Insert(line, at, w)
-	q.places[w.Holder] = w
-	if w.Request.Block.IsValid() {
-		q.exact++
+	terms, err := ipam.Fold(req, class, named)
+	if err != nil {
+		return queue.Wants{}
 	}
+	fitting, err := terms.Fitting(named)
+	if err != nil || req.Child != (ipam.PoolKey{}) && allOfParent(terms, fitting[0]) != nil {
+		return queue.Wants{}
+	}
+	wants := queue.Wants{Length: terms.Length, Account: ipam.Account{Project: req.Tenant.Project, Class: terms.Class}}
+	if class != nil {
+		wants.Account.ClassLimit = class.Limit
+	}
+	for _, pool := range fitting {
+		wants.Pools = append(wants.Pools, pool.Key)
+	}
+	return wants
 }
 
-// Foresee keeps a place for a claim that is not there, until it joins or leaves, or
-// LeaveForeseen ends that.
-func (q *Queue) Foresee(w Waiting) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if _, ok := q.places[w.Holder]; ok {
+// shape is what the wants of a request follow from. Of many that wait, most are alike.
+type shape struct {
+	class, selector string
+	pool, child     ipam.PoolKey
+	namespace       string
+	family          ipam.Family
+	length          int
+	granted, single bool
+}
+
+// wantsOf is wants for one of many requests: those that are alike are resolved once.
+// Known are those that were resolved already.
+func (a *Allocator) wantsOf(req ipam.Request, known map[shape]queue.Wants) queue.Wants {
+	if req.Block.IsValid() || req.Selects != nil && req.Selector == "" {
+		return a.wants(req)
+	}
+	s := shape{
+		class: req.Class, selector: req.Selector, pool: req.Pool, child: req.Child, namespace: req.Namespace(),
+		family: req.Family, length: req.Length, granted: req.Granted, single: req.Single,
+	}
+	wants, ok := known[s]
+	if !ok {
+		wants = a.wants(req)
+		known[s] = wants
+	}
+	return wants
+}
+
+// Wait puts a holder in line, and has it served if its turn has come already. What no
+// controller of this operator serves is not put in line.
+func (a *Allocator) Wait(w Waiting) {
+	if !a.Serves(w.Holder) {
+		a.leave(w.Holder)
 		return
 	}
-	q.join(w)
-	q.foreseen[w.Holder] = true
-}
-
-// LeaveForeseen takes out those for whom a place was kept, and who did not come.
-func (q *Queue) LeaveForeseen() []Waiting {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var left []Waiting
-	for holder := range q.foreseen {
-		w, _ := q.leave(holder)
-		left = append(left, w)
+	if joined, wants := a.join(w); joined {
+		a.wakePools(wants.Pools)
 	}
-	return left
 }
 
-// Leave takes a claim out, and says what it waited with; false where it did not.
-func (q *Queue) Leave(holder ipam.Holder) (Waiting, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.leave(holder)
+// Serves reports whether the controllers of this operator serve the holder: with
+// --namespace, claims of one namespace alone.
+func (a *Allocator) Serves(holder ipam.Holder) bool {
+	return a.watched == "" || holder.IsPool() || holder.Namespace == a.watched
 }
 
-func (q *Queue) leave(holder ipam.Holder) (Waiting, bool) {
-	w, ok := q.places[holder]
-	if !ok {
-		return Waiting{}, false
+// Leave takes a holder out of the line, if it is there: it has what it waited
+// for, or does not want it any more.
+func (a *Allocator) Leave(holder ipam.Holder) { a.leave(holder) }
+
+// leave takes a holder out of the queue, and has those behind it served.
+func (a *Allocator) leave(holder ipam.Holder) {
+	if left, ok := a.queue.Leave(holder); ok {
+		a.hasLeft(left)
 	}
-	delete(q.places, holder)
-	delete(q.told, holder)
-	delete(q.foreseen, holder)
-	if w.Request.Block.IsValid() {
-		q.exact--
+}
+
+func (a *Allocator) hasLeft(left queue.Left) {
+	a.wakePools(left.Pools)
+	if left.Moved != (ipam.Holder{}) {
+		a.serve(left.Moved) // so that its status says so
 	}
-	t := targetOf(w.Request)
-	at, _ := slices.BinarySearchFunc(q.lines[t], w, compareWaiting)
-	if q.lines[t] = slices.Delete(q.lines[t], at, at+1); len(q.lines[t]) == 0 {
-		delete(q.lines, t)
+}
+
+func (a *Allocator) wakePools(pools []ipam.PoolKey) {
+	for _, pool := range pools {
+		a.wake.Add(pool)
 	}
-	return w, true
 }
 
-// Place is a claim's place in the queue.
-func (q *Queue) Place(holder ipam.Holder) (Waiting, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	w, ok := q.places[holder]
-	return w, ok
-}
-
-// Has says whether a claim waits.
-func (q *Queue) Has(holder ipam.Holder) bool {
-	_, ok := q.Place(holder)
-	return ok
-}
-
-// Len is how many claims wait.
-func (q *Queue) Len() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.places)
-}
-
-// First is the one that comes first of those that may be served from the pool and
-// pass the test; false where there is none. Those who come back are before those
-// who wait longest.
-func (q *Queue) First(pool ipam.Pool, test func(Waiting) bool) (Waiting, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.exact > 0 {
-		back := func(w Waiting) bool { return w.comesBack(pool) && test(w) }
-		if first, ok := q.longest(pool, back); ok {
-			return first, true
-		}
+// join resolves what a waiter wants, and enters it. What is resolved under the lock is
+// resolved again by whoever changes the catalogue meanwhile, once it has the lock.
+func (a *Allocator) join(w Waiting) (bool, queue.Wants) {
+	a.resolving.Lock()
+	defer a.resolving.Unlock()
+	var wants queue.Wants
+	if a.isResolved.Load() {
+		wants = a.wants(w.Request)
 	}
-	return q.longest(pool, test)
+	return a.queue.Join(w, wants), wants
 }
 
-// longest is the one of them that has waited longest.
-func (q *Queue) longest(pool ipam.Pool, test func(Waiting) bool) (Waiting, bool) {
-	var first Waiting
-	for _, line := range q.linesFor(pool) {
-		for _, w := range line {
-			if !first.isZero() && first.before(w) {
-				break
-			}
-			if w.mayTake(pool) && test(w) {
-				first = w
-				break
+func (a *Allocator) foreseeWaiting(w Waiting) {
+	a.resolving.Lock()
+	defer a.resolving.Unlock()
+	var wants queue.Wants
+	if a.isResolved.Load() {
+		wants = a.wants(w.Request)
+	}
+	a.queue.Foresee(w, wants)
+}
+
+// resolveWaiting resolves what all wait for, when everything has been seen once. Until
+// then nobody is served, and it would have to be done again for every pool.
+func (a *Allocator) resolveWaiting() {
+	a.resolving.Lock()
+	defer a.resolving.Unlock()
+	if a.isResolved.Load() {
+		return
+	}
+	a.isResolved.Store(true)
+	known := map[shape]queue.Wants{}
+	for _, w := range a.queue.All() {
+		a.queue.Update(w.Holder, a.wantsOf(w.Request, known))
+	}
+	a.wakePools(a.queue.Pools())
+}
+
+// resolveAgain resolves what those wait for whom a change of the catalogue concerns.
+func (a *Allocator) resolveAgain(c queue.Change) {
+	a.resolving.Lock()
+	defer a.resolving.Unlock()
+	if !a.isResolved.Load() {
+		return
+	}
+	known, pools := map[shape]queue.Wants{}, map[ipam.PoolKey]bool{}
+	for _, w := range a.queue.Concerned(c) {
+		wants := a.wantsOf(w.Request, known)
+		if a.queue.Update(w.Holder, wants) {
+			for _, pool := range wants.Pools {
+				pools[pool] = true
 			}
 		}
 	}
-	return first, !first.isZero()
-}
-
-// All are those who may be served from the pool, in no order. The queue is locked
-// until the loop over them ends.
-func (q *Queue) All(pool ipam.Pool) iter.Seq[Waiting] {
-	return func(yield func(Waiting) bool) {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		for _, line := range q.linesFor(pool) {
-			for _, w := range line {
-				if w.mayTake(pool) && !yield(w) {
-					return
-				}
-			}
-		}
+	for pool := range pools {
+		a.wake.Add(pool)
 	}
 }
 
-// linesFor are the lines of those who may be served from a pool.
-func (q *Queue) linesFor(pool ipam.Pool) [][]Waiting {
-	lines := [][]Waiting{q.lines[target{pool: pool.Key}], q.lines[target{selector: true}], q.lines[target{}]}
-	for _, class := range pool.Classes {
-		lines = append(lines, q.lines[target{class: class}])
-	}
-	return lines
-}
-
-// Outdone are those who wait for one block of the pool, and no other, and have not
-// been told yet that somebody else has it. Each is told once, and again when it asks
-// for another.
-func (q *Queue) Outdone(pool ipam.Pool, free func(netip.Prefix) bool) []ipam.Holder {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.exact == len(q.told) {
-		return nil
-	}
-	var outdone []ipam.Holder
-	for _, line := range q.linesFor(pool) {
-		for _, w := range line {
-			if block := w.Request.Block; !block.IsValid() || q.told[w.Holder] || !w.sees(pool.Key) || !pool.Has(block) || free(block) {
-				continue
-			}
-			q.told[w.Holder] = true
-			outdone = append(outdone, w.Holder)
-		}
-	}
-	return outdone
-}
-
-// WaitingForClass are those who wait for a class by its name.
-func (q *Queue) WaitingForClass(class string) []ipam.Holder {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return holders(q.lines[target{class: class}])
-}
-
-// WaitingFor are those who wait for what has changed in the catalogue: a class,
-// by its name or as the default; a pool, by its name or its labels; or what they may
-// use, with the project of their namespace.
-func (q *Queue) WaitingFor(e Entry) []ipam.Holder {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if e.Namespace != "" {
-		return q.of(e.Namespace)
-	}
-	lines := [][]Waiting{q.lines[target{}]}
-	for _, class := range e.Classes {
-		lines = append(lines, q.lines[target{class: class}])
-	}
+// changed follows a change of the catalogue, before any other listener.
+func (a *Allocator) changed(e Entry) {
+	a.resolveAgain(e.change())
 	if e.Pool != (ipam.PoolKey{}) {
-		selecting := slices.DeleteFunc(slices.Clone(q.lines[target{selector: true}]), func(w Waiting) bool {
-			return !w.Request.Selects(e.Labels)
-		})
-		lines = append(lines, q.lines[target{pool: e.Pool}], selecting)
+		a.wake.Add(e.Pool)
+		return
 	}
-	for i, line := range lines {
-		lines[i] = slices.DeleteFunc(slices.Clone(line), func(w Waiting) bool { return !w.sees(e.Pool) })
+	for _, class := range e.Classes {
+		a.wakePools(a.catalogue.PoolsOfAll(class))
 	}
-	return holders(lines...)
 }
 
-// of are those of a namespace.
-func (q *Queue) of(namespace string) []ipam.Holder {
-	var all []ipam.Holder
-	for holder, w := range q.places {
-		if w.Request.Namespace() == namespace {
-			all = append(all, holder)
-		}
-	}
-	return all
+func (e Entry) change() queue.Change {
+	return queue.Change{Namespace: e.Namespace, Pool: e.Pool, Labels: e.Labels, Classes: e.Classes}
 }
 
-func holders(lines ...[]Waiting) []ipam.Holder {
-	var all []ipam.Holder
-	for _, line := range lines {
-		for _, w := range line {
-			all = append(all, w.Holder)
-		}
+// WaitingFor are those who wait for what has changed in the catalogue.
+func (a *Allocator) WaitingFor(e Entry) []ipam.Holder { return a.queue.WaitingFor(e.change()) }
+
+// mayTake is what the ledger asks before it holds a block of the pool for the order.
+func (a *Allocator) mayTake(order Order, pool ipam.Pool) func(ledger.Room) bool {
+	return func(room ledger.Room) bool {
+		return a.queue.MayTake(pool, room, order.Holder, order.Waiting, order.Terms.Length)
 	}
-	return all
 }

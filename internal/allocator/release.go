@@ -17,6 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // Release deletes a record as it was last seen. One that has changed since, or
@@ -28,11 +29,61 @@ import (
 //
 // The block is free when the watch shows the deletion, here and on every other
 // replica.
+//
+// The own record of a pool is released in two steps (MarkReleasing); where blocks of
+// the pool are recorded the error is ipam.ErrPoolInUse.
 func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
+	if record.Purpose == ipam.ForPool && !failpoint.SkipPoolCheck() {
+		marked, err := a.MarkReleasing(ctx, record)
+		if err != nil {
+			return ignoreGone(err)
+		}
+		record = marked
+	}
 	if err := a.delete(ctx, record); err != nil {
 		return ignoreGone(err)
 	}
 	return ignoreGone(a.letGo(ctx, record))
+}
+
+// MarkReleasing writes into a pool's own record that it is being released, waits until
+// this process's own watch shows that, and looks then for blocks of the pool: whoever
+// records one later sees the mark, and gives way. Where one is found, the mark is taken
+// off, and the error is ipam.ErrPoolInUse. Otherwise the record may be deleted as it is
+// returned. A mark that nobody took off, because its writer died, does no harm to a pool
+// that goes, and is taken off by whoever keeps one that does not.
+func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	pool, before := PoolOf(own.Holder), own.Version
+	if a.ledger.Records(pool) > 0 && own.State != ipam.Releasing {
+		return ipam.Record{}, ipam.ErrPoolInUse
+	}
+	marked := own
+	if own.State != ipam.Releasing {
+		var err error
+		if marked, err = a.setState(ctx, own, ipam.Releasing); err != nil {
+			return ipam.Record{}, err
+		}
+	}
+	shown := ledger.NotShown
+	a.ledger.Await(ctx, []ipam.PoolKey{own.Pool}, func() bool {
+		shown = a.ledger.Release(marked, before, pool)
+		return shown != ledger.NotShown
+	})
+	switch shown {
+	case ledger.Unused:
+		return marked, nil
+	case ledger.InUse:
+		_, err := a.setState(ctx, marked, ipam.Bound)
+		return ipam.Record{}, errors.Join(ipam.ErrPoolInUse, err)
+	}
+	return ipam.Record{}, fmt.Errorf("marking IPAllocation %s: %w", own.Name, ipam.ErrUnconfirmed)
+}
+
+func (a *Allocator) setState(ctx context.Context, record ipam.Record, state ipam.State) (ipam.Record, error) {
+	record.State = state
+	return a.patch(ctx, record, fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"state":%q}}`, record.UID, record.Version, state))
 }
 
 // ignoreGone is the error, but for one that says that the record is gone.

@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -46,6 +47,9 @@ func (a *Allocator) Resolve(req ipam.Request) (Resolution, error) {
 	if err != nil {
 		return res, err
 	}
+	if fitting, err = possible(terms, fitting); err != nil {
+		return res, err
+	}
 	ready, unready := a.ready(fitting)
 	if len(ready) == 0 {
 		return res, unready
@@ -77,21 +81,28 @@ func (a *Allocator) classOf(req ipam.Request) (*ipam.Class, error) {
 	mayUse := func(c ClassEntry) bool { return req.Tenant.MayUse(c.Visibility, c.Project) }
 	entry, ok := a.catalogue.Class(req.Class)
 	if req.Class == "" {
-		family := req.Family
-		if req.Block.IsValid() {
-			family = ipam.FamilyOf(req.Block)
-		}
+		family := a.familyOf(req)
 		if entry, ok = a.catalogue.DefaultClass(family, mayUse); !ok {
-			return nil, missing(v1alpha1.ReasonNoDefaultClass, "the claim names no class and no pool, and there is no default class: set spec.className, or annotate a class with %s=true", v1alpha1.AnnotationDefaultClass)
+			return nil, missing(v1alpha1.ReasonNoDefaultClass, "the claim names no class and no pool, and there is no default class for %s: set spec.className, or annotate an %[1]s class with %s=true", family, v1alpha1.AnnotationDefaultClass)
 		}
 	}
 	switch {
 	case !ok || !mayUse(entry):
-		return nil, missing(v1alpha1.ReasonClassNotFound, "there is no IPClass %q: create it, or name another one", req.Class)
+		return nil, missing(v1alpha1.ReasonClassNotFound, "there is no IPClass %q that this namespace may use: create it, or name another one", req.Class)
 	case !entry.Native:
 		return nil, missing(v1alpha1.ReasonForeignProvisioner, "the IPClass %q is served by another provisioner", req.Class)
 	}
 	return &entry.Class, nil
+}
+
+// familyOf is the address family of a request that names neither class nor pool:
+// that of the block or the family that it asks for, else the operator's default. It
+// does not depend on which default classes exist.
+func (a *Allocator) familyOf(req ipam.Request) ipam.Family {
+	if req.Block.IsValid() {
+		return ipam.FamilyOf(req.Block)
+	}
+	return cmp.Or(req.Family, a.defaultFamily)
 }
 
 // poolsOf are the pools that a request may be served from as far as names go,
@@ -101,13 +112,13 @@ func (a *Allocator) poolsOf(req ipam.Request, class *ipam.Class) ([]ipam.Pool, e
 	case req.Pool != (ipam.PoolKey{}):
 		pool, ok := a.catalogue.Pool(req.Pool)
 		if !ok || !req.MayName(pool) {
-			return nil, missing(v1alpha1.ReasonPoolNotFound, "there is no %s %q: create it, or name another one", req.Pool.Kind, req.Pool.Name)
+			return nil, noPool(req, v1alpha1.ReasonPoolNotFound, "one")
 		}
 		return []ipam.Pool{pool}, nil
 	case req.Selects != nil:
-		pools := usable(req, a.catalogue.PoolsWhere(req.Namespace(), req.Selects))
+		pools := slices.DeleteFunc(a.catalogue.PoolsWhere(req.Namespace(), req.Selects), func(p ipam.Pool) bool { return !req.MayName(p) })
 		if len(pools) == 0 {
-			return nil, missing(v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool: label one, or change the selector")
+			return nil, missing(v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector")
 		}
 		return sortedByName(pools), nil
 	default:
@@ -115,7 +126,7 @@ func (a *Allocator) poolsOf(req ipam.Request, class *ipam.Class) ([]ipam.Pool, e
 			return p.Family != "" && p.Family != class.Family
 		})
 		if len(pools) == 0 {
-			return nil, missing(v1alpha1.ReasonNoPoolForClass, "no %s pool backs the IPClass %q: add it to the classNames of one", class.Family, class.Name)
+			return nil, missing(v1alpha1.ReasonNoPoolForClass, "no %s pool that this namespace may use backs the IPClass %q: add the class to the classNames of one, or change the visibility of one that backs it", class.Family, class.Name)
 		}
 		return sortedByName(pools), nil
 	}
@@ -130,6 +141,50 @@ func (a *Allocator) NeedsGrant(req ipam.Request) bool {
 	}
 	pool, ok := a.catalogue.Pool(req.Pool)
 	return ok && req.NeedsGrant(pool)
+}
+
+// LacksRight reports whether a request names an IPPool that it may not use, or one
+// that does not exist as far as this process has seen. Which of the two is not for
+// the requester to learn.
+func (a *Allocator) LacksRight(req ipam.Request) bool {
+	if req.Pool.Kind != ipam.KindPool {
+		return false
+	}
+	req, err := a.onBehalf(req)
+	if err != nil {
+		return true // the namespace is new
+	}
+	pool, ok := a.catalogue.Pool(req.Pool)
+	return !ok || !req.MayName(pool)
+}
+
+// MayBeGranted reports whether all that a request lacks to name its pool is the right
+// to use it.
+func (a *Allocator) MayBeGranted(req ipam.Request) bool {
+	req, err := a.onBehalf(req)
+	if err != nil {
+		return false
+	}
+	pool, ok := a.catalogue.Pool(req.Pool)
+	if !ok || req.MayName(pool) {
+		return false
+	}
+	req.Granted = true
+	return req.MayName(pool)
+}
+
+// noPool is what a request is told of a pool that does not exist, and of one that it
+// may not use: the same. Another is what it could name instead.
+func noPool(req ipam.Request, reason, another string) *ipam.MissingError {
+	if req.Pool.Kind != ipam.KindPool {
+		return missing(reason, "there is no %s %q: create it, or name another %s", req.Pool.Kind, req.Pool.Name, another)
+	}
+	asking := "namespace"
+	if req.Namespace() == "" {
+		asking = "pool"
+	}
+	return missing(reason, "there is no %s %q that this %s may use: create it, name another %s, or ask for the right to use it",
+		req.Pool.Kind, req.Pool.Name, asking, another)
 }
 
 // usable are the pools that a request may use without naming them.
@@ -168,7 +223,9 @@ func (a *Allocator) PoolReady(pool ipam.Pool) error {
 	switch {
 	case state.Rival != nil:
 		return missing(v1alpha1.ReasonPoolNotReady, "the CIDR of %s is in conflict", pool.Key)
-	case !state.Ready():
+	case state.Record.State == ipam.Releasing || state.Record.Terminating:
+		return missing(v1alpha1.ReasonPoolNotReady, "%s is being released", pool.Key)
+	case !state.Open:
 		return missing(v1alpha1.ReasonPoolNotReady, "the CIDR of %s is not recorded yet", pool.Key)
 	}
 	return nil
@@ -176,7 +233,7 @@ func (a *Allocator) PoolReady(pool ipam.Pool) error {
 
 // PoolState is where a pool's own record stands.
 func (a *Allocator) PoolState(pool ipam.Pool) ledger.PoolState {
-	return a.ledger.State(pool, a.recordOfPool(pool.Key))
+	return a.ledger.State(pool, a.RecordOfPool(pool.Key))
 }
 
 func (a *Allocator) candidates(pools []ipam.Pool) []ipam.Candidate {

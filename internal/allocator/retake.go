@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
+	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -12,11 +12,12 @@ import (
 
 // retained is the block that was kept for a claim of this namespace and name, or
 // of its sticky key, where it is still what the claim asks for. Of several under
-// one key it is the one that is kept longest: the last that was given back.
+// one key it is the one that is kept longest: the last that was given back. A record
+// whose block another one has is not taken over.
 func (a *Allocator) retained(order Order) (ipam.Record, bool) {
 	var last ipam.Record
 	for _, record := range a.formerly(order) {
-		if record.State != ipam.Retained || record.Terminating || !order.accepts(record) {
+		if !order.mayRetake(record) || record.Terminating || !order.accepts(record) || !a.isUndisputed(record) {
 			continue
 		}
 		if record.Holder == order.Holder {
@@ -29,6 +30,11 @@ func (a *Allocator) retained(order Order) (ipam.Record, bool) {
 	return last, last.UID != ""
 }
 
+// isUndisputed reports whether a record is confirmed, and in conflict with no other one.
+func (a *Allocator) isUndisputed(record ipam.Record) bool {
+	return a.ledger.Confirmed(record) == nil && a.ledger.Conflict(record) == nil
+}
+
 // formerly are the records of earlier claims of this name, or of the sticky key.
 func (a *Allocator) formerly(order Order) []ipam.Record {
 	records := a.ledger.HeldBy(order.Holder)
@@ -36,6 +42,14 @@ func (a *Allocator) formerly(order Order) []ipam.Record {
 		return records
 	}
 	return append(records, a.ledger.Sticky(ipam.Name{Namespace: order.Holder.Namespace, Name: order.Sticky})...)
+}
+
+// mayRetake reports whether a record is retained, or was until an earlier create of the
+// same name took it over. That one is not stored: the name is free. Should it be after
+// all, it is this claim that is not, and both name the one record.
+func (o Order) mayRetake(record ipam.Record) bool {
+	takenOver := record.State == ipam.Bound && record.HolderUID == "" && !record.ReleaseAfter.IsZero()
+	return record.State == ipam.Retained || takenOver && record.Holder == o.Holder
 }
 
 func (o Order) accepts(record ipam.Record) bool {
@@ -48,20 +62,25 @@ func (o Order) accepts(record ipam.Record) bool {
 // retake takes a retained record over, by an update of the version that was
 // seen: of several that try, and of one that releases it, one succeeds. A record
 // that is about to be retained is waited for.
+//
+// For a claim that does not exist yet, policy and time stay in the record as they were:
+// where the claim is never stored, it is retained again, unchanged.
 func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool) {
 	a.awaitRetained(ctx, order)
 	record, ok := a.retained(order)
 	if !ok {
 		return ipam.Record{}, false
 	}
-	uid := "null"
-	if order.HolderUID != "" {
-		uid = strconv.Quote(order.HolderUID)
-	}
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}},"spec":{"state":%q,"releaseAfter":null,"reclaimPolicy":%q,"claimRef":{"name":%q,"uid":%s}}}`,
-		record.UID, record.Version, v1alpha1.AnnotationAdopted, randomSuffix(), ipam.Bound, order.Terms.Reclaim, order.Holder.Name, uid)
-	record.State, record.Adopted, record.Reclaim = ipam.Bound, true, order.Terms.Reclaim
+	spec := fmt.Sprintf(`"state":%q,"claimRef":{"name":%q,"uid":null}`, ipam.Bound, order.Holder.Name)
+	record.State, record.Adopted = ipam.Bound, true
 	record.Holder, record.HolderUID = order.Holder, order.HolderUID
+	if order.HolderUID != "" {
+		spec = fmt.Sprintf(`"state":%q,"releaseAfter":null,"reclaimPolicy":%q,"claimRef":{"name":%q,"uid":%q}`,
+			ipam.Bound, order.Terms.Reclaim, order.Holder.Name, order.HolderUID)
+		record.Reclaim, record.ReleaseAfter = order.Terms.Reclaim, time.Time{}
+	}
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}},"spec":{%s}}`,
+		record.UID, record.Version, v1alpha1.AnnotationAdopted, randomSuffix(), spec)
 	taken, err := a.patch(ctx, record, patch)
 	return taken, err == nil // otherwise there are other blocks
 }
@@ -80,6 +99,28 @@ func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
 	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 	defer cancel()
 	a.ledger.Await(ctx, order.keys(), func() bool { return !unsettled() })
+}
+
+// MayRetain is a *ipam.PolicyError where a claim may not have its block retained: its
+// class does not allow it, or the pool that its block, recorded under the name, is from.
+func (a *Allocator) MayRetain(req ipam.Request, recorded string) error {
+	of := "IPClass " + req.Class
+	if req.Class != "" {
+		if class, _ := a.catalogue.Class(req.Class); class.AllowRetain {
+			return nil
+		}
+	} else {
+		key := req.Pool
+		if record, ok := a.ledger.Record(ipam.Name{Namespace: req.Claim.Namespace, Name: recorded}); ok {
+			key = record.Pool
+		}
+		if pool, _ := a.catalogue.Pool(key); pool.AllowRetain {
+			return nil
+		}
+		of = key.String()
+	}
+	return &ipam.PolicyError{Field: "spec.reclaimPolicy", Value: ipam.Retain,
+		Remedy: of + " does not allow it (allowRetain): leave it Delete"}
 }
 
 // Keeping is for how long class and pool have the block of a record kept.

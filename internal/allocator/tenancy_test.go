@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 
@@ -58,32 +57,11 @@ func TestTheCatalogueShowsANamespaceItsOwnPools(t *testing.T) {
 	}
 }
 
-func TestOneNamespaceWaitsNotForAnothers(t *testing.T) {
-	q := NewQueue()
-	for i, namespace := range []string{"red", "blue"} {
-		name := ipam.Name{Namespace: namespace, Name: "c"}
-		q.Join(Waiting{Since: time.Unix(int64(i), 0), Holder: HolderOfClaim(name), Request: ipam.Request{Claim: name, Class: "gold"}})
-	}
-	all := func(Waiting) bool { return true }
-	for pool, want := range map[ipam.PoolKey]string{
-		ipam.PoolNamed("p"): "red", ipam.LocalPoolNamed("red", "p"): "red", ipam.LocalPoolNamed("blue", "p"): "blue", ipam.LocalPoolNamed("green", "p"): "",
-	} {
-		first, _ := q.First(ipam.Pool{Key: pool, Classes: []string{"gold"}}, all)
-		if first.Holder.Namespace != want {
-			t.Errorf("first for %s is one of %q, want %q", pool, first.Holder.Namespace, want)
-		}
-		woken := q.WaitingFor(Entry{Pool: pool, Classes: []string{"gold"}})
-		if pool.Namespace != "" && slices.ContainsFunc(woken, func(h ipam.Holder) bool { return h.Namespace != pool.Namespace }) {
-			t.Errorf("a change of %s wakes %v", pool, woken)
-		}
-		if pool.Namespace == "" && len(woken) != 2 {
-			t.Errorf("a change of %s wakes %v", pool, woken)
-		}
-	}
-}
-
 func TestWhoHoldsABlockIsForTheSameProjectToKnow(t *testing.T) {
 	a := &Allocator{catalogue: twoTenants(), ledger: ledger.New(ledger.Options{}), log: logr.Discard()}
+	a.catalogue.platform = "the-platform"
+	a.catalogue.SetProject("platform-a", "the-platform")
+	a.catalogue.SetProject("platform-b", "the-platform")
 	block := netip.MustParsePrefix("10.0.0.0/24")
 	for _, c := range []struct {
 		from   string
@@ -94,6 +72,13 @@ func TestWhoHoldsABlockIsForTheSameProjectToKnow(t *testing.T) {
 		{"red", HolderOfPool(ipam.LocalPoolNamed("blue", "p")), false},
 		{"red", HolderOfPool(ipam.PoolNamed("p")), false},
 		{"red", HolderOfClaim(ipam.Name{Namespace: "blue", Name: "c"}), false},
+		{"red", HolderOfClaim(ipam.Name{Namespace: "platform-a", Name: "c"}), false},
+		{"red", HolderOfAddressClaim(ipam.Name{Namespace: "platform-a", Name: "c"}), false},
+		{"red", HolderOfClaim(ipam.Name{Namespace: "not-seen", Name: "c"}), false},
+		{"not-seen", HolderOfPool(ipam.PoolNamed("p")), false},
+		{"not-seen", HolderOfClaim(ipam.Name{Namespace: "not-seen", Name: "c"}), false},
+		{"platform-b", HolderOfClaim(ipam.Name{Namespace: "platform-a", Name: "c"}), true},
+		{"platform-b", HolderOfClaim(ipam.Name{Namespace: "red", Name: "c"}), false},
 		{"", HolderOfPool(ipam.LocalPoolNamed("blue", "p")), true},
 	} {
 		err := &ipam.TakenError{Block: block, Pool: ipam.PoolNamed("corporate"), Holder: c.holder, Overlap: block}

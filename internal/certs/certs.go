@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,10 +79,8 @@ type Certs struct {
 	handover time.Duration
 	steps    []step
 
+	progress
 	serving atomic.Pointer[tls.Certificate]
-	trouble atomic.Pointer[string] // why the last pass did not get to its end
-	ready   chan struct{}
-	isReady sync.Once
 
 	// next is the certificate that replaces serving, first seen at since. Only
 	// Reconcile uses them.
@@ -101,7 +98,8 @@ func newCerts(options Options, reader client.Reader, writer client.Client) (*Cer
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("webhook certificate: %w", err)
 	}
-	c := &Certs{options: options, reader: reader, writer: writer, handover: handover, ready: make(chan struct{})}
+	c := &Certs{options: options, reader: reader, writer: writer, handover: handover}
+	c.subject, c.ready = "Webhook certificate", make(chan struct{})
 	c.steps = []step{c.readSecret, c.usable, c.serve}
 	if options.Mode == SelfSigned {
 		c.steps = []step{c.readConfigurations, c.readSecret, c.rotate, c.inject, c.serve, c.complete}
@@ -117,28 +115,16 @@ func (c *Certs) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New(c.why())
 }
 
-// Ready is closed, for good, when a certificate is loaded and (self-signed mode)
-// both configurations trust it.
-func (c *Certs) Ready() <-chan struct{} { return c.ready }
-
-// Check is a healthz.Checker for readyz: nil from Ready on, for as long as the
-// certificate has not expired. A configuration that is deleted or emptied later
+// Check is a healthz.Checker for readyz: nil from when a certificate is loaded and
+// (self-signed mode) both configurations trust it, which Ready says, for as long as
+// the certificate has not expired. A configuration that is deleted or emptied later
 // does not make a replica unready: it is put right while the others still serve.
 func (c *Certs) Check(*http.Request) error {
-	select {
-	case <-c.ready:
-	default:
-		return errors.New(c.why())
+	if err := c.check(); err != nil {
+		return err
 	}
 	if leaf := c.serving.Load().Leaf; c.options.Clock.Now().After(leaf.NotAfter) {
 		return fmt.Errorf("webhook certificate: expired at %s: %s", leaf.NotAfter.Format(time.RFC3339), c.why())
 	}
 	return nil
-}
-
-func (c *Certs) why() string {
-	if trouble := c.trouble.Load(); trouble != nil {
-		return "webhook certificate: " + *trouble
-	}
-	return "webhook certificate: not loaded yet"
 }

@@ -14,43 +14,60 @@ import (
 
 // readConfigurations comes before readSecret: whatever a configuration trusts, the
 // Secret that is read then is as new as that, or newer.
-func (c *Certs) readConfigurations(ctx context.Context, s *scope) error {
+func (c *Certs) readConfigurations(ctx context.Context, s *scope) (err error) {
+	s.configurations, s.missing, err = readConfigurations(ctx, c.reader, c.options.MutatingWebhook, c.options.ValidatingWebhook)
+	return err
+}
+
+// readConfigurations returns the webhook configurations that exist, and the names
+// of those that do not.
+func readConfigurations(ctx context.Context, reader client.Reader, mutating, validating string) (found []client.Object, missing []string, err error) {
 	for _, wanted := range []struct {
 		name string
 		into client.Object
 	}{
-		{c.options.MutatingWebhook, &admissionv1.MutatingWebhookConfiguration{}},
-		{c.options.ValidatingWebhook, &admissionv1.ValidatingWebhookConfiguration{}},
+		{mutating, &admissionv1.MutatingWebhookConfiguration{}},
+		{validating, &admissionv1.ValidatingWebhookConfiguration{}},
 	} {
-		err := c.reader.Get(ctx, types.NamespacedName{Name: wanted.name}, wanted.into)
+		err := reader.Get(ctx, types.NamespacedName{Name: wanted.name}, wanted.into)
 		switch {
 		case apierrors.IsNotFound(err):
-			s.missing = append(s.missing, wanted.name)
+			missing = append(missing, wanted.name)
 		case err != nil:
-			return fmt.Errorf("reading %s: %w", wanted.name, err)
+			return nil, nil, fmt.Errorf("reading %s: %w", wanted.name, err)
 		default:
-			s.configurations = append(s.configurations, wanted.into)
+			found = append(found, wanted.into)
 		}
 	}
-	return nil
+	return found, missing, nil
 }
 
 // inject makes every webhook of the configurations trust the Secret's bundle.
 func (c *Certs) inject(ctx context.Context, s *scope) error {
 	bundle := encodeBundle(s.held.bundle)
 	for _, configuration := range s.configurations {
-		before, _ := configuration.DeepCopyObject().(client.Object)
-		if !setBundle(configuration, bundle) {
-			continue
+		set := func() bool { return setBundle(configuration, bundle) }
+		if err := changeConfiguration(ctx, c.writer, configuration, set, fieldOwner); err != nil {
+			return err
 		}
-		patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
-		err := c.writer.Patch(ctx, configuration, patch, fieldOwner)
-		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%w for %s, which is gone", errWait, configuration.GetName())
-		}
-		if err != nil {
-			return fmt.Errorf("injecting the bundle into %s: %w", configuration.GetName(), err)
-		}
+	}
+	return nil
+}
+
+// changeConfiguration writes what change does to a configuration, unless that is
+// nothing or another has written it meanwhile.
+func changeConfiguration(ctx context.Context, writer client.Writer, configuration client.Object, change func() bool, owner client.FieldOwner) error {
+	before, _ := configuration.DeepCopyObject().(client.Object)
+	if !change() {
+		return nil
+	}
+	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
+	err := writer.Patch(ctx, configuration, patch, owner)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w for %s, which is gone", errWait, configuration.GetName())
+	}
+	if err != nil {
+		return fmt.Errorf("patching %s: %w", configuration.GetName(), err)
 	}
 	return nil
 }
@@ -78,15 +95,20 @@ func trusted(configurations []client.Object) []*x509.Certificate {
 
 func clientConfigs(configuration client.Object) []*admissionv1.WebhookClientConfig {
 	var configs []*admissionv1.WebhookClientConfig
+	each(configuration, func(_ string, config *admissionv1.WebhookClientConfig) { configs = append(configs, config) })
+	return configs
+}
+
+// each calls do for every webhook of a configuration.
+func each(configuration client.Object, do func(name string, config *admissionv1.WebhookClientConfig)) {
 	switch configuration := configuration.(type) {
 	case *admissionv1.MutatingWebhookConfiguration:
 		for i := range configuration.Webhooks {
-			configs = append(configs, &configuration.Webhooks[i].ClientConfig)
+			do(configuration.Webhooks[i].Name, &configuration.Webhooks[i].ClientConfig)
 		}
 	case *admissionv1.ValidatingWebhookConfiguration:
 		for i := range configuration.Webhooks {
-			configs = append(configs, &configuration.Webhooks[i].ClientConfig)
+			do(configuration.Webhooks[i].Name, &configuration.Webhooks[i].ClientConfig)
 		}
 	}
-	return configs
 }

@@ -33,12 +33,30 @@
 // again, counts a missing configuration as injected, and replaces the authority
 // before anything trusts the new one. It also has to list all Secrets of the
 // namespace, and its keys are RSA, which makes the handshakes slower.
+//
+// # Paths
+//
+// The webhooks have side effects, so they answer the API server alone: the paths in
+// the configurations begin with a secret, and requests to other paths get 404. The
+// manifests have no path, as they have no bundle; [Paths] injects it. A Secret of
+// its own holds the present secret, when it was made, and those before it. It is
+// apart from the certificate's, which somebody else writes in FromSecret mode.
+//
+// No webhook is called by a path that a replica does not accept:
+//
+//   - A new secret is injected when it is as old as the [handover]; all replicas
+//     watch the Secret. One that has not seen it yet reads the Secret when it is
+//     called by it.
+//   - The secret before it is accepted until the [overlap] is over, by the replica's
+//     own clock.
+//
+// A secret is replaced each day, and when a replica starts: the API server tells its
+// clients the path of a webhook that it could not call.
 package certs
 
-// The rights to write the Secret and the configurations are for self-signed mode
-// alone. All are limited to the objects' names; `create` can be because the Secret
+// All rights are limited to the objects' names; `create` can be because the Secret
 // is made by a patch.
 //
-// +kubebuilder:rbac:groups="",namespace=cadastre-system,resources=secrets,resourceNames=cadastre-webhook-server-cert,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",namespace=cadastre-system,resources=secrets,resourceNames=cadastre-webhook-server-cert;cadastre-webhook-path,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=zz-cadastre-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=cadastre-validating-webhook-configuration,verbs=get;list;watch;patch

@@ -3,25 +3,15 @@ package certs
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
-
-// lookAgain is how often a pass runs when nothing changes: often enough for all
-// that is done when its time has come.
-const lookAgain = time.Hour
-
-// errWait ends a pass that can go on only after a write of somebody else. The
-// watch of what they write starts the next one.
-var errWait = errors.New("waiting")
 
 // scope is what one pass knows.
 type scope struct {
@@ -38,32 +28,14 @@ type step func(context.Context, *scope) error
 
 // Reconcile makes one pass. Whatever the request, there is one thing to do.
 func (c *Certs) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	s := &scope{now: c.options.Clock.Now(), again: lookAgain}
+	s := &scope{now: c.options.Clock.Now(), again: recheck}
 	for _, step := range c.steps {
 		if err := step(ctx, s); err != nil {
-			return c.settle(ctx, s, err)
+			return c.failed(ctx, err, s.again)
 		}
 	}
-	c.trouble.Store(nil)
-	c.isReady.Do(func() { close(c.ready) })
+	c.succeeded()
 	return reconcile.Result{RequeueAfter: s.again}, nil
-}
-
-// settle decides what the error of a pass means. A conflict is another replica's
-// write, and on its way to the watch.
-func (c *Certs) settle(ctx context.Context, s *scope, err error) (reconcile.Result, error) {
-	trouble := err.Error()
-	before := c.trouble.Swap(&trouble)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return reconcile.Result{RequeueAfter: s.again}, nil
-	}
-	if errors.Is(err, errWait) {
-		if before == nil || *before != trouble {
-			log.FromContext(ctx).Info("Webhook certificate: " + trouble)
-		}
-		return reconcile.Result{RequeueAfter: s.again}, nil
-	}
-	return reconcile.Result{}, err
 }
 
 // usable ends the pass where a Secret that others write has nothing fit to serve.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -31,7 +32,7 @@ func (c *Certs) readSecret(ctx context.Context, s *scope) error {
 // rotate writes to the Secret what it should hold.
 func (c *Certs) rotate(ctx context.Context, s *scope) error {
 	if s.secret == nil {
-		return c.makeSecret(ctx)
+		return makeSecret(ctx, c.writer, c.options.secret(), fieldOwner)
 	}
 	next, news, err := s.held.next(s.now, c.options.names(), trusted(s.configurations))
 	if err != nil {
@@ -40,8 +41,12 @@ func (c *Certs) rotate(ctx context.Context, s *scope) error {
 	if news == "" {
 		return nil
 	}
-	if err := c.writeSecret(ctx, s.secret, next); err != nil {
-		return fmt.Errorf("writing Secret %s: %w", c.options.secret(), err)
+	data, err := next.data()
+	if err != nil {
+		return fmt.Errorf("encoding: %w", err)
+	}
+	if err := writeSecret(ctx, c.writer, s.secret, data, fieldOwner); err != nil {
+		return err
 	}
 	log.FromContext(ctx).Info("Wrote the Secret of the webhooks: "+news, "expires", next.serving.Leaf.NotAfter)
 	s.held = next
@@ -52,23 +57,24 @@ func (c *Certs) rotate(ctx context.Context, s *scope) error {
 // once; which of them fills it is decided by its resource version, in the pass
 // that its creation starts. It is an apply because a right to create by POST
 // cannot be limited to one name.
-func (c *Certs) makeSecret(ctx context.Context) error {
-	empty := applycorev1.Secret(c.options.SecretName, c.options.Namespace)
-	if err := c.writer.Apply(ctx, empty, fieldOwner); err != nil {
-		return fmt.Errorf("making Secret %s: %w", c.options.secret(), err)
+func makeSecret(ctx context.Context, writer client.Client, secret types.NamespacedName, owner client.FieldOwner) error {
+	empty := applycorev1.Secret(secret.Name, secret.Namespace)
+	if err := writer.Apply(ctx, empty, owner); err != nil {
+		return fmt.Errorf("making Secret %s: %w", secret, err)
 	}
-	return fmt.Errorf("%w for Secret %s, which was just made", errWait, c.options.secret())
+	return fmt.Errorf("%w for Secret %s, which was just made", errWait, secret)
 }
 
-func (c *Certs) writeSecret(ctx context.Context, secret *corev1.Secret, h held) error {
-	data, err := h.data()
-	if err != nil {
-		return err
-	}
+// writeSecret writes data into the Secret, unless another has written it meanwhile.
+func writeSecret(ctx context.Context, writer client.Writer, secret *corev1.Secret, data map[string][]byte, owner client.FieldOwner) error {
 	before := secret.DeepCopy()
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
 	maps.Copy(secret.Data, data)
-	return c.writer.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := writer.Patch(ctx, secret, patch, owner); err != nil {
+		return fmt.Errorf("writing Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,7 +35,12 @@ func Setup(mgr ctrl.Manager, options Options) (*Certs, error) {
 }
 
 func (c *Certs) start(mgr ctrl.Manager) error {
-	watched := c.watched()
+	return runOnEveryReplica(mgr, "webhook-certificate", c, c.watched())
+}
+
+// runOnEveryReplica adds a reconciler to a manager, and a cache of the objects whose
+// changes start a pass of it.
+func runOnEveryReplica(mgr ctrl.Manager, name string, r reconcile.Reconciler, watched map[client.Object]cache.ByObject) error {
 	objects, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(),
 		Scheme:     mgr.GetScheme(),
@@ -48,8 +54,8 @@ func (c *Certs) start(mgr ctrl.Manager) error {
 		return err
 	}
 	everyReplica := false
-	worker, err := controller.New("webhook-certificate", mgr, controller.Options{
-		Reconciler:              c,
+	worker, err := controller.New(name, mgr, controller.Options{
+		Reconciler:              r,
 		NeedLeaderElection:      &everyReplica,
 		MaxConcurrentReconciles: 1,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
@@ -58,28 +64,36 @@ func (c *Certs) start(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	return c.watch(worker, objects, watched)
+	return watch(worker, objects, watched)
 }
 
 // watched are the objects whose changes start a pass, each by its name alone.
 func (c *Certs) watched() map[client.Object]cache.ByObject {
-	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
-	objects := map[client.Object]cache.ByObject{
-		&corev1.Secret{}: {
-			Namespaces: map[string]cache.Config{c.options.Namespace: {FieldSelector: named(c.options.SecretName)}},
-		},
-	}
+	objects := map[client.Object]cache.ByObject{}
+	watchSecret(objects, c.options.secret())
 	if c.options.Mode == SelfSigned {
-		objects[&admissionv1.MutatingWebhookConfiguration{}] = cache.ByObject{Field: named(c.options.MutatingWebhook)}
-		objects[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: named(c.options.ValidatingWebhook)}
+		watchConfigurations(objects, c.options.MutatingWebhook, c.options.ValidatingWebhook)
 	}
 	return objects
 }
 
+func watchSecret(objects map[client.Object]cache.ByObject, secret types.NamespacedName) {
+	objects[&corev1.Secret{}] = cache.ByObject{
+		Namespaces: map[string]cache.Config{secret.Namespace: {FieldSelector: named(secret.Name)}},
+	}
+}
+
+func watchConfigurations(objects map[client.Object]cache.ByObject, mutating, validating string) {
+	objects[&admissionv1.MutatingWebhookConfiguration{}] = cache.ByObject{Field: named(mutating)}
+	objects[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: named(validating)}
+}
+
+func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+
 // watch starts a pass on any change, and one at the start: where none of the
 // objects exists, nothing changes.
-func (c *Certs) watch(worker controller.Controller, objects cache.Cache, watched map[client.Object]cache.ByObject) error {
-	pass := reconcile.Request{NamespacedName: c.options.secret()}
+func watch(worker controller.Controller, objects cache.Cache, watched map[client.Object]cache.ByObject) error {
+	pass := reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}} // whatever the request, there is one thing to do
 	first := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(pass)
 		return nil

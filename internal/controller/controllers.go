@@ -15,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
 	"github.com/cadastre-dev/cadastre/internal/controller/orphan"
 	"github.com/cadastre-dev/cadastre/internal/pace"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/internal/within"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 	Allocator *allocator.Allocator
 	// Live reads without a cache.
 	Live client.Reader
+	// Asker asks again for the right to use a pool.
+	Asker *requester.Asker
 	// OrphanGrace is how long a record may be without holder.
 	OrphanGrace time.Duration
 	// Workers is how many claims are looked at at a time.
@@ -51,11 +54,11 @@ func SetUp(mgr manager.Manager, o Options) error {
 	}
 	for _, c := range []interface{ SetUp(manager.Manager) error }{
 		&ipclass.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Pace: pace.New(countEvery, clock.RealClock{})},
-		&ippool.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Pace: pace.New(countEvery, clock.RealClock{})},
-		&ipclaim.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Workers: o.Workers, Within: claims},
+		&ippool.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Asker: o.Asker, Pace: pace.New(countEvery, clock.RealClock{})},
+		&ipclaim.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
 		orphans,
 		&ipaddressclaim.Controller{
-			Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Orphans: orphans, Workers: o.Workers,
+			Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
 			Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{},
 		},
 	} {

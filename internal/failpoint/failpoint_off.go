@@ -12,3 +12,7 @@ func ReleaseByName() bool { return false }
 // AnswerUnsynced answers from a picture that has no list yet, and takes the
 // acknowledgement of a record for its confirmation.
 func AnswerUnsynced() bool { return false }
+
+// SkipPoolCheck hands blocks out of a pool whose own record is gone, and releases such
+// a record at once.
+func SkipPoolCheck() bool { return false }

@@ -15,4 +15,8 @@ func ReleaseByName() bool { return is("release-by-name") }
 // acknowledgement of a record for its confirmation.
 func AnswerUnsynced() bool { return is("answer-unsynced") }
 
+// SkipPoolCheck hands blocks out of a pool whose own record is gone, and releases such
+// a record at once.
+func SkipPoolCheck() bool { return is("skip-pool-check") }
+
 func is(name string) bool { return os.Getenv("CADASTRE_FAILPOINT") == name }

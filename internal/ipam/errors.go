@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // ErrNotSynced means that the first list of records is not complete. Nothing is
@@ -19,9 +21,44 @@ var ErrUnconfirmed = errors.New("the allocation could not be confirmed in time")
 // store. Nothing was recorded; ask again soon.
 var ErrCrowded = errors.New("more is being created at this moment than can be recorded")
 
-// ErrTooManyUnbound means that a namespace has reached the bound of records
-// that no claim or local pool has taken. Ask again when they have been collected.
-var ErrTooManyUnbound = errors.New("too many allocations of this namespace are not taken by a claim or a pool")
+// ErrTooManyUnclaimed means that a namespace has as many unclaimed records as it
+// may have, in all or in one pool. Try again when they are claimed or collected.
+var ErrTooManyUnclaimed = errors.New("too many unclaimed allocations")
+
+// ErrPoolInUse means that a pool's own record cannot be released, because blocks of
+// the pool are recorded.
+var ErrPoolInUse = errors.New("the pool is in use")
+
+// TooManyWaitingError means that a namespace has as many claims that wait as it may.
+type TooManyWaitingError struct {
+	Namespace string
+	Limit     int
+}
+
+func (e *TooManyWaitingError) Error() string {
+	return fmt.Sprintf("namespace %s has reached its limit of %d waiting claims: delete some, or wait until they are bound", e.Namespace, e.Limit)
+}
+
+// ParkedError means that a claim that waits cannot be served for another reason than
+// want of room, and others are served before it until that has changed.
+type ParkedError struct {
+	// Reason is the condition reason that the API documents.
+	Reason string
+	// Message is for the user, and complete.
+	Message string
+	// Awaits is what has to change, if that is known: then it is tried again at once.
+	Awaits Awaited
+}
+
+func (e *ParkedError) Error() string { return e.Message }
+
+// Awaited names what has to change before a claim can be served: that a project holds
+// less of a pool, or of a class.
+type Awaited struct {
+	Project string
+	Pool    PoolKey
+	Class   string
+}
 
 // MissingError means that something a request needs is missing or not ready,
 // and may turn up: the request can wait.
@@ -56,6 +93,8 @@ type ExhaustedError struct {
 	Largest int
 	// OnExhaustion of the class, or of the pools.
 	OnExhaustion OnExhaustion
+	// Limits are what the project has reached in other pools, which may have room.
+	Limits []*LimitError
 }
 
 func (e *ExhaustedError) Error() string {
@@ -72,7 +111,62 @@ func (e *ExhaustedError) Shortage() string {
 	for i, pool := range e.Pools {
 		names[i] = pool.String()
 	}
-	return fmt.Sprintf("no free /%d in %s", e.Bits, strings.Join(names, ", "))
+	parts := []string{fmt.Sprintf("no free /%d in %s", e.Bits, strings.Join(names, ", "))}
+	for _, limit := range e.Limits {
+		parts = append(parts, limit.reached())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// UnclaimedError is ErrTooManyUnclaimed of one namespace.
+type UnclaimedError struct {
+	Namespace string
+	// Most is how many there may be in all; 0 where it is the share of Pool that is
+	// reached.
+	Most int
+	Pool PoolKey
+}
+
+func (e *UnclaimedError) Error() string {
+	if e.Most > 0 {
+		return fmt.Sprintf("namespace %s has reached its limit of %d unclaimed allocations: wait until earlier creates are settled", e.Namespace, e.Most)
+	}
+	return fmt.Sprintf("namespace %s has reached its share of unclaimed allocations in %s: wait until earlier creates are settled", e.Namespace, e.Pool)
+}
+
+// Is reports whether the error is ErrTooManyUnclaimed.
+func (e *UnclaimedError) Is(target error) bool { return target == ErrTooManyUnclaimed }
+
+// LimitError means that a project would hold more than one project may.
+type LimitError struct {
+	// Of is what has the limit: a pool or a class, with its kind.
+	Of      string
+	Project string
+	// Unit is blocks or addresses.
+	Unit string
+	// Most is the limit, and Held what the project holds without the request.
+	Most, Held space.Count
+	// Awaits is what has to change: that the project holds less.
+	Awaits Awaited
+}
+
+func (e *LimitError) Error() string {
+	is := "are"
+	if e.Held == space.CountOf64(1) {
+		is = "is"
+	}
+	return fmt.Sprintf("exceeded limit: %s allows project %s %s %s, %s %s held: release some, or ask for a higher limit",
+		e.Of, e.Project, e.Most, e.Unit, e.Held, is)
+}
+
+// Stable is the message without what is held, which changes while a claim waits.
+func (e *LimitError) Stable() string {
+	return e.reached() + ": release some, or ask for a higher limit"
+}
+
+// reached says what the limit is, and that there is so much.
+func (e *LimitError) reached() string {
+	return fmt.Sprintf("%s allows project %s %s %s, which it holds", e.Of, e.Project, e.Most, e.Unit)
 }
 
 // TakenError means that the very block that was asked for cannot be had.
@@ -93,6 +187,10 @@ type TakenError struct {
 func (e *TakenError) Redacted() *TakenError {
 	return &TakenError{Block: e.Block, Pool: e.Pool, redacted: e.Holder != Holder{}}
 }
+
+// IsWithheld reports whether nobody holds the block, and nobody is to: waiting for it
+// is in vain.
+func (e *TakenError) IsWithheld() bool { return e.Holder == (Holder{}) && !e.redacted }
 
 func (e *TakenError) Error() string {
 	if e.redacted {

@@ -1,6 +1,9 @@
 package ipam
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Fold is the terms of a request under a class, which may be nil, from those of
 // its pools that are there at the moment. The error is a *PolicyError, or a
@@ -11,20 +14,47 @@ import "fmt"
 func Fold(req Request, class *Class, pools []Pool) (Terms, error) {
 	t := Terms{
 		Family: req.Family, Length: req.Length, Block: req.Block, Reclaim: req.Reclaim,
-		Selection: SelectFirstFit,
+		Single: req.Single, BlockField: req.BlockField, Selection: SelectFirstFit,
 	}
 	if class != nil {
 		if err := t.underClass(*class); err != nil {
 			return Terms{}, err
 		}
 	}
-	if err := t.fromPools(pools, req.Single); err != nil {
+	if err := t.fromPools(pools); err != nil {
 		return Terms{}, err
 	}
 	if t.Reclaim == "" {
 		t.Reclaim = Delete
 	}
+	t.Sticky = req.Sticky
+	if t.Retains = retains(t.Reclaim, req.Sticky); t.Retains != "" && class != nil && !class.AllowRetain {
+		return Terms{}, t.notRetained(fmt.Sprintf("class %s", class.Name))
+	}
 	return t, t.checkLength(class)
+}
+
+// FieldSticky is where an IPAddressClaim says by which key its block is kept.
+const FieldSticky = "metadata.annotations[ipam.cadastre.dev/sticky]"
+
+// retains is the field that asks for the block to be kept; empty where none does.
+func retains(reclaim Reclaim, sticky string) string {
+	switch {
+	case reclaim == Retain:
+		return "spec.reclaimPolicy"
+	case sticky != "":
+		return FieldSticky
+	}
+	return ""
+}
+
+// notRetained refuses to keep a block.
+func (t *Terms) notRetained(of string) error {
+	value, remedy := any(Retain), "leave reclaimPolicy out, or write Delete"
+	if t.Retains == FieldSticky {
+		value, remedy = t.Sticky, "remove the annotation"
+	}
+	return &PolicyError{Field: t.Retains, Value: value, Remedy: fmt.Sprintf("%s does not allow it (allowRetain): %s", of, remedy)}
 }
 
 func (t *Terms) underClass(c Class) error {
@@ -33,7 +63,7 @@ func (t *Terms) underClass(c Class) error {
 			Remedy: fmt.Sprintf("class %s hands out %s: remove ipFamily, or name another class", c.Name, c.Family)}
 	}
 	if t.Block.IsValid() && FamilyOf(t.Block) != c.Family {
-		return &PolicyError{Field: "spec.cidr", Value: t.Block,
+		return &PolicyError{Field: t.blockField(), Value: t.Block,
 			Remedy: fmt.Sprintf("class %s hands out %s: ask for such a block, or name another class", c.Name, c.Family)}
 	}
 	t.Class, t.Family = c.Name, c.Family
@@ -41,14 +71,14 @@ func (t *Terms) underClass(c Class) error {
 	if t.Reclaim == "" {
 		t.Reclaim = c.Reclaim
 	}
-	if t.Length == NoLength && !t.Block.IsValid() {
+	if t.Length == NoLength && !t.Block.IsValid() && !t.Single {
 		t.Length = c.Length
 	}
 	return nil
 }
 
 // fromPools fills in what neither claim nor class says.
-func (t *Terms) fromPools(pools []Pool, single bool) error {
+func (t *Terms) fromPools(pools []Pool) error {
 	if t.Block.IsValid() {
 		t.Length, t.Family = t.Block.Bits(), FamilyOf(t.Block)
 	}
@@ -58,11 +88,14 @@ func (t *Terms) fromPools(pools []Pool, single bool) error {
 	if t.Length != NoLength {
 		return nil
 	}
-	if len(pools) == 0 {
+	if t.Single && t.Family != "" {
+		t.Length = t.Family.Bits()
+	}
+	if len(pools) == 0 || t.Single {
 		return nil
 	}
 	for _, p := range pools {
-		if p.Network == nil && !single {
+		if p.Network == nil {
 			return &PolicyError{Field: "spec.prefixLength", Value: "not set",
 				Remedy: fmt.Sprintf("say how large a block you need, such as %d for one address: neither the class nor %s has a default", p.Family.Bits(), p.Key)}
 		}
@@ -79,6 +112,10 @@ func (t *Terms) checkLength(class *Class) error {
 		return &PolicyError{Field: "spec.prefixLength", Value: t.Length,
 			Remedy: fmt.Sprintf("must be %d or less for %s", t.Family.Bits(), t.Family)}
 	}
+	if class != nil && !class.Lengths.Contain(t.Length) && t.Single {
+		return &PolicyError{Field: "spec.poolRef.name", Value: class.Name,
+			Remedy: fmt.Sprintf("the class hands out /%d to /%d, and an IPAddressClaim is one address, a /%d: set spec.allowedPrefixLengths of the class so that it allows that, or name another class", class.Lengths.Min, class.Lengths.Max, t.Length)}
+	}
 	if class != nil && !class.Lengths.Contain(t.Length) {
 		return &PolicyError{Field: t.lengthField(), Value: t.lengthValue(),
 			Remedy: fmt.Sprintf("class %s allows /%d to /%d: ask for one of these", class.Name, class.Lengths.Min, class.Lengths.Max)}
@@ -86,10 +123,13 @@ func (t *Terms) checkLength(class *Class) error {
 	return nil
 }
 
+// blockField is the field that states the very block.
+func (t Terms) blockField() string { return cmp.Or(t.BlockField, "spec.cidr") }
+
 // lengthField is the field that says how large the block is to be.
 func (t Terms) lengthField() string {
 	if t.Block.IsValid() {
-		return "spec.cidr"
+		return t.blockField()
 	}
 	return "spec.prefixLength"
 }
@@ -121,7 +161,7 @@ func (t Terms) Fitting(pools []Pool) ([]Pool, error) {
 
 func (t Terms) fits(p Pool) error {
 	if p.Family != t.Family && t.Block.IsValid() {
-		return &PolicyError{Field: "spec.cidr", Value: t.Block,
+		return &PolicyError{Field: t.blockField(), Value: t.Block,
 			Remedy: fmt.Sprintf("%s is %s: ask for such a block, or name a pool of the family that you need", p.Key, p.Family)}
 	}
 	if p.Family != t.Family {
@@ -129,8 +169,15 @@ func (t Terms) fits(p Pool) error {
 			Remedy: fmt.Sprintf("%s is %s: name a pool of the family that you need", p.Key, p.Family)}
 	}
 	if t.Block.IsValid() && !p.Has(t.Block) {
-		return &PolicyError{Field: "spec.cidr", Value: t.Block,
+		return &PolicyError{Field: t.blockField(), Value: t.Block,
 			Remedy: fmt.Sprintf("lies outside %s, which is %s", p.Key, p.CIDR)}
+	}
+	if t.Class == "" && t.Retains != "" && !p.AllowRetain {
+		return t.notRetained(p.Key.String())
+	}
+	if t.Length != NoLength && !p.Lengths.Contain(t.Length) && t.Single {
+		return &PolicyError{Field: "spec.poolRef.name", Value: cmp.Or(t.Class, p.Key.Name),
+			Remedy: fmt.Sprintf("%s hands out /%d to /%d, and an IPAddressClaim is one address, a /%d: set spec.allocation of the pool so that it allows that, or name another pool", p.Key, p.Lengths.Min, p.Lengths.Max, t.Length)}
 	}
 	if t.Length != NoLength && !p.Lengths.Contain(t.Length) {
 		return &PolicyError{Field: t.lengthField(), Value: t.lengthValue(),

@@ -10,7 +10,9 @@ import (
 func TestFold(t *testing.T) {
 	plain := Pool{Key: PoolNamed("plain"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/8"), Lengths: Lengths{8, 32}}
 	hosts := Pool{Key: PoolNamed("hosts"), Family: IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64"), Lengths: Lengths{64, 128}, Network: &Network{Length: 64}}
-	class := Class{Name: "c", Native: true, Family: IPv4, Lengths: Lengths{20, 28}, Length: 24, Reclaim: Retain, Strategy: BestFit}
+	class := Class{Name: "c", Native: true, Family: IPv4, Lengths: Lengths{20, 28}, Length: 24, Reclaim: Retain, AllowRetain: true, Strategy: BestFit}
+	deletes := Class{Name: "d", Native: true, Family: IPv4, Lengths: Lengths{0, 32}, Length: 24, Reclaim: Delete}
+	hostClass := Class{Name: "h", Native: true, Family: IPv4, Lengths: Lengths{8, 32}, Length: 24}
 	for name, c := range map[string]struct {
 		req   Request
 		class *Class
@@ -20,7 +22,7 @@ func TestFold(t *testing.T) {
 	}{
 		"the class says what the claim does not": {
 			req: Request{Length: NoLength}, class: &class,
-			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: Retain, Strategy: BestFit},
+			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: Retain, Retains: "spec.reclaimPolicy", Strategy: BestFit},
 		},
 		"the claim counts before the class": {
 			req: Request{Length: 28, Reclaim: Delete}, class: &class,
@@ -28,11 +30,29 @@ func TestFold(t *testing.T) {
 		},
 		"the very block says its length": {
 			req: Request{Length: NoLength, Block: netip.MustParsePrefix("10.1.0.0/26")}, class: &class,
-			want: Terms{Class: "c", Family: IPv4, Length: 26, Reclaim: Retain, Strategy: BestFit, Block: netip.MustParsePrefix("10.1.0.0/26")},
+			want: Terms{Class: "c", Family: IPv4, Length: 26, Reclaim: Retain, Retains: "spec.reclaimPolicy", Strategy: BestFit, Block: netip.MustParsePrefix("10.1.0.0/26")},
 		},
 		"a pool with a network hands out single addresses": {
 			req: Request{Length: NoLength}, pools: []Pool{hosts},
 			want: Terms{Family: IPv6, Length: 128, Reclaim: Delete, Selection: SelectFirstFit},
+		},
+		"a class that deletes does not retain": {req: Request{Length: 24, Reclaim: Retain}, class: &deletes, field: "spec.reclaimPolicy"},
+		"nor does it for a sticky key":         {req: Request{Length: 24, Sticky: "node-1"}, class: &deletes, field: FieldSticky},
+		"one address, whatever the class hands out by default": {
+			req: Request{Length: NoLength, Single: true}, class: &hostClass, pools: []Pool{plain},
+			want: Terms{Class: "h", Family: IPv4, Length: 32, Reclaim: Delete, Single: true},
+		},
+		"one address, before there is a pool": {
+			req: Request{Length: NoLength, Single: true}, class: &hostClass,
+			want: Terms{Class: "h", Family: IPv4, Length: 32, Reclaim: Delete, Single: true},
+		},
+		"one address of a plain pool": {
+			req: Request{Length: NoLength, Single: true}, pools: []Pool{plain},
+			want: Terms{Family: IPv4, Length: 32, Reclaim: Delete, Selection: SelectFirstFit, Single: true},
+		},
+		"a class that hands out no single address": {req: Request{Length: NoLength, Single: true}, class: &class, pools: []Pool{plain}, field: "spec.poolRef.name"},
+		"an address of another family than the class's": {
+			req: Request{Length: NoLength, Block: netip.MustParsePrefix("2001:db8::1/128"), BlockField: "annotation"}, class: &class, field: "annotation",
 		},
 		"a plain pool has no default length":           {req: Request{Length: NoLength}, pools: []Pool{plain}, field: "spec.prefixLength"},
 		"another family than the class's":              {req: Request{Length: NoLength, Family: IPv6}, class: &class, field: "spec.ipFamily"},
@@ -50,6 +70,27 @@ func TestFold(t *testing.T) {
 			}
 			if err == nil && got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestFittingSaysWhichFieldToChange has terms that no pool fits.
+func TestFittingSaysWhichFieldToChange(t *testing.T) {
+	pool := Pool{Key: PoolNamed("p"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/16"), Lengths: Lengths{16, 28}}
+	for name, c := range map[string]struct {
+		terms Terms
+		want  string
+	}{
+		"a block outside":                         {Terms{Family: IPv4, Length: 24, Block: netip.MustParsePrefix("10.1.0.0/24")}, "spec.cidr: 10.1.0.0/24: lies outside pool p, which is 10.0.0.0/16"},
+		"an address outside, by another field":    {Terms{Family: IPv4, Length: 32, Block: netip.MustParsePrefix("10.1.0.1/32"), BlockField: "address", Single: true}, "address: 10.1.0.1/32: lies outside pool p, which is 10.0.0.0/16"},
+		"an address of another family":            {Terms{Family: IPv6, Length: 128, Block: netip.MustParsePrefix("::1/128"), BlockField: "address", Single: true}, "address: ::1/128: pool p is IPv4: ask for such a block, or name a pool of the family that you need"},
+		"one address of a pool of larger blocks":  {Terms{Family: IPv4, Length: 32, Single: true}, "spec.poolRef.name: p: pool p hands out /16 to /28, and an IPAddressClaim is one address, a /32: set spec.allocation of the pool so that it allows that, or name another pool"},
+		"that address of a pool of larger blocks": {Terms{Family: IPv4, Length: 32, Block: netip.MustParsePrefix("10.0.0.1/32"), BlockField: "address", Single: true}, "spec.poolRef.name: p: pool p hands out /16 to /28, and an IPAddressClaim is one address, a /32: set spec.allocation of the pool so that it allows that, or name another pool"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := c.terms.Fitting([]Pool{pool}); err == nil || err.Error() != c.want {
+				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // PoolKind is the kind of a space in which blocks exclude each other.
@@ -65,9 +67,18 @@ func (k PoolKey) String() string {
 	return what + k.Name
 }
 
+// Revision is a version of a spec: an object's UID, and its generation, which changes
+// with the spec and not with the status.
+type Revision struct {
+	UID        string
+	Generation int64
+}
+
 // Pool is a pool as its spec states it.
 type Pool struct {
 	Key PoolKey
+	// Spec is the version that this is; zero where that is not known.
+	Spec Revision
 	// CIDR is the zero Prefix while a child pool has none yet.
 	CIDR   netip.Prefix
 	Family Family
@@ -77,15 +88,19 @@ type Pool struct {
 	// Length of a child pool that is still to be carved, else that of CIDR.
 	Length int
 
-	// Withheld is never handed out. Sorted; entries may overlap.
-	Withheld     []netip.Prefix
+	// Withheld is never handed out; nil: nothing is withheld.
+	Withheld     *space.Ranges
 	Lengths      Lengths
 	Strategy     Strategy
 	Network      *Network
 	OnExhaustion OnExhaustion
 	ReuseDelay   time.Duration
-	// Retention is how long a retained block is kept where no class says; zero:
-	// until a person ends it.
+	// Limit is what one project may hold of the pool.
+	Limit Limit
+	// AllowRetain lets claims that name the pool itself have their block retained.
+	AllowRetain bool
+	// Retention is how long a retained block is kept where no class says; zero: for
+	// the default.
 	Retention time.Duration
 
 	Classes    []string
@@ -108,6 +123,12 @@ type Network struct {
 	Length int
 	// Gateway is the zero Addr where there is none.
 	Gateway netip.Addr
+
+	// DNSServers, SearchDomains, MTU (bytes) and VLAN are told to whoever gets an
+	// address; empty and 0 where the pool does not say.
+	DNSServers    []netip.Addr
+	SearchDomains []string
+	MTU, VLAN     int
 }
 
 // IsChild says whether the pool is a block of another pool.
@@ -116,6 +137,18 @@ func (p Pool) IsChild() bool { return p.Home.Kind != KindRoutingDomain }
 // Has says whether a block lies within the pool's CIDR.
 func (p Pool) Has(block netip.Prefix) bool {
 	return p.CIDR.Bits() <= block.Bits() && p.CIDR.Contains(block.Addr())
+}
+
+// LargestBlock returns the length of the largest block that the pool could hand out if
+// nothing were in use: NoLength where there is none. The pool has a CIDR.
+func (p Pool) LargestBlock() int {
+	if p.Withheld == nil {
+		return p.CIDR.Bits()
+	}
+	if bits, ok := p.Withheld.LargestGap(); ok {
+		return bits
+	}
+	return NoLength
 }
 
 // Backs says whether the pool backs a class.
@@ -139,8 +172,11 @@ type Class struct {
 	Length  int
 
 	Reclaim Reclaim
-	// Retention is how long a retained block is kept; zero: until a person
-	// ends it.
+	// Limit is what one project may hold of the class, over all its pools.
+	Limit Limit
+	// AllowRetain lets claims of the class have their block retained.
+	AllowRetain bool
+	// Retention is how long a retained block is kept; zero: as the pool says.
 	Retention  time.Duration
 	Visibility Visibility
 	Project    string

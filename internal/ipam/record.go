@@ -32,11 +32,13 @@ func (h Holder) String() string {
 type State string
 
 // How a block is held: by its holder; kept after its holder is gone; not yet to
-// be handed out again.
+// be handed out again; as the space of a pool from which nothing is handed out any
+// more, because it is about to be released.
 const (
-	Bound    State = "Bound"
-	Retained State = "Retained"
-	Cooling  State = "Cooling"
+	Bound     State = "Bound"
+	Retained  State = "Retained"
+	Cooling   State = "Cooling"
+	Releasing State = "Releasing"
 )
 
 // Purpose says what a block is held for.
@@ -66,13 +68,19 @@ type Record struct {
 	Reclaim      Reclaim
 	State        State
 	ReleaseAfter time.Time
-	RequestedBy  string
+	// Project is that of the holder when the block was recorded; empty where there is
+	// none.
+	Project     string
+	RequestedBy string
 	// Sticky is the key by which a later claim of the namespace gets this block
 	// again; empty where there is none.
 	Sticky string
 	// Adopted records were taken over by another process or another holder of
 	// the same name than they were made by.
 	Adopted bool
+	// PoolUnknown records were made when their pool was not known: whether their
+	// holder may use it is still to be judged.
+	PoolUnknown bool
 	// Terminating records still hold their block: held is what has not been
 	// seen as deleted.
 	Terminating bool

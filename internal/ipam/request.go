@@ -12,20 +12,29 @@ type Request struct {
 	// Granted says that whoever asks has the right to use the pool that is named,
 	// where that takes one.
 	Granted bool
+	// RequestedBy is the user who created the claim, where the claim waits and that is
+	// known.
+	RequestedBy string
 
 	// At most one of Class, Pool and Selects is set.
 	Class string
 	Pool  PoolKey
 	// Selects picks pools by their labels.
 	Selects func(labels map[string]string) bool
+	// Selector is Selects as text: of two requests that have the same, both pick the same
+	// pools. Empty where that is not known.
+	Selector string
 
 	// Family is empty, and Length NoLength, where the claim does not say.
 	Family Family
 	Length int
-	// Single says that one address is meant where nobody states a length.
+	// Single says that one address is asked for, whatever length the class hands out
+	// by default: it is one of Cluster API's claims.
 	Single bool
 	// Block is the very block that is asked for, or the zero Prefix.
 	Block netip.Prefix
+	// BlockField is the field that states Block; empty: spec.cidr.
+	BlockField string
 	// Reclaim is empty where the claim does not say.
 	Reclaim Reclaim
 	// Sticky is the key by which the block of an earlier claim is asked for, and
@@ -41,9 +50,17 @@ type Terms struct {
 	Length  int
 	Block   netip.Prefix
 	Reclaim Reclaim
+	// Single and BlockField are as the request says.
+	Single     bool
+	BlockField string
 
 	Selection Selection
 	// Strategy and OnExhaustion are empty where each pool's own counts.
 	Strategy     Strategy
 	OnExhaustion OnExhaustion
+	// Retains says that the block is to be kept once its holder is gone, and by which
+	// field: empty where it is not.
+	Retains string
+	// Sticky is the request's.
+	Sticky string
 }

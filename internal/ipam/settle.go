@@ -5,13 +5,16 @@ import (
 	"time"
 )
 
-// stickyFor is how long a block waits for the next claim of its key, where
-// neither class nor pool says.
-const stickyFor = time.Hour
+// How long a block is kept where neither class nor pool says: a retained one, and one
+// that waits for the next claim of its sticky key.
+const (
+	retainedFor = 720 * time.Hour
+	stickyFor   = time.Hour
+)
 
 // Keeping is for how long a block is kept after its holder is gone.
 type Keeping struct {
-	// Retention of a retained block; zero: until a person ends it.
+	// Retention of a retained block; zero: the default.
 	Retention time.Duration
 	// ReuseDelay of a released block.
 	ReuseDelay time.Duration
@@ -51,43 +54,55 @@ type Settlement struct {
 //	  │               └─ delay ─▶ Cooling ─ due ──┤
 //	  └──── Retain ─▶ Retained ─ due ─ as Delete ─┘
 //
-// A block with a sticky key is retained for a time even with Delete.
+// A block with a sticky key is retained for a time even with Delete. One that was
+// retained, and was taken over for a claim that is not there, is retained again until
+// it was due.
 //
-// A retained record that a person deletes is released at once. In a namespace that
-// goes away nothing is retained: no claim can come back there.
+// A retained record that a person deletes is due at once, and cools down where there
+// is a delay: its finalizer keeps it until then. The deletion of a record that cools
+// down changes nothing. In a namespace that goes away nothing is retained: no claim
+// can come back there.
 func Settle(r Record, k Keeping, now time.Time) Settlement {
 	switch {
+	case r.Purpose == ForPool:
+		return Settlement{Release: true}
+	case r.wasTakenOver() && !r.Terminating:
+		return Settlement{State: Retained, ReleaseAfter: r.ReleaseAfter}
 	case r.State == Bound && r.isKept():
 		return Settlement{State: Retained, ReleaseAfter: r.keptUntil(k, now)}
-	case r.State == Retained && r.Terminating:
-		return Settlement{Release: true}
-	case r.State == Retained && r.ReleaseAfter.IsZero():
-		return Settlement{}
-	case r.State != Bound && now.Before(r.ReleaseAfter):
+	case r.State == Retained && !r.Terminating && r.ReleaseAfter.IsZero():
+		return Settlement{State: Retained, ReleaseAfter: r.keptUntil(k, now)}
+	case r.isNotDue(now):
 		return Settlement{Again: r.ReleaseAfter}
-	case r.State != Cooling && k.ReuseDelay > 0 && r.Purpose == ForClaim:
+	case r.State != Cooling && k.ReuseDelay > 0:
 		return Settlement{State: Cooling, ReleaseAfter: now.Add(k.ReuseDelay)}
 	default:
 		return Settlement{Release: true}
 	}
 }
 
-// isKept says whether the block is kept for another claim once its holder is gone.
-func (r Record) isKept() bool {
-	return r.Purpose == ForClaim && !r.Terminating && (r.Reclaim == Retain || r.Sticky != "")
+// wasTakenOver reports whether the record was retained until a claim took it over that
+// has not been stored as far as is known.
+func (r Record) wasTakenOver() bool {
+	return r.State == Bound && r.HolderUID == "" && !r.ReleaseAfter.IsZero()
 }
 
-// keptUntil is when a kept block is free; zero: when a person says so.
+// isNotDue reports whether the time of a retained or cooling record is not over. A
+// person who deletes a retained one ends its time.
+func (r Record) isNotDue(now time.Time) bool {
+	ended := r.State == Bound || r.State == Retained && r.Terminating
+	return !ended && now.Before(r.ReleaseAfter)
+}
+
+// isKept reports whether the block is kept for another claim once its holder is gone.
+func (r Record) isKept() bool {
+	return !r.Terminating && (r.Reclaim == Retain || r.Sticky != "")
+}
+
+// keptUntil is when a kept block is free.
 func (r Record) keptUntil(k Keeping, now time.Time) time.Time {
 	if r.Reclaim != Retain { // for the next of its sticky key
 		return now.Add(cmp.Or(k.Retention, stickyFor))
 	}
-	return later(now, k.Retention)
-}
-
-func later(now time.Time, by time.Duration) time.Time {
-	if by == 0 {
-		return time.Time{}
-	}
-	return now.Add(by)
+	return now.Add(cmp.Or(k.Retention, retainedFor))
 }

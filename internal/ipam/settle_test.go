@@ -25,11 +25,26 @@ func TestSettle(t *testing.T) {
 		"it is free when it is due": {
 			Record{State: Cooling, Purpose: ForClaim, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
 		},
-		"a retained block stays for ever": {
-			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim}, Keeping{}, Settlement{State: Retained},
+		"a retained block is kept for 30 days": {
+			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim}, Keeping{}, Settlement{State: Retained, ReleaseAfter: now.Add(720 * time.Hour)},
 		},
 		"until a person deletes it": {
-			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
+			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true}, Keeping{}, Settlement{Release: true},
+		},
+		"until a person deletes it, before its period is over": {
+			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true, ReleaseAfter: hour}, Keeping{Retention: time.Hour}, Settlement{Release: true},
+		},
+		"a retained block that a person ends cools down where the class says so": {
+			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Cooling, ReleaseAfter: hour},
+		},
+		"also before its period is over": {
+			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true, ReleaseAfter: now.Add(time.Minute)}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Cooling, ReleaseAfter: hour},
+		},
+		"it cools down until it is due, although it is deleted": {
+			Record{State: Cooling, Reclaim: Retain, Purpose: ForClaim, Terminating: true, ReleaseAfter: hour}, Keeping{ReuseDelay: time.Hour}, Settlement{Again: hour},
+		},
+		"and is free then": {
+			Record{State: Cooling, Reclaim: Retain, Purpose: ForClaim, Terminating: true, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
 		},
 		"or for its period": {
 			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim}, Keeping{Retention: time.Hour}, Settlement{State: Retained, ReleaseAfter: hour},
@@ -37,8 +52,23 @@ func TestSettle(t *testing.T) {
 		"after which it cools down": {
 			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Cooling, ReleaseAfter: hour},
 		},
-		"without a period nothing is to be done": {
-			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim}, Keeping{ReuseDelay: time.Hour}, Settlement{},
+		"nothing is retained for ever": {
+			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Retained, ReleaseAfter: now.Add(720 * time.Hour)},
+		},
+		"one that was taken over for a claim that was never stored is retained again, unchanged": {
+			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Adopted: true, ReleaseAfter: hour}, Keeping{}, Settlement{State: Retained, ReleaseAfter: hour},
+		},
+		"also when it would have been due meanwhile": {
+			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim, Adopted: true, ReleaseAfter: now}, Keeping{}, Settlement{State: Retained, ReleaseAfter: now},
+		},
+		"one that a claim has had is not": {
+			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, HolderUID: "1", ReleaseAfter: hour}, Keeping{}, Settlement{Release: true},
+		},
+		"in a namespace that is being deleted it is released": {
+			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, ReleaseAfter: hour, Terminating: true}, Keeping{}, Settlement{Release: true},
+		},
+		"a pool's own record that is being released is released": {
+			Record{State: Releasing, Purpose: ForPool}, Keeping{}, Settlement{Release: true},
 		},
 		"in a namespace that goes away nothing is retained": {
 			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim, Terminating: true}, Keeping{}, Settlement{Release: true},
@@ -49,8 +79,8 @@ func TestSettle(t *testing.T) {
 		"or for the period of its pool": {
 			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Sticky: "node-1"}, Keeping{Retention: 2 * time.Hour}, Settlement{State: Retained, ReleaseAfter: now.Add(2 * time.Hour)},
 		},
-		"and for ever where its class retains": {
-			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim, Sticky: "node-1"}, Keeping{}, Settlement{State: Retained},
+		"and for 30 days where its class retains": {
+			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim, Sticky: "node-1"}, Keeping{}, Settlement{State: Retained, ReleaseAfter: now.Add(720 * time.Hour)},
 		},
 		"a sticky block of a namespace that goes away is free": {
 			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Sticky: "node-1", Terminating: true}, Keeping{}, Settlement{Release: true},

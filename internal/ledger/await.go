@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Frees counts the blocks that the pools have freed so far, for AwaitRelease and Ask.
+// Frees counts the blocks that the pools have freed so far, for AwaitRelease.
 func (l *Ledger) Frees(pools []ipam.PoolKey) int {
 	frees, _ := l.released(pools, ipam.Holder{})
 	return frees
@@ -85,6 +85,7 @@ func (l *Ledger) unsubscribe(pools []ipam.PoolKey, told chan struct{}) {
 	for _, key := range pools {
 		if b := l.books[key]; b != nil {
 			delete(b.awaited, told)
+			l.prune(b)
 		}
 	}
 }
@@ -95,7 +96,9 @@ func (l *Ledger) released(pools []ipam.PoolKey, asking ipam.Holder) (frees int, 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range pools {
-		if b := l.books[key]; b != nil {
+		if b := l.books[key]; b == nil {
+			frees += l.pruned
+		} else {
 			frees += b.frees
 			leaving = leaving || b.leaving > 0 || l.holdsIn(asking, key)
 		}
@@ -112,4 +115,17 @@ func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
 		}
 	}
 	return false
+}
+
+// AwaitStored gives the view Options.Silence to show a record of the name, which is known
+// to be stored in one of the pools. Where it does not, the watch begins anew.
+func (l *Ledger) AwaitStored(ctx context.Context, name ipam.Name, pools []ipam.PoolKey) {
+	known := l.options.Clock.Now()
+	limited, cancel := context.WithTimeout(ctx, l.options.Silence)
+	defer cancel()
+	shown := func() bool { _, ok := l.Record(name); return ok }
+	l.Await(limited, pools, shown)
+	if ctx.Err() == nil && !shown() {
+		l.relistSince(known)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -22,12 +21,17 @@ type book struct {
 	pool ipam.Pool
 	// space is what can be handed out: all but what is withheld, recorded or
 	// held. Nil while only records of the pool have been seen, not the pool.
-	space    *space.Space
-	withheld *space.Space
+	space *space.Space
 
 	blocks  bart.Table[*entry]
 	records int
 	leaving int
+	// unconfirmed are the records that are not confirmed, with the time when they were
+	// entered.
+	unconfirmed map[*entry]time.Time
+	// contested are the records on whose block something else was recorded when the view
+	// first showed them, with the time when that was.
+	contested map[*entry]time.Time
 	// outOfRange counts addresses that are recorded and withheld.
 	outOfRange space.Count
 	// spreading is until when first fits begin at cursor, because replicas have run
@@ -39,11 +43,12 @@ type book struct {
 	// frees counts blocks that were freed. Whoever awaits one is told, without
 	// blocking, of that and of releases that are on their way.
 	frees   int
+	onFree  func(ipam.PoolKey, netip.Prefix) // nil until the book is in its ledger
 	awaited map[chan<- struct{}]struct{}
 }
 
 func newBook(key ipam.PoolKey) *book {
-	b := &book{key: key, awaited: map[chan<- struct{}]struct{}{}}
+	b := &book{key: key, awaited: map[chan<- struct{}]struct{}{}, unconfirmed: map[*entry]time.Time{}, contested: map[*entry]time.Time{}}
 	if key.Kind == ipam.KindRoutingDomain {
 		b.describe(ipam.Pool{Key: key, CIDR: key.Family.All(), Family: key.Family})
 	}
@@ -51,24 +56,22 @@ func newBook(key ipam.PoolKey) *book {
 }
 
 // describe takes over what a pool's spec says. It costs O(records) where CIDR
-// or withheld space changed, else nothing.
+// or withheld space changed, else nothing; then any block may have become free.
 func (b *book) describe(pool ipam.Pool) {
-	same := b.space != nil && b.pool.CIDR == pool.CIDR && slices.Equal(b.pool.Withheld, pool.Withheld)
+	same := b.space != nil && b.pool.CIDR == pool.CIDR && b.pool.Withheld.Equal(pool.Withheld)
 	b.pool = pool
 	if same {
 		return
 	}
-	b.space, b.withheld = space.New(pool.CIDR), space.New(pool.CIDR)
-	b.outOfRange = space.Count{}
-	for _, block := range pool.Withheld {
-		b.space.Use(block)
-		b.withheld.Use(block)
-	}
+	b.space, b.outOfRange = space.NewWithout(pool.CIDR, pool.Withheld), space.Count{}
 	for _, first := range b.blocks.All() {
 		for e := range first.chain() {
 			b.space.Use(e.block)
 			b.countOutOfRange(e, space.Count.Add)
 		}
+	}
+	if b.onFree != nil {
+		b.onFree(b.key, pool.CIDR)
 	}
 }
 
@@ -110,18 +113,12 @@ func (b *book) drop(e *entry) {
 
 func (b *book) free(block netip.Prefix) {
 	b.space.Release(block)
-	if b.withheld.Overlaps(block) {
-		for _, w := range b.pool.Withheld {
-			if w.Overlaps(block) {
-				b.space.Use(w)
-			}
-		}
-	}
 	for e := range b.overlapping(block) {
 		b.space.Use(e.block)
 	}
 	b.frees++
 	b.tellAwaiting()
+	b.onFree(b.key, block)
 }
 
 func (b *book) tellAwaiting() {
@@ -134,8 +131,8 @@ func (b *book) tellAwaiting() {
 }
 
 func (b *book) countOutOfRange(e *entry, op func(space.Count, space.Count) space.Count) {
-	if e.hold == nil && !b.withheld.Used().IsZero() {
-		b.outOfRange = op(b.outOfRange, b.withheld.UsedIn(e.block))
+	if e.hold == nil {
+		b.outOfRange = op(b.outOfRange, b.pool.Withheld.SizeIn(e.block))
 	}
 }
 
@@ -271,7 +268,13 @@ func (b *book) largestFree() int {
 	return ipam.NoLength
 }
 
-func (b *book) empty() bool { return b.space == nil && b.blocks.Size() == 0 }
+// empty reports whether nothing is lost with the book: no pool describes it, nothing is
+// held in it, and nobody awaits anything there. A routing domain is described by its
+// name alone.
+func (b *book) empty() bool {
+	described := b.space != nil && b.key.Kind != ipam.KindRoutingDomain
+	return !described && b.blocks.Size() == 0 && len(b.awaited) == 0
+}
 
 // randomAddr is any address of a block.
 func randomAddr(block netip.Prefix, random *rand.Rand) netip.Addr {

@@ -35,8 +35,8 @@ func crowd(t *testing.T, replicas int, seed uint64) (recorded, vain int) {
 	crowded := make([]*Ledger, replicas)
 	for i := range crowded {
 		crowded[i] = newLedger(seed*10 + uint64(i))
-		crowded[i].Describe(ipam.Pool{Key: key, CIDR: netip.MustParsePrefix("10.0.0.0/12"), Family: ipam.IPv4})
-		must(t, feed{crowded[i]}.Replace(nil, "1"))
+		crowded[i].Describe(ipam.Pool{Key: key, Home: home, CIDR: netip.MustParsePrefix("10.0.0.0/12"), Family: ipam.IPv4})
+		must(t, feed{crowded[i]}.Replace([]any{own(key, "10.0.0.0/12")}, "1"))
 	}
 	for round := range rounds {
 		holds := make([][]*Hold, replicas)

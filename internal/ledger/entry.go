@@ -18,12 +18,17 @@ type entry struct {
 	name, uid, version, holderName, holderUID, sticky string
 	block                                             netip.Prefix
 	releaseAfter                                      time.Time
-	adopted, terminating                              bool
+	adopted, terminating, poolUnknown                 bool
 
 	// leaving records are about to be released.
 	leaving bool
-	// claimed records are named by a live claim.
-	claimed bool
+	// claimed records are named by a live claim; wasClaimed ones are or were.
+	claimed, wasClaimed bool
+	// watched records were made while the view and all claims were known.
+	watched bool
+	// confirmed records had no rival in the view at some moment, while their pool was
+	// open: of two records that overlap the other one gives way.
+	confirmed bool
 	// hold is nil for a record.
 	hold *Hold
 	// next has the very same block in the same book.
@@ -42,7 +47,7 @@ type alike struct {
 	purpose                 ipam.Purpose
 	reclaim                 ipam.Reclaim
 	state                   ipam.State
-	requestedBy             string
+	project, requestedBy    string
 }
 
 func newEntry(r ipam.Record) *entry {
@@ -56,7 +61,8 @@ func (e *entry) set(r ipam.Record) {
 	e.alike = unique.Make(alike{
 		namespace: r.Name.Namespace, pool: r.Pool, class: r.Class,
 		holderGroup: r.Holder.Group, holderKind: r.Holder.Kind, holderNamespace: r.Holder.Namespace,
-		purpose: r.Purpose, reclaim: r.Reclaim, state: r.State, requestedBy: r.RequestedBy,
+		purpose: r.Purpose, reclaim: r.Reclaim, state: r.State,
+		project: r.Project, requestedBy: r.RequestedBy,
 	})
 	e.name, e.uid, e.version = r.Name.Name, r.UID, r.Version
 	e.holderName, e.holderUID, e.sticky = r.Holder.Name, r.HolderUID, r.Sticky
@@ -64,7 +70,7 @@ func (e *entry) set(r ipam.Record) {
 		e.holderName = e.name[:len(e.holderName)]
 	}
 	e.block, e.releaseAfter = r.Block, r.ReleaseAfter
-	e.adopted, e.terminating = r.Adopted, r.Terminating
+	e.adopted, e.terminating, e.poolUnknown = r.Adopted, r.Terminating, r.PoolUnknown
 }
 
 // record is what the entry states.
@@ -75,7 +81,7 @@ func (e *entry) record() ipam.Record {
 		Block: e.block, Pool: a.pool, Class: a.class,
 		Holder: e.holder(), HolderUID: e.holderUID,
 		Purpose: a.purpose, Reclaim: a.reclaim, State: a.state, ReleaseAfter: e.releaseAfter,
-		RequestedBy: a.requestedBy, Sticky: e.sticky, Adopted: e.adopted, Terminating: e.terminating,
+		Project: a.project, RequestedBy: a.requestedBy, Sticky: e.sticky, Adopted: e.adopted, Terminating: e.terminating, PoolUnknown: e.poolUnknown,
 	}
 }
 
@@ -91,6 +97,16 @@ func (e *entry) state() ipam.State { return e.alike.Value().state }
 func (e *entry) holder() ipam.Holder {
 	a := e.alike.Value()
 	return ipam.Holder{Group: a.holderGroup, Kind: a.holderKind, Namespace: a.holderNamespace, Name: e.holderName}
+}
+
+func (e *entry) purpose() ipam.Purpose { return e.alike.Value().purpose }
+
+func (e *entry) project() string { return e.alike.Value().project }
+
+func (e *entry) setProject(project string) {
+	a := e.alike.Value()
+	a.project = project
+	e.alike = unique.Make(a)
 }
 
 // stickyKey is the namespace's key by which the block is given again.

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
@@ -60,8 +61,7 @@ func (f feed) Update(obj any) error {
 	if err != nil {
 		return err
 	}
-	f.put(r)
-	f.settle(r)
+	f.resolve(f.put(r))
 	return nil
 }
 
@@ -98,11 +98,15 @@ func (f feed) Replace(objs []any, _ string) error {
 			f.strike(e)
 		}
 	}
-	for _, r := range records {
-		f.put(r)
+	entries := make([]*entry, len(records))
+	for i, r := range records {
+		before := f.byUID.one(r.UID)
+		entries[i] = f.put(r)
+		entries[i].watched = before != nil && before.watched
 	}
-	for _, r := range records {
-		f.settle(r)
+	slices.SortStableFunc(entries, poolsFirst) // a block is confirmed where its pool is
+	for _, e := range entries {
+		f.resolve(e)
 	}
 	f.synced, f.unlisted = true, false
 	return nil
@@ -122,7 +126,7 @@ func (l *Ledger) read(obj any) (ipam.Record, error) {
 }
 
 // put enters a record or its new version.
-func (l *Ledger) put(r ipam.Record) {
+func (l *Ledger) put(r ipam.Record) *entry {
 	e := l.byUID.one(r.UID)
 	switch {
 	case e == nil:
@@ -131,32 +135,39 @@ func (l *Ledger) put(r ipam.Record) {
 		}
 		e = l.enter(r)
 	case e.version != r.Version:
-		l.countUnbound(e, -1)
+		l.countUnclaimed(e, ipam.Usage.Sub)
 		l.unindex(e)
 		e.set(r)
 		l.index(e)
-		l.countUnbound(e, +1)
+		l.countUnclaimed(e, ipam.Usage.Add)
 		l.books[r.Pool].settled(e)
 		l.tell(Change{Record: r, Pool: r.Pool, Kind: Changed})
+		l.reopen(e)
 	}
-	if r.Terminating {
+	if r.Terminating && r.State != ipam.Cooling { // one that cools down stays until it is due
 		l.books[r.Pool].setLeaving(e, true)
 	}
+	return e
 }
 
 func (l *Ledger) enter(r ipam.Record) *entry {
 	e := newEntry(r)
 	e.claimed = l.named[r.Name]
+	e.watched = l.synced && l.claimsKnown
+	e.wasClaimed = e.claimed
 	delete(l.named, r.Name)
 	l.byUID.add(e)
 	l.byName.add(e)
 	l.index(e)
 	b := l.book(r.Pool)
 	b.take(e)
-	if l.holds[r.Name] == nil && !b.spreading.IsZero() {
+	if h := l.holds[r.Name]; h != nil {
+		h.uncount()
+	} else if !b.spreading.IsZero() {
 		b.crowded(l.options.Clock.Now())
 	}
-	l.countUnbound(e, +1)
+	l.countUnclaimed(e, ipam.Usage.Add)
+	l.countUsage(e, ipam.Usage.Add)
 	l.tell(Change{Record: r, Pool: r.Pool, Kind: Added, Initial: !l.synced})
 	return e
 }
@@ -171,22 +182,14 @@ func (l *Ledger) strike(e *entry) {
 	}
 	b := l.books[r.Pool]
 	b.drop(e)
-	l.prune(b)
-	l.countUnbound(e, -1)
+	delete(b.unconfirmed, e)
+	delete(b.contested, e)
+	l.countUnclaimed(e, ipam.Usage.Sub)
+	l.countUsage(e, ipam.Usage.Sub)
 	if h := l.holds[r.Name]; h != nil {
 		h.lose(r.UID)
 	}
 	l.tell(Change{Record: r, Pool: r.Pool, Kind: Removed})
-}
-
-// settle tells whoever waits for this record whose the block is, and whether
-// anybody disowned it.
-func (l *Ledger) settle(r ipam.Record) {
-	if h := l.holds[r.Name]; h != nil {
-		h.settle(r.UID, h.Block == r.Block && l.books[r.Pool].rival(r.Block, r.Name) == nil)
-	}
-	if _, ok := l.disowned[r.Name]; ok {
-		delete(l.disowned, r.Name)
-		l.tell(Change{Record: r, Pool: r.Pool, Kind: Disowned})
-	}
+	l.confirmAfter(e, b)
+	l.prune(b)
 }

@@ -16,9 +16,8 @@ import (
 // gone: give way, and try again.
 var ErrLost = errors.New("another allocation was recorded first")
 
-// ErrFreed means that a block of the pool was freed since Ask.Frees was read: what
-// was found out before, such as whose turn it is, may not be so any more.
-var ErrFreed = errors.New("a block was freed meanwhile")
+// ErrOutOfTurn means that Ask.MayTake did not let the holder have the block.
+var ErrOutOfTurn = errors.New("it is the turn of another holder")
 
 // UnknownPoolError means that the picture has no pool of that name, or one that
 // has no CIDR yet.
@@ -40,12 +39,20 @@ type Ask struct {
 	// Record is the name under which it will be recorded, and Holder for whom.
 	Record ipam.Name
 	Holder ipam.Holder
-	// UnboundLimit bounds the records of the holder's namespace that nobody has taken;
-	// zero is no bound.
-	UnboundLimit int
-	// Frees, if not nil, is what Ledger.Frees said of the pool before it was judged who
-	// may have a block of it. Hold is ErrFreed where that has changed.
-	Frees *int
+	// UnclaimedLimit bounds the unclaimed records of the holder's namespace; zero is no
+	// bound, nor one by its share of the pool.
+	UnclaimedLimit int
+	// Project is that of the holder; empty where it has none.
+	Project string
+	// Unlimited leaves the limit of the pool aside.
+	Unlimited bool
+	// Class by which the block is handed out, and what one project may hold of that.
+	Class      string
+	ClassLimit ipam.Limit
+	// MayTake, if not nil, reports whether the holder may have a block, now that there
+	// is one for it. It is called under the ledger's lock, so that no block is freed
+	// between its answer and the hold, and must not call the Ledger.
+	MayTake func(Room) bool
 }
 
 // Hold is a block that this process keeps off its own other requests until it
@@ -56,21 +63,25 @@ type Hold struct {
 	Pool ipam.Pool
 
 	ledger *Ledger
+	ask    Ask
 	entry  *entry
 	// settled is closed once the watch has shown the record, with its UID in
-	// seen and in ours whether the block is ours; both under the ledger's lock.
+	// seen and in refusal why the block is not ours; both under the ledger's lock.
 	settled chan struct{}
 	seen    string
-	ours    bool
+	refusal error
 	// former is the UID of a record of that name which was in the picture when the
 	// block was found, and which is going: what is heard of it says nothing of ours.
 	former string
 }
 
+// Project is that for which the block counts.
+func (h *Hold) Project() string { return h.ask.Project }
+
 // Hold finds a free block and keeps it. There is one hold for a record's name at
 // a time; a second is ipam.ErrUnconfirmed. Other errors: ipam.ErrNotSynced,
-// ipam.ErrTooManyUnbound, ErrFreed, *UnknownPoolError, *ipam.ExhaustedError,
-// *ipam.TakenError.
+// ErrOutOfTurn, *ipam.UnclaimedError, *UnknownPoolError, *ipam.LimitError,
+// *ipam.ExhaustedError, *ipam.TakenError.
 func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,18 +92,20 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ask.Frees != nil && *ask.Frees != b.frees {
-		return nil, ErrFreed
+	if !l.isInTurn(ask, b) {
+		return nil, ErrOutOfTurn
 	}
-	h := &Hold{Block: block, Pool: b.pool, ledger: l, settled: make(chan struct{})}
+	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, settled: make(chan struct{})}
 	h.Pool.Key = ask.Pool // also where the pool is not known
-	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder})
+	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project})
 	h.entry.hold = h
 	if former := l.byName.one(ask.Record); former != nil {
 		h.former = former.uid
 	}
+	l.books[ask.Pool] = b
 	b.take(h.entry)
-	l.countUnbound(h.entry, +1)
+	l.countUnclaimed(h.entry, ipam.Usage.Add)
+	l.countUsage(h.entry, ipam.Usage.Add)
 	l.holds[ask.Record] = h
 	return h, nil
 }
@@ -101,26 +114,36 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 func (l *Ledger) Peek(ask Ask) (netip.Prefix, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	block, _, err := l.find(ask)
+	block, b, err := l.find(ask)
+	if err == nil && !l.isInTurn(ask, b) {
+		return netip.Prefix{}, ErrOutOfTurn
+	}
 	return block, err
+}
+
+func (l *Ledger) isInTurn(ask Ask, b *book) bool {
+	return ask.MayTake == nil || ask.MayTake(Room{l, b})
 }
 
 func (l *Ledger) find(ask Ask) (netip.Prefix, *book, error) {
 	if !l.synced {
 		return netip.Prefix{}, nil, ipam.ErrNotSynced
 	}
-	if ask.UnboundLimit > 0 && l.unbound[ask.Holder.Namespace] >= ask.UnboundLimit {
-		return netip.Prefix{}, nil, fmt.Errorf("%w: %s has %d, as many as it may", ipam.ErrTooManyUnbound, ask.Holder.Namespace, ask.UnboundLimit)
-	}
 	b := l.books[ask.Pool]
 	if b == nil && (ask.InUse || ask.Pool.Kind == ipam.KindRoutingDomain) {
-		b = l.book(ask.Pool)
+		b = l.unused(ask.Pool) // kept once something is held in it
+	}
+	if !ask.InUse && (b == nil || b.space == nil) {
+		return netip.Prefix{}, nil, &UnknownPoolError{Pool: ask.Pool}
+	}
+	if err := l.checkUnclaimed(ask, b); err != nil {
+		return netip.Prefix{}, nil, err
+	}
+	if err := l.checkLimits(ask, b); err != nil {
+		return netip.Prefix{}, nil, err
 	}
 	if ask.InUse {
 		return ask.Block, b, b.heldByOthers(ask.Block)
-	}
-	if b == nil || b.space == nil {
-		return netip.Prefix{}, nil, &UnknownPoolError{Pool: ask.Pool}
 	}
 	if ask.Block.IsValid() {
 		return ask.Block, b, b.taken(ask.Block)
@@ -154,9 +177,11 @@ func (b *book) heldByOthers(block netip.Prefix) error {
 }
 
 // Confirm waits until the watch has shown the record that was created with this
-// UID, and says whether the block is ours: nil, ErrLost, or ipam.ErrUnconfirmed
-// when ctx is done first. It ends the hold; after any error the record is to be
-// deleted.
+// UID, and reports whether the block is ours: nil; ErrLost where another record
+// overlapped it first; ErrPoolClosed where the pool's own record was missing or being
+// released; a *ipam.LimitError; or ipam.ErrUnconfirmed when ctx is done first. It ends
+// the hold; after any error the record is to be deleted, unless its name is fixed by
+// its holder.
 //
 // A record that is not seen for Options.Silence makes the watch begin anew.
 func (h *Hold) Confirm(ctx context.Context, uid string) error {
@@ -184,8 +209,14 @@ func (h *Hold) verdict(uid string) error {
 	h.ledger.mu.Lock()
 	defer h.ledger.mu.Unlock()
 	h.drop()
-	if h.ours && h.seen == uid || failpoint.SkipConfirm() {
+	if failpoint.SkipConfirm() {
 		return nil
+	}
+	if h.seen != uid {
+		h.refusal = ErrLost
+	}
+	if !errors.Is(h.refusal, ErrLost) {
+		return h.refusal
 	}
 	if b := h.ledger.books[h.entry.pool()]; b != nil {
 		b.lost(h.ledger.options.Clock.Now())
@@ -208,7 +239,8 @@ func (h *Hold) drop() {
 		return
 	}
 	delete(l.holds, name)
-	l.countUnbound(h.entry, -1)
+	l.countUnclaimed(h.entry, ipam.Usage.Sub)
+	h.uncount()
 	b := l.books[h.entry.pool()]
 	b.drop(h.entry)
 	l.prune(b)
@@ -231,24 +263,33 @@ func (h *Hold) Disown() {
 	l.disowned[name] = now
 }
 
-// settle says whose the block is, when the watch has first shown the record.
-// Under the lock.
-func (h *Hold) settle(uid string, ours bool) {
+// uncount ends that the hold is counted for its project, once: its record is, from the
+// moment when the view shows that. Under the lock.
+func (h *Hold) uncount() {
+	if h.entry.project() != "" {
+		h.ledger.countUsage(h.entry, ipam.Usage.Sub)
+		h.entry.setProject("")
+	}
+}
+
+// settle notes, when the watch has first shown the record, why the block is not ours;
+// nil: it is. Under the lock.
+func (h *Hold) settle(uid string, refusal error) {
 	if uid == h.former {
 		return
 	}
 	select {
 	case <-h.settled:
 	default:
-		h.seen, h.ours = uid, ours
+		h.seen, h.refusal = uid, refusal
 		close(h.settled)
 	}
 }
 
-// lose says that the record is gone. Under the lock.
+// lose notes that the record is gone. Under the lock.
 func (h *Hold) lose(uid string) {
-	h.settle(uid, false)
+	h.settle(uid, ErrLost)
 	if uid == h.seen {
-		h.ours = false
+		h.refusal = ErrLost
 	}
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ type Ledger struct {
 	// unlisted is synced without a list, which only a failpoint makes it.
 	unlisted bool
 	books    map[ipam.PoolKey]*book
+	// pruned is the highest count of frees of a book that was dropped: a book that is
+	// made again goes on from there, so that whoever compares counts sees them rise.
+	pruned int
 	// The records: of a UID and of a name there is one.
 	byUID    index[string]
 	byName   index[ipam.Name]
@@ -31,17 +35,23 @@ type Ledger struct {
 	// disowned are names of records whose creation failed ambiguously, with the
 	// time when that was.
 	disowned map[ipam.Name]time.Time
+	// claimsKnown is whether every claim that there is has been told by Claimed.
+	claimsKnown bool
 	// named are what live claims name and has no record yet, or none any more.
 	named map[ipam.Name]bool
-	// unbound counts, by namespace of their holders, records and holds that no
-	// claim or local pool has taken.
-	unbound map[string]int
+	// unclaimed counts records and holds that no live claim or local pool names, by
+	// the namespace of their holders, in each pool and over all pools.
+	unclaimed map[share]ipam.Usage
+	// recorded and held count what projects have: by records, and by holds that have
+	// no record in the view yet.
+	recorded, held map[account]ipam.Usage
 	// relist ends the current watch, so that a new one begins with a list.
 	relist    func()
 	began     time.Time
 	relists   int
 	unread    int
 	listeners []func(Change)
+	onFree    []func(ipam.PoolKey, netip.Prefix)
 }
 
 // Options are what a Ledger is given at its making.
@@ -53,6 +63,14 @@ type Options struct {
 	// Silence is how long an acknowledged record may not be seen before the
 	// watch is taken for dead and begun anew.
 	Silence time.Duration
+}
+
+// now is the time; the zero time where there is no clock.
+func (o Options) now() time.Time {
+	if o.Clock == nil {
+		return time.Time{}
+	}
+	return o.Clock.Now()
 }
 
 // Change is one step of the picture.
@@ -81,19 +99,21 @@ const (
 // New is a ledger that has seen nothing.
 func New(options Options) *Ledger {
 	return &Ledger{
-		options:  options,
-		books:    map[ipam.PoolKey]*book{},
-		byUID:    newIndex(linkUID, func(e *entry) string { return e.uid }),
-		byName:   newIndex(linkName, (*entry).key),
-		byHolder: newIndex(linkHolder, (*entry).holder),
-		bySticky: newIndex(linkSticky, (*entry).stickyKey),
-		holds:    map[ipam.Name]*Hold{},
-		disowned: map[ipam.Name]time.Time{},
-		named:    map[ipam.Name]bool{},
-		unbound:  map[string]int{},
-		relist:   func() {},
-		synced:   failpoint.AnswerUnsynced(),
-		unlisted: failpoint.AnswerUnsynced(),
+		options:   options,
+		books:     map[ipam.PoolKey]*book{},
+		byUID:     newIndex(linkUID, func(e *entry) string { return e.uid }),
+		byName:    newIndex(linkName, (*entry).key),
+		byHolder:  newIndex(linkHolder, (*entry).holder),
+		bySticky:  newIndex(linkSticky, (*entry).stickyKey),
+		holds:     map[ipam.Name]*Hold{},
+		disowned:  map[ipam.Name]time.Time{},
+		named:     map[ipam.Name]bool{},
+		unclaimed: map[share]ipam.Usage{},
+		recorded:  map[account]ipam.Usage{},
+		held:      map[account]ipam.Usage{},
+		relist:    func() {},
+		synced:    failpoint.AnswerUnsynced(),
+		unlisted:  failpoint.AnswerUnsynced(),
 	}
 }
 
@@ -135,8 +155,13 @@ func (l *Ledger) Follow(f func(Change)) {
 func (l *Ledger) Describe(pool ipam.Pool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if pool.CIDR.IsValid() {
-		l.book(pool.Key).describe(pool)
+	if !pool.CIDR.IsValid() {
+		return
+	}
+	b := l.book(pool.Key)
+	b.describe(pool)
+	for e := range b.unconfirmed {
+		l.confirm(e)
 	}
 }
 
@@ -146,7 +171,7 @@ func (l *Ledger) Forget(key ipam.PoolKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.books[key]; b != nil {
-		b.space, b.withheld, b.pool = nil, nil, ipam.Pool{}
+		b.space, b.pool = nil, ipam.Pool{}
 		l.prune(b)
 	}
 }
@@ -159,15 +184,36 @@ func (l *Ledger) Claimed(record ipam.Name, live bool) {
 	e := l.byName.one(record)
 	switch {
 	case e != nil:
-		l.countUnbound(e, -1)
+		l.countUnclaimed(e, ipam.Usage.Sub)
 		e.claimed = live
-		l.countUnbound(e, +1)
-		l.books[e.pool()].setLeaving(e, !live)
+		e.wasClaimed = e.wasClaimed || live
+		l.countUnclaimed(e, ipam.Usage.Add)
+		b := l.books[e.pool()]
+		b.setLeaving(e, !live)
+		b.tellAwaiting()
+		l.confirm(e)
 	case live:
 		l.named[record] = true
 	default:
 		delete(l.named, record)
 	}
+}
+
+// ClaimsKnown notes that Claimed has been called for every claim that there is: from now
+// on a record that no claim has named was made for a claim that was never stored.
+func (l *Ledger) ClaimsKnown() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.claimsKnown = true
+}
+
+// NeverClaimed reports whether no claim has named the record since it was made. It is
+// false where this process did not watch all the time, and cannot tell.
+func (l *Ledger) NeverClaimed(record ipam.Record) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.byUID.one(record.UID)
+	return e != nil && e.watched && !e.wasClaimed
 }
 
 // Leaving notes that the record is about to be released.
@@ -182,27 +228,23 @@ func (l *Ledger) Leaving(record ipam.Name) {
 func (l *Ledger) book(key ipam.PoolKey) *book {
 	b := l.books[key]
 	if b == nil {
-		b = newBook(key)
+		b = l.unused(key)
 		l.books[key] = b
 	}
+	return b
+}
+
+// unused is a book that nobody has used yet.
+func (l *Ledger) unused(key ipam.PoolKey) *book {
+	b := newBook(key)
+	b.frees, b.onFree = l.pruned, l.freed
 	return b
 }
 
 func (l *Ledger) prune(b *book) {
 	if b.empty() {
 		delete(l.books, b.key)
-	}
-}
-
-// countUnbound adds to the count of the holder's namespace where nobody has taken
-// the entry. Cluster-scoped pools are nobody's in particular, and not bounded.
-func (l *Ledger) countUnbound(e *entry, by int) {
-	namespace := e.holder().Namespace
-	if e.hold == nil && (namespace == "" || e.state() != ipam.Bound || e.holderUID != "" || e.claimed) {
-		return
-	}
-	if l.unbound[namespace] += by; l.unbound[namespace] == 0 {
-		delete(l.unbound, namespace)
+		l.pruned = max(l.pruned, b.frees)
 	}
 }
 

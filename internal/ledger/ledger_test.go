@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,12 +17,14 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 var (
 	small    = netip.MustParsePrefix("10.0.0.0/24")
 	withheld = netip.MustParsePrefix("10.0.0.32/28")
 	key      = ipam.PoolNamed("p")
+	home     = ipam.DomainNamed("default", ipam.IPv4)
 )
 
 func newLedger(seed uint64) *Ledger {
@@ -29,7 +32,7 @@ func newLedger(seed uint64) *Ledger {
 		Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Silence: time.Minute,
 		Random: rand.New(rand.NewPCG(seed, 0)),
 	})
-	l.Describe(ipam.Pool{Key: key, CIDR: small, Family: ipam.IPv4, Withheld: []netip.Prefix{withheld}})
+	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Withheld: space.NewRanges(small, []space.Range{space.RangeOf(withheld)})})
 	return l
 }
 
@@ -41,6 +44,18 @@ func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
 		Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: name},
 	})
 }
+
+// own is the record of a root pool's own CIDR.
+func own(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
+	return adapt.Allocation(ipam.Record{
+		Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "uid-of-" + pool.Name, Version: "1",
+		Block: netip.MustParsePrefix(cidr), Pool: home, Purpose: ipam.ForPool, Reclaim: ipam.Delete, State: ipam.Bound,
+		Holder: adapt.HolderOfPool(pool),
+	})
+}
+
+// listed is a list of records, with the pool's own.
+func listed(records ...any) []any { return append(records, own(key, small.String())) }
 
 func ask(name string) Ask {
 	return Ask{Pool: key, Bits: 28, Record: ipam.Name{Namespace: "ns", Name: name}, Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: name}}
@@ -67,24 +82,64 @@ func TestNothingIsHeldBeforeTheFirstList(t *testing.T) {
 	if _, err := l.Hold(ask("a")); !errors.Is(err, ipam.ErrNotSynced) {
 		t.Errorf("got %v, want ErrNotSynced", err)
 	}
-	must(t, feed{l}.Replace(nil, "1"))
+	must(t, feed{l}.Replace(listed(), "1"))
 	mustHold(t, l, ask("a"))
 }
 
-func TestNothingIsHeldOnWhatWasSoBeforeABlockWasFreed(t *testing.T) {
+func TestWhoMayTakeABlockIsAskedOfWhatIsFreeAtThatMoment(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(nil, "1"))
-	frees := l.Frees([]ipam.PoolKey{key})
-	first, second := ask("a"), ask("b")
-	first.Frees, second.Frees = &frees, &frees
+	must(t, feed{l}.Replace(listed(), "1"))
+	block := netip.MustParsePrefix("10.0.0.0/28")
+	first, newcomer := ask("a"), ask("b")
 	h := mustHold(t, l, first)
-	mustHold(t, l, second).Drop()
-	h.Drop()
-	if _, err := l.Hold(first); !errors.Is(err, ErrFreed) {
-		t.Errorf("got %v, want ErrFreed", err)
+	newcomer.MayTake = func(r Room) bool { return !r.IsFree(block) && r.Has(25) && !r.Has(24) }
+	mustHold(t, l, newcomer).Drop()
+	h.Drop() // the block for which somebody waits
+	if _, err := l.Hold(newcomer); !errors.Is(err, ErrOutOfTurn) {
+		t.Errorf("a hold: got %v, want ErrOutOfTurn", err)
 	}
-	frees = l.Frees([]ipam.PoolKey{key})
+	if _, err := l.Peek(newcomer); !errors.Is(err, ErrOutOfTurn) {
+		t.Errorf("a look: got %v, want ErrOutOfTurn", err)
+	}
 	mustHold(t, l, first)
+	newcomer.Bits = 24
+	newcomer.MayTake = func(Room) bool { t.Error("asked though there is no room"); return false }
+	if _, err := l.Hold(newcomer); errors.Is(err, ErrOutOfTurn) {
+		t.Errorf("without room: got %v, want what there is room for", err)
+	}
+}
+
+// TestEveryBlockThatBecomesFreeIsTold has blocks become free in each of the ways in
+// which they can.
+func TestEveryBlockThatBecomesFreeIsTold(t *testing.T) {
+	l := newLedger(1)
+	var freed []string
+	l.OnFree(func(pool ipam.PoolKey, block netip.Prefix) { freed = append(freed, pool.Name+" "+block.String()) })
+	must(t, feed{l}.Replace(listed(), "1"))
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"a hold is dropped", func() { mustHold(t, l, ask("a")).Drop() }, "p 10.0.0.0/28"},
+		{"a hold is given up, its record perhaps stored", func() { mustHold(t, l, ask("b")).Disown() }, "p 10.0.0.0/28"},
+		{"a hold becomes a record", func() {
+			h := mustHold(t, l, ask("c"))
+			must(t, feed{l}.Add(allocation("c", "1", "1", "10.0.0.0/28")))
+			must(t, h.Confirm(t.Context(), "1"))
+		}, ""},
+		{"a pool's withheld space changes", func() { l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4}) }, "p 10.0.0.0/24"},
+		{"a pool's strategy changes", func() {
+			l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Strategy: ipam.BestFit})
+		}, ""},
+		{"a record is deleted", func() { must(t, feed{l}.Delete(allocation("c", "1", "1", "10.0.0.0/28"))) }, "p 10.0.0.0/28"},
+	} {
+		freed = nil
+		step.do()
+		if got := fmt.Sprint(freed); got != fmt.Sprint(strings.FieldsFunc(step.want, func(r rune) bool { return r == ',' })) {
+			t.Errorf("%s: %s was told, want [%s]", step.what, got, step.want)
+		}
+	}
 }
 
 func TestConfirm(t *testing.T) {
@@ -113,11 +168,11 @@ func TestConfirm(t *testing.T) {
 		},
 		"of a list nobody knows the order: with a rival it is not": {
 			func(f feed) error {
-				return f.Replace([]any{allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")}, "2")
+				return f.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")), "2")
 			}, ErrLost,
 		},
 		"without a rival it is": {
-			func(f feed) error { return f.Replace([]any{allocation("a", "1", "1", "10.0.0.0/28")}, "2") }, nil,
+			func(f feed) error { return f.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28")), "2") }, nil,
 		},
 		"one that is gone again is not": {
 			func(f feed) error {
@@ -139,7 +194,7 @@ func TestConfirm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
-			must(t, feed{l}.Replace(nil, "0"))
+			must(t, feed{l}.Replace(listed(), "0"))
 			h := mustHold(t, l, ask("a"))
 			must(t, c.events(feed{l}))
 			if err := h.Confirm(t.Context(), "1"); !errors.Is(err, c.want) {
@@ -154,7 +209,7 @@ func TestConfirm(t *testing.T) {
 func TestConfirmAfterAnotherOfTheName(t *testing.T) {
 	l := newLedger(1)
 	former := allocation("a", "1", "1", "10.0.0.128/28")
-	must(t, feed{l}.Replace([]any{former}, "1"))
+	must(t, feed{l}.Replace(listed(former), "1"))
 	h := mustHold(t, l, ask("a"))
 	going := allocation("a", "1", "2", "10.0.0.128/28")
 	now := metav1.Now()
@@ -169,7 +224,7 @@ func TestConfirmAfterAnotherOfTheName(t *testing.T) {
 
 func TestARecordThatIsNotSeenIsGivenUp(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(nil, "0"))
+	must(t, feed{l}.Replace(listed(), "0"))
 	h := mustHold(t, l, ask("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -183,7 +238,7 @@ func TestARecordThatIsNotSeenIsGivenUp(t *testing.T) {
 
 func TestADisownedRecordIsToldOfWhenItTurnsUp(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(nil, "0"))
+	must(t, feed{l}.Replace(listed(), "0"))
 	var disowned []string
 	l.Listen(func(c Change) {
 		if c.Kind == Disowned {
@@ -206,27 +261,27 @@ func TestOnlyTheFirstListIsOfWhatWasThereBefore(t *testing.T) {
 		}
 	})
 	a, b, c := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.16/28"), allocation("c", "3", "1", "10.0.0.32/28")
-	must(t, feed{l}.Replace([]any{a}, "1"))
+	must(t, feed{l}.Replace(listed(a), "1"))
 	must(t, feed{l}.Add(b))
-	must(t, feed{l}.Replace([]any{a, b, c}, "2"))
-	if fmt.Sprint(initial) != "[1]" {
-		t.Errorf("told that %v were there before, want [1]", initial)
+	must(t, feed{l}.Replace(listed(a, b, c), "2"))
+	if fmt.Sprint(initial) != "[1 uid-of-p]" {
+		t.Errorf("told that %v were there before, want [1 uid-of-p]", initial)
 	}
 }
 
 func TestUnboundRecordsAreBounded(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace([]any{allocation("x", "1", "1", "10.0.0.0/28"), allocation("y", "2", "1", "10.0.0.16/28")}, "1"))
+	must(t, feed{l}.Replace(listed(allocation("x", "1", "1", "10.0.0.0/28"), allocation("y", "2", "1", "10.0.0.16/28")), "1"))
 	bounded := ask("a")
-	bounded.UnboundLimit = 2
-	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnbound) {
-		t.Errorf("got %v, want ErrTooManyUnbound", err)
+	bounded.UnclaimedLimit = 2
+	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
+		t.Errorf("got %v, want ErrTooManyUnclaimed", err)
 	}
 	l.Claimed(ipam.Name{Namespace: "ns", Name: "x"}, true)
 	mustHold(t, l, bounded).Drop()
 	l.Claimed(ipam.Name{Namespace: "ns", Name: "x"}, false)
-	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnbound) {
-		t.Errorf("got %v, want ErrTooManyUnbound", err)
+	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
+		t.Errorf("got %v, want ErrTooManyUnclaimed", err)
 	}
 }
 
@@ -236,11 +291,11 @@ func TestRecordsOfLocalPoolsAreBoundedByTheirOwnNamespace(t *testing.T) {
 		Name: ipam.Name{Namespace: "operator", Name: "localippool.ns.p"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.ForPool,
 		Block: netip.MustParsePrefix("10.0.0.0/28"), State: ipam.Bound, Holder: ipam.Holder{Kind: "LocalIPPool", Namespace: "ns", Name: "p"},
 	}
-	must(t, feed{l}.Replace([]any{adapt.Allocation(record)}, "1"))
+	must(t, feed{l}.Replace(listed(adapt.Allocation(record)), "1"))
 	bounded := ask("a")
-	bounded.UnboundLimit, bounded.Holder.Namespace = 1, "ns"
-	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnbound) {
-		t.Errorf("got %v, want ErrTooManyUnbound", err)
+	bounded.UnclaimedLimit, bounded.Holder.Namespace = 1, "ns"
+	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
+		t.Errorf("got %v, want ErrTooManyUnclaimed", err)
 	}
 	elsewhere := bounded
 	elsewhere.Holder.Namespace = "operator"
@@ -256,7 +311,7 @@ func TestPictureAgainstTwin(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := &world{ledger: newLedger(seed), random: random, objects: map[string]*v1alpha1.IPAllocation{}, holds: map[string]*Hold{}}
-		must(t, feed{w.ledger}.Replace(nil, "0"))
+		must(t, feed{w.ledger}.Replace(listed(), "0"))
 		for step := range 400 {
 			w.act(t, step)
 			if got, want := counts(w.ledger), twin(w.objects, w.holds); got != want {
@@ -313,7 +368,7 @@ func (w *world) act(t *testing.T, step int) {
 			}
 			list = append(list, obj)
 		}
-		must(t, feed{l}.Replace(list, strconv.Itoa(step)))
+		must(t, feed{l}.Replace(listed(list...), strconv.Itoa(step)))
 	}
 }
 

@@ -27,7 +27,7 @@ func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	}
 	c := Capacity{
 		Total: b.space.Total(), Available: b.space.Free(),
-		Withheld: b.withheld.Used(), OutOfRange: b.outOfRange,
+		Withheld: b.pool.Withheld.Size(), OutOfRange: b.outOfRange,
 		Records: b.records, LargestFree: b.largestFree(),
 	}
 	c.Allocated = c.Total.Sub(c.Available).Sub(c.Withheld).Add(c.OutOfRange)
@@ -66,19 +66,6 @@ func (l *Ledger) Record(name ipam.Name) (ipam.Record, bool) {
 	return ipam.Record{}, false
 }
 
-// Rival is a record that overlaps the given one in the same pool. A record that
-// has none in this picture is confirmed: whoever comes later gives way.
-func (l *Ledger) Rival(r ipam.Record) (ipam.Record, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if b := l.books[r.Pool]; b != nil {
-		if e := b.rival(r.Block, r.Name); e != nil {
-			return e.record(), true
-		}
-	}
-	return ipam.Record{}, false
-}
-
 // Relists is how often a silent watch was begun anew, and Unread how many
 // objects could not be read.
 func (l *Ledger) Relists() (relists, unread int) {
@@ -91,8 +78,11 @@ func (l *Ledger) Relists() (relists, unread int) {
 type PoolState struct {
 	// Record is the pool's own, zero where its CIDR is not recorded.
 	Record ipam.Record
-	// Rival overlaps that record in the pool's home: the pool is in conflict.
+	// Rival overlaps that record in the pool's home, and the record is not confirmed:
+	// the pool is in conflict.
 	Rival *ipam.Record
+	// Open is whether blocks may be handed out.
+	Open bool
 }
 
 // State of a pool whose own record has the given name.
@@ -101,20 +91,17 @@ func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
 	defer l.mu.Unlock()
 	e := l.byName.one(record)
 	if failpoint.AnswerUnsynced() && l.unlisted && e == nil {
-		return PoolState{Record: ipam.Record{UID: "not seen"}}
+		return PoolState{Record: ipam.Record{UID: "not seen"}, Open: true}
 	}
 	if e == nil || e.pool() != pool.Home || e.block != pool.CIDR {
 		return PoolState{}
 	}
-	state := PoolState{Record: e.record()}
-	if rival := l.books[pool.Home].rival(e.block, record); rival != nil {
+	state := PoolState{Record: e.record(), Open: l.open(pool.Key)}
+	if rival := l.books[pool.Home].rival(e.block, record); rival != nil && !e.confirmed {
 		state.Rival = new(rival.record())
 	}
 	return state
 }
-
-// Ready says whether the pool's CIDR is recorded and nobody else's.
-func (s PoolState) Ready() bool { return s.Record.UID != "" && s.Rival == nil }
 
 // HasRoom says whether a pool has a free block of the length, or the very block
 // where one is given. Where neither is known: any room at all.
@@ -149,27 +136,4 @@ func (l *Ledger) Few(pool ipam.PoolKey, most int) []ipam.Record {
 		}
 	}
 	return few
-}
-
-// Holders are some of those who hold blocks of a pool, in order of address, and
-// how many blocks are recorded there.
-func (l *Ledger) Holders(pool ipam.PoolKey, most int) ([]ipam.Holder, int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.books[pool]
-	if b == nil {
-		return nil, 0
-	}
-	var holders []ipam.Holder
-	for _, first := range b.blocks.AllSorted() {
-		for e := range first.chain() {
-			if e.hold == nil && len(holders) < most {
-				holders = append(holders, e.holder())
-			}
-		}
-		if len(holders) == most {
-			break
-		}
-	}
-	return holders, b.records
 }

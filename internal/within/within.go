@@ -18,6 +18,12 @@ func Of(names ...string) Namespaces {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" })
 }
 
+// Has reports whether a controller of these namespaces reconciles the objects of a
+// namespace; those of none are reconciled by every controller.
+func (n Namespaces) Has(namespace string) bool {
+	return len(n) == 0 || namespace == "" || slices.Contains(n, namespace)
+}
+
 // Limit passes those requests on to a reconciler that are for objects of the
 // namespaces, or of none.
 func (n Namespaces) Limit(r reconcile.Reconciler) reconcile.Reconciler {
@@ -25,7 +31,7 @@ func (n Namespaces) Limit(r reconcile.Reconciler) reconcile.Reconciler {
 		return r
 	}
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		if req.Namespace != "" && !slices.Contains(n, req.Namespace) {
+		if !n.Has(req.Namespace) {
 			return reconcile.Result{}, nil
 		}
 		return r.Reconcile(ctx, req)

@@ -78,6 +78,7 @@ func (c *Cluster) Stop() error {
 	if c.files != nil {
 		errs = append(errs, c.files.remove())
 	}
+	errs = append(errs, c.free.release())
 	return errors.Join(errs...)
 }
 

@@ -48,6 +48,18 @@ func (c *Cluster) Reinstall(ctx context.Context) error {
 	return c.apply(ctx, into)
 }
 
+// ReinstallAs applies the operator's manifests again as another field manager, which
+// fails where it would change a field that somebody else owns, unless a flag forces it.
+func (c *Cluster) ReinstallAs(ctx context.Context, manager string, flags ...string) error {
+	into, err := filepath.EvalSymlinks(c.files.in("install"))
+	if err != nil {
+		return err
+	}
+	args := append([]string{"apply", "--server-side", "--field-manager=" + manager, "--kustomize", into}, flags...)
+	_, err = c.Kubectl(ctx, args...)
+	return err
+}
+
 func (c *Cluster) apply(ctx context.Context, dir string) error {
 	if _, err := c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--kustomize", dir); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -63,6 +64,23 @@ func expand(container corev1.Container) []string {
 	return args
 }
 
+// RenewCredentials gives the managers new tokens, as a kubelet does for a new Pod. They
+// count from the next start on. It is to be done when the operator was installed anew:
+// clusterctl deletes its service account on an upgrade, and the API server refuses the
+// tokens of that as soon as it does not remember them any more, which takes 10 s.
+func (c *Cluster) RenewCredentials(ctx context.Context) error {
+	config, err := c.OperatorConfig(ctx)
+	if err != nil {
+		return err
+	}
+	for number, manager := range c.Managers {
+		if err := writeKubeconfig(c.managerKubeconfig(number), by(config, manager.API)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // LeadToBalancer makes the Service of the webhooks of an installed operator lead
 // to the balancer of StartInstalled, as overlay does beforehand. It is to be done
 // again when the operator was installed anew.
@@ -83,19 +101,26 @@ func (c *Cluster) LeadToBalancer(ctx context.Context) error {
 	for kind, name := range map[string]string{
 		kindMutating: "zz-cadastre-mutating-webhook-configuration", kindValidating: "cadastre-validating-webhook-configuration",
 	} {
-		configuration := &unstructured.Unstructured{}
-		configuration.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
-		if err := k8s.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {
-			return err
-		}
-		webhooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
-		for _, webhook := range webhooks {
-			_ = unstructured.SetNestedField(webhook.(map[string]any), int64(address.Port), "clientConfig", "service", "port")
-		}
-		_ = unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")
-		if err := k8s.Update(ctx, configuration); err != nil {
+		// A manager that runs writes its certificate and paths at the same time.
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return setPort(ctx, k8s, kind, name, int64(address.Port)) })
+		if err != nil {
 			return fmt.Errorf("leading %s to the balancer: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// setPort has all webhooks of a configuration called at a port.
+func setPort(ctx context.Context, k8s client.Client, kind, name string, port int64) error {
+	configuration := &unstructured.Unstructured{}
+	configuration.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+	if err := k8s.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {
+		return err
+	}
+	webhooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
+	for _, webhook := range webhooks {
+		_ = unstructured.SetNestedField(webhook.(map[string]any), port, "clientConfig", "service", "port")
+	}
+	_ = unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")
+	return k8s.Update(ctx, configuration)
 }

@@ -72,7 +72,10 @@ func newManager(r replica, free *ports) (*Manager, error) {
 			"--metrics-bind-address="+m.MetricsAddress,
 			"--health-probe-bind-address="+m.ProbeAddress,
 		),
-		Env:   append([]string{"POD_NAMESPACE=" + Namespace, "POD_NAME=" + name}, r.env...),
+		Env: append([]string{
+			"POD_NAMESPACE=" + Namespace, "POD_NAME=" + name,
+			"CADASTRE_TEST_UNSAFE_ORPHAN_GRACE=true", // tests wait for the grace period to end
+		}, r.env...),
 		ready: answersOK(fmt.Sprintf("http://%s/readyz", m.ProbeAddress)),
 		files: r.files,
 	}

@@ -174,6 +174,11 @@ func (c *Cluster) startManagers(ctx context.Context, webhooks []string) error {
 	return group.Wait()
 }
 
+// managerKubeconfig is the file with the credentials of a replica.
+func (c *Cluster) managerKubeconfig(number int) string {
+	return c.files.in("auth", fmt.Sprintf("manager-%d.kubeconfig", number))
+}
+
 // prepareManager adds a replica that is still to be started.
 func (c *Cluster) prepareManager(ctx context.Context, config *rest.Config, webhook string) error {
 	number := len(c.Managers)
@@ -181,7 +186,7 @@ func (c *Cluster) prepareManager(ctx context.Context, config *rest.Config, webho
 	if err != nil {
 		return err
 	}
-	kubeconfig := c.files.in("auth", fmt.Sprintf("manager-%d.kubeconfig", number))
+	kubeconfig := c.managerKubeconfig(number)
 	if err := writeKubeconfig(kubeconfig, by(config, api)); err != nil {
 		return err
 	}

@@ -107,6 +107,7 @@ var _ = Describe("what clusterctl init has installed", func() {
 		Expect(upgraded.Get(ctx, in(cluster.ServiceAccount), deployment)).To(Succeed())
 		Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(HaveSuffix(":" + next))
 		Expect(upgraded.LeadToBalancer(ctx)).To(Succeed())
+		Expect(upgraded.RenewCredentials(ctx)).To(Succeed())
 		Expect(upgraded.Managers[0].Restart(ctx)).To(Succeed())
 		another := build.Claim("default", "another").Pool("kept").Length(28).Obj()
 		Eventually(upgraded.Create).WithArguments(ctx, another).Should(Succeed())

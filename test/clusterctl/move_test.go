@@ -72,9 +72,11 @@ var _ = Describe("clusterctl move", func() {
 		f := newFleet(ctx, source, "local")
 		Expect(source.Create(ctx, build.Pool(f.name).CIDR("10.216.0.0/16").Obj())).To(Succeed())
 		source.ready(ctx, f.name)
-		f.localPool(ctx, "root", func(spec *v1alpha1.PoolSpec) { spec.CIDR = "10.217.0.0/26" })
+		f.localPool(ctx, "root", func(spec *v1alpha1.PoolSpec) { spec.CIDR, spec.AllowRetain = "10.217.0.0/26", true })
 		f.localPool(ctx, "child", func(spec *v1alpha1.PoolSpec) {
 			spec.ParentRef, spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: f.name}, new(int32(26))
+			spec.AllowRetain = true
+			spec.AllowRetain = true
 		})
 		machine := f.machine(ctx, "m0")
 		for i, pool := range []string{"root", "child", "root", "child"} {

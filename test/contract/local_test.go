@@ -41,7 +41,7 @@ var _ = Describe("A LocalIPPool", Ordered, func() {
 
 	It("serves no claim of another", func(ctx context.Context) {
 		claim := created(ctx, asking(namespace(ctx, "local-other"), "stranger", "lab").Obj())
-		Eventually(reason(ctx, claim)).Should(Equal("False/PoolNotReady"))
+		Eventually(reason(ctx, claim)).Should(Equal("False/PoolNotFound"))
 	})
 
 	It("comes before the platform's by class", func(ctx context.Context) {

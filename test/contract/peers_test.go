@@ -134,7 +134,8 @@ var _ = Describe("What is there already", Ordered, func() {
 		created(ctx, addressFor(foreign, "10.4.0.1", 28))
 		created(ctx, foreign)
 		Eventually(reason(ctx, foreign)).Should(Equal("False/AllocationFailed"))
-		Expect(meta.FindStatusCondition(foreign.Status.Conditions, "Ready").Message).NotTo(ContainSubstring("other/"))
+		Expect(meta.FindStatusCondition(foreign.Status.Conditions, "Ready").Message).To(And(
+			HavePrefix("conflict: 10.4.0.1/32 is in use in pool adoption"), Not(ContainSubstring(team+"/"))))
 
 		By("while nobody waits behind it: no other address would serve it")
 		passed(ctx, team, "beside-conflict", "adoption")
@@ -213,6 +214,7 @@ var _ = Describe("What others do to our claims", Ordered, func() {
 
 	It("conditions of others stay", func(ctx context.Context) {
 		claim := created(ctx, build.AddressClaim(team, "conditions").Pool("others").Annotation("cluster.x-k8s.io/paused", "").Obj())
+		Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
 		theirs := metav1.Condition{Type: "Theirs", Status: metav1.ConditionTrue, Reason: "Because", LastTransitionTime: metav1.Now()}
 		claim.Status.Conditions = append(claim.Status.Conditions, theirs)
 		Expect(k8s.Status().Update(ctx, claim)).To(Succeed())
@@ -298,7 +300,7 @@ var _ = Describe("A pool that changes", Ordered, func() {
 		team := namespace(ctx, "early")
 		byPool := created(ctx, build.AddressClaim(team, "by-pool").Pool("early").Obj())
 		byClass := created(ctx, build.AddressClaim(team, "by-class").Class("early").Obj())
-		Eventually(reason(ctx, byPool)).Should(Equal("False/PoolNotReady"))
+		Eventually(reason(ctx, byPool)).Should(Equal("False/PoolNotFound"))
 		Eventually(reason(ctx, byClass)).Should(Equal("False/PoolNotReady"))
 		created(ctx, build.Class("early").Obj())
 		created(ctx, build.Pool("early").CIDR("10.8.0.0/24").Classes("early").Obj())

@@ -143,6 +143,11 @@ func reason(ctx context.Context, claim *ipamv1.IPAddressClaim) func() string {
 	}
 }
 
+// message is that of a claim's condition Ready, as it was last read.
+func message(claim *ipamv1.IPAddressClaim) string {
+	return conditions.GetMessage(claim, ipamv1.IPAddressClaimReadyCondition)
+}
+
 // served waits until a claim has its address, and reads the IPAddress.
 func served(ctx context.Context, claim *ipamv1.IPAddressClaim) *ipamv1.IPAddress {
 	GinkgoHelper()

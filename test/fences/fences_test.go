@@ -18,10 +18,11 @@ const module = "github.com/cadastre-dev/cadastre"
 var rows = [][]string{
 	{"internal/ipam/space", "internal/failpoint"},
 	{"internal/ipam"},
-	{"api/*", "config/crd", "internal/absent", "internal/inorder", "internal/pace", "internal/replaced", "internal/streamlist", "internal/within"},
+	{"api/*", "config/crd", "config/webhook", "internal/absent", "internal/inorder", "internal/pace", "internal/replaced", "internal/streamlist", "internal/within"},
 	{"internal/adapt"},
 	{"internal/ledger"},
-	{"internal/allocator", "internal/certs"},
+	{"internal/queue"},
+	{"internal/allocator", "internal/certs", "internal/requester"},
 	{"internal/controller/*", "webhooks", "internal/cli"},
 	{"internal/controller"},
 	{"cmd/*"},

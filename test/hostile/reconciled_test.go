@@ -56,9 +56,16 @@ func reconciledKinds() []schema.GroupVersionKind {
 
 // isBehind says whether the status of an object is not about its present spec.
 // That of an IPAddressClaim has the generation in its condition; one that names
-// neither a pool nor a class of ours is nobody's.
+// neither a pool nor a class of ours is nobody's. An IPClaim has its status from the
+// beginning, and no generation.
 func isBehind(obj unstructured.Unstructured) bool {
-	if obj.GetKind() != "IPAddressClaim" {
+	switch obj.GetKind() {
+	case "IPAddressClaim":
+	case "IPClaim":
+		conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+		phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
+		return phase == "" || len(conditions) != 4
+	default:
 		seen, _, _ := unstructured.NestedInt64(obj.Object, "status", "observedGeneration")
 		return seen != obj.GetGeneration()
 	}

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -35,13 +36,15 @@ func unjudged(ctx context.Context, class *v1alpha1.IPClass) *v1alpha1.IPClass {
 	config := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	config.Name = "zz-cadastre-mutating-webhook-configuration"
 	select1 := func(selector *metav1.LabelSelector) {
-		fresh(ctx, config)
-		for i := range config.Webhooks {
-			if config.Webhooks[i].Name == "ipclass.ipam.cadastre.dev" {
-				config.Webhooks[i].ObjectSelector = selector
+		Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			fresh(ctx, config)
+			for i := range config.Webhooks {
+				if config.Webhooks[i].Name == "ipclass.ipam.cadastre.dev" {
+					config.Webhooks[i].ObjectSelector = selector
+				}
 			}
-		}
-		Expect(k8s.Update(ctx, config)).To(Succeed())
+			return k8s.Update(ctx, config)
+		})).To(Succeed())
 	}
 	select1(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpDoesNotExist}}})
 	defer select1(&metav1.LabelSelector{})

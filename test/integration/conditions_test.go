@@ -32,14 +32,15 @@ var _ = Describe("conditions", Ordered, func() {
 		pool := created(ctx, build.Pool("conditions").CIDR("10.68.0.0/32").Obj())
 		Eventually(ofPool(ctx, pool)).Should(Equal(map[string]string{"Ready": "True/Ready", "Allocated": "True/Recorded", "Exhausted": "False/HasRoom"}))
 		claim := created(ctx, build.Claim(team, "all-of-it").Pool("conditions").Length(32).Obj())
-		Eventually(ofPool(ctx, pool)).Should(Equal(map[string]string{"Ready": "True/Ready", "Allocated": "True/Recorded", "Exhausted": "True/PoolExhausted"}))
+		Eventually(ofPool(ctx, pool)).Should(Equal(map[string]string{"Ready": "True/Full", "Allocated": "True/Recorded", "Exhausted": "True/PoolExhausted"}))
 		Expect(fresh(ctx, pool).Status.Phase).To(Equal(v1alpha1.PoolExhausted))
 		Expect(pool.Status.UtilizationPercent).To(BeEquivalentTo(100))
 		Expect(pool.Status.LargestFreePrefix).To(BeEmpty())
 		By("forcing the deletion past the webhook, as if it did not run")
 		webhooks := deleteWebhook(ctx)
-		deleted(ctx, pool)
+		Eventually(func() error { return k8s.Delete(ctx, pool) }).Should(Succeed()) // as soon as the API server has seen it
 		Expect(k8s.Create(ctx, webhooks)).To(Succeed())
+		Eventually(func() error { return k8s.Delete(ctx, pool, client.DryRunAll) }).ShouldNot(Succeed()) // it runs again
 		Eventually(ofPool(ctx, pool)).Should(HaveKeyWithValue("Ready", "False/Terminating"))
 		Expect(pool.Status.Phase).To(Equal(v1alpha1.PoolTerminating))
 		deleted(ctx, claim)

@@ -50,6 +50,24 @@ var _ = Describe("operator-down", Ordered, Serial, func() {
 	})
 })
 
+var _ = Describe("operator-down, classes", Ordered, Serial, func() {
+	It("lets classes be edited meanwhile, but none be made the default", func(ctx context.Context) {
+		class := created(ctx, build.Class("operator-down").Length(32).Obj())
+		Expect(running.Managers[0].Kill()).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(running.Managers[0].Restart(ctx)).To(Succeed()) })
+		fresh(ctx, class) // nobody writes its status any more
+		class.Labels = map[string]string{"edited": "while-down"}
+		Expect(k8s.Update(ctx, class)).To(Succeed())
+		class.Spec.DefaultPrefixLength = new(int32(30))
+		Expect(k8s.Update(ctx, class)).To(Succeed())
+		class.Spec.DefaultPrefixLength = new(int32(33))
+		Expect(k8s.Update(ctx, class.DeepCopy())).To(MatchError(ContainSubstring("must be 32 or less in an IPv4 class")))
+		class.Spec.DefaultPrefixLength = new(int32(30))
+		class.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
+		Expect(k8s.Update(ctx, class)).To(MatchError(ContainSubstring("failed calling webhook")))
+	})
+})
+
 // cidrs are the blocks of records.
 func cidrs(records []v1alpha1.IPAllocation) []string {
 	var blocks []string

@@ -21,7 +21,6 @@ func expectExhausted(ctx context.Context, claim *v1alpha1.IPClaim, message strin
 		"Ready": "False/PoolExhausted", "Bound": "False/PoolExhausted", "Pending": "False/PoolExhausted", "Exhausted": "True/PoolExhausted",
 	}))
 	Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimExhausted))
-	Expect(claim.Status.ObservedGeneration).To(Equal(claim.Generation))
 	Expect(conditionOf(claim.Status.Conditions, v1alpha1.ConditionExhausted).Message).To(Equal(message))
 	Expect(claim.Spec.CIDR).To(BeEmpty())
 	Expect(claim.Status.AllocatedCIDR).To(BeEmpty())
@@ -64,7 +63,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		Expect(recordsIn(ctx, "full-wait")).To(HaveLen(2))
 
 		Eventually(func() map[string]string { return reasons(fresh(ctx, pool).Status.Conditions) }).Should(Equal(map[string]string{
-			"Ready": "True/Ready", "Allocated": "True/Recorded", "Exhausted": "True/PoolExhausted",
+			"Ready": "True/Full", "Allocated": "True/Recorded", "Exhausted": "True/PoolExhausted",
 		}))
 		Expect(pool.Status.Phase).To(Equal(v1alpha1.PoolExhausted))
 		Expect(pool.Status.Capacity).To(Equal(&v1alpha1.Capacity{Total: "2", Allocated: "2", Available: "0", Withheld: "0", OutOfRange: "0"}))

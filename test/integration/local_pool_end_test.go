@@ -33,27 +33,35 @@ var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
 		claim := created(ctx, build.Claim(team, "user").LocalPool("used").Length(32).Obj())
 		refused := k8s.Delete(ctx, pool)
 		Expect(refused).To(MatchError(apierrors.IsConflict, "a conflict"))
-		Expect(refused.Error()).To(ContainSubstring("1 blocks of it are held, by IPClaim local-end/user: delete their holders first"))
+		Expect(refused.Error()).To(ContainSubstring("is in use by 1 allocation (IPClaim local-end/user): delete it first"))
 		deleted(ctx, claim)
 		unwanted(ctx, pool)
 		Eventually(missing(ctx, localRecord(team, "used"))).Should(BeTrue())
 		Eventually(available(ctx, "local-end")).Should(Equal("256"))
 	})
 
-	It("finds its blocks in use when it was forced away and is made again", func(ctx context.Context) {
+	It("keeps its CIDR while its blocks are in use, when it was forced away, and finds them when it is made again", func(ctx context.Context) {
 		team := namespace(ctx, "local-forced")
 		pool := ready(ctx, created(ctx, build.Pool("forced").CIDR("10.77.0.0/30").In(team)))
 		claim := created(ctx, build.Claim(team, "stays").LocalPool("forced").Length(32).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
-		unfinalized(ctx, pool)
 		Expect(k8s.Delete(ctx, pool)).To(MatchError(apierrors.IsConflict, "a conflict"))
 		// Nobody asks about what goes with its namespace, or its owner.
 		Expect(asTheCluster().Delete(ctx, pool)).To(Succeed())
+		unfinalized(ctx, pool) // before its deletion begins it would be put back
 		Eventually(missing(ctx, pool)).Should(BeTrue())
-		Eventually(missing(ctx, localRecord(team, "forced"))).Should(BeTrue())
+		Consistently(missing(ctx, localRecord(team, "forced"))).WithTimeout(2 * orphanGrace).Should(BeFalse())
+		Expect(k8s.Create(ctx, build.Pool("other").CIDR("10.77.0.0/24").In(team))).To(MatchError(apierrors.IsConflict, "a conflict"))
 		ready(ctx, created(ctx, build.Pool("forced").CIDR("10.77.0.0/30").In(team)))
 		Expect(created(ctx, build.Claim(team, "next").LocalPool("forced").Length(32).Obj()).Spec.CIDR).To(Equal("10.77.0.1/32"))
 		Expect(fresh(ctx, claim).Spec.CIDR).To(Equal("10.77.0.0/32"))
+		By("releasing it with its last block, when it is forced away again")
+		Expect(asTheCluster().Delete(ctx, pool)).To(Succeed())
+		unfinalized(ctx, pool)
+		Eventually(missing(ctx, pool)).Should(BeTrue())
+		Expect(k8s.DeleteAllOf(ctx, &v1alpha1.IPClaim{}, client.InNamespace(team))).To(Succeed())
+		Eventually(missing(ctx, localRecord(team, "forced"))).Should(BeTrue())
+		ready(ctx, created(ctx, build.Pool("other").CIDR("10.77.0.0/24").In(team)))
 	})
 
 	It("goes where it is moved to another cluster, and hands out nothing until it does", func(ctx context.Context) {

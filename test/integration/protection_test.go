@@ -55,9 +55,22 @@ var _ = Describe("protection", Ordered, func() {
 		adopted := record(ctx)
 		adopted.Annotations = map[string]string{v1alpha1.AnnotationAdopted: "x"}
 		Expect(code(k8s.Update(ctx, adopted))).To(Equal(http.StatusForbidden))
+		judged := record(ctx)
+		judged.Annotations = map[string]string{v1alpha1.AnnotationPoolUnknown: "x"}
+		Expect(code(k8s.Update(ctx, judged))).To(Equal(http.StatusForbidden))
 		labelled := record(ctx)
 		labelled.Labels = map[string]string{"backup": "yes"}
 		Expect(k8s.Update(ctx, labelled)).To(Succeed())
+	})
+
+	It("lets no other service account make or change a record", func(ctx context.Context) {
+		other := impersonating("system:serviceaccount:cadastre-system:default")
+		forged := record(ctx)
+		forged.ObjectMeta = metav1.ObjectMeta{Namespace: forged.Namespace, Name: "forged-by-account"}
+		Expect(other.Create(ctx, forged)).To(MatchError(ContainSubstring("create an IPClaim instead")))
+		changed := record(ctx)
+		changed.Spec.RequestedBy = "somebody else"
+		Expect(other.Update(ctx, changed)).To(MatchError(ContainSubstring("is changed by the operator alone")))
 	})
 
 	It("says to delete the claim when one is deleted", func(ctx context.Context) {
@@ -71,7 +84,7 @@ var _ = Describe("protection", Ordered, func() {
 		pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "protection"}}
 		err := k8s.Delete(ctx, pool)
 		Expect(code(err)).To(Equal(http.StatusConflict))
-		Expect(err).To(MatchError(ContainSubstring("1 blocks of it are held, by IPClaim protection/held")))
+		Expect(err).To(MatchError(ContainSubstring("pool protection is in use by 1 allocation (IPClaim protection/held): delete it first")))
 		Expect(fresh(ctx, pool).DeletionTimestamp).To(BeNil())
 	})
 

@@ -37,6 +37,25 @@ var _ = Describe("reuse-delay", Ordered, func() {
 		Eventually(phase(ctx, third)).Should(Equal(v1alpha1.ClaimExhausted))
 	})
 
+	It("counts for a retained block whose record is deleted by hand: it cools down, and is not free at once", func(ctx context.Context) {
+		created(ctx, build.Class("reuse-retained").Length(32).With(func(s *v1alpha1.IPClassSpec) {
+			s.ReclaimPolicy, s.ReuseDelay = v1alpha1.ReclaimRetain, &metav1.Duration{Duration: time.Hour}
+		}).Obj())
+		ready(ctx, created(ctx, build.Pool("reuse-retained").CIDR("10.66.2.0/32").Classes("reuse-retained").Obj()))
+		claim := created(ctx, build.Claim(team, "retained").Class("reuse-retained").Obj())
+		Expect(claim.Spec.CIDR).To(Equal("10.66.2.0/32"))
+		deleted(ctx, claim)
+		record := func() v1alpha1.IPAllocation { return recordsIn(ctx, "reuse-retained")[0] }
+		Eventually(record).Should(HaveField("Spec.State", v1alpha1.AllocationRetained))
+		retained := record()
+		deleted(ctx, &retained)
+		Eventually(record).Should(HaveField("Spec.State", v1alpha1.AllocationCooling))
+		Expect(record().DeletionTimestamp).NotTo(BeNil())
+		Expect(record().Spec.ReleaseAfter.Time).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
+		again := created(ctx, build.Claim(team, "retained").Class("reuse-retained").Obj())
+		Expect(again.Spec.CIDR).To(BeEmpty(), "nobody gets the block while it cools down")
+	})
+
 	It("goes by the class where that says otherwise", func(ctx context.Context) {
 		first := created(ctx, build.Claim(team, "by-class").Class("reuse-at-once").Obj())
 		deleted(ctx, first)

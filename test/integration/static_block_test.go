@@ -77,6 +77,25 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 		Expect(told).NotTo(ContainSubstring("10.34.4.0/24"))
 	})
 
+	It("does not tell a stranger whose claim waits for it either", func(ctx context.Context) {
+		holder := created(ctx, build.Claim(team, "late-held").Pool("static-late").CIDR("10.34.48.0/24").Obj())
+		Eventually(phase(ctx, holder)).Should(Equal(v1alpha1.ClaimPending))
+		strange := created(ctx, build.Claim(strangers, "late-strange").Pool("static-late").CIDR("10.34.48.0/24").Obj())
+		ready(ctx, created(ctx, build.Pool("static-late").Domain("static-block").CIDR("10.34.48.0/20").Obj()))
+		expectBound(ctx, holder, "10.34.48.0/24")
+		Eventually(func() string { return reasons(fresh(ctx, strange).Status.Conditions)["Pending"] }).Should(Equal("True/Conflict"))
+		for _, condition := range strange.Status.Conditions {
+			Expect(condition.Message).To(HavePrefix("10.34.48.0/24 is in use in pool static-late"))
+			Expect(condition.Message).NotTo(ContainSubstring("late-held"))
+		}
+	})
+
+	It("does not tell a tenant what the platform holds", func(ctx context.Context) {
+		ready(ctx, created(ctx, build.Pool("static-platform").Child("static-b", 24).Obj())) // its own block is held by the platform
+		block := fresh(ctx, build.Pool("static-platform").Obj()).Spec.CIDR
+		Expect(refused(ctx, strangers, "static-b", block)).NotTo(ContainSubstring("static-platform"))
+	})
+
 	It("is refused as in use of a class too", func(ctx context.Context) {
 		err := k8s.Create(ctx, build.Claim(team, "by-class-2").Class("static").CIDR("10.34.20.0/24").Obj())
 		Expect(err).To(Satisfy(apierrors.IsConflict))

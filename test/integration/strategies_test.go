@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -54,8 +55,6 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 		pool := fragmented(ctx, "strategy-random", v1alpha1.Random)
 		within := netip.MustParsePrefix("10.36.0.0/24")
 		got := map[netip.Prefix]bool{}
-		inOrder := true
-		last := netip.Addr{}
 		for range 11 { // all that is free: 2 + 1 + 8 blocks of 16 addresses
 			claim := created(ctx, build.Claim(team, "").Generated("random-").Pool(pool.Name).Length(28).Obj())
 			block := netip.MustParsePrefix(claim.Spec.CIDR)
@@ -63,14 +62,23 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 			Expect(within.Contains(block.Addr())).To(BeTrue())
 			Expect(got).NotTo(HaveKey(block))
 			got[block] = true
-			inOrder = inOrder && last.Less(block.Addr())
-			last = block.Addr()
 		}
 		for _, taken := range []string{"10.36.0.0/28", "10.36.0.16/28", "10.36.0.64/28", "10.36.0.96/28", "10.36.0.112/28"} {
 			Expect(got).NotTo(HaveKey(netip.MustParsePrefix(taken)))
 		}
-		Expect(inOrder).To(BeFalse(), "one chance in 39,916,800")
 		Eventually(available(ctx, pool.Name)).Should(Equal("0"))
+	})
+
+	It("hand out by Random in no order", func(ctx context.Context) {
+		ready(ctx, created(ctx, build.Pool("strategy-random-hosts").Domain("strategy-random-hosts").CIDR("10.36.0.0/24").Strategy(v1alpha1.Random).Obj()))
+		var got []netip.Addr
+		for range 16 {
+			claim := created(ctx, build.Claim(team, "").Generated("random-host-").Pool("strategy-random-hosts").Length(32).Obj())
+			got = append(got, netip.MustParsePrefix(claim.Spec.CIDR).Addr())
+		}
+		// Each is the free one at or after a random address, so that the lowest is the next
+		// with a chance of (n+1)/256.
+		Expect(slices.IsSortedFunc(got, netip.Addr.Compare)).To(BeFalse(), "one chance in 10^25")
 	})
 
 	It("hand out by Random in IPv6 from all over the pool", func(ctx context.Context) {

@@ -2,19 +2,44 @@ package integration
 
 import (
 	"context"
+	"os"
+	"regexp"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/build"
 )
 
-var _ = Describe("tenancy", Ordered, func() {
+// documented are the objects of the YAML block of a document in which the text is.
+func documented(path, text string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	content, err := os.ReadFile("../../" + path)
+	Expect(err).NotTo(HaveOccurred())
+	var objs []*unstructured.Unstructured
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(content), -1) {
+		if !strings.Contains(block[1], text) {
+			continue
+		}
+		for manifest := range strings.SplitSeq(block[1], "\n---\n") {
+			obj := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte(manifest), &obj.Object)).To(Succeed())
+			objs = append(objs, obj)
+		}
+	}
+	Expect(objs).NotTo(BeEmpty(), "%s has no example with %s", path, text)
+	return objs
+}
+
+var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 	const red, blue, platform = "tenancy-red", "tenancy-blue", "tenancy-platform"
 	var alice client.Client // of the red project, may make claims
 
@@ -58,6 +83,7 @@ var _ = Describe("tenancy", Ordered, func() {
 			}).Obj(),
 			build.Pool("tenancy-shared").CIDR("10.60.2.0/24").Classes("tenancy-shared").Obj(),
 			build.Pool("tenancy-owned").CIDR("10.60.3.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
+			build.Pool("tenancy-labelled").CIDR("10.60.9.0/24").Label("tenancy", "owned").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
 			build.Pool("tenancy-one").CIDR("10.60.4.0/32").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
 		} {
 			ready(ctx, created(ctx, pool))
@@ -86,6 +112,15 @@ var _ = Describe("tenancy", Ordered, func() {
 	It("serves the platform's project from platform pools, by class before all others", func(ctx context.Context) {
 		Expect(created(ctx, build.Claim(platform, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.1.0/32"))
 		Expect(created(ctx, build.Claim(red, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.2.0/32"))
+	})
+
+	It("selects no pool by labels that it takes the verb use to name", func(ctx context.Context) {
+		owned := func(team, name string) *v1alpha1.IPClaim {
+			return created(ctx, build.Claim(team, name).Selecting("tenancy", "owned").Length(32).Obj())
+		}
+		nothing := created(ctx, build.Claim(red, "selects-nothing").Selecting("tenancy", "nothing").Length(32).Obj())
+		Expect(pendingWith(ctx, owned(red, "selects-owned"))).To(Equal(pendingWith(ctx, nothing)))
+		Expect(owned(blue, "selects-own").Spec.CIDR).To(Equal("10.60.9.0/32"))
 	})
 
 	It("needs the verb use to name another project's pool", func(ctx context.Context) {
@@ -124,5 +159,63 @@ var _ = Describe("tenancy", Ordered, func() {
 
 	It("serves a pool's own project without a grant", func(ctx context.Context) {
 		Expect(created(ctx, build.Claim(blue, "owner").Pool("tenancy-owned").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.3.0/32"))
+	})
+
+	It("matches a project by the label alone where a namespace has that label", func(ctx context.Context) {
+		created(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "red"}}) // anybody's, of the project's name
+		forged := created(ctx, build.Claim("red", "forged").Pool("tenancy-consumer").Length(32).Obj())
+		Expect(pendingWith(ctx, forged)).To(Equal("True/PoolNotFound"))
+		Expect(pendingWith(ctx, created(ctx, build.Claim("red", "forged-class").Class("tenancy-consumer").Obj()))).To(Equal("True/ClassNotFound"))
+	})
+
+	It("matches a project by the name of a namespace where no namespace has that label", func(ctx context.Context) {
+		alone := namespace(ctx, "tenancy-alone")
+		ready(ctx, created(ctx, build.Pool("tenancy-alone").CIDR("10.60.5.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, alone
+		}).Obj()))
+		Expect(created(ctx, build.Claim(alone, "own").Pool("tenancy-alone").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.5.0/32"))
+	})
+
+	It("keeps the label to those who may assign the project, by the policy of the documentation", func(ctx context.Context) {
+		for _, obj := range documented("docs/operations.md", "guard-project-label") {
+			created(ctx, obj)
+		}
+		bind(ctx, "tenancy-namespaces", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "update"}})
+		labelled := func(name, project string) error {
+			return alice.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelProject: project}}}, client.DryRunAll)
+		}
+		Eventually(func() error { return labelled("tenancy-guarded", "red") }).Should(MatchError(ContainSubstring("may change it")))
+		Expect(alice.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenancy-guarded"}})).To(Succeed())
+		relabelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenancy-guarded", Labels: map[string]string{v1alpha1.LabelProject: "red"}}}
+		Expect(alice.Update(ctx, relabelled)).To(MatchError(ContainSubstring("may change it")))
+		bind(ctx, "tenancy-assign", rbacv1.PolicyRule{
+			APIGroups: []string{"ipam.cadastre.dev"}, Resources: []string{"projects"}, ResourceNames: []string{"shop"}, Verbs: []string{"assign"},
+		})
+		Eventually(func() error { return labelled("tenancy-shop", "shop") }).Should(Succeed())
+		Expect(labelled("tenancy-shop", "red")).To(MatchError(ContainSubstring("may change it")))
+	})
+
+	It("does not say that no pool backs a class where one does that the namespace may not use", func(ctx context.Context) {
+		created(ctx, build.Class("tenancy-hidden").Length(32).Obj())
+		ready(ctx, created(ctx, build.Pool("tenancy-hidden").CIDR("10.60.6.0/24").Classes("tenancy-hidden").With(func(s *v1alpha1.IPPoolSpec) {
+			s.Visibility = v1alpha1.VisibilityPlatform
+		}).Obj()))
+		claim := created(ctx, build.Claim(blue, "hidden").Class("tenancy-hidden").Obj())
+		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass,
+			`no IPv4 pool that this namespace may use backs the IPClass "tenancy-hidden": add the class to the classNames of one, or change the visibility of one that backs it`)
+	})
+
+	It("does not select by label what the namespace may not use", func(ctx context.Context) {
+		labelled := func(name, cidr, project string) {
+			pool := build.Pool(name).CIDR(cidr).With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, project }).Obj()
+			pool.Labels = map[string]string{"tenancy": "selected"}
+			ready(ctx, created(ctx, pool))
+		}
+		labelled("tenancy-label-red", "10.60.7.0/24", "red")
+		stranger := created(ctx, build.Claim(blue, "selects").Selecting("tenancy", "selected").Length(32).Obj())
+		Expect(pendingWith(ctx, stranger)).To(Equal("True/PoolNotFound"))
+		Expect(created(ctx, build.Claim(red, "selects").Selecting("tenancy", "selected").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.7.0/32"))
+		labelled("tenancy-label-blue", "10.60.8.0/24", "blue")
+		expectBound(ctx, stranger, "10.60.8.0/32")
 	})
 })

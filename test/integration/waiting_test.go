@@ -18,7 +18,6 @@ func expectPending(ctx context.Context, claim *v1alpha1.IPClaim, reason, message
 		"Ready": "False/" + reason, "Bound": "False/" + reason, "Pending": "True/" + reason, "Exhausted": "False/" + reason,
 	}))
 	Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimPending))
-	Expect(claim.Status.ObservedGeneration).To(Equal(claim.Generation))
 	Expect(conditionOf(claim.Status.Conditions, v1alpha1.ConditionPending).Message).To(Equal(message))
 	Expect(claim.Spec.CIDR).To(BeEmpty())
 	Expect(claim.Spec.AllocationName).To(BeEmpty())
@@ -58,11 +57,11 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 
 	It("has a claim of an unknown class wait for the class, and then for a pool of it", func(ctx context.Context) {
 		claim := build.Claim(team, "class").Class("late-class").Obj()
-		admitted(ctx, claim, `there is no IPClass "late-class": create it, or name another one: the claim waits`)
-		expectPending(ctx, claim, v1alpha1.ReasonClassNotFound, `there is no IPClass "late-class": create it, or name another one`)
+		admitted(ctx, claim, `there is no IPClass "late-class" that this namespace may use: create it, or name another one: the claim waits`)
+		expectPending(ctx, claim, v1alpha1.ReasonClassNotFound, `there is no IPClass "late-class" that this namespace may use: create it, or name another one`)
 
 		class := created(ctx, build.Class("late-class").Length(24).Obj())
-		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass, `no IPv4 pool backs the IPClass "late-class": add it to the classNames of one`)
+		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass, `no IPv4 pool that this namespace may use backs the IPClass "late-class": add the class to the classNames of one, or change the visibility of one that backs it`)
 		Eventually(func() string { return reasons(fresh(ctx, class).Status.Conditions)["Ready"] }).Should(Equal("False/NoPools"))
 
 		created(ctx, build.Pool("late-class").Domain("waiting").CIDR("10.26.0.0/24").Classes("late-class").Lengths(24, 24).Obj())
@@ -77,16 +76,16 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		created(ctx, build.Class("late-backing").Length(24).Obj())
 		pool := ready(ctx, created(ctx, build.Pool("late-backing").Domain("waiting").CIDR("10.26.1.0/24").Obj()))
 		claim := build.Claim(team, "backing").Class("late-backing").Obj()
-		admitted(ctx, claim, `no IPv4 pool backs the IPClass "late-backing": add it to the classNames of one: the claim waits`)
-		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass, `no IPv4 pool backs the IPClass "late-backing": add it to the classNames of one`)
+		admitted(ctx, claim, `no IPv4 pool that this namespace may use backs the IPClass "late-backing": add the class to the classNames of one, or change the visibility of one that backs it: the claim waits`)
+		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass, `no IPv4 pool that this namespace may use backs the IPClass "late-backing": add the class to the classNames of one, or change the visibility of one that backs it`)
 		Expect(patched(ctx, pool, `{classNames: [late-backing]}`)).To(Succeed())
 		expectBound(ctx, claim, "10.26.1.0/24")
 	})
 
 	It("has a claim of an unknown pool wait for the pool", func(ctx context.Context) {
 		claim := build.Claim(team, "pool").Pool("late-pool").Length(24).Obj()
-		admitted(ctx, claim, `there is no IPPool "late-pool": create it, or name another one: the claim waits`)
-		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, `there is no IPPool "late-pool": create it, or name another one`)
+		admitted(ctx, claim, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it: the claim waits`)
+		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it`)
 		created(ctx, build.Pool("late-pool").Domain("waiting").CIDR("10.26.2.0/24").Obj())
 		expectBound(ctx, claim, "10.26.2.0/24")
 	})
@@ -94,15 +93,15 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 	It("has a claim that selects no pool wait until one is labelled", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("late-label").Domain("waiting").CIDR("10.26.3.0/24").Obj()))
 		claim := build.Claim(team, "selector").Selecting("late", "label").Length(24).Obj()
-		admitted(ctx, claim, "spec.poolSelector selects no pool: label one, or change the selector: the claim waits")
-		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool: label one, or change the selector")
+		admitted(ctx, claim, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector: the claim waits")
+		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector")
 		edited(ctx, pool, func(o client.Object) { o.SetLabels(map[string]string{"late": "label"}) })
 		expectBound(ctx, claim, "10.26.3.0/24")
 	})
 
 	It("has a child of an unknown parent, and its claims, wait for the parent", func(ctx context.Context) {
 		child := build.Pool("late-child").Child("late-parent", 24).Obj()
-		admitted(ctx, child, `there is no IPPool "late-parent": create it, or name another parent: the pool waits`)
+		admitted(ctx, child, `there is no IPPool "late-parent" that this pool may use: create it, name another parent, or ask for the right to use it: the pool waits`)
 		Expect(child.Spec.CIDR).To(BeEmpty())
 		Eventually(func() map[string]string { return reasons(fresh(ctx, child).Status.Conditions) }).Should(Equal(map[string]string{
 			"Ready": "False/ParentNotReady", "Allocated": "False/ParentNotReady", "Exhausted": "False/HasRoom",
@@ -115,7 +114,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 
 		created(ctx, build.Pool("late-parent").Domain("waiting").CIDR("10.26.4.0/23").Obj())
 		Eventually(func() map[string]string { return reasons(fresh(ctx, child).Status.Conditions) }).Should(Equal(map[string]string{
-			"Ready": "True/Ready", "Allocated": "True/Recorded", "Exhausted": "True/PoolExhausted",
+			"Ready": "True/Full", "Allocated": "True/Recorded", "Exhausted": "True/PoolExhausted",
 		}))
 		Expect(child.Spec.CIDR).To(Equal("10.26.4.0/24"))
 		Expect(child.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
@@ -124,7 +123,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 
 	It("has a claim that names nothing wait for a default class of its family", func(ctx context.Context) {
 		claim := build.Claim(team, "default").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj()
-		const why = "the claim names no class and no pool, and there is no default class: set spec.className, or annotate a class with ipam.cadastre.dev/is-default-class=true"
+		const why = "the claim names no class and no pool, and there is no default class for IPv6: set spec.className, or annotate an IPv6 class with ipam.cadastre.dev/is-default-class=true"
 		admitted(ctx, claim, why+": the claim waits")
 		expectPending(ctx, claim, v1alpha1.ReasonNoDefaultClass, why)
 		created(ctx, build.Pool("late-default").Domain("waiting").CIDR("2001:db8:26::/48").Classes("late-default").Obj())
@@ -146,7 +145,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 
 	It("says so when what turns up does not allow what was asked for, and binds once it does", func(ctx context.Context) {
 		claim := build.Claim(team, "policy").Class("late-policy").Length(20).Obj()
-		admitted(ctx, claim, `there is no IPClass "late-policy": create it, or name another one: the claim waits`)
+		admitted(ctx, claim, `there is no IPClass "late-policy" that this namespace may use: create it, or name another one: the claim waits`)
 		created(ctx, build.Pool("late-policy").Domain("waiting").CIDR("10.27.0.0/16").Classes("late-policy").Obj())
 		class := created(ctx, build.Class("late-policy").Lengths(24, 28).Obj())
 		expectPending(ctx, claim, v1alpha1.ReasonPolicyViolation, "spec.prefixLength: 20: class late-policy allows /24 to /28: ask for one of these")
@@ -156,7 +155,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 
 	It("says so when the parent that turns up does not allow a child of that size", func(ctx context.Context) {
 		child := build.Pool("late-large").Child("late-small", 16).Obj()
-		admitted(ctx, child, `there is no IPPool "late-small": create it, or name another parent: the pool waits`)
+		admitted(ctx, child, `there is no IPPool "late-small" that this pool may use: create it, name another parent, or ask for the right to use it: the pool waits`)
 		created(ctx, build.Pool("late-small").Domain("waiting").CIDR("10.26.7.0/24").Obj())
 		Eventually(func() string { return reasons(fresh(ctx, child).Status.Conditions)["Ready"] }).Should(Equal("False/Invalid"))
 		Expect(conditionOf(child.Status.Conditions, v1alpha1.ConditionReady).Message).To(

@@ -1,7 +1,8 @@
 // Package proxy stands between one manager and the API server, and does to its
 // watches what networks do: it cuts them, delivers them late, or delivers
 // nothing while the connection stays open. Lists can be held back, as a slow API
-// server does to a process that has just started.
+// server does to a process that has just started; so can one create, to let other
+// things happen between a decision and the write that follows from it.
 //
 // It listens without TLS on loopback and authenticates to the API server in the
 // manager's place, so that it can tell requests apart.
@@ -35,6 +36,8 @@ type Proxy struct {
 	weather weather
 	changed chan struct{}
 	watches map[*stream]struct{}
+	// creates are held back when they come.
+	creates []*HeldCreate
 }
 
 // weather is what the network is like.
@@ -140,6 +143,11 @@ func (t through) RoundTrip(req *http.Request) (*http.Response, error) {
 	watch := query.Get("watch") == "true" || query.Get("watch") == "1"
 	if req.Method == http.MethodGet && (!watch || query.Get("sendInitialEvents") == "true") {
 		if err := t.hold(req); err != nil {
+			return nil, err
+		}
+	}
+	if req.Method == http.MethodPost {
+		if err := t.holdCreate(req); err != nil {
 			return nil, err
 		}
 	}

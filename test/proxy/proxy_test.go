@@ -155,4 +155,41 @@ func TestProxy(t *testing.T) {
 		p.HoldLists("", 0)
 		<-done
 	})
+	t.Run("holds the next create of a resource back, and no other", func(t *testing.T) {
+		p, _ := serve(t)
+		held := p.HoldCreate("team/things")
+		create := func(path string) <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				answer, err := http.Post(p.URL()+path, "application/json", nil) //nolint:noctx // it ends with the server
+				if err == nil {
+					err = answer.Body.Close()
+				}
+				done <- err
+			}()
+			return done
+		}
+		answered := func(done <-chan error) {
+			t.Helper()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("a create was not answered")
+			}
+		}
+		answered(create("/other/things"))
+		first := create("/team/things")
+		<-held.Arrived()
+		answered(create("/team/things"))
+		select {
+		case err := <-first:
+			t.Errorf("it was not held back: %v", err)
+		default:
+		}
+		held.Release()
+		answered(first)
+	})
 }

@@ -88,12 +88,12 @@ func (w *world) in(t *testing.T) *world {
 func (w *world) lose(l *load, restore func(snapshot string)) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	l.creates(300)
+	l.creates(loadOfSnapshots())
 	snapshot := filepath.Join(w.t.TempDir(), "snapshot.db")
 	w.Expect(w.SnapshotEtcd(ctx, snapshot)).To(Succeed())
 	size, err := os.Stat(snapshot)
 	w.Expect(err).NotTo(HaveOccurred())
-	l.creates(300)
+	l.creates(loadOfSnapshots())
 	l.stop()
 	w.Expect(l.refused).To(BeEmpty())
 	before, err := w.stored(ctx)
@@ -110,6 +110,14 @@ func (w *world) lose(l *load, restore func(snapshot string)) {
 	w.t.Logf("%d objects made after the snapshot are gone, %d that were deleted after it are back", lost, back)
 	w.Expect(lost).To(BeNumerically(">", 10))
 	w.Expect(back).To(BeNumerically(">", 10))
+}
+
+// loadOfSnapshots is how many claims are made before a snapshot, and after it.
+func loadOfSnapshots() int {
+	if testing.Short() {
+		return 100
+	}
+	return 300
 }
 
 // names are those of the claims and pools.

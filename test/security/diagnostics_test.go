@@ -119,17 +119,29 @@ func (w *world) timeIsBounded() {
 
 func (w *world) reviewed(body io.Reader) *admissionv1.AdmissionResponse {
 	w.t.Helper()
-	url := "https://" + w.Managers[0].WebhookAddress + "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim"
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, url, body)
-	must(w.t, err)
-	req.Header.Set("Content-Type", "application/json")
-	response, err := insecure().Do(req)
-	must(w.t, err)
-	defer func() { must(w.t, response.Body.Close()) }()
+	path := w.secretPaths()["create.ipclaim.ipam.cadastre.dev"]
+	code, answer := w.post(insecure(), path, body)
+	if code == http.StatusNotFound {
+		w.t.Fatalf("%s: %d: %s", path, code, answer)
+	}
 	review := &admissionv1.AdmissionReview{}
-	must(w.t, json.NewDecoder(io.LimitReader(response.Body, 1<<16)).Decode(review))
+	must(w.t, json.Unmarshal(answer, review))
 	if review.Response == nil {
 		w.t.Fatal("no response")
 	}
 	return review.Response
+}
+
+// post sends a review to a path of the first replica.
+func (w *world) post(through *http.Client, path string, body io.Reader) (int, []byte) {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, "https://"+w.Managers[0].WebhookAddress+path, body)
+	must(w.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	response, err := through.Do(req)
+	must(w.t, err)
+	defer func() { must(w.t, response.Body.Close()) }()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	must(w.t, err)
+	return response.StatusCode, answer
 }

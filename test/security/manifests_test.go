@@ -2,7 +2,9 @@ package security
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -23,8 +25,8 @@ func rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	root, err := cluster.ModuleRoot()
 	must(t, err)
-	kubectl := filepath.Join(root, "bin", "k8s", "kubectl")
-	out, err := exec.CommandContext(context.Background(), kubectl, "kustomize", filepath.Join(root, dir)).Output()
+	assets := cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin", "k8s"))
+	out, err := exec.CommandContext(context.Background(), filepath.Join(assets, "kubectl"), "kustomize", filepath.Join(root, dir)).Output()
 	must(t, err)
 	var objs []*unstructured.Unstructured
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096); ; {
@@ -63,10 +65,12 @@ func TestManifests(t *testing.T) {
 				case "MutatingWebhookConfiguration":
 					for _, hook := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, obj).Webhooks {
 						checkTime(t, hook.Name, hook.TimeoutSeconds)
+						checkClient(t, hook.Name, hook.ClientConfig)
 					}
 				case "ValidatingWebhookConfiguration":
 					for _, hook := range as[admissionregistrationv1.ValidatingWebhookConfiguration](t, obj).Webhooks {
 						checkTime(t, hook.Name, hook.TimeoutSeconds)
+						checkClient(t, hook.Name, hook.ClientConfig)
 					}
 				}
 			}
@@ -82,6 +86,14 @@ func checkTime(t *testing.T, name string, seconds *int32) {
 	t.Helper()
 	if seconds == nil || *seconds > 5 {
 		t.Errorf("%s may take more than 5 s", name)
+	}
+}
+
+// checkClient fails where a manifest owns what the operator injects.
+func checkClient(t *testing.T, name string, config admissionregistrationv1.WebhookClientConfig) {
+	t.Helper()
+	if config.Service == nil || config.Service.Path != nil || len(config.CABundle) > 0 {
+		t.Errorf("%s has a path or a bundle: %+v", name, config)
 	}
 }
 

@@ -47,7 +47,11 @@ func TestSecurity(t *testing.T) {
 		{"a request of any size is answered", (*world).sizeIsBounded},
 		{"a request that does not end is answered", (*world).timeIsBounded},
 		{"a namespace whose claims are never stored is stopped, and no other", (*world).unboundIsBounded},
+		{"webhooks answer no path without the secret", (*world).onlyTheSecretIsAnswered},
+		{"a path with the secret before is answered for the overlap", (*world).pathsAreRotated},
+		{"manifests that others apply change neither path nor bundle", (*world).manifestsLeavePathsAlone},
 		{"everything that the operator does", (*world).everythingIsDone},
+		{"a right that comes after what waits for it counts", (*world).aLateRightCounts},
 		{"an object can be edited and deleted, whatever its spec", (*world).everythingIsEditable},
 		{"the operator uses the rights that it has, and has those that it uses", (*world).rightsAreUsed},
 	} {

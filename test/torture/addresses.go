@@ -14,7 +14,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/build"
-	"github.com/cadastre-dev/cadastre/test/torture/witness"
 )
 
 // metal3Finalizer is on claims of Cluster API's provider for Metal3, which takes
@@ -79,13 +78,14 @@ func (a *addressActor) demand(b *build.AddressClaimBuilder) *ipamv1.IPAddressCla
 		b.Pool(poolTight)
 	case dice < 65:
 		b.Pool(poolRandom)
-	case dice < 70:
+	case dice < 68:
 		b.Pool(childName(a.random))
+	case dice < 72:
+		b.Pool(anySite(a.random.IntN))
 	case dice < 78:
-		b.Class("shared").Annotation(witness.LengthAnnotation, "28")
+		b.Class("shared")
 	case dice < 90: // sticky where blocks are kept, with few keys
-		b.Class("keeping").Annotation(witness.LengthAnnotation, "28").
-			Annotation(v1alpha1.AnnotationSticky, fmt.Sprintf("key-%d", a.random.IntN(4)))
+		b.Class("keeping").Annotation(v1alpha1.AnnotationSticky, fmt.Sprintf("key-%d", a.random.IntN(4)))
 	default:
 		b.Pool(poolBig).Annotation(v1alpha1.AnnotationAddress, a.wish().String())
 	}
@@ -108,7 +108,7 @@ func (a *addressActor) wish() netip.Addr {
 
 // makeAddress makes the IPAddress of a claim before the claim.
 func (a *addressActor) makeAddress(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
-	for _, ofAnother := range []string{v1alpha1.AnnotationAddress, v1alpha1.AnnotationSticky, witness.LengthAnnotation} {
+	for _, ofAnother := range []string{v1alpha1.AnnotationAddress, v1alpha1.AnnotationSticky} {
 		delete(claim.Annotations, ofAnother) // the IPAddress decides, and is of a pool that keeps nothing
 	}
 	claim.Spec.PoolRef = build.AddressClaim("", "").Pool(poolBig).Obj().Spec.PoolRef

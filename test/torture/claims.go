@@ -112,8 +112,10 @@ func (a *claimActor) demand(b *build.ClaimBuilder) string {
 		b.Pool(poolCool).Length(length(28, 32))
 	case dice < 83:
 		b.Pool(poolRandom).Length(length(26, 32))
-	case dice < 91:
+	case dice < 89:
 		b.Pool(childName(a.random)).Length(length(28, 32))
+	case dice < 93:
+		b.Pool(anySite(a.random.IntN)).Length(length(28, 32))
 	default:
 		b.Pool(poolBig).CIDR(a.exact().String())
 		return "exact"

@@ -43,6 +43,7 @@ func (w *world) letGoOfAll(ctx context.Context) {
 	for ns := range namespaces {
 		n.letGoOfClaims(ctx, namespaceName(ns))
 	}
+	n.letGoOfClaims(ctx, siteNamespace)
 	n.letGoOfAddresses(ctx, "", never)
 }
 
@@ -127,8 +128,15 @@ func (w *world) giveBack(ctx context.Context) error {
 	if !untilEvery(ctx, quietWithin, 500*time.Millisecond, func() bool { return p.endAddresses(ctx) }) {
 		return w.broken("IPAddressClaims do not go away:\n  %s", strings.Join(w.witness.Left(), "\n  "))
 	}
+	ended := make([]string, 0, children+2*sites)
 	for i := range children {
-		pool := build.Pool(fmt.Sprintf("child-%d", i)).Obj()
+		ended = append(ended, fmt.Sprintf("child-%d", i))
+	}
+	for i := range sites {
+		ended = append(ended, siteName(i, 0), siteName(i, 1))
+	}
+	for _, name := range ended {
+		pool := build.Pool(name).Obj()
 		if !until(ctx, quietWithin, func() bool { return client.IgnoreNotFound(p.remove(ctx, pool)) == nil }) {
 			return w.broken("pool %s cannot be deleted, though nobody is in it", pool.Name)
 		}

@@ -20,8 +20,8 @@ import (
 
 const noFinalizers = `{"metadata":{"finalizers":null}}`
 
-func keyOf(namespace, name string) client.ObjectKey {
-	return client.ObjectKey{Namespace: namespace, Name: name}
+func keyOf(name string) client.ObjectKey {
+	return client.ObjectKey{Name: name}
 }
 
 func newNamespace(name string) *corev1.Namespace {
@@ -73,7 +73,7 @@ func (n *nemesis) revokeCertificate(ctx context.Context) error {
 // distrust has the API server trust no certificate of any webhook.
 func (n *nemesis) distrust(ctx context.Context) error {
 	hooks := &admissionv1.MutatingWebhookConfiguration{}
-	if err := n.admin.Get(ctx, keyOf("", "zz-cadastre-mutating-webhook-configuration"), hooks); err != nil {
+	if err := n.admin.Get(ctx, keyOf("zz-cadastre-mutating-webhook-configuration"), hooks); err != nil {
 		return err
 	}
 	for i := range hooks.Webhooks {
@@ -167,7 +167,7 @@ func (n *nemesis) endNamespace(ctx context.Context, name string, then func(conte
 			n.letGoOfClaims(ctx, name)
 			n.letGoOfAddresses(ctx, name, never)
 			namespace := newNamespace("")
-			err := n.admin.Get(ctx, keyOf("", name), namespace)
+			err := n.admin.Get(ctx, keyOf(name), namespace)
 			return apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp == nil // made again by another
 		}
 		lingers := func() bool { return len(n.witness.LingerIn(name, releasedWithin)) > 0 }

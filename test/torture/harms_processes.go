@@ -82,7 +82,7 @@ func (n *nemesis) killEtcd(ctx context.Context) error {
 func (n *nemesis) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return n.admin.Get(ctx, keyOf("", "default"), newNamespace("")) == nil
+	return n.admin.Get(ctx, keyOf("default"), newNamespace("")) == nil
 }
 
 func (n *nemesis) cutWatches(ctx context.Context) error {

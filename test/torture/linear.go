@@ -119,19 +119,40 @@ type located struct {
 	op    porcupine.Operation
 }
 
+// operations are those of each life, in each place in which nothing else may overlap
+// it: a claim's in the routing domain, among all claims of all pools, and in its pool,
+// where that has children, whose CIDRs it must not overlap either; a pool's CIDR in its
+// home.
 func operations(lives []witness.Life, asked, releasing map[string]time.Time) []located {
+	parents := map[string]bool{}
+	for _, l := range lives {
+		parents[l.Place] = parents[l.Place] || l.Domain == ""
+	}
 	var all []located
 	for _, l := range lives {
-		all = append(all, located{l.Place, porcupine.Operation{
-			Input: step{true, l.UID, l.Block}, Return: l.Granted.UnixNano(),
-			Call: latest(l.Granted, asked[l.Attempt], l.Recorded),
-		}})
-		if !l.Released.IsZero() {
-			all = append(all, located{l.Place, porcupine.Operation{
-				Input: step{false, l.UID, l.Block}, Return: l.Released.UnixNano(),
-				Call: latest(l.Released, releasing[l.UID], l.Changed),
-			}})
+		if l.Domain != "" {
+			inPool := l.Place
+			l.Place = "claims of " + l.Domain
+			all = append(all, operationsOf(l, asked, releasing)...)
+			l.Place = inPool
 		}
+		if parents[l.Place] {
+			all = append(all, operationsOf(l, asked, releasing)...)
+		}
+	}
+	return all
+}
+
+func operationsOf(l witness.Life, asked, releasing map[string]time.Time) []located {
+	all := []located{{l.Place, porcupine.Operation{
+		Input: step{true, l.UID, l.Block}, Return: l.Granted.UnixNano(),
+		Call: latest(l.Granted, asked[l.Attempt], l.Recorded),
+	}}}
+	if !l.Released.IsZero() {
+		all = append(all, located{l.Place, porcupine.Operation{
+			Input: step{false, l.UID, l.Block}, Return: l.Released.UnixNano(),
+			Call: latest(l.Released, releasing[l.UID], l.Changed),
+		}})
 	}
 	return all
 }

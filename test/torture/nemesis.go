@@ -43,6 +43,9 @@ var errNothing = errors.New("there was nothing to harm")
 // slowFirstList is the fault that shows whether anybody answers too early.
 const slowFirstList = "kill the managers, the first list of one is slow"
 
+// poolsReplaced is the fault that shows whether a block outlives its pool.
+const poolsReplaced = "delete a pool, and make another on its CIDR"
+
 func harms() []harm {
 	return []harm{
 		{"kill a manager", 12, (*nemesis).killManager},
@@ -59,6 +62,8 @@ func harms() []harm {
 		{"force finalizers off claims", 6, (*nemesis).forceClaims},
 		{"force finalizers off records", 4, (*nemesis).forceRecords},
 		{"delete a namespace", 5, (*nemesis).deleteNamespace},
+		{poolsReplaced, 8, (*nemesis).replacePool},
+		{"force a pool away, and make it or another on its CIDR", 5, (*nemesis).forcePool},
 	}
 }
 

@@ -106,8 +106,16 @@ func (t *torture) assemble(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
+	account, err = c.User(unaskedUser, "system:masters")
+	if err != nil {
+		return err
+	}
+	unasked, err := newClient(account)
+	if err != nil {
+		return err
+	}
 	t.world = &world{
-		Cluster: c, config: t.config, admin: admin, operator: operator, tenant: tenant,
+		Cluster: c, config: t.config, admin: admin, operator: operator, unasked: unasked, tenant: tenant,
 		timeline: &timeline{begin: t.report.Began}, service: &service{},
 		asked: map[string]time.Time{}, releasing: map[string]time.Time{},
 	}

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"slices"
@@ -39,13 +40,14 @@ func TestTheHarnessFindsWhatIsBroken(t *testing.T) {
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building a manager with failpoints: %v: %s", err, said)
 	}
-	for i, failpoint := range []string{"skip-confirm", "release-by-name", "answer-unsynced"} {
+	often := map[string]string{"skip-pool-check": poolsReplaced}
+	for i, failpoint := range []string{"skip-confirm", "release-by-name", "answer-unsynced", "skip-pool-check"} {
 		t.Run(failpoint, func(t *testing.T) {
 			if i > 0 && os.Getenv(selftestEnv) == "" {
 				t.Skip("make torture-selftest runs it")
 			}
 			report, err := Run(t.Context(), Config{
-				Seed: seed(t), Storm: time.Minute, Binary: binary, Often: slowFirstList,
+				Seed: seed(t), Storm: time.Minute, Binary: binary, Often: cmp.Or(often[failpoint], slowFirstList),
 				Env: []string{"CADASTRE_FAILPOINT=" + failpoint},
 				Out: out(t, "/"+failpoint), Progress: t.Output(),
 			})

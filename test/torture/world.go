@@ -31,6 +31,7 @@ type world struct {
 	config   Config
 	admin    client.Client
 	operator client.Client // under the operator's account, for what people do by force
+	unasked  client.Client // of whose deletions of pools the operator is not asked
 	tenant   *rest.Config
 	witness  *witness.Witness
 	timeline *timeline
@@ -105,6 +106,10 @@ func (w *world) furnish(ctx context.Context) error {
 		build.Pool(poolRandom).CIDR("10.69.0.0/22").Strategy(v1alpha1.Random).Obj(),
 		build.Pool(poolParent).CIDR("10.80.0.0/18").Obj(),
 	}
+	for site := range sites {
+		objects = append(objects, sitePool(site, 0))
+	}
+	objects = append(objects, newNamespace(siteNamespace))
 	for n := range namespaces {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(n)}})
 	}
@@ -116,7 +121,7 @@ func (w *world) furnish(ctx context.Context) error {
 			return fmt.Errorf("furnishing the world: %w", err)
 		}
 	}
-	return nil
+	return w.leaveUnasked(ctx)
 }
 
 // wait waits for so long; false if ctx is done before.

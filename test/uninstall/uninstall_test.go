@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/manager/operator"
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )
@@ -17,14 +16,34 @@ import (
 const claims = `apiVersion: ipam.cluster.x-k8s.io/v1beta2
 kind: IPAddressClaim
 metadata: {name: NAME, namespace: tenant}
-spec: {poolRef: {apiGroup: ipam.cadastre.dev, kind: IPPool, name: removed}}
+spec: {poolRef: {apiGroup: ipam.cadastre.dev, kind: IPPool, name: POOL}}
 `
 
-const pool = `apiVersion: ipam.cadastre.dev/v1alpha1
+const pools = `apiVersion: ipam.cadastre.dev/v1alpha1
 kind: IPPool
 metadata: {name: removed}
 spec: {cidr: 198.18.7.0/29}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPPool
+metadata: {name: busy}
+spec: {cidr: 198.19.0.0/16}
 `
+
+const laterPool = `apiVersion: ipam.cadastre.dev/v1alpha1
+kind: LocalIPPool
+metadata: {name: later, namespace: tenant}
+spec: {cidr: 198.18.8.0/29}
+`
+
+const laterAddress = `apiVersion: ipam.cluster.x-k8s.io/v1beta2
+kind: IPAddress
+metadata: {name: later, namespace: tenant}
+spec: {address: 198.18.7.5, claimRef: {name: later}, poolRef: {apiGroup: ipam.cadastre.dev, kind: IPPool, name: removed}}
+`
+
+// policy is what remove-finalizers installs, and the last step of the docs deletes.
+const policy = "validatingadmissionpolicies,validatingadmissionpolicybindings"
 
 // addresses are Cluster API's kinds by their full names: Kubernetes has IPAddresses
 // of its own.
@@ -61,28 +80,28 @@ func (w *world) apply(manifest string) {
 	w.kubectl("apply", "--server-side", "-f", path)
 }
 
-// letGo is what `kubectl exec deploy/cadastre-controller-manager -- /manager let-go`
-// does in a cluster.
-func (w *world) letGo() {
+// removeFinalizers is what `kubectl exec deploy/cadastre-controller-manager -- /manager
+// remove-finalizers` does in a cluster.
+func (w *world) removeFinalizers() {
 	w.Helper()
 	asOperator, err := w.OperatorConfig(w.Context())
 	w.must(err)
-	w.must(operator.LetGo(w.Context(), asOperator, w.Output()))
+	o := operator.Options{Namespace: cluster.Namespace, ServiceAccount: cluster.ServiceAccount}
+	w.must(operator.RemoveFinalizers(w.Context(), asOperator, o, w.Output()))
 }
 
-func (w *world) served(name string) {
+func (w *world) served(name, pool string) {
 	w.Helper()
-	w.apply(strings.ReplaceAll(claims, "NAME", name))
+	w.apply(strings.NewReplacer("NAME", name, "POOL", pool).Replace(claims))
 	w.kubectl("-n", "tenant", "wait", "--for=condition=Ready", "ipaddressclaims.ipam.cluster.x-k8s.io", name, "--timeout=30s")
 }
 
-// expectFree fails where an object of the kinds has one of our finalizers; but for
-// those of one name.
-func (w *world) expectFree(kinds, except string) {
+// expectFree fails where an object of the kinds has one of our finalizers.
+func (w *world) expectFree(kinds string) {
 	w.Helper()
 	for line := range strings.Lines(w.kubectl("get", kinds, "-A", "-o", ours)) {
-		if strings.Contains(line, "ipam.cadastre.dev/") && !strings.Contains(line, " "+except+" ") {
-			w.Errorf("it is held still: %s", line)
+		if strings.Contains(line, "ipam.cadastre.dev/") {
+			w.Errorf("a finalizer is left: %s", line)
 		}
 	}
 }
@@ -98,31 +117,47 @@ func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
 	})
 	root, err := cluster.ModuleRoot()
 	w.must(err)
-	w.letGo() // of nothing, without Cluster API
 	w.must(c.InstallClusterAPICRDs(t.Context()))
 	w.kubectl("create", "namespace", "tenant")
 	w.kubectl("apply", "--server-side", "-k", filepath.Join(root, "config/samples"))
 	w.kubectl("wait", "--for=condition=Ready", "ipclaims", "--all", "-A", "--timeout=30s")
-	w.apply(pool)
-	w.served("machine")
+	w.apply(pools)
+	w.served("machine", "removed")
+	clients := w.keepClaiming()
+	clients.awaitStored()
 
-	w.kubectl("delete", "mutatingwebhookconfiguration", "zz-cadastre-mutating-webhook-configuration")
-	letGo := exec.CommandContext(t.Context(), filepath.Join(root, "bin/manager"), "--kubeconfig="+c.Kubeconfig(), "let-go")
-	if out, err := letGo.CombinedOutput(); err == nil || !strings.Contains(string(out), "is taken off by the operator") {
-		t.Fatalf("an administrator's let-go passes the policies: %v: %s", err, out)
+	asAdministrator := exec.CommandContext(t.Context(), filepath.Join(root, "bin/manager"), "--kubeconfig="+c.Kubeconfig(), "remove-finalizers")
+	if out, err := asAdministrator.CombinedOutput(); err == nil || !strings.Contains(string(out), "in a pod of the operator") {
+		t.Fatalf("an administrator may remove finalizers: %v: %s", err, out)
 	}
-	if there := w.kubectl("get", addresses, "-A", "-o", ours); !strings.Contains(there, v1alpha1.FinalizerRelease) || !strings.Contains(there, v1alpha1.FinalizerProtect) {
-		t.Errorf("a let-go that is refused has let go of %s", there)
+	if there := w.kubectl("get", policy, "-o", "name"); strings.Contains(there, "cadastre-removal") {
+		t.Errorf("refused, it has installed %s", there)
 	}
-	w.letGo()
-	w.kubectl("-n", "tenant", "label", addresses, "machine", "looked-at=again")
-	w.served("later") // so that the operator, which still runs, has looked
-	w.expectFree(addresses, "later")
-	w.letGo()
-	w.expectFree(addresses+",ipallocations,ippools,localippools", "")
 
-	w.must(c.Managers[0].Stop())
-	w.kubectl("delete", "validatingwebhookconfiguration", "cadastre-validating-webhook-configuration")
-	w.kubectl("delete", "--timeout=60s", "-k", filepath.Join(root, "config/crd"))
-	w.kubectl("delete", "namespace", "tenant", "cadastre-system", "--timeout=60s")
+	w.removeFinalizers()
+	w.kubectl("-n", "tenant", "label", addresses, "machine", "changed=after")
+	w.isRefused(laterPool, laterAddress, strings.NewReplacer("NAME", "later", "POOL", "removed").Replace(claims))
+	clients.awaitRefused()
+	w.expectFree(addresses + ",ipallocations,ippools,localippools")
+
+	w.kubectl("delete", "--timeout=120s", "--ignore-not-found", "-k", filepath.Join(root, "config/default"))
+	w.must(c.Managers[0].Stop()) // in a cluster it goes with its Deployment
+	w.kubectl("delete", policy, "cadastre-removal")
+	w.kubectl("-n", "tenant", "get", addresses, "machine") // it is Cluster API's, and stays
+	w.kubectl("delete", "namespace", "tenant", "--timeout=60s")
+	if left := w.kubectl("get", addresses, "-A", "-o", "name"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// isRefused has the manifests refused, one by one, because the operator is removed.
+func (w *world) isRefused(manifests ...string) {
+	w.Helper()
+	for _, manifest := range manifests {
+		path := filepath.Join(w.TempDir(), "manifest.yaml")
+		w.must(os.WriteFile(path, []byte(manifest), 0o600))
+		if out, err := w.Kubectl(w.Context(), "create", "-f", path); err == nil || !strings.Contains(err.Error(), refusal) {
+			w.Errorf("got %s, %v of %s; want %q", out, err, manifest, refusal)
+		}
+	}
 }

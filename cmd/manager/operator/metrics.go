@@ -27,6 +27,10 @@ func collect(alloc *allocator.Allocator) []prometheus.Collector {
 			Name: "cadastre_waiting",
 			Help: "Claims and child pools that wait for a block.",
 		}, func() float64 { return float64(alloc.Queue().Len()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "cadastre_conflicts",
+			Help: "IPAllocations whose block has overlapped that of another one in the same pool or routing domain for more than 10 seconds. It must be 0.",
+		}, func() float64 { return float64(len(alloc.Ledger().Conflicts())) }),
 		newPoolCollector(alloc),
 	}
 }

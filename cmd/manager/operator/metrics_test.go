@@ -11,6 +11,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
@@ -19,7 +20,7 @@ func TestMetricsSayHowFullAPoolIs(t *testing.T) {
 	alloc := allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue(""), Log: logr.Discard()})
 	defer alloc.Close()
 	for _, pool := range []ipam.Pool{
-		{Key: ipam.PoolNamed("shared"), Family: ipam.IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/24"), Withheld: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")}},
+		{Key: ipam.PoolNamed("shared"), Family: ipam.IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/24"), Withheld: space.NewRanges(netip.MustParsePrefix("10.0.0.0/24"), []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/28"))})},
 		{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")},
 	} {
 		alloc.Catalogue().SetPool(pool)

@@ -32,7 +32,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/controller"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
@@ -55,6 +57,9 @@ const syncWithin = 10 * time.Minute
 
 // Run runs the operator until ctx is done.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // the API server's priority and fairness is the throttle
 	first := &recordsFirst{}
@@ -62,15 +67,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	certificate, err := certs.Setup(mgr, certs.Options{
-		Mode: certs.Mode(o.CertSource), Namespace: o.Namespace,
-		SecretName: "cadastre-webhook-server-cert", ServiceName: o.WebhookService,
-		MutatingWebhook: "zz-cadastre-mutating-webhook-configuration", ValidatingWebhook: "cadastre-validating-webhook-configuration",
-	})
+	certificate, paths, err := guard(mgr, o)
 	if err != nil {
 		return err
 	}
-	serving.from = certificate.GetCertificate
+	serving.from, serving.accepts = certificate.GetCertificate, paths.Accepts
 	if err := first.connect(cfg, mgr.GetHTTPClient(), mgr.GetScheme()); err != nil {
 		return err
 	}
@@ -83,6 +84,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	// The manager stops what it runs before its webhooks, which still answer what
 	// is under way: for that they need the picture.
 	defer runUntilStopped(feed)()
+	defer runUntilStopped(alloc.Wake)()
 	defer runUntilStopped(func(ctx context.Context) {
 		alloc.FeedClaims(ctx, mgr.GetAPIReader(), mgr.GetCache())
 		if ctx.Err() == nil {
@@ -95,14 +97,19 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		}
 		defer metrics.Registry.Unregister(c)
 	}
-	if err := checks(mgr, certificate, alloc); err != nil {
+	if err := checks(mgr, certificate, paths, alloc); err != nil {
 		return err
 	}
-	if err := webhooks.SetUp(mgr, webhooks.Options{Allocator: alloc, Live: mgr.GetAPIReader(), Operator: o.User()}); err != nil {
+	rights := requester.NewRights(mgr.GetClient())
+	ring := requester.NewRing(mgr.GetAPIReader(), mgr.GetClient(), o.Namespace, clock.RealClock{})
+	if err := mgr.Add(ring); err != nil {
+		return err
+	}
+	if err := webhooks.SetUp(mgr, webhooks.Options{Allocator: alloc, Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring}); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
 	err = controller.SetUp(mgr, controller.Options{
-		Allocator: alloc, Live: mgr.GetAPIReader(), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
+		Allocator: alloc, Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
 		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
 	})
 	if err != nil {
@@ -111,21 +118,69 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	return mgr.Start(ctx)
 }
 
-// certificate hands TLS connections what is known only once the manager exists.
-type certificate struct {
-	from func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+// The objects that the operator keeps for its webhooks.
+const (
+	certificateSecret = "cadastre-webhook-server-cert"
+	pathSecret        = "cadastre-webhook-path"
+	mutatingWebhook   = "zz-cadastre-mutating-webhook-configuration"
+	validatingWebhook = "cadastre-validating-webhook-configuration"
+)
+
+// guard sets up what keeps the webhooks' certificate and the secret in their paths.
+func guard(mgr ctrl.Manager, o Options) (*certs.Certs, *certs.Paths, error) {
+	certificate, err := certs.Setup(mgr, certs.Options{
+		Mode: certs.Mode(o.CertSource), Namespace: o.Namespace,
+		SecretName: certificateSecret, ServiceName: o.WebhookService,
+		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := webhooks.Paths()
+	if err != nil {
+		return nil, nil, err
+	}
+	paths, err := certs.SetupPaths(mgr, certs.PathOptions{
+		Namespace: o.Namespace, SecretName: pathSecret, Plain: plain,
+		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook,
+	})
+	return certificate, paths, err
 }
 
-func newManager(cfg *rest.Config, o Options, first *recordsFirst) (ctrl.Manager, *certificate, error) {
+// serving hands the webhook server what is known only once the manager exists.
+type serving struct {
+	from    func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	accepts func(context.Context, string) bool
+}
+
+// server makes the webhook server.
+func (s *serving) server(o Options, accepts []func(*tls.Config)) (webhook.Server, error) {
+	clients, err := clientAuthority(o.WebhookClientCA)
+	if err != nil {
+		return nil, err
+	}
+	get := func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return s.from(hello) }
+	server := webhook.NewServer(webhook.Options{
+		Host: o.WebhookHost, Port: o.WebhookPort,
+		TLSOpts: append(accepts, clients, func(c *tls.Config) { c.GetCertificate = get }),
+	})
+	guarded := webhooks.Guarded(server, func(ctx context.Context, secret string) bool { return s.accepts(ctx, secret) })
+	return webhooks.Graceful(guarded), nil
+}
+
+func newManager(cfg *rest.Config, o Options, first *recordsFirst) (ctrl.Manager, *serving, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
 		clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
 		clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
 		return nil, nil, err
 	}
-	serving := &certificate{}
-	get := func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.from(hello) }
 	accepts, diagnostics, err := flags.GetManagerOptions(o.Manager)
+	if err != nil {
+		return nil, nil, err
+	}
+	serving := &serving{}
+	server, err := serving.server(o, accepts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,10 +193,7 @@ func newManager(cfg *rest.Config, o Options, first *recordsFirst) (ctrl.Manager,
 		Scheme:  scheme,
 		Cache:   cache.Options{DefaultTransform: slimmer(), NewInformer: first.newInformer, SyncPeriod: syncPeriod(o)},
 		Metrics: *diagnostics, HealthProbeBindAddress: o.ProbeAddress,
-		WebhookServer: webhooks.Graceful(webhook.NewServer(webhook.Options{
-			Host: o.WebhookHost, Port: o.WebhookPort,
-			TLSOpts: append(accepts, func(c *tls.Config) { c.GetCertificate = get }),
-		})),
+		WebhookServer: server,
 		// The ID is the name under which the metrics tell who leads.
 		LeaderElection: o.LeaderElect, LeaderElectionID: leaseName, LeaderElectionResourceLockInterface: lease, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &duration, RenewDeadline: &renew, RetryPeriod: &retry,
@@ -176,13 +228,18 @@ func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Opt
 	})
 	alloc := allocator.New(allocator.Options{
 		Ledger: picture, Catalogue: allocator.NewCatalogue(o.PlatformProject), Client: direct,
-		Namespace: o.Namespace, UnboundLimit: o.UnboundLimit, Log: mgr.GetLogger().WithName("allocator"),
+		Namespace: o.Namespace, UnboundLimit: o.UnboundLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,
+		DefaultFamily: ipam.Family(o.DefaultIPFamily), Log: mgr.GetLogger().WithName("allocator"),
 	})
 	if err := alloc.Feed(ctx, mgr.GetCache()); err != nil {
 		return nil, nil, err
 	}
 	feed := func(ctx context.Context) { picture.Run(ctx, records, &v1alpha1.IPAllocation{}) }
-	return alloc, feed, mgr.Add(manager.RunnableFunc(alloc.Wake))
+	notify := func(ctx context.Context) error {
+		picture.NotifyConflicts(ctx)
+		return nil
+	}
+	return alloc, feed, mgr.Add(manager.RunnableFunc(notify))
 }
 
 // runUntilStopped runs f in the background; what it returns stops it, and waits.
@@ -197,10 +254,11 @@ func runUntilStopped(f func(context.Context)) (stop func()) {
 }
 
 // checks make readyz mean that blocks can be handed out.
-func checks(mgr ctrl.Manager, certificate *certs.Certs, alloc *allocator.Allocator) error {
+func checks(mgr ctrl.Manager, certificate *certs.Certs, paths *certs.Paths, alloc *allocator.Allocator) error {
 	return errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("certificate", certificate.Check),
+		mgr.AddReadyzCheck("paths", paths.Check),
 		mgr.AddReadyzCheck("register", func(*http.Request) error { return alloc.Synced() }),
 		mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()),
 	)

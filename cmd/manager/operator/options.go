@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -11,7 +12,13 @@ import (
 	"sigs.k8s.io/cluster-api/util/flags"
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
+
+// UnsafeOrphanGraceEnv is the environment variable that, set to anything, allows any
+// --orphan-grace. It is for tests, which run builds from before it too, and these
+// would not start with a flag that they do not know.
+const UnsafeOrphanGraceEnv = "CADASTRE_TEST_UNSAFE_ORPHAN_GRACE"
 
 // Options are read from flags at start-up.
 type Options struct {
@@ -40,6 +47,9 @@ type Options struct {
 	WebhookPort    int
 	WebhookService string
 	CertSource     string
+	// WebhookClientCA is a file with the authorities of the certificates that the
+	// webhooks ask of their clients; empty: they ask for none.
+	WebhookClientCA string
 
 	// PlatformProject is the project of the platform's own namespaces.
 	PlatformProject string
@@ -47,10 +57,20 @@ type Options struct {
 	LeaderElect bool
 	// LeaseDuration, and of it by default three quarters and one eighth.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// OrphanGrace is how long an IPAllocation may be without holder.
+	// DefaultIPFamily is that of claims that name no class, no pool and no family.
+	// Empty: IPv4.
+	DefaultIPFamily string
+
+	// OrphanGrace is how long an IPAllocation may be without holder: safeOrphanGrace
+	// at least, unless UnsafeOrphanGrace is set.
 	OrphanGrace time.Duration
+	// UnsafeOrphanGrace allows any OrphanGrace. It is for tests that wait for it: a
+	// block may be released of which the claim is being stored.
+	UnsafeOrphanGrace bool
 	// UnboundLimit bounds a namespace's IPAllocations that no claim or LocalIPPool has taken.
 	UnboundLimit int
+	// WaitingLimit bounds a namespace's claims that wait for a block.
+	WaitingLimit int
 	// Workers is how many claims are reconciled at a time.
 	Workers int
 	// SkipNameValidation allows several managers in one process.
@@ -63,8 +83,11 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "operator-namespace", namespace(), "Namespace of the operator: of its Secret, its lease, and the IPAllocations of pools. Default: $POD_NAMESPACE, else cadastre-system.")
 	fs.StringVar(&o.ServiceAccount, "service-account", "cadastre-controller-manager", "Service account under which the operator runs.")
 	fs.StringVar(&o.PlatformProject, "platform-project", "", "Project whose namespaces may use pools and classes of visibility Platform. Default: none may.")
-	fs.DurationVar(&o.OrphanGrace, "orphan-grace", 180*time.Second, "How long an IPAllocation may be without holder before it is released, where the holder's deletion was not seen.")
+	fs.StringVar(&o.DefaultIPFamily, "default-ip-family", string(ipam.IPv4), "Address family of claims that name no class, no pool and no family: IPv4 or IPv6. They are served by the default class of that family and by no other.")
+	fs.DurationVar(&o.OrphanGrace, "orphan-grace", 180*time.Second, "How long an IPAllocation may be without holder before it is released, where the holder's deletion was not seen. At least 65s.")
+	o.UnsafeOrphanGrace = os.Getenv(UnsafeOrphanGraceEnv) != ""
 	fs.IntVar(&o.UnboundLimit, "unbound-limit", 1000, "How many IPAllocations of a namespace may be without claim or LocalIPPool; beyond it creates are answered with 429.")
+	fs.IntVar(&o.WaitingLimit, "waiting-limit", 1000, "How many claims of a namespace may wait for a block; beyond it creates that would have to wait are answered with 429. 0: any number.")
 	fs.IntVar(&o.Workers, "workers", 8, "How many claims are reconciled at a time.")
 	o.bindWatch(fs)
 	o.bindServers(fs)
@@ -85,6 +108,7 @@ func (o *Options) bindServers(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port on which the webhooks listen.")
 	fs.StringVar(&o.WebhookService, "webhook-service-name", "cadastre-webhook-service", "Service by which the API server reaches the webhooks.")
 	fs.StringVar(&o.CertSource, "webhook-cert-source", string(certs.SelfSigned), "Who issues the webhooks' certificate: self-signed, the operator itself, or secret, whoever writes the Secret cadastre-webhook-server-cert.")
+	fs.StringVar(&o.WebhookClientCA, "webhook-client-ca", "", "File with the PEM certificates of the authorities that sign the client certificates of the API servers; the webhooks answer no other client. It is read at start-up. Default: clients need no certificate.")
 }
 
 func (o *Options) bindElection(fs *pflag.FlagSet) {
@@ -104,6 +128,33 @@ func normalize(fs *pflag.FlagSet, name string) pflag.NormalizedName {
 		name = "health-addr"
 	}
 	return flag.WordSepNormalizeFunc(fs, name)
+}
+
+// The longest life of a request to create a claim. kube-apiserver ends a request
+// after 60 s (its default of --request-timeout), admission included; the margin is
+// for the write to etcd that was begun before, and for this replica's cache and
+// quorum read to show it.
+const (
+	longestRequest  = 60 * time.Second
+	requestMargin   = 5 * time.Second
+	safeOrphanGrace = longestRequest + requestMargin
+)
+
+// validate returns an error that names the first flag whose value cannot be used.
+//
+// A shorter OrphanGrace than safeOrphanGrace would release a block of which the claim
+// is being stored: the rule Grace of internal/ledger/model assumes that a request is
+// over before the grace of its record is.
+func (o *Options) validate() error {
+	switch ipam.Family(o.DefaultIPFamily) {
+	case "", ipam.IPv4, ipam.IPv6:
+	default:
+		return fmt.Errorf("--default-ip-family=%s is no address family: set IPv4 or IPv6", o.DefaultIPFamily)
+	}
+	if o.OrphanGrace < safeOrphanGrace && !o.UnsafeOrphanGrace {
+		return fmt.Errorf("--orphan-grace=%s is shorter than a request to create a claim can last: set %s or more", o.OrphanGrace, safeOrphanGrace)
+	}
+	return nil
 }
 
 // User is the name under which the API server knows the operator.

@@ -46,3 +46,45 @@ func TestOneFlagHasTwoNames(t *testing.T) {
 		t.Errorf("without flags it watches %q, and elects a leader: %t", o.WatchNamespace, o.LeaderElect)
 	}
 }
+
+func TestFlagsThatCannotBeUsedAreRefusedAtStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"the defaults":                    {nil, ""},
+		"the shortest grace that is safe": {[]string{"--orphan-grace=65s"}, ""},
+		"a shorter grace": {[]string{"--orphan-grace=64s"},
+			"--orphan-grace=1m4s is shorter than a request to create a claim can last: set 1m5s or more"},
+		"no grace at all":                      {[]string{"--orphan-grace=0"}, "--orphan-grace=0s is shorter than a request to create a claim can last: set 1m5s or more"},
+		"the other family":                     {[]string{"--default-ip-family=IPv6"}, ""},
+		"a family that there is not":           {[]string{"--default-ip-family=ipv4"}, "--default-ip-family=ipv4 is no address family: set IPv4 or IPv6"},
+		"a family that is none, and all right": {[]string{"--default-ip-family="}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o Options
+			flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+			o.Bind(flags)
+			if err := flags.Parse(c.args); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := o.validate(); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTestsMayHaveAShortGrace(t *testing.T) {
+	t.Setenv(UnsafeOrphanGraceEnv, "true")
+	var o Options
+	o.Bind(pflag.NewFlagSet("manager", pflag.ContinueOnError))
+	o.OrphanGrace = time.Second
+	if err := o.validate(); err != nil {
+		t.Error(err)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -38,9 +39,14 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 	if err := c.dress(ctx, s, address); err != nil {
 		return err
 	}
-	c.made.Store(s.name, true)
+	began := c.Clock.Now()
+	c.made.Store(s.name, making{since: began})
 	if err := c.Client.Create(ctx, address); err != nil {
-		c.made.Delete(s.name)
+		if allocator.IsRefused(err) {
+			c.made.Delete(s.name)
+		} else {
+			c.made.Store(s.name, making{since: began, unsure: true})
+		}
 		if apierrors.IsAlreadyExists(err) {
 			return errNotSeen
 		}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/absent"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // errNotSeen means that what there is was made a moment ago, and is not in a
@@ -40,8 +40,14 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	if err := c.isNew(ctx, s); err != nil {
 		return err
 	}
-	if _, errs := adapt.AddressRequest(parts(s.claim)); len(errs) > 0 {
-		return &ipam.PolicyError{Field: errs[0].Field, Value: errs[0].BadValue, Remedy: errs[0].Detail}
+	if s.invalid != nil {
+		return s.invalid
+	}
+	if err := c.protectClaim(ctx, s); err != nil {
+		return err
+	}
+	if err := c.askAgain(ctx, s); err != nil {
+		return err
 	}
 	resolution, err := c.Allocator.Resolve(s.request)
 	if err != nil {
@@ -50,6 +56,41 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	order := s.order()
 	order.Resolution = resolution
 	s.record, err = c.Allocator.Bind(ctx, order)
+	return err
+}
+
+// askAgain asks whether who made the claim has the right to use its pool by now.
+func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
+	if c.Allocator.MayBeGranted(s.request) {
+		s.request.Granted, s.again, err = c.Asker.Ask(ctx, s.claim, kind, s.request.Pool)
+	}
+	return err
+}
+
+// forgetRequester removes who made a claim that waits no more.
+func (c *Controller) forgetRequester(ctx context.Context, s *scope) error {
+	if s.claim.Annotations[v1alpha1.AnnotationRequester] == "" {
+		return nil
+	}
+	patch := requester.Forget(client.MergeFromWithOptions(s.claim.DeepCopy(), client.MergeFromWithOptimisticLock{}))
+	if err := c.Client.Patch(ctx, s.claim, patch); err != nil {
+		return fmt.Errorf("removing who asked: %w", err)
+	}
+	return nil
+}
+
+// allocate binds a claim, and decides what it means for its turn that it cannot be.
+func (c *Controller) allocate(ctx context.Context, s *scope) error {
+	err := c.bind(ctx, s)
+	switch {
+	case errors.Is(err, errNotSeen):
+		return err
+	case err == nil, s.invalid != nil: // nobody is to wait behind it, also where its IPAddress is refused
+		c.Allocator.Leave(s.holder())
+		return err
+	}
+	c.Allocator.Wait(s.waiting())
+	s.retry, err = c.Allocator.Yield(s.holder(), err)
 	return err
 }
 
@@ -83,5 +124,5 @@ func (s *scope) order() allocator.Order {
 
 // waiting is the claim's place in the line of those who wait.
 func (s *scope) waiting() allocator.Waiting {
-	return allocator.Waiting{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request}
+	return allocator.Waiting{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Standing: standing(s.claim)}
 }

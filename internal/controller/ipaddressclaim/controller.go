@@ -9,9 +9,11 @@
 package ipaddressclaim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/internal/within"
 )
 
@@ -42,6 +45,8 @@ type Controller struct {
 	Client client.Client
 	// Live reads without a cache.
 	Live client.Reader
+	// Asker asks again for the right to use a pool.
+	Asker *requester.Asker
 	// Orphans settles the records whose claims are gone.
 	Orphans Orphans
 	// Workers is how many claims are reconciled at a time.
@@ -54,8 +59,8 @@ type Controller struct {
 	Clock       clock.PassiveClock
 
 	events events.EventRecorder
-	// made names the IPAddresses that this process is making: their appearance
-	// is no news.
+	// made has a making for each IPAddress that this process makes, by its name, until the
+	// cache shows the IPAddress.
 	made sync.Map
 	// letGo is when this process took the finalizer off which version of a claim, by
 	// its name, until the claim is gone.
@@ -75,11 +80,19 @@ type scope struct {
 	address *ipamv1.IPAddress
 	// cluster is nil where the claim belongs to none, or to one that is missing.
 	cluster *clusterv1.Cluster
+	// request is what the claim asks for; invalid says why it asks for nothing that could
+	// be served, and is nil otherwise.
 	request ipam.Request
+	invalid error
 	// letGo is when the claim was let go of last: the cache may have yet to show that.
 	letGo letting
 	// record is set by enter or bind: the address is held.
 	record ipam.Record
+	// again is set by askAgain: when to ask again for the right to use the pool.
+	again time.Duration
+	// retry is set by allocate where the claim has lost its turn: after how long it is
+	// tried again.
+	retry time.Duration
 }
 
 // Reconcile implements reconcile.Reconciler. The request names a claim.
@@ -88,18 +101,19 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if s.claim != nil && c.WatchFilter != "" && !labels.HasWatchLabel(s.claim, c.WatchFilter) {
+	if s.claim != nil && !c.serves(s.claim) {
 		return reconcile.Result{}, nil
 	}
 	if s.claim == nil { // it may have been put in line while it was deleted
 		c.Allocator.Leave(s.holder())
 	}
-	if _, coming := c.made.Load(s.name); s.claim != nil || s.address == nil && !coming {
-		c.lost.Delete(s.name)
-	}
+	coming := c.coming(s)
+	c.found(s, coming)
 	switch s.next() {
 	case leaveAlone:
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: coming}, nil
+	case refuse:
+		return reconcile.Result{}, c.refuse(ctx, s)
 	case keepAddress:
 		return soon(c.retry(s, c.keep(ctx, s)))
 	case dropAddress:
@@ -110,8 +124,52 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, c.release(ctx, s)
 	default:
-		return soon(c.serve(ctx, s))
+		return again(ctx, s, c.serve)
 	}
+}
+
+// making is the last attempt to make an IPAddress.
+type making struct {
+	since time.Time
+	// unsure says that the answer does not tell whether the IPAddress was stored, or is the
+	// one of an earlier attempt.
+	unsure bool
+}
+
+// storedWithin is for how long an IPAddress may yet be stored, and shown by the cache,
+// whose create call was not answered: the API server ends requests after a minute.
+const storedWithin = 2 * time.Minute
+
+// coming is for how long an IPAddress that the cache does not show may yet appear, because
+// this process made it; 0 where there is none.
+func (c *Controller) coming(s *scope) time.Duration {
+	made, ok := c.made.Load(s.name)
+	if !ok || s.claim != nil || s.address != nil {
+		return 0
+	}
+	left := storedWithin - c.Clock.Since(made.(making).since)
+	if left <= 0 {
+		c.made.Delete(s.name)
+	}
+	return max(left, 0)
+}
+
+// found forgets that the deletion of a claim was seen where there is another claim of its
+// name, or neither a claim nor an IPAddress. A pass that began before the deletion was
+// seen may still have that very claim.
+func (c *Controller) found(s *scope, coming time.Duration) {
+	uid, seen := c.lost.Load(s.name)
+	switch {
+	case !seen, s.claim != nil && string(s.claim.UID) == uid:
+	case s.claim != nil, s.address == nil && coming == 0:
+		c.lost.CompareAndDelete(s.name, uid)
+	}
+}
+
+// serves reports whether a claim is of the namespaces, and has the label, that this
+// operator is limited to.
+func (c *Controller) serves(claim *ipamv1.IPAddressClaim) bool {
+	return c.Within.Has(claim.Namespace) && (c.WatchFilter == "" || labels.HasWatchLabel(claim, c.WatchFilter))
 }
 
 // soon has a claim looked at again for which there is something that has not been seen
@@ -123,11 +181,21 @@ func soon(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
+// again serves a claim, and has it reconciled again when it is time to ask again for
+// the right to use its pool, or to try one again that has lost its turn.
+func again(ctx context.Context, s *scope, serve func(context.Context, *scope) error) (reconcile.Result, error) {
+	result, err := soon(serve(ctx, s))
+	if err == nil && result.IsZero() {
+		result.RequeueAfter = cmp.Or(s.again, s.retry)
+	}
+	return result, err
+}
+
 // serve sees to it that the claim has its address, and says where it stands.
 func (c *Controller) serve(ctx context.Context, s *scope) error {
 	held := c.enter(ctx, s)
-	if c.mustWait(s) {
-		return c.retry(s, held)
+	if why := c.halted(s); why != nil {
+		return errors.Join(c.tellHalt(ctx, s, why), c.retry(s, held))
 	}
 	before := s.claim.DeepCopy()
 	err := held
@@ -144,13 +212,20 @@ func (c *Controller) serve(ctx context.Context, s *scope) error {
 
 // fulfil gives the claim an address, or repairs the one that it has.
 func (c *Controller) fulfil(ctx context.Context, s *scope) error {
-	if err := c.protectClaim(ctx, s); err != nil {
+	if err := c.give(ctx, s); err != nil {
 		return err
 	}
+	return c.forgetRequester(ctx, s)
+}
+
+func (c *Controller) give(ctx context.Context, s *scope) error {
 	if s.address != nil {
+		if err := c.protectClaim(ctx, s); err != nil {
+			return err
+		}
 		return c.repair(ctx, s)
 	}
-	if err := c.bind(ctx, s); err != nil {
+	if err := c.allocate(ctx, s); err != nil {
 		return err
 	}
 	return c.createAddress(ctx, s)

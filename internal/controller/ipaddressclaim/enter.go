@@ -34,13 +34,27 @@ func (c *Controller) enter(ctx context.Context, s *scope) error {
 	}
 	for _, record := range c.Allocator.Ledger().HeldBy(s.holder()) {
 		if record.Block.Addr() == addr && record.State == ipam.Bound && !record.Terminating {
-			return c.own(ctx, s, record)
+			return c.takeOver(ctx, s, record)
 		}
 	}
 	if err := c.isUnrecorded(ctx, s); err != nil {
 		return err
 	}
 	return c.recordAgain(ctx, s, addr)
+}
+
+// takeOver takes a record over that holds the block, once the namespace may use its pool
+// and nothing else has the block.
+func (c *Controller) takeOver(ctx context.Context, s *scope, record ipam.Record) error {
+	if err := c.own(ctx, s, record); err != nil {
+		return err
+	}
+	if s.record.PoolUnknown {
+		if err := c.judgeUse(ctx, s); err != nil {
+			return err
+		}
+	}
+	return c.Allocator.Confirmed(s.record)
 }
 
 // own takes a record of the claim's name for the claim's own: one that was made
@@ -56,6 +70,18 @@ func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) erro
 	}
 	s.record = stamped
 	return nil
+}
+
+// judgeUse judges whether the claim's namespace may use the pool of the record, which was
+// made before that was known. It is tried again when something changes that may be that.
+func (c *Controller) judgeUse(ctx context.Context, s *scope) error {
+	c.homeless.Store(s.name, nil) // before the pool is looked for, so that no change is missed
+	record, err := c.Allocator.JudgeUse(ctx, s.tenancy(), s.record)
+	s.record = record
+	if err == nil {
+		c.homeless.Delete(s.name)
+	}
+	return err
 }
 
 // isUnrecorded makes sure that the record which the IPAddress names is not merely
@@ -94,19 +120,20 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr)
 	if err != nil {
 		return err
 	}
-	if err := c.Allocator.MayHold(s.tenancy(), pool); err != nil {
+	known, err := c.Allocator.MayHold(s.tenancy(), pool)
+	if err != nil {
 		return err
 	}
-	c.homeless.Delete(s.name)
 	order := s.order()
-	order.Terms = ipam.Terms{Class: c.classOf(s), Block: c.blockOf(s, pool, addr), Reclaim: ipam.Delete}
-	order.Terms.Length = order.Terms.Block.Bits()
-	if class, ok := c.Allocator.Catalogue().Class(order.Terms.Class); ok {
-		order.Terms.Reclaim = class.Reclaim
+	if order.PoolUnknown = !known; known {
+		c.homeless.Delete(s.name)
 	}
+	order.Terms = c.Allocator.TermsOfAddress(addr, c.classOf(s))
 	order.Record = allocator.BindName(order.Holder, order.HolderUID)
-	s.record, err = c.Allocator.Enter(ctx, order, pool)
-	return err
+	if s.record, err = c.Allocator.Enter(ctx, order, pool); err != nil || !s.record.PoolUnknown {
+		return err
+	}
+	return c.judgeUse(ctx, s)
 }
 
 // tenancy is on whose behalf the IPAddress asks, also where there is no claim.
@@ -150,21 +177,4 @@ func (c *Controller) poolOf(s *scope, addr netip.Addr) (ipam.PoolKey, error) {
 			Message: fmt.Sprintf("no pool of the IPClass %q has the address %s: create it, or delete the IPAddress", ref.Name, addr)}
 	}
 	return pools[at].Key, nil
-}
-
-// blockOf is the block that an IPAddress stands for: one address, but where the
-// class hands out larger ones and this is the first address of such a block.
-func (c *Controller) blockOf(s *scope, pool ipam.PoolKey, addr netip.Addr) netip.Prefix {
-	single := netip.PrefixFrom(addr, addr.BitLen())
-	class, ok := c.Allocator.Catalogue().Class(c.classOf(s))
-	if !ok || class.Length == ipam.NoLength || s.address.Spec.Prefix == nil || int(*s.address.Spec.Prefix) != class.Length {
-		return single
-	}
-	if known, ok := c.Allocator.Catalogue().Pool(pool); ok && known.Network != nil {
-		return single
-	}
-	if block := netip.PrefixFrom(addr, class.Length).Masked(); block.IsValid() && block.Addr() == addr {
-		return block
-	}
-	return single
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -31,10 +32,13 @@ func (c *Controller) claims() handler.EventHandler {
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.consider(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { c.consider(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if !c.Within.Has(e.Object.GetNamespace()) {
+				return // no pass would forget it again
+			}
 			c.lost.Store(nameOf(e.Object), string(e.Object.GetUID()))
 			q.Add(requestOf(e.Object))
 			c.letGo.Delete(nameOf(e.Object))
-			c.gone(e.Object.GetNamespace(), e.Object.GetName(), string(e.Object.GetUID()))
+			c.claimGone(e.Object)
 		},
 	})
 }
@@ -45,8 +49,8 @@ func (c *Controller) addresses() handler.EventHandler {
 	return replaced.Apart(handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			name := nameOf(e.Object)
-			_, made := c.made.LoadAndDelete(name)
-			if _, lost := c.lost.Load(name); lost || !made || e.Object.GetDeletionTimestamp() != nil {
+			made, ok := c.made.LoadAndDelete(name)
+			if _, lost := c.lost.Load(name); lost || !ok || made.(making).unsure || e.Object.GetDeletionTimestamp() != nil {
 				c.consider(ctx, e.Object, q)
 			}
 		},
@@ -55,9 +59,7 @@ func (c *Controller) addresses() handler.EventHandler {
 			q.Add(requestOf(e.Object))
 			c.made.Delete(nameOf(e.Object))
 			c.homeless.Delete(nameOf(e.Object))
-			for _, record := range c.Allocator.Ledger().HeldBy(holderNamed(e.Object.GetNamespace(), e.Object.GetName())) {
-				c.Orphans.Gone(record.HolderUID, record.Name)
-			}
+			c.addressGone(e.Object)
 		},
 	})
 }
@@ -70,10 +72,29 @@ func (c *Controller) consider(ctx context.Context, obj client.Object, q queue) {
 	}
 }
 
-// gone has the records of a claim settled that was deleted.
-func (c *Controller) gone(namespace, name, uid string) {
-	for _, record := range c.Allocator.Ledger().HeldBy(holderNamed(namespace, name)) {
-		c.Orphans.Gone(uid, record.Name)
+// claimGone notifies the collection of orphans of a claim that was deleted: its own
+// records, by its UID, have lost their holder. Others of its name are of another claim,
+// or of an IPAddress that is about to be stored, and are judged like all others.
+func (c *Controller) claimGone(claim client.Object) {
+	for _, record := range c.Allocator.Ledger().HeldBy(holderNamed(claim.GetNamespace(), claim.GetName())) {
+		if record.HolderUID == string(claim.GetUID()) {
+			c.Orphans.Gone(record.HolderUID, record.Name)
+		} else {
+			c.Orphans.Look(record.Name)
+		}
+	}
+}
+
+// addressGone does the same for an IPAddress, whose record is the one that it names, or
+// that was made for it once it was there.
+func (c *Controller) addressGone(address client.Object) {
+	holder := holderNamed(address.GetNamespace(), address.GetName())
+	for _, record := range c.Allocator.Ledger().HeldBy(holder) {
+		if record.Name.Name == address.GetAnnotations()[v1alpha1.AnnotationAllocation] || record.Name == allocator.BindName(holder, "") {
+			c.Orphans.Gone(record.HolderUID, record.Name)
+		} else {
+			c.Orphans.Look(record.Name)
+		}
 	}
 }
 
@@ -105,7 +126,7 @@ func (c *Controller) turns() source.Source {
 func (c *Controller) catalogue() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
-			for _, holder := range c.Allocator.Queue().WaitingFor(e) {
+			for _, holder := range c.Allocator.WaitingFor(e) {
 				if holder.Kind == kind {
 					q.Add(requestFor(holder))
 				}

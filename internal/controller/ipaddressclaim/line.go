@@ -15,10 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/absent"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	waiters "github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // line keeps, on every replica, those claims in line that the leader could not
@@ -27,6 +29,9 @@ import (
 type line struct {
 	allocator *allocator.Allocator
 	client    client.Reader
+	// serves reports whether the controllers of this operator serve a claim: what they
+	// do not is not in line.
+	serves func(*ipamv1.IPAddressClaim) bool
 }
 
 func (l *line) setUp(mgr manager.Manager) error {
@@ -61,16 +66,28 @@ func (l *line) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 		l.allocator.Leave(holder)
 		return reconcile.Result{}, nil
 	}
-	l.allocator.Wait(allocator.Waiting{Since: claim.CreationTimestamp.Time, Holder: holder, Request: request})
+	l.allocator.Wait(allocator.Waiting{Since: claim.CreationTimestamp.Time, Holder: holder, Request: request, Standing: standing(claim)})
 	return reconcile.Result{}, nil
 }
 
-// waits says whether a claim of ours waits for an address: one that nothing pauses,
+// standing is what the condition of a claim says of its turn.
+func standing(claim *ipamv1.IPAddressClaim) waiters.Standing {
+	switch conditions.GetReason(claim, ipamv1.IPAddressClaimReadyCondition) {
+	case v1alpha1.ReasonRecordRefused, v1alpha1.ReasonLimitReached:
+		return waiters.Refused
+	case ipamv1.IPAddressClaimReadyPoolExhaustedReason:
+		return waiters.WantsRoom
+	}
+	return waiters.Unknown
+}
+
+// waits reports whether a claim of ours waits for an address: one that nothing pauses,
 // and that could not be served. One that has an IPAddress already, which is in
-// conflict, is served by no other address: nobody has to wait behind it.
+// conflict, is served by no other address: nobody has to wait behind it. The same
+// holds for one that another operator serves, or none.
 func (l *line) waits(ctx context.Context, claim *ipamv1.IPAddressClaim) (bool, error) {
 	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
-	if !isOurs(claim.Spec.PoolRef) || ready == nil || ready.Status != metav1.ConditionFalse ||
+	if !l.serves(claim) || !isOurs(claim.Spec.PoolRef) || ready == nil || ready.Status != metav1.ConditionFalse ||
 		claim.Status.AddressRef.Name != "" || !claim.DeletionTimestamp.IsZero() || annotations.HasPaused(claim) {
 		return false, nil
 	}

@@ -5,11 +5,76 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/within"
 )
+
+// TestOnlyClaimsThatAreServedHereWait has claims that could not be served, in each of
+// which one thing differs.
+func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*ipamv1.IPAddressClaim)
+		want   bool
+	}{
+		"of the namespace, with the label": {func(*ipamv1.IPAddressClaim) {}, true},
+		"of another namespace":             {func(c *ipamv1.IPAddressClaim) { c.Namespace = "other" }, false},
+		"without the label":                {func(c *ipamv1.IPAddressClaim) { c.Labels = nil }, false},
+		"with another operator's label":    {func(c *ipamv1.IPAddressClaim) { c.Labels[clusterv1.WatchLabel] = "other" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := servedClaim()
+			s.claim.Labels = map[string]string{clusterv1.WatchLabel: "here"}
+			conditions.Set(s.claim, metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: ipamv1.IPAddressClaimReadyPoolExhaustedReason})
+			test.change(s.claim)
+			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).Build()
+			c := &Controller{Allocator: allocatorWith(t, record), Client: there, Within: within.Of("team"), WatchFilter: "here"}
+			waiting := &line{allocator: c.Allocator, client: there, serves: c.serves}
+			if _, err := waiting.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.Allocator.Queue().Has(holderNamed(s.claim.Namespace, s.claim.Name)); got != test.want {
+				t.Errorf("in line: %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// TestWhoAsksForNothingValidIsNotInLine serves a claim whose annotation was changed to
+// something that nobody can serve, twice: its status is the same after the second time, so
+// that nothing else would take it out of the line.
+func TestWhoAsksForNothingValidIsNotInLine(t *testing.T) {
+	s, _ := servedClaim()
+	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).WithStatusSubresource(s.claim).Build()
+	c := &Controller{Client: there, Live: there, Allocator: emptyAllocator(t), events: events.NewFakeRecorder(10)}
+	c.Allocator.Wait(s.waiting())
+	s.claim.Annotations = map[string]string{v1alpha1.AnnotationAddress: "nonsense"}
+	if err := there.Update(t.Context(), s.claim); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
+			t.Fatal(err)
+		}
+		if c.Allocator.Queue().Has(s.holder()) {
+			t.Fatal("it is in line, and others wait for it")
+		}
+	}
+	if err := there.Get(t.Context(), client.ObjectKeyFromObject(s.claim), s.claim); err != nil {
+		t.Fatal(err)
+	}
+	if ready := conditions.Get(s.claim, ipamv1.IPAddressClaimReadyCondition); ready == nil || ready.Reason != ipamv1.IPAddressClaimReadyAllocationFailedReason {
+		t.Errorf("Ready is %+v, want False, AllocationFailed", ready)
+	}
+}
 
 // TestARecordIsHeldByTheAddressOrTheClaim changes one thing of a claim that is served,
 // of its IPAddress or of its record, and more where that belongs together.

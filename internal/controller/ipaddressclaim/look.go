@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/internal/absent"
@@ -28,7 +28,10 @@ func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope
 		return nil, err
 	case found:
 		s.claim = claim
-		s.request, _ = adapt.AddressRequest(parts(claim)) // bind says what is wrong with it
+		var errs field.ErrorList
+		if s.request, errs = adapt.AddressRequest(parts(claim)); len(errs) > 0 {
+			s.invalid = &ipam.PolicyError{Field: errs[0].Field, Value: errs[0].BadValue, Remedy: errs[0].Detail}
+		}
 		if s.cluster, err = clusterOf(ctx, c.Client, claim); err != nil {
 			return nil, err
 		}
@@ -55,6 +58,8 @@ type step int
 
 const (
 	leaveAlone step = iota
+	// refuse says in the claim that no such kind of pool exists.
+	refuse
 	// serve gives the claim an address, or repairs what it has.
 	serve
 	// release gives back the address of a claim that is being deleted.
@@ -77,6 +82,8 @@ func (s *scope) next() step {
 		return dropAddress
 	case s.claim == nil:
 		return keepAddress
+	case isOfUnknownKind(s.claim.Spec.PoolRef) && s.claim.DeletionTimestamp.IsZero():
+		return refuse
 	case !isOurs(s.claim.Spec.PoolRef):
 		return leaveAlone
 	case !s.claim.DeletionTimestamp.IsZero():
@@ -87,32 +94,10 @@ func (s *scope) next() step {
 
 func isOurs(ref ipamv1.IPPoolReference) bool { return adapt.IsOurs(ref.APIGroup, ref.Kind) }
 
-// mustWait says whether nothing may be done for the claim at the moment: its
-// Cluster is missing or paused, or the claim or its pool is (contract, "Normal
-// IPAddressClaim" 2, "Deleted IPAddressClaim" 1). Nobody waits for the Cluster of
-// a claim that is being deleted: it is often the first to go.
-func (c *Controller) mustWait(s *scope) bool {
-	if annotations.HasPaused(s.claim) {
-		return true
-	}
-	if s.cluster == nil && clusterName(s.claim) != "" && s.claim.DeletionTimestamp.IsZero() {
-		return true
-	}
-	return s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster) || c.poolPaused(s)
-}
-
-// poolPaused says whether the pool is that the claim names, or has its address
-// from.
-func (c *Controller) poolPaused(s *scope) bool {
-	if pool, ok := c.Allocator.Catalogue().Pool(s.request.Pool); ok && pool.Paused {
-		return true
-	}
-	for _, record := range c.Allocator.Ledger().HeldBy(s.holder()) {
-		if pool, ok := c.Allocator.Catalogue().Pool(record.Pool); ok && pool.Paused {
-			return true
-		}
-	}
-	return false
+// isOfUnknownKind reports whether a reference is into our group, and names none of its
+// kinds.
+func isOfUnknownKind(ref ipamv1.IPPoolReference) bool {
+	return adapt.IsOurGroup(ref.APIGroup) && !isOurs(ref)
 }
 
 // clusterName is the name of the claim's Cluster: spec.clusterName, or the label

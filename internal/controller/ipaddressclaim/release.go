@@ -24,7 +24,7 @@ const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"
 // The record is settled when the claim is gone, as its class and pool say.
 func (c *Controller) release(ctx context.Context, s *scope) error {
 	c.Allocator.Leave(s.holder())
-	if c.mustWait(s) || inUse(s.claim) {
+	if c.halted(s) != nil || inUse(s.claim) {
 		return nil
 	}
 	if err := c.lookAgain(ctx, s); err != nil {
@@ -109,12 +109,13 @@ func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, er
 // brings their claims. An IPAddress without our finalizer is somebody else's, who
 // made it for a claim to come.
 func (c *Controller) keep(ctx context.Context, s *scope) error {
-	if err := c.enter(ctx, s); err != nil {
-		return err
+	held := c.enter(ctx, s)
+	if held != nil && s.record.UID == "" {
+		return held
 	}
 	uid, seen := c.lost.Load(s.name)
 	if !seen || s.record.HolderUID != "" && s.record.HolderUID != uid || !controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect) {
-		return nil
+		return held
 	}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.address), &ipamv1.IPAddressClaim{})
 	if !absent.Is(err) {

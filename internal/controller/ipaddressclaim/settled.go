@@ -30,7 +30,7 @@ func (c *Controller) isServed(s *scope) bool {
 		return false
 	}
 	records := c.Allocator.Ledger().HeldBy(s.holder())
-	if len(records) != 1 || !isRecordOf(s, records[0]) {
+	if len(records) != 1 || !isRecordOf(s, records[0]) || c.Allocator.Confirmed(records[0]) != nil || c.Allocator.Ledger().Conflict(records[0]) != nil {
 		return false
 	}
 	s.record = records[0]
@@ -39,7 +39,7 @@ func (c *Controller) isServed(s *scope) bool {
 
 // isRecordOf says whether the record is the claim's own and its IPAddress's.
 func isRecordOf(s *scope, record ipam.Record) bool {
-	return record.HolderUID == string(s.claim.UID) && record.State == ipam.Bound && !record.Terminating &&
+	return record.HolderUID == string(s.claim.UID) && !record.PoolUnknown && record.State == ipam.Bound && !record.Terminating &&
 		record.Block.Addr().String() == s.address.Spec.Address
 }
 

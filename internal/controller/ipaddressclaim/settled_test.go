@@ -2,6 +2,7 @@ package ipaddressclaim
 
 import (
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func TestAServedClaimIsLeftAlone(t *testing.T) {
 				test.change(s)
 			}
 			if s.request.Sticky == "wait" {
-				c.Allocator.Queue().Join(s.waiting())
+				c.Allocator.Wait(s.waiting())
 			}
 			if got := c.isServed(s); got != test.want {
 				t.Errorf("served is %t, want %t", got, test.want)
@@ -89,19 +90,36 @@ func servedClaim() (*scope, ipam.Record) {
 	}
 }
 
-// allocatorWith has a picture of one record.
-func allocatorWith(t *testing.T, record ipam.Record) *allocator.Allocator {
+// allocatorWith has a view of these records.
+func allocatorWith(t *testing.T, records ...ipam.Record) *allocator.Allocator {
 	t.Helper()
-	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-	seen := make(chan struct{})
-	picture.Follow(func(ledger.Change) { close(seen) })
+	if len(records) > 0 {
+		pool := records[0].Pool
+		records = append(records, ipam.Record{
+			Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "own", Block: ipam.FamilyOf(records[0].Block).All(),
+			Pool: ipam.DomainNamed("default", ipam.FamilyOf(records[0].Block)), Holder: allocator.HolderOfPool(pool), Purpose: ipam.ForPool, State: ipam.Bound,
+		})
+	}
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
+	var seen sync.WaitGroup
+	seen.Add(len(records))
+	view.Follow(func(ledger.Change) { seen.Done() })
 	from := fcache.NewFakeControllerSource()
-	obj := adapt.Allocation(record)
-	obj.UID = types.UID(record.UID)
-	from.Add(obj)
-	go picture.Run(t.Context(), from, &v1alpha1.IPAllocation{})
-	<-seen
-	return allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue("")})
+	for _, record := range records {
+		obj := adapt.Allocation(record)
+		obj.UID = types.UID(record.UID)
+		from.Add(obj)
+	}
+	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
+	seen.Wait()
+	return allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue("")})
+}
+
+// emptyAllocator has a view without records, and no pool.
+func emptyAllocator(t *testing.T) *allocator.Allocator {
+	t.Helper()
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
+	return allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue("")})
 }
 
 // schemeOf has the kinds that are added.

@@ -2,7 +2,9 @@ package ipaddressclaim
 
 import (
 	"context"
+	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -11,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/inorder"
@@ -32,6 +35,9 @@ type Orphans interface {
 	Judge(kind string, f func(context.Context, client.Reader, ipam.Record) (bool, error))
 	// Gone notes that the holder of the records, of the UID, has been deleted.
 	Gone(uid string, records ...ipam.Name)
+	// Look has the records judged, of whose holder nothing is known: one that has none
+	// is released after a grace period.
+	Look(records ...ipam.Name)
 }
 
 // SetUp has the claims served: at once where Cluster API is there, otherwise when
@@ -55,7 +61,7 @@ func (c *Controller) start(mgr manager.Manager) error {
 		return err
 	}
 	c.Orphans.Judge(kind, holds)
-	line := &line{allocator: c.Allocator, client: c.Client}
+	line := &line{allocator: c.Allocator, client: c.Client, serves: c.serves}
 	if err := line.setUp(mgr); err != nil {
 		return err
 	}
@@ -74,8 +80,14 @@ func (c *Controller) start(mgr manager.Manager) error {
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(c.Client)), builder.WithPredicates(pauseChanged())).
 		WatchesRawSource(c.catalogue()).
 		WatchesRawSource(c.turns()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff()}).
 		Complete(c.Within.Limit(c))
+}
+
+// backOff has a claim that fails tried again a minute later at most: what refuses its
+// IPAddress, such as a quota, does not say when it would not.
+func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
 
 func indexedCluster(obj client.Object) []string {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -29,11 +30,12 @@ func (c *Controller) settle(s *scope, err error) error {
 	case ready.Reason == "":
 		return retry
 	case err == nil:
-		ready.Status = metav1.ConditionTrue
+		if ready.Reason == v1alpha1.ReasonAddressAllocated {
+			ready.Status = metav1.ConditionTrue
+		}
 		s.claim.Status.AddressRef.Name = s.address.Name
 		c.Allocator.Leave(s.holder())
-	case s.address == nil:
-		c.Allocator.Wait(s.waiting())
+	case s.address == nil: // allocate has put it in line
 	default: // what it needs is that address, and none besides
 		c.Allocator.Leave(s.holder())
 	}
@@ -56,29 +58,68 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 	var policy *ipam.PolicyError
 	var exhausted *ipam.ExhaustedError
 	var taken *ipam.TakenError
+	var parked *ipam.ParkedError
+	var limit *ipam.LimitError
 	switch {
 	case err == nil:
-		return v1alpha1.ReasonAddressAllocated, fmt.Sprintf("%s of %s is held for this claim", s.record.Block, s.record.Pool), nil
+		reason, message = c.heldReason(s)
+		return reason, message, nil
 	case errors.Is(err, errNotSeen):
 		return "", "", err
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), absent.IsWithNamespace(err):
 		return "", "", nil
+	case errors.As(err, &parked):
+		return parked.Reason, parked.Message, nil
+	case errors.As(err, &missing) && missing.Reason == v1alpha1.ReasonPoolNotFound:
+		return v1alpha1.ReasonPoolNotFound, missing.Message, nil
 	case errors.As(err, &missing):
 		return ipamv1.IPAddressClaimReadyPoolNotReadyReason, missing.Message, nil
 	case errors.As(err, &policy):
 		return ipamv1.IPAddressClaimReadyAllocationFailedReason, policy.Error(), nil
 	case errors.As(err, &exhausted):
 		return ipamv1.IPAddressClaimReadyPoolExhaustedReason, exhausted.Shortage() + ": the claim is served as soon as one is released", nil
-	case errors.As(err, &taken) && taken.Holder == s.holder():
-		return "", "", err // our own record, which is about to be seen or to go
-	case errors.As(err, &taken) && s.address == nil:
-		return ipamv1.IPAddressClaimReadyAllocationFailedReason, c.conflict(s, taken) + ": the claim is served as soon as it is released", nil
+	case errors.As(err, &limit): // of an IPAddress that is there already
+		return v1alpha1.ReasonLimitReached, limit.Stable(), err
 	case errors.As(err, &taken):
-		return ipamv1.IPAddressClaimReadyAllocationFailedReason,
-			"conflict: " + c.conflict(s, taken) + ": delete this claim and make a new one, or have the other released", err
+		return c.takenReason(s, taken, err)
+	case allocator.IsRefused(err) && !apierrors.IsNotFound(err):
+		return v1alpha1.ReasonRecordRefused, refusal(s, err), err
 	default:
 		return "", "", err
 	}
+}
+
+// refusal is what the condition says where the API server refuses something that belongs
+// to a record which is held: such as the IPAddress, by a quota.
+func refusal(s *scope, err error) string {
+	if s.record.UID == "" {
+		return fmt.Sprintf("%s: it is tried again", err)
+	}
+	return fmt.Sprintf("%s of %s is held for this claim, but %s: it is tried again", s.record.Block, s.record.Pool, err)
+}
+
+// heldReason is what the condition says where the address is held: that it is, or that
+// another record overlaps it.
+func (c *Controller) heldReason(s *scope) (reason, message string) {
+	if taken := c.Allocator.Ledger().Conflict(s.record); taken != nil {
+		return ipamv1.IPAddressClaimReadyAllocationFailedReason, "conflict: " + c.conflict(s, taken) + ": have one of the two released"
+	}
+	return v1alpha1.ReasonAddressAllocated, fmt.Sprintf("%s of %s is held for this claim", s.record.Block, s.record.Pool)
+}
+
+// takenReason is what the condition says where the address that is asked for is taken.
+func (c *Controller) takenReason(s *scope, taken *ipam.TakenError, err error) (reason, message string, retry error) {
+	failed := ipamv1.IPAddressClaimReadyAllocationFailedReason
+	switch {
+	case taken.Holder == s.holder():
+		return "", "", err // our own record, which is about to be seen or to go
+	case s.address == nil && taken.IsWithheld():
+		return failed, fmt.Sprintf(
+			"%s is never handed out by %s: it is reserved, a gateway or edge address, or outside its ranges: ask for another address", taken.Block, taken.Pool), nil
+	case s.address == nil:
+		return failed, c.conflict(s, taken) + ": the claim is served as soon as it is released", nil
+	}
+	return failed, "conflict: " + c.conflict(s, taken) + ": delete this claim and make a new one, or have the other released", err
 }
 
 // conflict says who is in the way, to those who may know.

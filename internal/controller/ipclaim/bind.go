@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
@@ -22,39 +20,42 @@ func read(s *scope) error {
 	return nil
 }
 
-// bind finds a block for a claim that has none, and writes it in.
+// askAgain asks whether who made the claim has the right to use its pool by now.
+func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
+	if c.Allocator.MayBeGranted(s.request) {
+		s.request.Granted, s.again, err = c.Asker.Ask(ctx, s.claim, kind, s.request.Pool)
+	}
+	return err
+}
+
+// bind finds a block for a claim that has none, and writes it into the spec.
 func (c *Controller) bind(ctx context.Context, s *scope) error {
 	resolution, err := c.Allocator.Resolve(s.request)
 	if err != nil {
 		return err
 	}
-	order := c.order(s, resolution)
-	record, err := c.Allocator.Bind(ctx, order)
+	record, err := c.Allocator.Bind(ctx, c.order(s, resolution))
 	if err != nil {
 		return fmt.Errorf("binding: %w", err)
 	}
-	if err := c.writeIn(ctx, s, resolution.Terms, record); err != nil {
-		return err
-	}
+	fillIn(&s.claim.Spec, resolution.Terms, record)
 	s.record = record
 	return nil
 }
 
 func (c *Controller) order(s *scope, resolution allocator.Resolution) allocator.Order {
 	order := allocator.Order{
-		Resolution: resolution,
-		Holder:     allocator.HolderOfClaim(s.request.Claim),
-		HolderUID:  string(s.claim.UID),
+		Resolution:  resolution,
+		Holder:      allocator.HolderOfClaim(s.request.Claim),
+		HolderUID:   string(s.claim.UID),
+		RequestedBy: s.request.RequestedBy,
 	}
 	order.Waiting = allocator.Waiting{Since: s.claim.CreationTimestamp.Time, Holder: order.Holder, Request: s.request}
 	return order
 }
 
-// writeIn names the block in the claim, if the claim is still as it was read.
-// Otherwise the record is found again in the next pass, or collected.
-func (c *Controller) writeIn(ctx context.Context, s *scope, terms ipam.Terms, record ipam.Record) error {
-	before := s.claim.DeepCopy()
-	spec := &s.claim.Spec
+// fillIn writes the block of a record into the spec of its claim, as admission does.
+func fillIn(spec *v1alpha1.IPClaimSpec, terms ipam.Terms, record ipam.Record) {
 	if spec.PoolRef == nil && spec.PoolSelector == nil {
 		spec.ClassName = terms.Class
 	}
@@ -64,9 +65,4 @@ func (c *Controller) writeIn(ctx context.Context, s *scope, terms ipam.Terms, re
 	if spec.ReclaimPolicy == "" {
 		spec.ReclaimPolicy = v1alpha1.ReclaimPolicy(terms.Reclaim)
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Client.Patch(ctx, s.claim, patch); err != nil {
-		return fmt.Errorf("writing %s into the claim: %w", record.Block, err)
-	}
-	return nil
 }

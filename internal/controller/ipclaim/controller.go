@@ -1,10 +1,14 @@
-// Package ipclaim keeps IPClaims: it binds those that admission could not, and
-// says in the status of all of them where they stand.
+// Package ipclaim keeps IPClaims. Admission binds them and writes their status when they
+// are created; the controller binds those that had to wait, records again what was lost,
+// and tells of conflicts.
 package ipclaim
 
 import (
+	"cmp"
 	"context"
+	"time"
 
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -17,12 +21,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/inorder"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/internal/within"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclaims,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclaims/status,verbs=update
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipallocations,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Controller reconciles IPClaims. Only the leader runs it.
 type Controller struct {
@@ -31,17 +36,20 @@ type Controller struct {
 	Client client.Client
 	// Live reads without a cache.
 	Live client.Reader
+	// Asker asks again for the right to use a pool.
+	Asker *requester.Asker
 	// Workers is how many claims are reconciled at a time.
 	Workers int
 	// Within are the namespaces whose claims it looks at.
 	Within within.Namespaces
+
+	events events.EventRecorder
 }
 
-// SetUp registers the controller. It hears of its own status writes too: a pass
-// that worked from an older version than that is made good by the next. Claims are
-// told of when changes of records already are: those that are settled by then are
-// looked at when their record changes.
+// SetUp registers the controller. It receives its own writes too: a pass that worked from
+// an older version is followed by another one.
 func (c *Controller) SetUp(mgr manager.Manager) error {
+	c.events = mgr.GetEventRecorder("cadastre")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclaim").
 		WatchesRawSource(inorder.Sources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
@@ -58,14 +66,22 @@ type scope struct {
 	request ipam.Request
 	// record is set by bind or verify: the claim's block is held.
 	record ipam.Record
+	// conflict is set by verify: what else is recorded on the claim's block.
+	conflict string
+	// again is set by askAgain: when to ask again for the right to use the pool.
+	again time.Duration
+	// retry is set by hold where the claim has lost its turn: after how long it is tried
+	// again.
+	retry time.Duration
 }
 
-// Reconcile implements reconcile.ObjectReconciler.
+// Reconcile implements reconcile.ObjectReconciler. Nearly all claims are Bound since they
+// were created, and nothing is to be done.
 func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (reconcile.Result, error) {
-	if isSlim(claim) {
-		if c.settled(claim) {
-			return reconcile.Result{}, nil
-		}
+	if c.upToDate(claim) {
+		return reconcile.Result{}, nil
+	}
+	if isTrimmed(claim) {
 		key := client.ObjectKeyFromObject(claim)
 		claim = &v1alpha1.IPClaim{}
 		if err := c.Live.Get(ctx, key, claim); err != nil {
@@ -78,11 +94,16 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 	before := claim.DeepCopy()
 	s := &scope{claim: claim}
 	err := c.hold(ctx, s)
-	retry := settle(s, c.Allocator.Redacted(claim.Namespace, err))
-	if err := c.writeStatus(ctx, before, claim); err != nil {
+	outcome, retry := c.outcome(s, c.Allocator.Redacted(claim.Namespace, err))
+	claim.Status = outcome.Status(claim.Status)
+	if err := c.write(ctx, before, claim); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, retry
+	c.notify(before, claim)
+	if retry != nil {
+		return reconcile.Result{}, retry
+	}
+	return reconcile.Result{RequeueAfter: cmp.Or(s.again, s.retry)}, nil
 }
 
 // hold sees to it that the claim's block is held.
@@ -90,8 +111,13 @@ func (c *Controller) hold(ctx context.Context, s *scope) error {
 	if err := read(s); err != nil {
 		return err
 	}
-	if s.claim.Spec.AllocationName == "" {
-		return c.bind(ctx, s)
+	if s.claim.Spec.AllocationName != "" {
+		return c.verify(ctx, s)
 	}
-	return c.verify(ctx, s)
+	if err := c.askAgain(ctx, s); err != nil {
+		return err
+	}
+	err := c.bind(ctx, s)
+	s.retry, err = c.Allocator.Yield(allocator.HolderOfClaim(s.request.Claim), err)
+	return err
 }

@@ -21,10 +21,10 @@ const kind = "IPClaim"
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// claims has claims looked at that are new or have changed, and are not settled.
+// claims has claims reconciled that are new or have changed, and are not up to date.
 func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request] {
 	look := func(claim *v1alpha1.IPClaim, q queue) {
-		if !c.settled(claim) {
+		if !c.upToDate(claim) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
 		}
 	}
@@ -63,7 +63,7 @@ func (c *Controller) turns() source.Source {
 func (c *Controller) catalogue() source.Source {
 	return source.Func(func(_ context.Context, q queue) error {
 		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
-			for _, holder := range c.Allocator.Queue().WaitingFor(e) {
+			for _, holder := range c.Allocator.WaitingFor(e) {
 				if holder.Kind == kind {
 					q.Add(requestFor(holder))
 				}

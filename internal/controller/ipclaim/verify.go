@@ -32,8 +32,8 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 	if record.Holder != holder || record.Block != s.request.Block || !sameHolder(record.HolderUID, string(s.claim.UID)) {
 		return &ipam.TakenError{Block: s.request.Block, Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
 	}
-	if rival, ok := c.Allocator.Ledger().Rival(record); ok && record.Terminating { // it was to give way
-		return &ipam.TakenError{Block: record.Block, Pool: record.Pool, Holder: rival.Holder, Overlap: rival.Block}
+	if err := c.Allocator.Confirmed(record); err != nil {
+		return err
 	}
 	s.record = record
 	if policy := s.request.Reclaim; policy != "" && policy != record.Reclaim {
@@ -49,6 +49,9 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 			return err
 		}
 		s.record = stamped
+	}
+	if taken := c.Allocator.Ledger().Conflict(s.record); taken != nil {
+		s.conflict = c.Allocator.Redacted(s.claim.Namespace, taken).Error() + ": have one of the two released"
 	}
 	return nil
 }

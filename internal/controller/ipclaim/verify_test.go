@@ -2,35 +2,37 @@ package ipclaim
 
 import (
 	"errors"
-	"net/netip"
+	"strings"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestARecordThatWasToGiveWayIsNotTheClaims plays an attempt to record a claim's block
-// again that came second, and was ended when it had deleted its record, but for the
-// finalizer.
-func TestARecordThatWasToGiveWayIsNotTheClaims(t *testing.T) {
-	claim, record := settledClaim()
-	rival := record
-	rival.Name.Name, rival.UID = "b-12345678", "rival"
-	rival.Holder = allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "b"})
-	rival.Block = netip.MustParsePrefix("10.0.0.0/24")
+// TestARecordThatNobodyConfirmedIsNotTheClaims plays attempts to record a claim's block
+// again of which nobody knows whether they came first: the answer of the create call was
+// lost, or its process ended.
+func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
+	claim, record := boundClaim()
+	rival := rivalOf(record)
 	for _, test := range []struct {
 		what        string
 		terminating bool
+		atAdmission bool
 		rival       []ipam.Record
 		taken       bool
 	}{
-		{"it was to give way", true, []ipam.Record{rival}, true},
-		{"to one that has gone since", true, nil, false},
-		{"it came first, and the other gives way", false, []ipam.Record{rival}, false},
+		{"it overlaps another, and a list does not say which was first", false, false, []ipam.Record{rival}, true},
+		{"so does one that is being deleted", true, false, []ipam.Record{rival}, true},
+		{"the other has gone since", false, false, nil, false},
+		{"it was made at admission, which confirmed it before the claim named it", false, true, []ipam.Record{rival}, false},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			record.Terminating = test.terminating
+			record := record
+			if record.Terminating = test.terminating; test.atAdmission {
+				record.HolderUID = ""
+			}
 			c := &Controller{Allocator: allocatorWith(t, append(test.rival, record)...)}
+			c.Allocator.Ledger().Claimed(record.Name, true)
 			s := &scope{claim: claim}
 			if err := read(s); err != nil {
 				t.Fatal(err)
@@ -44,6 +46,35 @@ func TestARecordThatWasToGiveWayIsNotTheClaims(t *testing.T) {
 				t.Errorf("%v, want that %s has it", err, rival.Holder)
 			case !ok && s.record.UID != record.UID:
 				t.Errorf("the claim has the record %q", s.record.UID)
+			}
+		})
+	}
+}
+
+// TestAConflictDoesNotTellStrangersWhoHoldsTheBlock as well, but whom it is told in the
+// project.
+func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
+	for namespace, told := range map[string]bool{"team": true, "beside": true, "strangers": false, "unknown": false} {
+		t.Run(namespace, func(t *testing.T) {
+			claim, record := boundClaim()
+			rival := rivalOf(record)
+			rival.Name.Namespace, rival.Holder.Namespace = namespace, namespace
+			record.HolderUID, rival.HolderUID = "", "" // both were made at admission
+			a := allocatorWith(t, record, rival)
+			for name, project := range map[string]string{"team": "ours", "beside": "ours", "strangers": "theirs"} {
+				a.Catalogue().SetProject(name, project)
+			}
+			a.Ledger().Claimed(record.Name, true)
+			a.Ledger().Claimed(rival.Name, true)
+			s := &scope{claim: claim}
+			if err := read(s); err != nil {
+				t.Fatal(err)
+			}
+			if err := (&Controller{Allocator: a}).verify(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if s.conflict == "" || strings.Contains(s.conflict, rival.Holder.Name) != told {
+				t.Errorf("it is told %q, want that the holder is named: %t", s.conflict, told)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/pace"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ippools;localippools,verbs=get;list;watch;patch
@@ -26,6 +28,8 @@ type Controller struct {
 	Allocator *allocator.Allocator
 	// Client writes, and reads from the cache.
 	Client client.Client
+	// Asker asks again for the right to use a pool.
+	Asker *requester.Asker
 	// Pace is how often the counts of a pool are written.
 	Pace *pace.Pace
 }
@@ -64,6 +68,11 @@ type scope struct {
 	pool ipam.Pool
 	// record is set by secure: the pool's own.
 	record ipam.Record
+	// again is set by askAgain: when to ask again for the right to use the parent.
+	again time.Duration
+	// retry is set by secure where the pool has lost its turn: after how long it is tried
+	// again.
+	retry time.Duration
 }
 
 func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcile.Result, error) {
@@ -75,6 +84,11 @@ func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	for _, after := range []time.Duration{s.again, s.retry} {
+		if again == 0 || after > 0 && after < again {
+			again = after
+		}
+	}
 	return reconcile.Result{RequeueAfter: again}, retry
 }
 
@@ -82,7 +96,7 @@ func copyOf(obj v1alpha1.Pool) v1alpha1.Pool { return obj.DeepCopyObject().(v1al
 
 // keep sees to it that the pool's CIDR is recorded, or let go.
 func (c *Controller) keep(ctx context.Context, s *scope) error {
-	if err := read(s); err != nil {
+	if err := c.read(s); err != nil {
 		return err
 	}
 	if s.pool.Terminating {

@@ -48,7 +48,7 @@ func (c *Controller) catalogue(kind ipam.PoolKind) source.Source {
 			if e.Pool.Kind == kind {
 				q.Add(requestFor(e.Pool.Namespace, e.Pool.Name))
 			}
-			for _, holder := range c.Allocator.Queue().WaitingFor(e) {
+			for _, holder := range c.Allocator.WaitingFor(e) {
 				if holder.Kind == string(kind) {
 					q.Add(requestFor(holder.Namespace, holder.Name))
 				}

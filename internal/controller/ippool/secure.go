@@ -2,6 +2,7 @@ package ippool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -9,14 +10,15 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/absent"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // read reads the pool's spec.
-func read(s *scope) error {
-	pool, errs := adapt.Pool(s.obj)
+func (c *Controller) read(s *scope) error {
+	pool, errs := c.Allocator.ReadPool(s.obj)
 	s.pool = pool
 	if len(errs) > 0 {
 		return &ipam.PolicyError{Field: errs[0].Field, Value: errs[0].BadValue, Remedy: errs[0].Detail}
@@ -32,11 +34,29 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 	switch {
 	case state.Rival != nil:
 		return &ipam.TakenError{Block: s.pool.CIDR, Pool: s.pool.Home, Holder: state.Rival.Holder, Overlap: state.Rival.Block}
-	case state.Record.UID == "" || !sameHolder(state.Record.HolderUID, string(s.obj.GetUID())):
-		return c.carve(ctx, s)
-	case state.Record.HolderUID == "":
-		_, err := c.Allocator.Stamp(ctx, state.Record, s.obj)
+	case state.Record.UID == "" || !state.Open || !sameHolder(state.Record.HolderUID, string(s.obj.GetUID())):
+		err := c.carve(ctx, s)
+		s.retry, err = c.Allocator.Yield(allocator.HolderOfPool(s.pool.Key), err)
 		return err
+	case state.Record.HolderUID == "":
+		if _, err := c.Allocator.Stamp(ctx, state.Record, s.obj); err != nil {
+			return err
+		}
+	}
+	return c.ensureFinalizer(ctx, s)
+}
+
+// ensureFinalizer puts back the finalizer that somebody removed from a pool: without
+// it, deleting the pool would not wait for its blocks. A paused pool is left as it is:
+// its finalizer may have been removed because the operator is to go.
+func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
+	before := copyOf(s.obj)
+	if s.pool.Paused || !controllerutil.AddFinalizer(s.obj, v1alpha1.FinalizerPool) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
+		return absent.Ignore(fmt.Errorf("putting the finalizer back: %w", err))
 	}
 	return nil
 }
@@ -48,6 +68,9 @@ func sameHolder(recorded, actual string) bool { return recorded == "" || recorde
 // carve records the CIDR of a pool for which admission could not: its parent
 // was missing or full, or its record is lost.
 func (c *Controller) carve(ctx context.Context, s *scope) error {
+	if err := c.askAgain(ctx, s); err != nil {
+		return err
+	}
 	order, err := c.Allocator.PoolOrder(s.pool, string(s.obj.GetUID()), "")
 	if err != nil {
 		return err
@@ -61,6 +84,14 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 	return c.writeIn(ctx, s, record)
 }
 
+// askAgain asks whether who made a child pool has the right to use its parent by now.
+func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
+	if s.pool.IsChild() && c.Allocator.MayBeGranted(allocator.AskParent(s.pool)) {
+		s.pool.ParentGranted, s.again, err = c.Asker.Ask(ctx, s.obj, string(s.pool.Key.Kind), s.pool.Home)
+	}
+	return err
+}
+
 // writeIn fills in what the pool was given, and the finalizer, if the pool is
 // still as it was read.
 func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) error {
@@ -68,30 +99,53 @@ func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) 
 	spec.CIDR = record.Block.String()
 	spec.IPFamily = v1alpha1.IPFamily(ipam.FamilyOf(record.Block))
 	added := controllerutil.AddFinalizer(s.obj, v1alpha1.FinalizerPool)
-	if was := before.PoolSpec(); was.CIDR == spec.CIDR && was.IPFamily == spec.IPFamily && !added {
+	noted := before.GetAnnotations()[v1alpha1.AnnotationRequester] != ""
+	if was := before.PoolSpec(); was.CIDR == spec.CIDR && was.IPFamily == spec.IPFamily && !added && !noted {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if noted {
+		patch = requester.Forget(patch) // the pool waits no more
+	}
 	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
 		return fmt.Errorf("writing %s into the pool: %w", record.Block, err)
 	}
-	return read(s)
+	return c.read(s)
 }
 
-// letGo takes the finalizer off a pool that is being deleted, once its last
-// block is released. Its own record is settled when the pool is gone.
+// letGo removes the finalizer of a pool that is being deleted, once its last block is
+// released: from then on its own record is marked, and no other block is confirmed. The
+// record is deleted when the pool is gone.
 func (c *Controller) letGo(ctx context.Context, s *scope) error {
 	s.record = c.Allocator.PoolState(s.pool).Record
-	if c.Allocator.Ledger().Records(s.pool.Key) > 0 {
+	if !controllerutil.ContainsFinalizer(s.obj, v1alpha1.FinalizerPool) {
 		return nil
+	}
+	inUse, err := c.closePool(ctx, s)
+	if inUse || err != nil {
+		return err
 	}
 	before := copyOf(s.obj)
-	if !controllerutil.RemoveFinalizer(s.obj, v1alpha1.FinalizerPool) {
-		return nil
-	}
+	controllerutil.RemoveFinalizer(s.obj, v1alpha1.FinalizerPool)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
-		return absent.Ignore(fmt.Errorf("letting go of the pool: %w", err))
+		return absent.Ignore(fmt.Errorf("removing the finalizer of the pool: %w", err))
 	}
 	return nil
+}
+
+// closePool has nothing handed out from the pool any more, and reports whether blocks
+// of it are in use, in which case the pool stays as it is.
+func (c *Controller) closePool(ctx context.Context, s *scope) (inUse bool, err error) {
+	if c.Allocator.Ledger().Records(s.pool.Key) > 0 {
+		return true, nil
+	}
+	if s.record.UID == "" || failpoint.SkipPoolCheck() {
+		return false, nil
+	}
+	_, err = c.Allocator.MarkReleasing(ctx, s.record)
+	if errors.Is(err, ipam.ErrPoolInUse) {
+		return true, nil
+	}
+	return false, absent.Ignore(err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -46,9 +47,12 @@ func stand(err error) (standing, error) {
 	var policy *ipam.PolicyError
 	var exhausted *ipam.ExhaustedError
 	var taken *ipam.TakenError
+	var parked *ipam.ParkedError
 	switch {
 	case err == nil:
 		return standing{}, nil
+	case errors.As(err, &parked):
+		return standing{parked.Reason, parked.Message}, nil
 	case errors.As(err, &missing):
 		return standing{missing.Reason, missing.Message}, nil
 	case errors.As(err, &policy):
@@ -72,8 +76,7 @@ func (c *Controller) count(s *scope) bool {
 	}
 	status.Capacity = adapt.Capacity(capacity.Total, capacity.Allocated, capacity.Available, capacity.Withheld, capacity.OutOfRange)
 	status.Allocations = int64(capacity.Records)
-	inUse := capacity.Allocated.Sub(capacity.OutOfRange)
-	status.UtilizationPercent = int32(inUse.Percent(inUse.Add(capacity.Available))) //nolint:gosec // 0 to 100
+	status.UtilizationPercent = int32(capacity.Allocated.Percent(capacity.Allocated.Add(capacity.Available))) //nolint:gosec // 0 to 100
 	status.LargestFreePrefix = ""
 	if capacity.LargestFree != ipam.NoLength {
 		status.LargestFreePrefix = fmt.Sprintf("/%d", capacity.LargestFree)
@@ -106,7 +109,11 @@ func (c *Controller) conditions(s *scope, now standing, exhausted bool) {
 	case !recorded:
 		set(v1alpha1.ConditionReady, false, now.reason, now.message)
 	case s.pool.Paused:
-		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, "an annotation pauses the pool")
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, pausedBy(s.obj))
+	case exhausted && s.pool.LargestBlock() == ipam.NoLength:
+		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "all addresses of the pool are withheld: nothing is handed out until its ranges or reserved change")
+	case exhausted: // it is ready all the same: waiting claims get what is released
+		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "the pool is full: nothing is handed out until a block is released")
 	default:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "blocks are handed out")
 	}
@@ -116,13 +123,29 @@ func phase(s *scope, now standing, exhausted bool) v1alpha1.PoolPhase {
 	switch {
 	case s.pool.Terminating:
 		return v1alpha1.PoolTerminating
-	case now != standing{} || s.pool.Paused:
+	case now != standing{}:
 		return v1alpha1.PoolPending
+	case s.pool.Paused:
+		return v1alpha1.PoolPaused
 	case exhausted:
 		return v1alpha1.PoolExhausted
 	default:
 		return v1alpha1.PoolReady
 	}
+}
+
+// pausedBy names the annotations that pause a pool.
+func pausedBy(obj v1alpha1.Pool) string {
+	var names []string
+	for _, name := range []string{v1alpha1.AnnotationPaused, v1alpha1.AnnotationPausedAll} {
+		if _, ok := obj.GetAnnotations()[name]; ok {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 1 {
+		return "the annotation " + names[0] + " pauses the pool, whatever its value: remove it to hand out blocks again"
+	}
+	return "the annotations " + strings.Join(names, " and ") + " pause the pool, whatever their values: remove them to hand out blocks again"
 }
 
 // writeStatus writes the status if it changed, or says when to write it: a pool

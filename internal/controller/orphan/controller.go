@@ -107,7 +107,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.clear(name)
 		return reconcile.Result{}, nil
 	}
-	if record.State != ipam.Bound || c.sawDeletion(record) {
+	if isKept(record) || c.sawDeletion(record) {
 		return c.settle(ctx, record)
 	}
 	if left := c.graceLeft(record); left > 0 {

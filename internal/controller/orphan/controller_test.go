@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -48,6 +49,7 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	must(t, err)
 	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	catalogue := allocator.NewCatalogue("")
+	pool.Home = ipam.DomainNamed(pool.Key.Name, ipam.FamilyOf(pool.CIDR))
 	catalogue.SetPool(pool)
 	picture.Describe(pool)
 	over, err := rest.HTTPClientFor(c.Config())
@@ -65,6 +67,10 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
 	}
 	must(t, k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
+	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
+		Name: ipam.Name{Namespace: s.name.Namespace, Name: "own"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.ForPool,
+		State: ipam.Bound, Holder: adapt.HolderOfPool(pool.Key),
+	})))
 	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
 		Name: s.name, Block: pool.CIDR, Pool: pool.Key, Purpose: ipam.ForClaim, Reclaim: reclaim, State: ipam.Bound,
 		Holder: ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: s.name.Namespace, Name: "claim"},
@@ -236,18 +242,71 @@ func TestOrphan(t *testing.T) {
 		s.reconciledAway()
 	})
 
-	t.Run("a retained block stays until a person deletes the record", func(t *testing.T) {
+	t.Run("a retained block stays for 30 days, or until a person deletes the record", func(t *testing.T) {
 		s := begin(t, c, pool("retained", 0), ipam.Retain)
 		s.sawDeletion()
 		s.reconciledTo(ipam.Retained)
-		s.passes(1000 * time.Hour)
-		if again := s.reconciled(); again != 0 {
-			t.Errorf("looks again after %s, want never", again)
+		s.passes(719 * time.Hour)
+		if again := s.reconciled(); again <= 59*time.Minute || again > time.Hour {
+			t.Errorf("looks again after %s, want about 1h", again)
 		}
 		record, _ := s.controller.Allocator.Ledger().Record(s.name)
 		must(t, s.k8s.Delete(t.Context(), adapt.Allocation(record)))
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
 		s.reconciledAway()
+	})
+
+	// another is a record that is made while all claims are known.
+	another := func(s *story, name, block string) {
+		made, _ := s.controller.Allocator.Ledger().Record(s.name)
+		made.Name.Name, made.Version, made.Block, made.Reclaim = name, "", netip.MustParsePrefix(block), ipam.Retain
+		must(t, s.k8s.Create(t.Context(), adapt.Allocation(made)))
+		s.name = made.Name
+		s.seen(func(_ ipam.Record, ok bool) bool { return ok })
+	}
+
+	t.Run("nothing is retained for a claim that was never stored, nor cools down", func(t *testing.T) {
+		s := begin(t, c, pool("never-stored", time.Hour), ipam.Retain)
+		before := s.name
+		s.controller.Allocator.Ledger().ClaimsKnown()
+		another(s, "never-stored", "10.0.1.0/24")
+		s.reconciled()
+		s.passes(180 * time.Second)
+		s.reconciledAway()
+
+		s.name = before // of this one nobody knows: it was there already
+		s.reconciled()
+		s.passes(180 * time.Second)
+		s.reconciledTo(ipam.Retained)
+	})
+
+	t.Run("a block is retained for a claim of which only the end was seen", func(t *testing.T) {
+		s := begin(t, c, pool("end-seen", 0), ipam.Retain)
+		s.controller.Allocator.Ledger().ClaimsKnown()
+		another(s, "end-seen", "10.0.1.0/24")
+		s.sawDeletion()
+		s.reconciledTo(ipam.Retained)
+	})
+
+	t.Run("nothing is retained for a claim whose record lost its block to another one", func(t *testing.T) {
+		s := begin(t, c, pool("lost", 0), ipam.Delete)
+		another(s, "lost", "10.0.0.0/28")
+		s.reconciled()
+		s.passes(180 * time.Second)
+		s.reconciledAway()
+	})
+
+	t.Run("a pool's own record that another replica is about to release is left to it for the grace", func(t *testing.T) {
+		s := begin(t, c, pool("releasing", 0), ipam.Delete)
+		s.name.Name = "own"
+		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		marked := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":"Releasing"}}`))
+		must(t, s.k8s.Patch(t.Context(), adapt.Allocation(record), marked))
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.Releasing })
+		if again := s.reconciled(); again != 180*time.Second {
+			t.Errorf("looks again after %s, want 180s", again)
+		}
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && !r.Terminating })
 	})
 
 	t.Run("the deletion of an earlier holder does not release a record that was taken over", func(t *testing.T) {
@@ -271,7 +330,18 @@ func TestOrphan(t *testing.T) {
 		must(t, err)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID == string(former.UID) })
 		must(t, s.k8s.Delete(t.Context(), former))
-		order := allocator.Order{Holder: record.Holder, Resolution: allocator.Resolution{Terms: ipam.Terms{Block: record.Block}}}
+		order := allocator.Order{Holder: record.Holder, Resolution: allocator.Resolution{
+			Terms: ipam.Terms{Class: record.Class, Block: record.Block}, Pools: []ipam.Pool{{Key: ipam.PoolNamed("another")}},
+		}}
+		if _, ok := s.controller.Allocator.Restored(t.Context(), order, s.name.Name); ok {
+			t.Fatal("it was taken over for a claim of another pool")
+		}
+		order.Pools[0].Key = record.Pool
+		order.Terms.Class = "another"
+		if _, ok := s.controller.Allocator.Restored(t.Context(), order, s.name.Name); ok {
+			t.Fatal("it was taken over for a claim of another class")
+		}
+		order.Terms.Class = record.Class
 		if _, ok := s.controller.Allocator.Restored(t.Context(), order, s.name.Name); !ok {
 			t.Fatal("it was not taken over")
 		}

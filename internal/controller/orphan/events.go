@@ -34,9 +34,20 @@ func (c *Controller) records() source.Source {
 				return
 			}
 			q.Add(requestFor(change.Record.Name))
+			if pool := change.Pool; change.Kind == ledger.Removed && pool.Kind.IsPool() {
+				c.reconcileMissing(q, pool)
+			}
 		})
 		return nil
 	})
+}
+
+// reconcileMissing enqueues the own record of a pool that is gone and of which a block
+// was released: that may have been the last.
+func (c *Controller) reconcileMissing(q queue, pool ipam.PoolKey) {
+	if _, ok := c.Allocator.Catalogue().Pool(pool); !ok {
+		q.Add(requestFor(c.Allocator.RecordOfPool(pool)))
+	}
 }
 
 // deletions notes the deletion of holders, and has their record looked at. The last
@@ -57,6 +68,9 @@ func (c *Controller) deletions(recordOf func(client.Object) (ipam.Name, bool)) h
 }
 
 func (c *Controller) note(uid string, record ipam.Name) {
+	if !c.Within.Has(record.Namespace) {
+		return // no pass would forget it again
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone[record] = uid
@@ -67,6 +81,13 @@ func (c *Controller) note(uid string, record ipam.Name) {
 func (c *Controller) Gone(uid string, records ...ipam.Name) {
 	for _, name := range records {
 		c.note(uid, name)
+		c.look(name)
+	}
+}
+
+// Look has the records judged, of whose holder nothing is known.
+func (c *Controller) Look(records ...ipam.Name) {
+	for _, name := range records {
 		c.look(name)
 	}
 }
@@ -83,6 +104,9 @@ func (c *Controller) Judge(kind string, f func(context.Context, client.Reader, i
 
 // hear notes a record that is new.
 func (c *Controller) hear(name ipam.Name) {
+	if !c.Within.Has(name.Namespace) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue != nil { // else this replica does not lead

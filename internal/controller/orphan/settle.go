@@ -2,6 +2,7 @@ package orphan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,7 +58,8 @@ func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into cl
 // shows the change, or after another grace period.
 func (c *Controller) settle(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
 	now := c.Clock.Now()
-	decided := ipam.Settle(record, c.Allocator.Keeping(record), now)
+	held, keeping := c.asHeld(record, c.Allocator.Keeping(record))
+	decided := ipam.Settle(held, keeping, now)
 	var err error
 	switch {
 	case decided.Release:
@@ -69,10 +71,32 @@ func (c *Controller) settle(ctx context.Context, record ipam.Record) (reconcile.
 	case !decided.Again.IsZero():
 		return reconcile.Result{RequeueAfter: decided.Again.Sub(now)}, nil
 	}
-	if apierrors.IsConflict(err) || absent.Is(err) {
+	if apierrors.IsConflict(err) || absent.Is(err) || errors.Is(err, ipam.ErrPoolInUse) {
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
 	}
 	return reconcile.Result{}, err
+}
+
+// asHeld is the record as its state has to be decided, and how it is kept: nothing is
+// retained, and nothing cools down, after a claim that never had the block, or not alone.
+// That is so where the claim was not stored, as far as this process can tell, and where
+// another record is on the block.
+func (c *Controller) asHeld(record ipam.Record, keeping ipam.Keeping) (ipam.Record, ipam.Keeping) {
+	if record.State != ipam.Bound || !record.ReleaseAfter.IsZero() {
+		return record, keeping
+	}
+	_, lost := errors.AsType[*ipam.TakenError](c.Allocator.Confirmed(record))
+	lost = lost || c.Allocator.Ledger().Conflict(record) != nil
+	if lost || c.Allocator.Ledger().NeverClaimed(record) && record.HolderUID == "" && !c.sawDeletion(record) {
+		record.Reclaim, record.Sticky, keeping.ReuseDelay = ipam.Delete, "", 0
+	}
+	return record, keeping
+}
+
+// isKept reports whether a record is kept without a holder. One that is being released
+// is not: whoever marked it is about to delete it, and to use its name again.
+func isKept(record ipam.Record) bool {
+	return record.State == ipam.Retained || record.State == ipam.Cooling
 }
 
 // release releases a record, once within the grace: its deletion is seen in two

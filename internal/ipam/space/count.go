@@ -19,6 +19,20 @@ func CountOf(p netip.Prefix) Count {
 	return sizeOf(prefixOf(p).len)
 }
 
+// CountOf64 returns n.
+func CountOf64(n uint64) Count { return Count{lo: n} }
+
+// ParseCount reads a decimal number, and reports whether it is one that a Count can
+// be.
+func ParseCount(text string) (Count, bool) {
+	n, ok := new(big.Int).SetString(text, 10)
+	if !ok || n.Sign() < 0 || n.BitLen() > 192 {
+		return Count{}, false
+	}
+	word := func(i int) uint64 { return new(big.Int).Rsh(n, uint(64*i)).Uint64() }
+	return Count{top: word(2), hi: word(1), lo: word(0)}, true
+}
+
 // sizeOf returns how many 128-bit addresses a prefix of length n has.
 func sizeOf(n uint8) Count {
 	if n == 0 {
@@ -60,6 +74,9 @@ func (c Count) Cmp(d Count) int {
 		return 1
 	}
 }
+
+// Equal reports whether c is d, for go-cmp and others that cannot use ==.
+func (c Count) Equal(d Count) bool { return c == d }
 
 // IsZero reports whether c is 0.
 func (c Count) IsZero() bool { return c == Count{} }

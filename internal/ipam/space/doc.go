@@ -33,15 +33,25 @@
 // An IPv4 pool is kept as its IPv4-mapped IPv6 addresses, so that there is one
 // code path, and all lengths inside this package are those of a 128-bit address.
 //
+// # Withheld ranges
+//
+// Addresses that are never handed out are kept as sorted ranges, which the trie does
+// not repeat: see [Ranges]. Where nothing else is in use, it ends in a folded node, the
+// sums of which are worked out from the ranges below it. It is unfolded on the way to
+// a block that is used there, and folded again when the last one is released.
+//
 // # Cost
 //
 // An operation goes down the trie once, with a look at the sibling of each node on
 // its way. That is at most one node per bit of the address, and about log2(n) of
 // them for n scattered blocks. FindFrom goes down a second time when there is
 // nothing to be had on its way, and FreeBlocks visits every node above a fitting
-// block.
+// block. To unfold a node, or to search a folded one, takes a look at up to 256 of the
+// ranges in it, whatever their number, and at a sum of each 256 of the others. In the
+// worst case, the first block of ::/0 with 2,048 withheld ranges, that is 0.1 ms.
 //
-// A block in use costs at most two nodes of 64 bytes. Nodes live in one slice and
+// A block in use costs at most two nodes of 64 bytes, and where ranges are withheld
+// around it, two for each level at which it parts from one of them. Nodes live in one slice and
 // are reused, so that operations allocate only when the trie is larger than it ever
 // was; the memory is not given back.
 package space

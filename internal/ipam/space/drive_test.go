@@ -51,8 +51,16 @@ type pair struct {
 	calls int
 }
 
-func newPair(cidr netip.Prefix, unit int) *pair {
-	return &pair{space: New(cidr), twin: newTwin(cidr, unit)}
+// newPair withholds runs of units, given by their ends in either order.
+func newPair(cidr netip.Prefix, unit int, withheld ...[2]int) *pair {
+	w := newTwin(cidr, unit)
+	ranges := make([]Range, 0, len(withheld))
+	for _, run := range withheld {
+		units := len(w.used)
+		lo, hi := run[0]%units, run[1]%units
+		ranges = append(ranges, w.withhold(min(lo, hi), max(lo, hi)))
+	}
+	return &pair{space: NewWithout(cidr, NewRanges(cidr, ranges)), twin: w}
 }
 
 // target is the length, block and address that a call means. One block in

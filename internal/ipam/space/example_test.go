@@ -60,11 +60,21 @@ func ExampleSpace_Release() {
 	// used percent: 50
 }
 
-func ExamplePrefixesOf() {
-	from, to := netip.MustParseAddr("10.0.0.10"), netip.MustParseAddr("10.0.0.20")
-	fmt.Println(space.PrefixesOf(from, to))
+// Withheld addresses are never handed out, and cost no more for being many prefixes.
+func ExampleNewWithout() {
+	cidr := netip.MustParsePrefix("10.0.0.0/28")
+	from, to := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.6")
+	s := space.NewWithout(cidr, space.NewRanges(cidr, []space.Range{{From: from, To: to}}))
+	s.Release(cidr)
+
+	for _, bits := range []int{32, 31, 29} {
+		block, ok := s.Find(space.FirstFit, bits)
+		fmt.Println(block, ok)
+	}
 	// Output:
-	// [10.0.0.10/31 10.0.0.12/30 10.0.0.16/30 10.0.0.20/32]
+	// 10.0.0.0/32 true
+	// 10.0.0.8/31 true
+	// 10.0.0.8/29 true
 }
 
 // A whole IPv6 pool has one address more than 128 bits can count.

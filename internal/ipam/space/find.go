@@ -143,6 +143,9 @@ func (s *Space) lowest(at ref, top uint8, among uint128) uint128 {
 		if n.free.and(among).isZero() {
 			return n.beside(beside.longest()).addr
 		}
+		if n.folded() {
+			return s.withheld.lowest(n.prefix, among)
+		}
 		top = n.len + 1
 		at = n.child[0]
 		if s.nodes[at].below(top).and(among).isZero() {
@@ -162,7 +165,13 @@ func (s *Space) after(at ref, top uint8, from prefix) (uint128, bool) {
 		return from.addr, true // the edge to n passes by it
 	}
 	fits := ones(from.len)
-	if !n.free.and(fits).isZero() { // so n is the shorter, and covers from
+	switch {
+	case n.free.and(fits).isZero():
+	case n.folded(): // n is the shorter, and covers from
+		if found, ok := s.withheld.after(n.prefix, from); ok {
+			return found, true
+		}
+	default: // so it is here
 		side := from.addr.bit(n.len)
 		if found, ok := s.after(n.child[side], n.len+1, from); ok {
 			return found, true
@@ -187,6 +196,9 @@ func (s *Space) freeIn(at ref, top uint8, among uint128) uint128 {
 	free := between(top, n.len).and(among)
 	if n.free.and(among).isZero() {
 		return free
+	}
+	if n.folded() {
+		return free.plus(s.withheld.freeIn(n.prefix, among))
 	}
 	for _, kid := range n.child {
 		free = free.plus(s.freeIn(kid, n.len+1, among))

@@ -2,8 +2,6 @@ package space
 
 import (
 	"encoding/binary"
-	"math/big"
-	"net/netip"
 	"testing"
 )
 
@@ -27,67 +25,24 @@ func FuzzSpace(f *testing.F) {
 	})
 }
 
-// FuzzPrefixesOf tries ranges of up to 2^16 addresses, few enough to look at each.
-func FuzzPrefixesOf(f *testing.F) {
-	f.Add([]byte{10, 0, 0, 1}, uint16(13))
-	f.Add([]byte{0, 0, 0, 0}, uint16(65535))
-	f.Add([]byte{255, 255, 255, 0}, uint16(255))
-	f.Add(make([]byte, 16), uint16(1023))
-	f.Add(netip.MustParseAddr("2001:db8::ffff:ffff:fff0").AsSlice(), uint16(100))
-	f.Fuzz(func(t *testing.T, raw []byte, more uint16) {
-		from, ok := netip.AddrFromSlice(raw)
-		if !ok {
+// FuzzSpaceWithRanges reads the first byte as the pool, the second as the number of
+// withheld ranges, each four more as one of these, and then as a call.
+func FuzzSpaceWithRanges(f *testing.F) {
+	f.Add([]byte{0, 1, 0, 0, 0, 9, opUse, 9, 0, 1, opUse, 9, 0, 2, opRelease, 10, 0, 2})
+	f.Add([]byte{4, 2, 0, 0, 0, 0, 3, 255, 3, 255, opFindAndUse, 10, 0, 0, opRelease, 10, 0, 1})
+	f.Add([]byte{2, 3, 0, 1, 0, 1, 0, 3, 0, 3, 0, 5, 0, 5, opUse, 0, 0, 0, opRelease, 0, 0, 0, opFreeBlocks, 9, 0, 0})
+	f.Fuzz(func(t *testing.T, input []byte) {
+		if len(input) < 2 {
 			return
 		}
-		to := plus(from, int64(more))
-		if !to.IsValid() {
-			return
+		pool, count, rest := pools[int(input[0])%len(pools)], int(input[1]), input[2:]
+		var runs [][2]int
+		for ; len(rest) >= 4 && len(runs) < count; rest = rest[4:] {
+			runs = append(runs, [2]int{int(binary.BigEndian.Uint16(rest)), int(binary.BigEndian.Uint16(rest[2:]))})
 		}
-		got := PrefixesOf(from, to)
-		checkCover(t, got, from, to)
-		checkFewest(t, got)
+		p := newPair(pool.cidr, pool.unit, runs...)
+		for ; len(rest) >= 4; rest = rest[4:] {
+			p.drive(t, input, call{rest[0], rest[1], binary.BigEndian.Uint16(rest[2:])})
+		}
 	})
-}
-
-// plus is the address n behind a, invalid when there is none.
-func plus(a netip.Addr, n int64) netip.Addr {
-	sum := new(big.Int).SetBytes(a.AsSlice())
-	if sum.Add(sum, big.NewInt(n)); sum.BitLen() > a.BitLen() {
-		return netip.Addr{}
-	}
-	b, _ := netip.AddrFromSlice(sum.FillBytes(make([]byte, a.BitLen()/8)))
-	return b
-}
-
-// checkCover walks the prefixes address by address: they must be masked, and give
-// from to to in order, each once.
-func checkCover(t *testing.T, got []netip.Prefix, from, to netip.Addr) {
-	t.Helper()
-	next := from
-	for _, p := range got {
-		if p != p.Masked() || p.Addr() != next {
-			t.Fatalf("PrefixesOf(%v, %v) = %v: got %v, want a prefix that starts at %v", from, to, got, p, next)
-		}
-		for next.IsValid() && p.Contains(next) {
-			if to.Less(next) {
-				t.Fatalf("PrefixesOf(%v, %v) = %v: %v lies outside", from, to, got, next)
-			}
-			next = next.Next()
-		}
-	}
-	if next != to.Next() {
-		t.Fatalf("PrefixesOf(%v, %v) = %v: got up to %v, want up to %v", from, to, got, next, to.Next())
-	}
-}
-
-// checkFewest fails when two prefixes side by side are the halves of one. Where
-// none are, there is no smaller cover: the set of maximal prefixes is unique.
-func checkFewest(t *testing.T, got []netip.Prefix) {
-	t.Helper()
-	for i := 1; i < len(got); i++ {
-		a, b := got[i-1], got[i]
-		if a.Bits() == b.Bits() && netip.PrefixFrom(a.Addr(), a.Bits()-1).Contains(b.Addr()) {
-			t.Fatalf("%v and %v are two halves of one in %v", a, b, got)
-		}
-	}
 }

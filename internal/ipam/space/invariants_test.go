@@ -50,7 +50,7 @@ func (c *checker) fail(at ref, format string, args ...any) {
 // mark follows a dropped trie, which keeps its shape until its places are reused.
 func (c *checker) mark(at ref) {
 	c.seen[at]++
-	if n := &c.space.nodes[at]; !n.full() && c.seen[at] == 1 {
+	if n := &c.space.nodes[at]; !n.full() && !n.folded() && c.seen[at] == 1 {
 		c.mark(n.child[0])
 		c.mark(n.child[1])
 	}
@@ -68,7 +68,10 @@ func (c *checker) check(at ref, depth uint8) sums {
 		c.fail(at, "has host bits")
 	}
 	want := sums{used: sizeOf(n.len)}
-	if !n.full() {
+	switch {
+	case n.folded():
+		want = c.checkFolded(at)
+	case !n.full():
 		want = c.checkChildren(at, depth)
 	}
 	got := sums{used: n.count()}
@@ -110,7 +113,44 @@ func (c *checker) checkChildren(at ref, depth uint8) (total sums) {
 	if halves == 2 {
 		c.fail(at, "has two full halves that are not merged")
 	}
+	if s := c.space; s.withheld != nil && s.isUnused(n.child[0]) && s.isUnused(n.child[1]) {
+		c.fail(at, "is not folded, and nothing below it is in use")
+	}
 	return total
+}
+
+// checkFolded checks a folded node by a space in which the withheld ranges are used one
+// prefix after the other.
+func (c *checker) checkFolded(at ref) (total sums) {
+	n := &c.space.nodes[at]
+	s := New(n.prefix.netip(c.space.is4))
+	for g := range c.space.withheld.All() {
+		for a, last := addressOf(g.From), addressOf(g.To); ; {
+			p := largestAt(a, last)
+			s.Use(p.netip(c.space.is4))
+			if a = a.plus(one(p.len)); a.isZero() || last.less(a) {
+				break
+			}
+		}
+	}
+	if s.root == none || s.nodes[s.root].prefix != n.prefix || s.nodes[s.root].full() {
+		c.fail(at, "is folded, and is not what has something withheld in each half")
+		return total
+	}
+	total.used = s.Used()
+	for l := uint8(1); l <= 128; l++ {
+		total.free[l] = !s.nodes[s.root].free.and(one(l)).isZero()
+	}
+	return total
+}
+
+// largestAt returns the largest prefix that starts at lo and ends by hi.
+func largestAt(lo, hi uint128) prefix {
+	n := 128 - lo.trailingZeros()
+	for hi.minus(lo).less(one(n).minus(uint128{0, 1})) {
+		n++
+	}
+	return prefix{lo, n}
 }
 
 func lengths(s sums) []int {

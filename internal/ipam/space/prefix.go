@@ -32,6 +32,9 @@ func (p prefix) covers(q prefix) bool {
 	return p.len <= q.len && p.addr.common(q.addr) >= p.len
 }
 
+// last is the last address of p.
+func (p prefix) last() uint128 { return p.addr.or(ones(128).andNot(ones(p.len))) }
+
 // beside is the block of length n that an edge to p passes by: the sibling of
 // the prefix of that length that covers p.
 func (p prefix) beside(n uint8) prefix {

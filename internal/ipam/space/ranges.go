@@ -1,34 +1,175 @@
 package space
 
-import "net/netip"
+import (
+	"cmp"
+	"iter"
+	"net/netip"
+	"slices"
+)
 
-// PrefixesOf returns the fewest prefixes that together are the addresses from
-// from up to and including to, in order. There are none when the two are not
-// of one family, or to comes before from. Zones are ignored.
-func PrefixesOf(from, to netip.Addr) []netip.Prefix {
-	if !from.IsValid() || !to.IsValid() || from.Is4() != to.Is4() {
-		return nil
-	}
-	var prefixes []netip.Prefix
-	lo, hi := addressOf(from), addressOf(to)
-	for !hi.less(lo) {
-		p := largestAt(lo, hi)
-		prefixes = append(prefixes, p.netip(from.Is4()))
-		lo = lo.plus(one(p.len))
-		if lo.isZero() { // wrapped round after the last address there is
-			break
-		}
-	}
-	return prefixes
+// Range is a run of addresses of one family, both ends included.
+type Range struct{ From, To netip.Addr }
+
+// RangeOf is the addresses of a block, which must be valid.
+func RangeOf(block netip.Prefix) Range {
+	p := prefixOf(block)
+	is4 := block.Addr().Is4()
+	return Range{p.addr.netip(is4), p.last().netip(is4)}
 }
 
-// largestAt returns the largest prefix that starts at lo and ends by hi.
-func largestAt(lo, hi uint128) prefix {
-	n := 128 - lo.trailingZeros()
-	// Compared by what follows the first address: one(n) less one, which unlike
-	// one(n) fits 128 bits for ::/0 too.
-	for hi.minus(lo).less(one(n).minus(uint128{0, 1})) {
-		n++
+// Ranges is a set of addresses of a pool, such as those that are never handed out.
+// It is immutable, and safe for concurrent use. A nil *Ranges is the empty set.
+//
+// It is kept as the addresses at which the set begins and ends, in turn: 15 or 16
+// bytes for each end of each run of addresses, however many prefixes that comes to.
+type Ranges struct {
+	pool prefix
+	is4  bool
+	// edges are where the set begins, ends, begins again and so on. The one at
+	// which it ends is the first address that is not in the set; it is left out where
+	// the set ends with the pool.
+	edges addresses
+	// free are the lengths of the maximal free blocks in all of the pool.
+	free uint128
+	// gaps sum up the gaps of 256 regions each.
+	gaps []gapSums
+}
+
+// NewRanges returns the addresses of the pool cidr that lie in any of the ranges, and
+// nil where that is none. The ranges may overlap, in any order. One whose end comes
+// before its start, or that is not of the pool's family, has no address.
+func NewRanges(cidr netip.Prefix, ranges []Range) *Ranges {
+	r := &Ranges{pool: prefixOf(cidr), is4: cidr.Addr().Is4()}
+	edges := r.merge(r.clip(ranges))
+	if len(edges) == 0 {
+		return nil
 	}
-	return prefix{lo, n}
+	r.edges = newAddresses(edges)
+	r.sumGaps()
+	if lo, hi := r.span(r.pool); lo < hi {
+		r.free = r.gapsIn(r.pool, lo, hi).lengths
+	}
+	return r
+}
+
+// run is a run of addresses, both ends included.
+type run struct{ from, to uint128 }
+
+// clip is what of the ranges lies in the pool, sorted by where it begins.
+func (r *Ranges) clip(ranges []Range) []run {
+	runs := make([]run, 0, len(ranges))
+	for _, g := range ranges {
+		if !g.From.IsValid() || !g.To.IsValid() || g.From.Is4() != r.is4 || g.To.Is4() != r.is4 {
+			continue
+		}
+		s := run{addressOf(g.From), addressOf(g.To)}
+		if s.from.less(r.pool.addr) {
+			s.from = r.pool.addr
+		}
+		if r.pool.last().less(s.to) {
+			s.to = r.pool.last()
+		}
+		if !s.to.less(s.from) {
+			runs = append(runs, s)
+		}
+	}
+	slices.SortFunc(runs, func(a, b run) int {
+		return cmp.Or(cmp.Compare(a.from.hi, b.from.hi), cmp.Compare(a.from.lo, b.from.lo))
+	})
+	return runs
+}
+
+// merge is the edges of the union of sorted runs.
+func (r *Ranges) merge(runs []run) []uint128 {
+	var edges []uint128
+	for i := 0; i < len(runs); {
+		from, to := runs[i].from, runs[i].to
+		for i++; i < len(runs); i++ {
+			if next := runs[i].from; to.less(next) && to.plus(uint128{0, 1}) != next {
+				break
+			}
+			if to.less(runs[i].to) {
+				to = runs[i].to
+			}
+		}
+		edges = append(edges, from)
+		if to == r.pool.last() {
+			break
+		}
+		edges = append(edges, to.plus(uint128{0, 1}))
+	}
+	return edges
+}
+
+// All are the ranges, sorted, as few as possible.
+func (r *Ranges) All() iter.Seq[Range] {
+	return func(yield func(Range) bool) {
+		if r == nil {
+			return
+		}
+		for i := 0; i < r.edges.n; i += 2 {
+			to := r.pool.last()
+			if i+1 < r.edges.n {
+				to = r.edges.at(i + 1).minus(uint128{0, 1})
+			}
+			if !yield(Range{r.edges.at(i).netip(r.is4), to.netip(r.is4)}) {
+				return
+			}
+		}
+	}
+}
+
+// Equal reports whether both are the same addresses of pools with the same end.
+func (r *Ranges) Equal(other *Ranges) bool {
+	if r == other || r == nil || other == nil {
+		return r == other
+	}
+	if r.is4 != other.is4 || r.pool.last() != other.pool.last() || r.edges.n != other.edges.n {
+		return false
+	}
+	for i := range r.edges.n {
+		if r.edges.at(i) != other.edges.at(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// Size returns how many addresses there are.
+func (r *Ranges) Size() Count {
+	if r == nil {
+		return Count{}
+	}
+	return r.sizeIn(r.pool)
+}
+
+// SizeIn returns how many of the addresses lie in block.
+func (r *Ranges) SizeIn(block netip.Prefix) Count {
+	if r == nil || !block.IsValid() || block.Addr().Is4() != r.is4 {
+		return Count{}
+	}
+	switch b := prefixOf(block); {
+	case b.covers(r.pool):
+		return r.sizeIn(r.pool)
+	case r.pool.covers(b):
+		return r.sizeIn(b)
+	default:
+		return Count{}
+	}
+}
+
+// Overlaps reports whether any of the addresses lies in block.
+func (r *Ranges) Overlaps(block netip.Prefix) bool { return !r.SizeIn(block).IsZero() }
+
+// LargestGap returns the length of the largest block of the pool without any of the
+// addresses: what an empty pool could hand out at most. There is none when all of the
+// pool is in the set. It must not be called on the empty set.
+func (r *Ranges) LargestGap() (bits int, ok bool) {
+	if r.free.isZero() {
+		return 0, false
+	}
+	if r.is4 {
+		return int(r.free.shortest()) - mapped4, true
+	}
+	return int(r.free.shortest()), true
 }

@@ -2,38 +2,187 @@ package space
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 )
 
-func TestPrefixesOf(t *testing.T) {
-	for _, c := range []struct{ name, from, to, want string }{
-		{"one address is one prefix", "10.0.0.1", "10.0.0.1", "[10.0.0.1/32]"},
-		{"a range that is a prefix is that prefix", "10.0.0.0", "10.0.0.255", "[10.0.0.0/24]"},
-		{"a range off the edges takes small ones at both ends", "10.0.0.1", "10.0.0.6",
-			"[10.0.0.1/32 10.0.0.2/31 10.0.0.4/31 10.0.0.6/32]"},
-		{"all of IPv4 is 0.0.0.0/0", "0.0.0.0", "255.255.255.255", "[0.0.0.0/0]"},
-		{"all of IPv6 is ::/0", "::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "[::/0]"},
-		{"the last address of IPv6 ends the range", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe",
-			"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127]"},
-		{"the last address of IPv4 ends the range", "255.255.255.255", "255.255.255.255", "[255.255.255.255/32]"},
-		{"a range over the middle of an address is cut there", "2001:db8::ffff:ffff:ffff:ffff", "2001:db8:0:1::",
-			"[2001:db8::ffff:ffff:ffff:ffff/128 2001:db8:0:1::/128]"},
-		{"zones are ignored", "fe80::1%b", "fe80::1%a", "[fe80::1/128]"},
-		{"an end before the start gives none", "10.0.0.2", "10.0.0.1", "[]"},
-		{"two families give none", "10.0.0.1", "::ffff:10.0.0.2", "[]"},
+// rangesOf reads ranges as from-to, or single addresses.
+func rangesOf(texts ...string) []Range {
+	var ranges []Range
+	for _, text := range texts {
+		from, to, ok := strings.Cut(text, "-")
+		if !ok {
+			to = from
+		}
+		ranges = append(ranges, Range{netip.MustParseAddr(from), netip.MustParseAddr(to)})
+	}
+	return ranges
+}
+
+func (r Range) String() string { return fmt.Sprintf("%v-%v", r.From, r.To) }
+
+func TestNewRanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		cidr   string
+		ranges []string
+		want   string
+		size   string
+		gap    int // length of the largest gap, -1 where there is none
+	}{
+		"are sorted, and merged where they overlap or touch": {
+			"10.0.0.0/24", []string{"10.0.0.9", "10.0.0.4-10.0.0.8", "10.0.0.1-10.0.0.2", "10.0.0.2-10.0.0.3", "10.0.0.6"}, "[10.0.0.1-10.0.0.9]", "9", 25,
+		},
+		"are clipped to the pool":                              {"10.0.0.0/24", []string{"9.0.0.0-10.0.0.3", "10.0.0.254-11.0.0.0"}, "[10.0.0.0-10.0.0.3 10.0.0.254-10.0.0.255]", "6", 26},
+		"can be all of the pool":                               {"10.0.0.0/24", []string{"10.0.0.0-10.0.0.127", "10.0.0.128-10.0.0.255"}, "[10.0.0.0-10.0.0.255]", "256", -1},
+		"can be all addresses":                                 {"::/0", []string{"::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"}, "[::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]", "340282366920938463463374607431768211456", -1},
+		"can be the ends of everything":                        {"::/0", []string{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::"}, "[::-:: ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]", "2", 2},
+		"that are not of the family or run backwards are none": {"10.0.0.0/24", []string{"::1", "10.0.0.9-10.0.0.1", "::ffff:10.0.0.1"}, "[]", "0", 24},
+		"that begin together at the first address of all":      {"::/120", []string{"::-::9", "::-::3"}, "[::-::9]", "10", 121},
+		"beside the pool are none":                             {"10.0.0.0/24", []string{"10.0.1.0-10.0.1.255"}, "[]", "0", 24},
+		"leave the last free address as the largest gap":       {"10.0.0.0/30", []string{"10.0.0.0-10.0.0.2"}, "[10.0.0.0-10.0.0.2]", "3", 32},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := PrefixesOf(netip.MustParseAddr(c.from), netip.MustParseAddr(c.to))
-			if got := fmt.Sprint(got); got != c.want {
-				t.Errorf("PrefixesOf(%s, %s): got %s, want %s", c.from, c.to, got, c.want)
+		t.Run(name, func(t *testing.T) {
+			cidr := netip.MustParsePrefix(c.cidr)
+			r := NewRanges(cidr, rangesOf(c.ranges...))
+			if got := fmt.Sprint(slices.AppendSeq([]Range{}, r.All())); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			if got := r.Size().String(); got != c.size || r.SizeIn(cidr).String() != c.size {
+				t.Errorf("size: got %s, and %s in the pool; want %s", got, r.SizeIn(cidr), c.size)
+			}
+			gap := cidr.Bits()
+			if r != nil {
+				bits, ok := r.LargestGap()
+				if gap = bits; !ok {
+					gap = -1
+				}
+			}
+			if gap != c.gap {
+				t.Errorf("largest gap: got %d, want %d", gap, c.gap)
 			}
 		})
 	}
 }
 
-func TestPrefixesOfAnInvalidAddressAreNone(t *testing.T) {
-	if got := PrefixesOf(netip.Addr{}, netip.Addr{}); got != nil {
-		t.Errorf("got %v", got)
+func TestRangesAreEqualWhenTheirAddressesAre(t *testing.T) {
+	cidr := netip.MustParsePrefix("10.0.0.0/24")
+	whole := NewRanges(cidr, rangesOf("10.0.0.1-10.0.0.9"))
+	for name, c := range map[string]struct {
+		other *Ranges
+		want  bool
+	}{
+		"itself":                    {whole, true},
+		"made of parts":             {NewRanges(cidr, rangesOf("10.0.0.5-10.0.0.9", "10.0.0.1-10.0.0.4")), true},
+		"one address more":          {NewRanges(cidr, rangesOf("10.0.0.1-10.0.0.10")), false},
+		"one range more":            {NewRanges(cidr, rangesOf("10.0.0.1-10.0.0.9", "10.0.0.11")), false},
+		"none":                      {nil, false},
+		"of the other family":       {NewRanges(netip.MustParsePrefix("::/0"), rangesOf("::ffff:10.0.0.1-::ffff:10.0.0.9")), false},
+		"to the end of another end": {NewRanges(netip.MustParsePrefix("10.0.0.0/28"), rangesOf("10.0.0.1-10.0.0.255")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := whole.Equal(c.other); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+			if c.other != nil && c.other.Equal(whole) != c.want {
+				t.Errorf("the other way round: got %t, want %t", !c.want, c.want)
+			}
+		})
+	}
+	if (*Ranges)(nil).Equal(whole) || !(*Ranges)(nil).Equal(nil) {
+		t.Error("the empty set equals the empty set alone")
+	}
+}
+
+// A list of many addresses is kept in another form than a short one.
+func TestAddressesOfAnyNumberAreFound(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, n := range []int{0, 1, 255, 256, 257, longList - 1, longList, 5000, 1 << 16} {
+		list := make([]uint128, n)
+		for i := range list {
+			list[i] = uint128{r.Uint64() >> (r.UintN(4) * 8), r.Uint64()}
+		}
+		slices.SortFunc(list, func(a, b uint128) int {
+			if a.less(b) {
+				return -1
+			}
+			return 1
+		})
+		s := newAddresses(list)
+		for i, a := range list {
+			if got := s.at(i); got != a {
+				t.Fatalf("%d of %d: got %x, want %x", i, n, got, a)
+			}
+			if got := s.upTo(a); got != i+1 {
+				t.Fatalf("up to %d of %d: got %d", i, n, got)
+			}
+			if got := s.upTo(a.minus(uint128{0, 1})); got != i && a != (uint128{}) {
+				t.Fatalf("before %d of %d: got %d", i, n, got)
+			}
+		}
+	}
+}
+
+// Sums of 256 regions must count as those regions do one by one, wherever a prefix
+// begins and ends between them.
+func TestSumsOfGapsAreThoseOfTheGaps(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	cidr := netip.MustParsePrefix("::/112")
+	var ranges []Range
+	for a := uint64(0); a < 1<<16; a += 8 + r.Uint64N(24) {
+		ranges = append(ranges, Range{uint128{0, a}.netip(false), uint128{0, a + r.Uint64N(5)}.netip(false)})
+	}
+	s := NewRanges(cidr, ranges)
+	for n := uint8(112); n < 124; n++ {
+		for start := uint64(0); start < 1<<16; start += 1 << (128 - n) {
+			p := prefix{uint128{0, start}, n}
+			lo, hi := s.span(p)
+			if lo == hi {
+				continue
+			}
+			var want gapSums
+			for all := s.scan(p, lo, lo, hi); all.i <= hi; {
+				want.add(all.next())
+			}
+			if got := s.gapsIn(p, lo, hi); got != want {
+				t.Fatalf("%v: got %v, want %v", p.netip(false), got, want)
+			}
+		}
+	}
+}
+
+// scatteredRanges are ranges of ::/0 at random places that neither overlap nor touch.
+func scatteredRanges(r *rand.Rand, count int) []Range {
+	ends := make([]netip.Addr, 2*count)
+	for i := range ends {
+		ends[i] = uint128{r.Uint64(), r.Uint64()}.netip(false)
+	}
+	slices.SortFunc(ends, netip.Addr.Compare)
+	ranges := make([]Range, count)
+	for i := range ranges {
+		ranges[i] = Range{ends[2*i], ends[2*i+1]}
+	}
+	return ranges
+}
+
+// TestRangesAreSmall has as many ranges as a pool can state: 1,024 to hand out, and as
+// many inside of these that are reserved, so that what is withheld is 2,049 runs.
+func TestRangesAreSmall(t *testing.T) {
+	const pools, most = 200, 62 << 10
+	cidr := netip.MustParsePrefix("::/0")
+	r := rand.New(rand.NewPCG(9, 9))
+	kept := make([]*Space, pools)
+	before := heap()
+	for i := range kept {
+		kept[i] = NewWithout(cidr, NewRanges(cidr, scatteredRanges(r, 2049)))
+	}
+	each := (heap() - before) / pools
+	runtime.KeepAlive(kept)
+	t.Logf("a pool with 2,049 withheld ranges takes %d bytes", each)
+	if each > most {
+		t.Errorf("a pool takes %d bytes, want %d at most", each, most)
 	}
 }

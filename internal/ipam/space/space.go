@@ -20,6 +20,8 @@ type Space struct {
 	cidr netip.Prefix
 	pool prefix
 	is4  bool
+	// withheld is in use whatever is released.
+	withheld *Ranges
 
 	root    ref
 	nodes   []node
@@ -28,16 +30,24 @@ type Space struct {
 
 // New returns the space of a pool of which nothing is in use. Host bits of cidr
 // are ignored. It panics when cidr is invalid: a pool without a CIDR has no space.
-func New(cidr netip.Prefix) *Space {
+func New(cidr netip.Prefix) *Space { return NewWithout(cidr, nil) }
+
+// NewWithout is New for a pool of which some addresses, which may be nil, count as
+// used for ever: to release them does nothing. They are those of NewRanges for the
+// same cidr.
+func NewWithout(cidr netip.Prefix, withheld *Ranges) *Space {
 	if !cidr.IsValid() {
 		panic(fmt.Sprintf("space: invalid CIDR %v", cidr))
 	}
-	return &Space{
-		cidr:  cidr.Masked(),
-		pool:  prefixOf(cidr),
-		is4:   cidr.Addr().Is4(),
-		nodes: make([]node, 1),
+	s := &Space{
+		cidr:     cidr.Masked(),
+		pool:     prefixOf(cidr),
+		is4:      cidr.Addr().Is4(),
+		withheld: withheld,
+		nodes:    make([]node, 1),
 	}
+	s.root = s.unused(s.pool)
+	return s
 }
 
 // CIDR returns the pool, masked.
@@ -50,8 +60,8 @@ func (s *Space) Use(block netip.Prefix) {
 	}
 }
 
-// Release marks what block and the pool have in common as not in use. That may be
-// a part of what was used at once, or more.
+// Release marks what block and the pool have in common as not in use, but for what
+// is withheld. That may be a part of what was used at once, or more.
 func (s *Space) Release(block netip.Prefix) {
 	if b, ok := s.clip(block); ok {
 		s.root = s.remove(s.root, b)
@@ -97,6 +107,8 @@ func (s *Space) usedIn(b prefix) Count {
 			return Count{}
 		case n.full():
 			return sizeOf(b.len)
+		case n.folded():
+			return s.withheld.sizeIn(b)
 		}
 		at = n.child[b.addr.bit(n.len)]
 	}

@@ -45,6 +45,57 @@ func TestASpaceThatFillsAndEmptiesAnswersAsItsTwinDoes(t *testing.T) {
 	}
 }
 
+// withheldRuns are layouts of withheld runs of units.
+var withheldRuns = map[string]func(r *rand.Rand) [][2]int{
+	"a few at random":        func(r *rand.Rand) [][2]int { return randomRuns(r, 1+r.IntN(6), 1024) },
+	"many that are short":    func(r *rand.Rand) [][2]int { return randomRuns(r, 200, 3) },
+	"all but a few":          func(r *rand.Rand) [][2]int { return append(randomRuns(r, 3, 300), [2]int{5, 1000}) },
+	"every other unit":       func(*rand.Rand) [][2]int { return everyOther(1024) },
+	"the ends":               func(*rand.Rand) [][2]int { return [][2]int{{0, 0}, {1023, 1023}} },
+	"all":                    func(*rand.Rand) [][2]int { return [][2]int{{0, 511}, {512, 1023}} },
+	"every other unit, less": func(*rand.Rand) [][2]int { return append(everyOther(700), [2]int{100, 300}) },
+}
+
+func randomRuns(r *rand.Rand, count, longest int) [][2]int {
+	runs := make([][2]int, count)
+	for i := range runs {
+		lo := r.IntN(1024)
+		runs[i] = [2]int{lo, min(lo+r.IntN(longest), 1023)}
+	}
+	return runs
+}
+
+func everyOther(units int) (runs [][2]int) {
+	for i := 0; i < units; i += 2 {
+		runs = append(runs, [2]int{i, i})
+	}
+	return runs
+}
+
+func TestASpaceWithWithheldRangesAnswersAsItsTwinDoes(t *testing.T) {
+	steps := 400
+	if testing.Short() {
+		steps = 100
+	}
+	for _, pool := range pools {
+		for name, runs := range withheldRuns {
+			t.Run(pool.name+"/"+name, func(t *testing.T) {
+				for seed := range uint64(2) {
+					r := rand.New(rand.NewPCG(seed, 1))
+					p := newPair(pool.cidr, pool.unit, runs(r)...)
+					for range steps {
+						c := randomCall(r)
+						if r.IntN(2) == 0 { // small blocks, as claims take
+							c.bits = uint8(pool.unit - pool.cidr.Bits() - r.IntN(3))
+						}
+						p.drive(t, seed, c)
+					}
+				}
+			})
+		}
+	}
+}
+
 // edge is a space and what it must answer about one block and one length.
 type edge struct {
 	name          string

@@ -8,8 +8,13 @@ type ref int32
 // none is the empty trie. Place 0 of Space.nodes is kept empty for it.
 const none ref = 0
 
+// fold is in the place of the children of a node that is folded.
+const fold ref = -1
+
 // node is a prefix of which something is in use. It is either wholly in use, and
-// has no children, or it has two, one in each of its halves.
+// has no children; or it has two, one in each of its halves; or it is folded: it has
+// something withheld in each half, nothing else of it is in use, and its children
+// follow from the withheld ranges.
 //
 // It is 64 bytes, a cache line.
 type node struct {
@@ -19,7 +24,8 @@ type node struct {
 	child [2]ref
 }
 
-func (n *node) full() bool { return n.child[0] == none }
+func (n *node) full() bool   { return n.child[0] == none }
+func (n *node) folded() bool { return n.child[0] == fold }
 
 // below is the set of lengths of the maximal free blocks in the prefix of length
 // top that covers n, where nothing else of that prefix is in use. The edge from
@@ -50,6 +56,7 @@ func (s *Space) add(at ref, b prefix) ref {
 	case s.nodes[at].full():
 		return at
 	}
+	s.unfold(at)
 	side := b.addr.bit(n.len)
 	// In two statements, because add may move s.nodes.
 	kid := s.add(s.nodes[at].child[side], b)
@@ -58,7 +65,7 @@ func (s *Space) add(at ref, b prefix) ref {
 	return at
 }
 
-// remove returns the trie at with nothing of b in use.
+// remove returns the trie at with nothing of b in use but what is withheld.
 func (s *Space) remove(at ref, b prefix) ref {
 	if at == none {
 		return none
@@ -67,8 +74,8 @@ func (s *Space) remove(at ref, b prefix) ref {
 	switch {
 	case b.covers(n):
 		s.drop(at)
-		return none
-	case !n.covers(b):
+		return s.unused(n)
+	case !n.covers(b), s.nodes[at].folded():
 		return at
 	case s.nodes[at].full():
 		s.drop(at)
@@ -87,11 +94,16 @@ func (s *Space) remove(at ref, b prefix) ref {
 	return at
 }
 
-// allBut returns the trie of n without b, which is a smaller part of n.
+// allBut returns the trie of n, which is wholly in use, once b, a smaller part of it,
+// is not.
 func (s *Space) allBut(n, b prefix) ref {
-	rest := s.leaf(b.beside(b.len))
-	for l := b.len - 1; l > n.len; l-- {
-		rest = s.join(rest, s.leaf(b.beside(l)))
+	rest := s.unused(b)
+	for l := b.len; l > n.len; l-- {
+		beside := s.leaf(b.beside(l))
+		if rest != none {
+			beside = s.join(rest, beside)
+		}
+		rest = beside
 	}
 	return rest
 }
@@ -114,8 +126,9 @@ func (s *Space) join(a, b ref) ref {
 	return at
 }
 
-// sum brings an inner node up to date with its children, and makes it a leaf when
-// both of its halves are full.
+// sum brings an inner node up to date with its children, makes it a leaf when both of
+// its halves are full, and folds it when nothing in them is in use but what is
+// withheld.
 func (s *Space) sum(at ref) {
 	n := &s.nodes[at]
 	a, b := &s.nodes[n.child[0]], &s.nodes[n.child[1]]
@@ -127,6 +140,8 @@ func (s *Space) sum(at ref) {
 		s.drop(n.child[0])
 		s.drop(n.child[1])
 		n.child = [2]ref{}
+	} else if s.withheld != nil {
+		s.fold(at)
 	}
 }
 
@@ -139,7 +154,7 @@ func (s *Space) place(n node) ref {
 	}
 	at := s.dropped[last]
 	s.dropped = s.dropped[:last]
-	if old := &s.nodes[at]; !old.full() {
+	if old := &s.nodes[at]; !old.full() && !old.folded() {
 		s.dropped = append(s.dropped, old.child[0], old.child[1])
 	}
 	s.nodes[at] = n

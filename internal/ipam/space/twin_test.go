@@ -14,10 +14,21 @@ type twin struct {
 	cidr netip.Prefix
 	unit int
 	used []bool
+	// withheld units are used whatever is released.
+	withheld []bool
 }
 
 func newTwin(cidr netip.Prefix, unit int) *twin {
-	return &twin{cidr, unit, make([]bool, 1<<(unit-cidr.Bits()))}
+	units := 1 << (unit - cidr.Bits())
+	return &twin{cidr, unit, make([]bool, units), make([]bool, units)}
+}
+
+// withhold withholds the units from lo to hi, both included, and returns them as a range.
+func (w *twin) withhold(lo, hi int) Range {
+	for i := lo; i <= hi; i++ {
+		w.used[i], w.withheld[i] = true, true
+	}
+	return Range{RangeOf(w.block(lo, w.unit)).From, RangeOf(w.block(hi, w.unit)).To}
 }
 
 // index is the unit in which a lies, counted from the start of the pool. It is
@@ -56,7 +67,7 @@ func (w *twin) part(block netip.Prefix) (lo, hi int) {
 func (w *twin) set(block netip.Prefix, used bool) {
 	lo, hi := w.part(block)
 	for i := lo; i < hi; i++ {
-		w.used[i] = used
+		w.used[i] = used || w.withheld[i]
 	}
 }
 

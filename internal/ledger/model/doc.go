@@ -16,7 +16,7 @@
 //     read. Any replica may believe that it leads, and read the claim from a
 //     cache that is behind;
 //   - adoption of a record that somebody else made, by a leader or for a claim
-//     that was restored;
+//     that was restored, or that is to have its retained block again;
 //   - create calls that fail ambiguously: the record is there, or arrives later,
 //     or never;
 //   - crashes, and the deletion of claims;

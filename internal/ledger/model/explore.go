@@ -1,6 +1,10 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cadastre-dev/cadastre/internal/ledger/model/explore"
+)
 
 // Model is a scenario played by some rules.
 type Model struct {
@@ -19,67 +23,37 @@ func New(scenario Scenario, leftOut Rules) *Model {
 	return &Model{scenario: scenario, rules: allRules &^ leftOut, symmetric: leftOut == 0}
 }
 
-// Found is what an exploration came to.
-type Found struct {
-	States, Steps int
-	// Violation is empty where the invariants hold; Trace leads to it.
-	Violation string
-	Trace     []string
+// Explore visits every state that can be reached, breadth first, until one violates
+// an invariant. Where quiescence is asked for it then makes sure that it can be
+// reached from every state, without the deletion of a claim.
+func (m *Model) Explore(quiescence bool) explore.Found {
+	stuck := ""
+	if quiescence {
+		stuck = "a block is lost for good, or a claim waits for nothing"
+	}
+	return explore.Completely[state, key, step](system{m}, stuck)
 }
 
-// visit is how a state was first reached.
-type visit struct {
-	from  int32
-	by    step
-	quiet bool
-}
+// system is a model as it is explored.
+type system struct{ *Model }
 
-// Explore looks at every state that can be reached, breadth first, until one
-// violates an invariant. Where quiescence is asked for it then makes sure that it can
-// be reached from every state, without the deletion of a claim.
-func (m *Model) Explore(quiescence bool) Found {
-	begin := m.initial()
-	visits := []visit{{from: -1, quiet: m.quiet(&begin)}}
-	index := map[key]int32{begin.key(): 0}
-	work := []state{begin} // from state number at on
-	var edges []edge
-	found := Found{}
-	for at := int32(0); len(work) > 0 && found.Violation == ""; at++ {
-		current := work[0]
-		work = work[1:]
-		m.next(&current, func(by step, n state) {
-			found.Steps++
-			k := n.key()
-			to, known := index[k]
-			if !known {
-				to = int32(len(visits))
-				index[k] = to
-				work, visits = append(work, n), append(visits, visit{from: at, by: by, quiet: m.quiet(&n)})
-				if v := m.violation(&n); v != "" && found.Violation == "" {
-					found.Violation, found.Trace = v, trace(visits, to)
-				}
-			}
-			if quiescence && to != at && by.what != removesClaim {
-				edges = append(edges, edge{at, to})
-			}
-		})
-	}
-	found.States = len(visits)
-	if quiescence && found.Violation == "" {
-		if stuck := stuck(visits, edges); stuck >= 0 {
-			found.Violation, found.Trace = "a block is lost for good, or a claim waits for nothing", trace(visits, stuck)
-		}
-	}
-	return found
-}
+// Initial implements explore.System.
+func (y system) Initial() state { return y.initial() }
 
-func trace(visits []visit, at int32) []string {
-	var steps []string
-	for ; visits[at].from >= 0; at = visits[at].from {
-		steps = append([]string{visits[at].by.String()}, steps...)
-	}
-	return steps
-}
+// Key implements explore.System.
+func (y system) Key(s *state) key { return s.key() }
+
+// Next implements explore.System.
+func (y system) Next(s *state, emit func(step, state)) { y.next(s, emit) }
+
+// Violation implements explore.System.
+func (y system) Violation(s *state) string { return y.violation(s) }
+
+// Quiet implements explore.System.
+func (y system) Quiet(s *state) bool { return y.quiet(s) }
+
+// Expected implements explore.System.
+func (y system) Expected(by step) bool { return by.what != removesClaim }
 
 // violation says which invariant a state breaks, if any.
 func (m *Model) violation(s *state) string {
@@ -148,47 +122,4 @@ func (m *Model) waitsForNothing(s *state) bool {
 		}
 	}
 	return false
-}
-
-type edge struct{ from, to int32 }
-
-// stuck is a state from which no quiet one can be reached, or -1.
-func stuck(visits []visit, edges []edge) int32 {
-	begins := make([]int32, len(visits)+1) // of the edges into each state
-	for _, e := range edges {
-		begins[e.to+1]++
-	}
-	for i := range visits {
-		begins[i+1] += begins[i]
-	}
-	into := make([]int32, len(edges))
-	next := append([]int32(nil), begins...)
-	for _, e := range edges {
-		into[next[e.to]] = e.from
-		next[e.to]++
-	}
-	reached := make([]bool, len(visits))
-	var work []int32
-	for i := range visits {
-		if visits[i].quiet {
-			reached[i] = true
-			work = append(work, int32(i))
-		}
-	}
-	for len(work) > 0 {
-		at := work[len(work)-1]
-		work = work[:len(work)-1]
-		for _, from := range into[begins[at]:begins[at+1]] {
-			if !reached[from] {
-				reached[from] = true
-				work = append(work, from)
-			}
-		}
-	}
-	for i, ok := range reached {
-		if !ok {
-			return int32(i)
-		}
-	}
-	return -1
 }

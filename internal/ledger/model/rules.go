@@ -38,6 +38,10 @@ const (
 	Finish
 	// Collect: records without holder are looked for.
 	Collect
+	// Undisputed: a record that somebody else made is taken over, by a claim that is
+	// restored or is to have its retained block again, and by leaders, only where nothing
+	// else overlaps it.
+	Undisputed
 
 	allRules = 1<<iota - 1
 )
@@ -47,7 +51,7 @@ func ruleNames() []string {
 		"confirm", "wait for one's own watch", "atomic Replace", "delete by UID", "delete by version",
 		"only an acknowledged create is ours", "records first, holders second", "grace for requests under way",
 		"ask the holder before giving up", "fence the claim before giving up",
-		"finish a release that was cut short", "collect orphans",
+		"finish a release that was cut short", "collect orphans", "take over only what nothing overlaps",
 	}
 }
 

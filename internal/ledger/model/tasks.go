@@ -67,11 +67,12 @@ func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 	}
 }
 
-// restorable says whether a claim that is created again may have the record that
-// it named. One that has a rival is left to the collector, whoever names it.
+// restorable says whether a claim that is created again may have a record that was made
+// for it: the one that it named, or one that is retained. One that has a rival is left to
+// the collector, whoever names it.
 func (m *Model) restorable(s *state, r *replica, c, rec uint8) bool {
 	return m.scenario.Restore && r.holds(rec) && s.records[rec].claim == c && !s.records[rec].bound &&
-		!m.rival(s, r, m.block(s, rec), rec)
+		(m.rules&Undisputed == 0 || !m.rival(s, r, m.block(s, rec), rec))
 }
 
 // holds says whether the picture has a record, and not as one that is being deleted.
@@ -85,7 +86,7 @@ func (m *Model) about(s *state, i int, doing doing, rec uint8) task {
 // takeOver begins the adoption of a record, or where it has a rival gives it up.
 func (m *Model) takeOver(s *state, i int, rec uint8) {
 	next := adopting
-	if m.rival(s, &s.stage[i], m.block(s, rec), rec) {
+	if m.rules&Undisputed != 0 && m.rival(s, &s.stage[i], m.block(s, rec), rec) {
 		next = doubting
 		if m.rules&AskHolder == 0 {
 			next = deleting

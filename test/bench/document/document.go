@@ -55,10 +55,10 @@ func costs(r *figures.Report) string {
 	if claim == nil || bare == nil || cpu(claim) == 0 || cpu(bare) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("\nA claim is three writes and a call of a webhook. Until it is Bound it takes %.1f ms of CPU time in all, %.1f of them in the API server; a bare create, which is one write, takes %.1f ms. Everything shares the %d CPUs, so that the rates are to each other about as these.\n",
+	text := fmt.Sprintf("\nA claim is two writes and a call of a webhook. Until it is Bound it takes %.1f ms of CPU time in all, %.1f of them in the API server; a bare create, which is one write, takes %.1f ms. Everything shares the %d CPUs, so that the rates are to each other about as these.\n",
 		cpu(claim), claim.CPU("apiserver"), cpu(bare), r.Machine.CPUs)
 	if writes := r.Find(figures.Key{Scenario: "writes", Shape: "8 clients"}); writes != nil {
-		text += fmt.Sprintf("The three writes by themselves, made by the client with no operator, take %.1f ms, and %.2f of the rate of bare creates is what they come to with 8 clients.\n",
+		text += fmt.Sprintf("The two writes by themselves, made by the client with no operator, take %.1f ms, and %.2f of the rate of bare creates is what they come to with 8 clients.\n",
 			cpu(writes), writes.Ratio(bare, figures.Round.PerSecond))
 	}
 	return text

@@ -54,7 +54,7 @@ func capiPlot(r *figures.Report) chart.Chart {
 func clientsPlot(r *figures.Report) chart.Chart {
 	c := chart.Chart{Title: "Creates, closed loop", X: "clients", Y: "per second"}
 	for _, of := range []struct{ name, scenario, variant string }{
-		{"bare", "bare", ""}, {"three writes", "writes", ""}, {"claim by pool", "claim", "by pool"}, {"claim by class", "claim", "by class"},
+		{"bare", "bare", ""}, {"two writes", "writes", ""}, {"claim by pool", "claim", "by pool"}, {"claim by class", "claim", "by class"},
 		{"claim IPv6", "claim", "IPv6"}, {"host addresses", "claim", "host addresses"}, {"mixed sizes", "claim", "mixed sizes"},
 		{"Service", "service", ""},
 	} {

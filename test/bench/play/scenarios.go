@@ -65,7 +65,7 @@ func (w *World) rates(ctx context.Context) error {
 		return err
 	}
 	contenders := either(w,
-		[]contender{bare(), threeWrites(), byPool("by-pool"), service()},
+		[]contender{bare(), twoWrites(), byPool("by-pool"), service()},
 		[]contender{bare(), byPool("by-pool"), service()})
 	for _, shape := range w.shapes() {
 		if err := w.measure(ctx, contenders, plan{shape, w.slice(), either(w, 5, 2), 0}); err != nil {

@@ -2,7 +2,6 @@ package witness
 
 import (
 	"net/netip"
-	"strconv"
 )
 
 // holderAddress is the kind of Cluster API's claims in the references of records.
@@ -66,9 +65,7 @@ func (w *Witness) withBlock(claim *Object) *Object {
 	return &c
 }
 
-// blockFor is what the IPAddress of the claim's name stands for: one address, or,
-// where the client said of a claim by class that it is given larger ones, the
-// block that begins there.
+// blockFor is the address of a claim's IPAddress, the zero Prefix where there is none.
 func (w *Witness) blockFor(claim *Object) netip.Prefix {
 	address := w.addresses[claim.key()]
 	if address == nil {
@@ -78,11 +75,7 @@ func (w *Witness) blockFor(claim *Object) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
-	bits := addr.BitLen()
-	if said, err := strconv.Atoi(claim.Metadata.Annotations[LengthAnnotation]); err == nil && address.Attempt() == "" {
-		bits = said
-	}
-	return netip.PrefixFrom(addr, bits)
+	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
 // waitsInLine says whether an IPAddressClaim waits for any address of the pool

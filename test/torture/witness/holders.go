@@ -2,6 +2,8 @@ package witness
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,6 +22,9 @@ func (w *Witness) takeHolder(e Event, all map[string]*holding) {
 		w.violated(e, "a holder changed its block", before, e.After)
 	}
 	h.Object = e.After
+	if h.kind == Pools {
+		w.homes[h.Metadata.Name] = w.homeOf(h)
+	}
 	if h.life != nil {
 		h.life.Changed = e.Seen
 	}
@@ -77,10 +82,14 @@ func (w *Witness) settle(e Event, h *holding) {
 
 // hold counts the block as the holder's, which nobody else may be at that time.
 func (w *Witness) hold(e Event, h *holding) {
-	at := spaceOf(w.held, h.place)
+	h.pools, h.domain = w.lineage(h.place)
+	at := spaceOf(w.held, h.domain)
 	for _, uid := range at.overlapping(h.Block, h.Metadata.UID) {
 		rival := w.byUID[uid]
-		w.violated(e, fmt.Sprintf("TWO HOLDERS in %s: %s and %s", h.place, describe(h), describe(rival)),
+		if h.liesIn(rival) || rival.liesIn(h) {
+			continue
+		}
+		w.violated(e, fmt.Sprintf("TWO HOLDERS in %s: %s in %s and %s in %s", h.domain, describe(h), h.place, describe(rival), rival.place),
 			h.Object, rival.Object, w.recordOf(h), w.recordOf(rival))
 	}
 	h.holds = true
@@ -92,12 +101,35 @@ func (w *Witness) hold(e Event, h *holding) {
 	w.lives.granted(h, record, e.Seen)
 }
 
+// lineage is the routing domain of a place, and the pools in which it lies, by name. A
+// pool that is gone, or was forced away, is where it was seen last: its blocks may be
+// held still. Of one that was never seen the place itself has to do.
+func (w *Witness) lineage(place string) (pools []string, domain string) {
+	for {
+		name, isPool := strings.CutPrefix(place, "pool ")
+		if !isPool || slices.Contains(pools, name) {
+			return pools, place
+		}
+		pools = append(pools, name)
+		home, seen := w.homes[name]
+		if !seen {
+			return pools, place
+		}
+		place = home
+	}
+}
+
+// liesIn reports whether what h holds is a part of a pool, or of a pool in it.
+func (h *holding) liesIn(pool *holding) bool {
+	return pool.kind == Pools && slices.Contains(h.pools, pool.Metadata.Name)
+}
+
 func (w *Witness) letGo(h *holding, seen time.Time) {
 	if !h.holds {
 		return
 	}
 	h.holds = false
-	spaceOf(w.held, h.place).remove(h.Block, h.Metadata.UID)
+	spaceOf(w.held, h.domain).remove(h.Block, h.Metadata.UID)
 	h.life.Released = seen
 }
 

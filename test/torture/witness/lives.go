@@ -9,9 +9,10 @@ import (
 type Life struct {
 	UID, Attempt string
 	Holder       string
-	// Place is the pool or routing domain.
-	Place string
-	Block netip.Prefix
+	// Place is the pool or routing domain. Domain is the routing domain of a claim's
+	// pool, empty for a pool's own CIDR.
+	Place, Domain string
+	Block         netip.Prefix
 	// Granted is when the witness was told that it is held: it was stored before
 	// that. Released likewise, zero where it is still held.
 	Granted, Released time.Time
@@ -50,6 +51,9 @@ func (l *lives) granted(h *holding, record *Object, at time.Time) {
 		Recorded: recorded, Changed: at,
 		UID: h.Metadata.UID, Attempt: h.Attempt(), Holder: h.kind + " " + h.key(),
 		Place: h.place, Block: h.Block, Granted: at, Again: h.life != nil,
+	}
+	if h.kind != Pools {
+		h.life.Domain = h.domain
 	}
 	l.all = append(l.all, h.life)
 }

@@ -25,9 +25,6 @@ const (
 	AttemptAnnotation = "torture/attempt"
 	// AskedAnnotation is on a pool that states its CIDR itself.
 	AskedAnnotation = "torture/asked"
-	// LengthAnnotation is on an IPAddressClaim by a class, and says how long the
-	// prefix of the block is that it is given.
-	LengthAnnotation = "torture/length"
 )
 
 // Object is what the witness reads of an object, whatever its kind.

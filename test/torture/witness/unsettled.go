@@ -9,6 +9,8 @@ import (
 // Unsettled is what is not yet as it has to be when nothing happens any more:
 //
 //   - every record has a holder, every holder a record, and says that it is bound;
+//   - a pool's own record is there for as long as blocks are recorded in the pool, also
+//     where that was forced away, and is not marked as releasing;
 //   - nothing is on its way out but pools that somebody is in, and no block kept
 //     whose time has come;
 //   - nobody waits for a block for which there is room;
@@ -42,6 +44,7 @@ func (w *Witness) Unsettled() []string {
 			open = append(open, "the claim of IPAddress "+key+", which does not exist, "+why)
 		}
 	}
+	open = append(open, w.unrecordedPools()...)
 	for _, pool := range w.pools {
 		if pool.holds {
 			open = append(open, w.miscounted(pool)...)
@@ -54,6 +57,10 @@ func (w *Witness) unsettledRecord(r *Object) string {
 	switch {
 	case r.Terminating():
 		return "is being deleted"
+	case r.Spec.State == "Releasing":
+		return "is marked as releasing"
+	case r.Spec.ClaimRef.Kind == "IPPool" && len(spaceOf(w.recorded, "pool "+r.Spec.ClaimRef.Name).at) > 0:
+		return "" // of a pool that was forced away, and has blocks
 	case r.Spec.State == "Cooling", r.Spec.State == "Retained" && r.Spec.ReleaseAfter != nil:
 		return "is kept for a time"
 	case r.Spec.State == "Retained":
@@ -62,6 +69,28 @@ func (w *Witness) unsettledRecord(r *Object) string {
 		return "has no holder: " + string(r.Raw) + w.namesake(r)
 	}
 	return ""
+}
+
+// unrecordedPools are those in which blocks are recorded, though their own CIDR is not.
+func (w *Witness) unrecordedPools() []string {
+	var open []string
+	for place, blocks := range w.recorded {
+		name, isPool := strings.CutPrefix(place, "pool ")
+		if _, seen := w.homes[name]; isPool && seen && len(blocks.at) > 0 && !w.isRecorded(name) {
+			open = append(open, fmt.Sprintf("%s %s: blocks are recorded in it, and its own CIDR is not", Pools, name))
+		}
+	}
+	return open
+}
+
+// isRecorded reports whether a pool's own CIDR is recorded.
+func (w *Witness) isRecorded(pool string) bool {
+	for _, r := range w.records {
+		if r.Spec.ClaimRef.Kind == "IPPool" && r.Spec.ClaimRef.Name == pool {
+			return true
+		}
+	}
+	return false
 }
 
 // namesake is the claim whose name a record gives, though it is not that one's.

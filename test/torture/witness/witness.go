@@ -24,7 +24,8 @@
 //
 // # What is a violation, at once
 //
-//   - two holders of one pool overlap;
+//   - two holders in one routing domain overlap, in whatever pools they are, unless
+//     one of them is a pool that the other lies in (see lineage);
 //   - a holder has no record, or one that says something else (unless it is
 //     dispossessed);
 //   - a record changes its block, pool or holder; a claim or pool its block;
@@ -66,16 +67,18 @@ type Witness struct {
 	addressClaims map[string]*holding
 	addresses     map[string]*Object
 	byHolder      map[string]map[string]*Object
-	// held and recorded are the spaces of the pools, by place.
+	// held are the spaces of the routing domains, recorded those of the pools, by place.
 	held, recorded map[string]*space
-	byUID          map[string]*holding
-	forced         map[string]bool // UIDs of records that were released by hand
-	dispossessed   map[*holding]bool
-	waiting        map[string]map[string]*holding
-	attempts       attempts
-	lives          lives
-	violations     []Violation
-	figures        Figures
+	// homes are the places of the pools that were ever seen, by name.
+	homes        map[string]string
+	byUID        map[string]*holding
+	forced       map[string]bool // UIDs of records that were released by hand
+	dispossessed map[*holding]bool
+	waiting      map[string]map[string]*holding
+	attempts     attempts
+	lives        lives
+	violations   []Violation
+	figures      Figures
 }
 
 // holding is a claim of either kind or a pool, and what it holds.
@@ -85,6 +88,9 @@ type holding struct {
 	// place is the pool or routing domain in which the block lies; empty while
 	// nothing is held.
 	place string
+	// domain is the routing domain of the place, and pools are those in which it lies.
+	domain string
+	pools  []string
 	// holds says that the block counts; dispossessed that somebody released it by
 	// hand.
 	holds, dispossessed bool
@@ -123,7 +129,7 @@ func New(excused func(since time.Time) bool) *Witness {
 	return &Witness{
 		excused: excused,
 		claims:  map[string]*holding{}, pools: map[string]*holding{}, records: map[string]*Object{},
-		held: map[string]*space{}, recorded: map[string]*space{},
+		held: map[string]*space{}, recorded: map[string]*space{}, homes: map[string]string{},
 		addressClaims: map[string]*holding{}, addresses: map[string]*Object{}, byHolder: map[string]map[string]*Object{},
 		byUID: map[string]*holding{}, forced: map[string]bool{}, dispossessed: map[*holding]bool{},
 		waiting:  map[string]map[string]*holding{},

@@ -1,0 +1,187 @@
+package allocator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+const (
+	// listEvery is how often all pools and classes are listed live at most, however many
+	// requests find something missing.
+	listEvery = time.Second
+	// listWithin bounds one such list.
+	listWithin = 2 * time.Second
+	// lostShown is how many objects that are gone are remembered, so that a live read
+	// which is late does not bring them back.
+	lostShown = 1024
+)
+
+// liveReads is what requests read past the caches, which may be behind: in turn, and
+// never older than what the watch has shown.
+type liveReads struct {
+	clock clock.PassiveClock
+	lists singleflight.Group
+
+	listed struct {
+		sync.Mutex
+		last time.Time
+	}
+
+	// mu is held while an object is compared and entered.
+	mu sync.Mutex
+	// versions are the newest that were entered of each object, and of the last that
+	// are gone the ones in which they went.
+	versions map[string]string
+	lost     []string
+}
+
+func newLiveReads(c clock.PassiveClock) *liveReads {
+	return &liveReads{clock: c, versions: map[string]string{}}
+}
+
+// shown enters an object as the watch shows it.
+func (l *liveReads) shown(obj client.Object, enter func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.versions[keyOf(obj)] = obj.GetResourceVersion()
+	enter()
+}
+
+// gone notes that the watch has shown an object's deletion.
+func (l *liveReads) gone(obj client.Object, drop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := keyOf(obj)
+	l.versions[key] = obj.GetResourceVersion()
+	if l.lost = append(l.lost, key); len(l.lost) > lostShown {
+		l.forget(l.lost[0])
+		l.lost = l.lost[1:]
+	}
+	drop()
+}
+
+// forget forgets an object that is gone. One that was made again meanwhile is compared
+// anew from its next event on.
+func (l *liveReads) forget(key string) { delete(l.versions, key) }
+
+// read enters an object that was read live, where it is newer than what is known.
+func (l *liveReads) read(obj client.Object, enter func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key, version := keyOf(obj), obj.GetResourceVersion()
+	if known, ok := l.versions[key]; ok && !newer(version, known) {
+		return
+	}
+	l.versions[key] = version
+	enter()
+}
+
+// newer reports whether a version of an object is newer than another; not where that
+// cannot be told.
+func newer(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order > 0
+}
+
+func keyOf(obj client.Object) string {
+	return fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName())
+}
+
+// Refresh reads live what a request names, for caches may be behind. All requests share
+// a list of pools and classes, which is made once in listEvery at most: within that time
+// of the last one there is none, and only the watch is waited for, for as long as it is
+// usually behind.
+func (a *Allocator) Refresh(ctx context.Context, live client.Reader, req ipam.Request) error {
+	switch {
+	case req.Pool != (ipam.PoolKey{}):
+		pool := v1alpha1.NewPool(v1alpha1.PoolKind(req.Pool.Kind))
+		key := client.ObjectKey{Namespace: req.Pool.Namespace, Name: req.Pool.Name}
+		return refresh(ctx, live, key, pool, a.readPool)
+	case req.Class != "":
+		err := refresh(ctx, live, client.ObjectKey{Name: req.Class}, &v1alpha1.IPClass{}, a.readClass)
+		if err != nil || len(a.catalogue.PoolsOf(req.Namespace(), req.Class)) > 0 {
+			return err
+		}
+	}
+	return a.list(ctx, live)
+}
+
+func (a *Allocator) readPool(obj v1alpha1.Pool) { a.live.read(obj, func() { a.enterPool(obj) }) }
+
+func (a *Allocator) readClass(obj *v1alpha1.IPClass) { a.live.read(obj, func() { a.enterClass(obj) }) }
+
+// list lists pools and classes live, together with all that ask for it at that time.
+func (a *Allocator) list(ctx context.Context, live client.Reader) error {
+	if a.live.isFresh() {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		a.catalogue.awaitChange(ctx)
+		return nil
+	}
+	done := a.live.lists.DoChan("", func() (any, error) {
+		if a.live.isFresh() { // another has just done it
+			return nil, nil
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWithin)
+		defer cancel()
+		defer a.live.justListed()
+		return nil, a.listAll(ctx, live)
+	})
+	select {
+	case result := <-done:
+		return result.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// isFresh reports whether the last list was a moment ago.
+func (l *liveReads) isFresh() bool {
+	l.listed.Lock()
+	defer l.listed.Unlock()
+	return !l.listed.last.IsZero() && l.clock.Since(l.listed.last) < listEvery
+}
+
+func (l *liveReads) justListed() {
+	l.listed.Lock()
+	defer l.listed.Unlock()
+	l.listed.last = l.clock.Now()
+}
+
+func (a *Allocator) listAll(ctx context.Context, live client.Reader) error {
+	classes, pools, locals := &v1alpha1.IPClassList{}, &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}
+	for _, list := range []client.ObjectList{classes, pools, locals} {
+		if err := live.List(ctx, list); err != nil {
+			return err
+		}
+	}
+	for i := range classes.Items {
+		a.readClass(&classes.Items[i])
+	}
+	for i := range pools.Items {
+		a.readPool(&pools.Items[i])
+	}
+	for i := range locals.Items {
+		a.readPool(&locals.Items[i])
+	}
+	return nil
+}
+
+func refresh[T client.Object](ctx context.Context, live client.Reader, key client.ObjectKey, into T, take func(T)) error {
+	if err := live.Get(ctx, key, into); err != nil {
+		return absent.Ignore(err)
+	}
+	take(into)
+	return nil
+}

@@ -1,0 +1,163 @@
+package allocator
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// TestOnlyAConfirmedRecordIsTakenOver has a record retained for a claim's name, alone, and
+// after another one was recorded on its block: whoever made that had it confirmed.
+func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
+	for name, rival := range map[string]string{
+		"nothing else is on its block": "",
+		"something else is":            "10.0.0.0/30",
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				create := func(record ipam.Record) {
+					if err := over.server.create(adapt.Allocation(record)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if rival != "" {
+					create(claimOrder("y", 30).record(parent(), netip.MustParsePrefix(rival)))
+				}
+				order := claimOrder("x", 28)
+				kept := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.Retained, ipam.Retain
+				create(kept)
+				synctest.Wait()
+				if record, ok := a.retained(order); ok != (rival == "") {
+					t.Errorf("it may take %v over: %t", record, ok)
+				}
+			})
+		})
+	}
+}
+
+// claimOrder is the order for a claim of a length that does not exist yet.
+func claimOrder(claim string, length int) Order {
+	order := Order{Holder: HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})}
+	order.Record = AttemptName(order.Holder)
+	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.Delete}
+	order.Pools = []ipam.Pool{parent()}
+	return order
+}
+
+// TestOnlyWhatAClaimAsksForIsTakenOver changes one thing of a record that is retained for a
+// claim's name, or of what the claim asks for.
+func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
+	type change = func(*ipam.Record, *Order)
+	due := time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		change change
+		want   bool
+	}{
+		"nothing":               {func(*ipam.Record, *Order) {}, true},
+		"the length":            {func(_ *ipam.Record, o *Order) { o.Terms.Length = 27 }, false},
+		"the pool":              {func(_ *ipam.Record, o *Order) { o.Pools[0].Key = ipam.PoolNamed("other") }, false},
+		"one of several pools":  {func(_ *ipam.Record, o *Order) { o.Pools = []ipam.Pool{{Key: ipam.PoolNamed("other")}, parent()} }, true},
+		"the block":             {func(_ *ipam.Record, o *Order) { o.Terms.Block = netip.MustParsePrefix("10.0.0.16/28") }, false},
+		"that it is asked for":  {func(_ *ipam.Record, o *Order) { o.Terms.Block = netip.MustParsePrefix("10.0.0.0/28") }, true},
+		"the name":              {func(_ *ipam.Record, o *Order) { o.Holder.Name = "y" }, false},
+		"the namespace":         {func(_ *ipam.Record, o *Order) { o.Holder.Namespace = "other" }, false},
+		"it is bound":           {func(r *ipam.Record, _ *Order) { r.State = ipam.Bound }, false},
+		"it cools down":         {func(r *ipam.Record, _ *Order) { r.State, r.ReleaseAfter = ipam.Cooling, due }, false},
+		"it was taken over":     {func(r *ipam.Record, _ *Order) { r.State, r.ReleaseAfter = ipam.Bound, due }, true},
+		"it was, and is stored": {func(r *ipam.Record, _ *Order) { r.State, r.ReleaseAfter, r.HolderUID = ipam.Bound, due, "uid" }, false},
+		"under its key":         {func(r *ipam.Record, o *Order) { r.Sticky, o.Sticky, o.Holder.Name = "k", "k", "y" }, true},
+		"under another key":     {func(r *ipam.Record, o *Order) { r.Sticky, o.Sticky, o.Holder.Name = "k", "l", "y" }, false},
+		"taken over under its key": {func(r *ipam.Record, o *Order) {
+			r.State, r.ReleaseAfter, r.Sticky, o.Sticky, o.Holder.Name = ipam.Bound, due, "k", "k", "y"
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				order := claimOrder("x", 28)
+				kept := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.Retained, ipam.Retain
+				c.change(&kept, &order)
+				if err := over.server.create(adapt.Allocation(kept)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if record, ok := a.retained(order); ok != c.want {
+					t.Errorf("it may take %v over: %t, want %t", record, ok, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestTheLastOfAKeyIsTakenOver has two records under one key: that which is kept longest
+// was given back last; but the claim's own comes first.
+func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		order := claimOrder("x", 28)
+		order.Sticky = "k"
+		for i, name := range []string{"a", "b", "c"} {
+			kept := claimOrder(name, 28).record(parent(), netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/28", 16*i)))
+			kept.Name.Name, kept.State, kept.Reclaim, kept.Sticky = name+"-former", ipam.Retained, ipam.Retain, "k"
+			kept.ReleaseAfter = time.Date(2040, 1, 1, []int{1, 3, 2}[i], 0, 0, 0, time.UTC)
+			if err := over.server.create(adapt.Allocation(kept)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if record, ok := a.retained(order); !ok || record.Name.Name != "b-former" {
+			t.Errorf("it may take %v over, %t; want that of b", record.Name, ok)
+		}
+		order.Holder.Name = "a"
+		if record, ok := a.retained(order); !ok || record.Name.Name != "a-former" {
+			t.Errorf("a may take %v over, %t; want its own", record.Name, ok)
+		}
+	})
+}
+
+// TestAClaimWaitsForARecordThatIsAboutToBeRetained has the deletion of the claim before it
+// seen, and its record settled half of that time later, or not at all.
+func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
+	for name, settled := range map[string]bool{"it is retained in time": true, "it is not": false} {
+		t.Run(name, func(t *testing.T) {
+			wait := map[bool]time.Duration{true: releaseWithin / 2, false: releaseWithin}[settled]
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				order := claimOrder("x", 28)
+				former := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+				former.Name.Name, former.Reclaim, former.HolderUID = "x-former", ipam.Retain, "gone"
+				if err := over.server.create(adapt.Allocation(former)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				a.ledger.Leaving(former.Name)
+				if settled {
+					go func() {
+						time.Sleep(wait) // of the time in the bubble
+						stored := over.server.records()[0]
+						stored.Spec.State = v1alpha1.AllocationRetained
+						over.server.mu.Lock()
+						defer over.server.mu.Unlock()
+						over.server.write(watch.Modified, &stored)
+					}()
+				}
+				began := time.Now()
+				a.awaitRetained(t.Context(), order)
+				if _, ok := a.retained(order); ok != settled {
+					t.Errorf("it may take the record over: %t, want %t", ok, settled)
+				}
+				if waited := time.Since(began); waited != wait {
+					t.Errorf("it waited for %s, want %s", waited, wait)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Yield decides what the outcome of an attempt to serve a holder that waits means for
+// its turn. It returns the error that its status is to tell, and, where that is an
+// *ipam.ParkedError, after how long it is to be tried again.
+//
+// Who fails for want of room keeps its place. Who waits for something that is missing,
+// or not allowed, has none, and is notified when that changes. Everybody else loses its
+// turn: at once where the API server refuses the record, or the error says so itself,
+// and otherwise when that has happened a few times in a row.
+func (a *Allocator) Yield(holder ipam.Holder, err error) (time.Duration, error) {
+	var missing *ipam.MissingError
+	var policy *ipam.PolicyError
+	var parked *ipam.ParkedError
+	var limit *ipam.LimitError
+	switch {
+	case errors.As(err, &parked):
+		return a.Park(holder, parked), err
+	case errors.As(err, &limit):
+		parked = &ipam.ParkedError{Reason: v1alpha1.ReasonLimitReached, Message: limit.Stable(), Awaits: limit.Awaits}
+		return a.Park(holder, parked), parked
+	case err == nil, errors.As(err, &missing), errors.As(err, &policy):
+		return 0, err
+	case noRoom(err):
+		return 0, a.keep(holder, err)
+	case passes(err) && !a.queue.Stumble(holder):
+		return 0, err
+	}
+	parked = &ipam.ParkedError{
+		Reason:  v1alpha1.ReasonRecordRefused,
+		Message: fmt.Sprintf("the IPAllocation cannot be recorded: %s: others are served first until it can", cause(err)),
+	}
+	retry := a.Park(holder, parked)
+	a.log.V(1).Info("a claim that waits loses its turn", "claim", holder.String(), "retry", retry, "cause", err.Error())
+	return retry, parked
+}
+
+// keep has a holder keep its place, unless its namespace has too many.
+func (a *Allocator) keep(holder ipam.Holder, err error) error {
+	if a.queue.IsBeyond(holder) {
+		return &ipam.ParkedError{Reason: v1alpha1.ReasonTooManyWaiting, Message: a.tooManyWaiting(holder.Namespace).Error()}
+	}
+	if refusal := a.queue.Keep(holder); refusal != nil {
+		return refusal
+	}
+	return err
+}
+
+// Park has a holder that waits lose its turn until Resume is called with what it awaits,
+// and returns after how long it is to be tried again all the same. Those behind it are
+// served. Tried again without room it is in line again, as what was in its way may be
+// gone; its status says the same until that is known.
+func (a *Allocator) Park(holder ipam.Holder, why *ipam.ParkedError) time.Duration {
+	parked := a.queue.Park(holder, why.Awaits, why)
+	a.wakePools(parked.Pools)
+	return parked.Retry
+}
+
+// Resume puts those back in line that are parked until just that has changed, and has the
+// first served whose turn it is. It may be called under the ledger's lock.
+func (a *Allocator) Resume(changed ipam.Awaited) { a.wakePools(a.queue.Resume(changed)) }
+
+// resumeLimited resumes those that wait until the project of a record, which is gone, holds
+// less: of its pool, which is woken anyway, or of its class, whose other pools may have
+// room for them.
+func (a *Allocator) resumeLimited(record ipam.Record) {
+	if record.Project == "" {
+		return
+	}
+	a.Resume(ipam.Awaited{Project: record.Project, Pool: record.Pool})
+	class, ok := a.catalogue.Class(record.Class)
+	if !ok || !class.Limit.IsSet() {
+		return
+	}
+	a.Resume(ipam.Awaited{Project: record.Project, Class: record.Class})
+	a.wakePools(a.queue.Waited(a.catalogue.PoolsOfAll(record.Class)))
+}
+
+// passes reports whether an error is of a kind that passes by itself: another process
+// changes the same, or the API server or the watch is late.
+func passes(err error) bool {
+	for _, late := range []error{ipam.ErrNotSynced, ipam.ErrUnconfirmed, ipam.ErrCrowded, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, late) {
+			return true
+		}
+	}
+	return !refused(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
+}
+
+// IsRefused reports whether the API server refuses something, and will again until
+// something else changes.
+func IsRefused(err error) bool { return !passes(err) }
+
+// cause is what the API server says, without what was being done.
+func cause(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return err.Error()
+}
+
+// MayWait is a *ipam.TooManyWaitingError where a claim of the namespace that is created
+// now would be beyond the bound of those that wait.
+func (a *Allocator) MayWait(namespace string) error {
+	if a.queue.IsFull(namespace) {
+		return a.tooManyWaiting(namespace)
+	}
+	return nil
+}
+
+func (a *Allocator) tooManyWaiting(namespace string) error {
+	return &ipam.TooManyWaitingError{Namespace: namespace, Limit: a.queue.Limit()}
+}

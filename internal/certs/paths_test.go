@@ -1,0 +1,201 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+var plain = PlainPaths{
+	Mutating:   map[string]string{"a.example.com": "/a", "b.example.com": "/b"},
+	Validating: map[string]string{"c.example.com": "/c"},
+}
+
+// keeper is one more operator of the world, as the keeper of the paths.
+func (w *world) keeper(through client.WithWatch) *Paths {
+	GinkgoHelper()
+	p, err := newPaths(PathOptions{
+		Namespace: w.options.Namespace, SecretName: "path", MutatingWebhook: w.options.MutatingWebhook,
+		ValidatingWebhook: w.options.ValidatingWebhook, Plain: plain, Clock: w.clock,
+	}, through, through)
+	Expect(err).NotTo(HaveOccurred())
+	return p
+}
+
+// kept has the keepers make passes until one gets to its end.
+func (w *world) kept(ctx context.Context, keepers ...*Paths) {
+	GinkgoHelper()
+	for _, p := range keepers {
+		Eventually(func() any {
+			_, err := p.Reconcile(ctx, reconcile.Request{})
+			Expect(err).NotTo(HaveOccurred())
+			return p.trouble.Load()
+		}).Should(BeNil())
+	}
+}
+
+// paths are those of all three webhooks.
+func (w *world) paths(ctx context.Context) []string {
+	GinkgoHelper()
+	var paths []string
+	for _, configuration := range w.configurations(ctx) {
+		for _, config := range clientConfigs(configuration) {
+			paths = append(paths, pathOf(config))
+		}
+	}
+	return paths
+}
+
+// secretInPaths is the one secret that all three paths have.
+func (w *world) secretInPaths(ctx context.Context) string {
+	GinkgoHelper()
+	paths := w.paths(ctx)
+	secret := secretIn(paths[0])
+	Expect(secret).NotTo(BeEmpty())
+	Expect(paths).To(Equal([]string{"/" + secret + "/a", "/" + secret + "/b", "/" + secret + "/c"}))
+	return secret
+}
+
+func (w *world) pathSecret(ctx context.Context) *corev1.Secret {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	Expect(admin.Get(ctx, client.ObjectKey{Namespace: w.options.Namespace, Name: "path"}, secret)).To(Succeed())
+	return secret
+}
+
+var _ = Describe("A replica that keeps the webhooks' paths", func() {
+	It("is ready once both configurations have the secret, which it accepts", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		p := w.keeper(admin)
+		Expect(p.Check(nil)).To(MatchError("webhook path: not loaded yet"))
+		Expect(p.Accepts(ctx, "")).To(BeFalse())
+		for range 2 { // the Secret is made, and filled
+			_, err := p.Reconcile(ctx, reconcile.Request{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(p.Check(nil)).To(MatchError(ContainSubstring("waiting for %s and %s", w.mutating.Name, w.validating.Name)))
+		w.installed(ctx)
+		w.kept(ctx, p)
+		Expect(p.Check(nil)).To(Succeed())
+		Expect(p.Accepts(ctx, w.secretInPaths(ctx))).To(BeTrue())
+		Expect(p.Accepts(ctx, oldSecret)).To(BeFalse())
+	})
+
+	It("hands a new secret over: known to all, then injected, and the old one for an overlap", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		p, other := w.keeper(admin), w.keeper(admin)
+		w.kept(ctx, p, other)
+		first := w.secretInPaths(ctx)
+
+		w.later(pathLife)
+		w.kept(ctx, p)
+		Expect(w.secretInPaths(ctx)).To(Equal(first), "before the handover is over")
+		w.later(handover)
+		w.kept(ctx, other)
+		second := w.secretInPaths(ctx)
+		Expect(second).NotTo(Equal(first))
+		for _, replica := range []*Paths{p, other} {
+			Expect(replica.Accepts(ctx, first)).To(BeTrue())
+			Expect(replica.Accepts(ctx, second)).To(BeTrue())
+		}
+
+		w.later(overlap - handover)
+		Expect(p.Accepts(ctx, first)).To(BeFalse(), "whether or not a pass was made")
+		w.kept(ctx, p, other)
+		Expect(other.Accepts(ctx, first)).To(BeFalse())
+		Expect(other.Accepts(ctx, second)).To(BeTrue())
+	})
+
+	It("reads the Secret when it is called with a secret that it does not know, but not often", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		reads := 0
+		late := w.keeper(interceptor.NewClient(admin, interceptor.Funcs{
+			Get: func(ctx context.Context, to client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				reads++
+				return to.Get(ctx, k, o, opts...)
+			},
+		}))
+		w.kept(ctx, w.keeper(admin))
+		Expect(late.Accepts(ctx, w.secretInPaths(ctx))).To(BeTrue())
+		Expect(reads).To(Equal(1))
+		w.later(rereadEvery)
+		for range 5 {
+			Expect(late.Accepts(ctx, otherSecret)).To(BeFalse())
+			Expect(late.Accepts(ctx, "mutate-something")).To(BeFalse())
+		}
+		Expect(reads).To(Equal(2))
+	})
+
+	It("goes on accepting what is injected when the Secret is deleted or spoiled", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		p, other := w.keeper(admin), w.keeper(admin)
+		w.kept(ctx, p, other)
+		for _, harm := range []func(){
+			func() { Expect(admin.Delete(ctx, w.pathSecret(ctx))).To(Succeed()) },
+			func() {
+				secret := w.pathSecret(ctx)
+				secret.Data["current"] = []byte("?")
+				Expect(admin.Update(ctx, secret)).To(Succeed())
+			},
+		} {
+			before := w.secretInPaths(ctx)
+			harm()
+			w.kept(ctx, p)
+			Expect(w.secretInPaths(ctx)).To(Equal(before))
+			Expect(p.Accepts(ctx, before)).To(BeTrue())
+			w.later(handover)
+			w.kept(ctx, other)
+			Expect(w.secretInPaths(ctx)).NotTo(Equal(before))
+			Expect(p.Accepts(ctx, before)).To(BeTrue())
+		}
+	})
+
+	It("puts back a path that somebody changed, also in a URL, and leaves unknown webhooks alone", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		whole := "https://example.com:1234/c"
+		w.validating.Webhooks[0].ClientConfig.Service, w.validating.Webhooks[0].ClientConfig.URL = nil, &whole
+		extra := w.mutating.Webhooks[0].DeepCopy()
+		extra.Name = "later.example.com"
+		w.mutating.Webhooks = append(w.mutating.Webhooks, *extra)
+		w.installed(ctx)
+		p := w.keeper(admin)
+		w.kept(ctx, p)
+		both := w.configurations(ctx)
+		secret := secretIn(w.paths(ctx)[0])
+		Expect(w.paths(ctx)).To(Equal([]string{"/" + secret + "/a", "/" + secret + "/b", "", "/" + secret + "/c"}))
+		Expect(*clientConfigs(both[1])[0].URL).To(Equal("https://example.com:1234/" + secret + "/c"))
+
+		setPath(clientConfigs(both[0])[0], "/a")
+		Expect(admin.Update(ctx, both[0])).To(Succeed())
+		w.kept(ctx, p)
+		Expect(w.paths(ctx)[0]).To(Equal("/" + secret + "/a"))
+	})
+
+	It("does not inject what it could not write down", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		refused, refusing := errors.New("refused"), false
+		p := w.keeper(interceptor.NewClient(admin, interceptor.Funcs{
+			Patch: func(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if _, is := o.(*corev1.Secret); is && refusing {
+					return refused
+				}
+				return to.Patch(ctx, o, patch, opts...)
+			},
+		}))
+		w.kept(ctx, p)
+		before := w.secretInPaths(ctx)
+		refusing = true
+		w.later(pathLife + time.Second)
+		_, err := p.Reconcile(ctx, reconcile.Request{})
+		Expect(err).To(MatchError(refused))
+		Expect(w.secretInPaths(ctx)).To(Equal(before))
+		Expect(p.Accepts(ctx, before)).To(BeTrue())
+	})
+})

@@ -1,0 +1,79 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"testing"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// noted is what the collection of orphans is notified of, by record.
+type noted map[string]string
+
+func (n noted) Judge(string, func(context.Context, client.Reader, ipam.Record) (bool, error)) {}
+
+func (n noted) Gone(uid string, records ...ipam.Name) {
+	for _, record := range records {
+		n[record.Name] = "gone " + uid
+	}
+}
+
+func (n noted) Look(records ...ipam.Name) {
+	for _, record := range records {
+		n[record.Name] = "judged"
+	}
+}
+
+// TestADeletionMarksTheRecordsOfWhatWasDeleted has a claim or its IPAddress deleted
+// while an IPAddress of the name is admitted, whose record is there before it.
+func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
+	s, own := servedClaim()
+	of := func(name, uid, address string) ipam.Record {
+		r := own
+		r.Name.Name, r.UID, r.HolderUID, r.Block = name, name, uid, netip.MustParsePrefix(address+"/32")
+		return r
+	}
+	admitted, earlier := of("a-admitted", "", "10.0.0.2"), of("a-earlier", "earlier", "10.0.0.3")
+	found := of(allocator.BindName(s.holder(), "").Name, "", "10.0.0.4")
+	s.address.Annotations = map[string]string{v1alpha1.AnnotationAllocation: own.Name.Name}
+	for name, test := range map[string]struct {
+		deleted func(*Controller, event.DeleteEvent)
+		object  client.Object
+		want    noted
+	}{
+		"a claim": {
+			func(c *Controller, e event.DeleteEvent) { c.claims().Delete(t.Context(), e, newQueue(t)) }, s.claim,
+			noted{own.Name.Name: "gone uid", admitted.Name.Name: "judged", earlier.Name.Name: "judged", found.Name.Name: "judged"},
+		},
+		"an IPAddress": {
+			func(c *Controller, e event.DeleteEvent) { c.addresses().Delete(t.Context(), e, newQueue(t)) }, s.address,
+			noted{own.Name.Name: "gone uid", admitted.Name.Name: "judged", earlier.Name.Name: "judged", found.Name.Name: "gone "},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := noted{}
+			c := &Controller{Allocator: allocatorWith(t, own, admitted, earlier, found), Orphans: got}
+			test.deleted(c, event.DeleteEvent{Object: test.object})
+			if !maps.Equal(got, test.want) {
+				t.Errorf("notified of %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// newQueue is a queue of requests that nobody takes.
+func newQueue(t *testing.T) queue {
+	t.Helper()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(q.ShutDown)
+	return q
+}

@@ -1,0 +1,115 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// TestAClaimThatIsNotServedSaysWhy reconciles claims without address for which nothing
+// may be done, each of them twice: the second pass writes nothing.
+func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
+	cluster := func(paused bool, annotations map[string]string) *clusterv1.Cluster {
+		return &clusterv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "fleet", Annotations: annotations},
+			Spec:       clusterv1.ClusterSpec{Paused: &paused},
+		}
+	}
+	mark := map[string]string{clusterv1.PausedAnnotation: ""}
+	for name, test := range map[string]struct {
+		change          func(*ipamv1.IPAddressClaim)
+		cluster         *clusterv1.Cluster
+		reason, message string
+	}{
+		"its Cluster is missing": {
+			change: func(c *ipamv1.IPAddressClaim) { c.Spec.ClusterName = "fleet" },
+			reason: "ClusterNotFound", message: `there is no Cluster "fleet": create it, or delete this claim`,
+		},
+		"its Cluster, by label, is missing": {
+			change: func(c *ipamv1.IPAddressClaim) { c.Labels = map[string]string{clusterv1.ClusterNameLabel: "fleet"} },
+			reason: "ClusterNotFound", message: `there is no Cluster "fleet": create it, or delete this claim`,
+		},
+		"its Cluster is paused": {
+			change: func(c *ipamv1.IPAddressClaim) { c.Spec.ClusterName = "fleet" }, cluster: cluster(true, nil),
+			reason: "Paused", message: `the Cluster "fleet" is paused: set its spec.paused to false, and remove its annotation cluster.x-k8s.io/paused`,
+		},
+		"its Cluster is paused by an annotation": {
+			change: func(c *ipamv1.IPAddressClaim) { c.Spec.ClusterName = "fleet" }, cluster: cluster(false, mark),
+			reason: "Paused", message: `the Cluster "fleet" is paused: set its spec.paused to false, and remove its annotation cluster.x-k8s.io/paused`,
+		},
+		"it is paused itself": {
+			change: func(c *ipamv1.IPAddressClaim) { c.Annotations = mark },
+			reason: "Paused", message: "this claim is paused: remove its annotation cluster.x-k8s.io/paused",
+		},
+		"its kind does not exist": {
+			change: func(c *ipamv1.IPAddressClaim) { c.Spec.PoolRef.Kind = "IPPol" },
+			reason: "AllocationFailed", message: `spec.poolRef.kind: Unsupported value: "IPPol": supported values: "IPPool", "LocalIPPool", "IPClass": make another claim`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := servedClaim()
+			test.change(s.claim)
+			objects := []client.Object{s.claim}
+			if test.cluster != nil {
+				objects = append(objects, test.cluster)
+			}
+			writes := 0
+			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, clusterv1.AddToScheme)).
+				WithObjects(objects...).WithStatusSubresource(s.claim).WithInterceptorFuncs(interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					writes++
+					return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+				},
+			}).Build()
+			c := &Controller{Client: there, Live: there, Allocator: emptyAllocator(t), Clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), events: events.NewFakeRecorder(10)}
+			for range 2 {
+				if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			claim := &ipamv1.IPAddressClaim{}
+			if err := there.Get(t.Context(), client.ObjectKeyFromObject(s.claim), claim); err != nil {
+				t.Fatal(err)
+			}
+			ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
+			if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != test.reason || ready.Message != test.message {
+				t.Errorf("Ready is %+v, want False, %s: %s", ready, test.reason, test.message)
+			}
+			if writes != 1 {
+				t.Errorf("the status was written %d times, want once", writes)
+			}
+			if c.Allocator.Queue().Has(s.holder()) {
+				t.Error("it is in line, and others wait for it")
+			}
+		})
+	}
+}
+
+// TestAServedClaimKeepsItsConditionWhilePaused has a claim that has its address.
+func TestAServedClaimKeepsItsConditionWhilePaused(t *testing.T) {
+	s, record := servedClaim()
+	s.claim.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	s.claim.Status.AddressRef.Name = s.address.Name
+	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim, s.address).WithStatusSubresource(s.claim).Build()
+	c := &Controller{Client: there, Live: there, Allocator: allocatorWith(t, record)}
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
+		t.Fatal(err)
+	}
+	claim := &ipamv1.IPAddressClaim{}
+	if err := there.Get(t.Context(), client.ObjectKeyFromObject(s.claim), claim); err != nil {
+		t.Fatal(err)
+	}
+	if len(claim.Status.Conditions) > 0 {
+		t.Errorf("got %+v, want no condition changed", claim.Status.Conditions)
+	}
+}

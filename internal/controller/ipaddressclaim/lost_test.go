@@ -1,0 +1,148 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// TestADeletionThatWasSeenIsNotForgottenTooSoon has passes over a claim whose deletion was
+// seen: its IPAddress goes only while that is known.
+func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		claim   types.UID // empty: there is none
+		address bool
+		made    *making
+		known   bool
+		again   bool
+	}{
+		"the pass began before, and has that claim":              {claim: "uid", known: true},
+		"another claim has its name":                             {claim: "another"},
+		"its IPAddress is there":                                 {address: true, known: true},
+		"nothing is there":                                       {},
+		"its IPAddress was stored, and is not shown":             {made: &making{since: now}, known: true, again: true},
+		"nobody knows whether its IPAddress was stored":          {made: &making{since: now.Add(-time.Minute), unsure: true}, known: true, again: true},
+		"its IPAddress would have been shown by now":             {made: &making{since: now.Add(-storedWithin), unsure: true}},
+		"another claim has its name, and an IPAddress is coming": {claim: "another", made: &making{since: now}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := servedClaim()
+			var objects []client.Object
+			if test.claim != "" {
+				s.claim.UID = test.claim
+				objects = append(objects, s.claim)
+			}
+			if test.address {
+				objects = append(objects, s.address)
+			}
+			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(objects...).Build()
+			c := &Controller{Client: there, Live: there, Allocator: allocatorWith(t, record), Clock: clocktesting.NewFakePassiveClock(now)}
+			c.lost.Store(s.name, "uid")
+			if test.made != nil {
+				c.made.Store(s.name, *test.made)
+			}
+			look, err := c.look(t.Context(), client.ObjectKeyFromObject(s.address))
+			if err != nil {
+				t.Fatal(err)
+			}
+			coming := c.coming(look)
+			c.found(look, coming)
+			if _, known := c.lost.Load(s.name); known != test.known || coming > 0 != test.again {
+				t.Errorf("the deletion is known: %t, want %t; looked at again after %v", known, test.known, coming)
+			}
+			if _, made := c.made.Load(s.name); made && test.claim == "" && !test.again {
+				t.Error("the IPAddress is still thought to be coming")
+			}
+		})
+	}
+}
+
+// TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim has the create call of an
+// IPAddress fail after it was stored, and the claim go before the cache shows either.
+func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
+	addresses := schema.GroupResource{Group: ipamv1.GroupVersion.Group, Resource: "ipaddresses"}
+	for name, test := range map[string]struct {
+		answer error
+		known  bool
+	}{
+		"stored, and told":           {nil, true},
+		"not answered":               {errors.New("EOF"), true},
+		"answered too late":          {apierrors.NewTimeoutError("too late", 1), true},
+		"answered that it is there":  {apierrors.NewAlreadyExists(addresses, "a"), true},
+		"refused, and so not stored": {apierrors.NewForbidden(addresses, "a", errors.New("a quota")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := servedClaim()
+			pool := &v1alpha1.IPPool{}
+			pool.Name = record.Pool.Name
+			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(pool).WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+					return test.answer
+				},
+			}).Build()
+			c := &Controller{Client: there, Live: there, Allocator: allocatorWith(t, record), Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}}
+			c.Allocator.Catalogue().SetPool(ipam.Pool{Key: record.Pool, CIDR: record.Block})
+			s.address, s.record = nil, record
+			if err := c.createAddress(t.Context(), s); (err == nil) != (test.answer == nil) {
+				t.Fatal(err)
+			}
+			c.claims().Delete(t.Context(), event.DeleteEvent{Object: s.claim}, newQueue(t))
+			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
+				t.Fatal(err)
+			}
+			if _, known := c.lost.Load(s.name); known != test.known {
+				t.Errorf("that the claim is gone is known: %t, want %t", known, test.known)
+			}
+			if !test.known {
+				return
+			}
+			q := newQueue(t)
+			c.addresses().Create(t.Context(), event.CreateEvent{Object: &ipamv1.IPAddress{ObjectMeta: s.claim.ObjectMeta}}, q)
+			if q.Len() != 1 {
+				t.Error("its IPAddress is shown, and nobody looks at it")
+			}
+		})
+	}
+}
+
+// TestAnIPAddressThatThisProcessMadeIsNoNews where its create call was answered so.
+func TestAnIPAddressThatThisProcessMadeIsNoNews(t *testing.T) {
+	for name, test := range map[string]struct {
+		made *making
+		want int
+	}{
+		"made by another":      {nil, 1},
+		"made here":            {&making{}, 0},
+		"made here, or before": {&making{unsure: true}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := servedClaim()
+			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(s.claim).Build()
+			c := &Controller{Client: there, Live: there, Allocator: allocatorWith(t, record)}
+			if test.made != nil {
+				c.made.Store(s.name, *test.made)
+			}
+			q := newQueue(t)
+			c.addresses().Create(t.Context(), event.CreateEvent{Object: s.address}, q)
+			if _, still := c.made.Load(s.name); q.Len() != test.want || still {
+				t.Errorf("%d are looked at, want %d; it is still thought to be coming: %t", q.Len(), test.want, still)
+			}
+		})
+	}
+}

@@ -1,0 +1,61 @@
+package ipaddressclaim
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/within"
+)
+
+// Requests of other namespaces are dropped before they reach the controller, so that
+// nothing would remove what it notes of them.
+func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
+	_, record := servedClaim()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	c := &Controller{Within: within.Of("inside"), Allocator: allocatorWith(t, record)}
+	for _, namespace := range []string{"inside", "outside"} {
+		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "uid"}}
+		c.claims().Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
+	}
+	if _, ok := c.lost.Load(ipam.Name{Namespace: "inside", Name: "a"}); !ok {
+		t.Error("the deletion in namespace inside is not noted")
+	}
+	if _, ok := c.lost.Load(ipam.Name{Namespace: "outside", Name: "a"}); ok {
+		t.Error("the deletion in namespace outside is noted")
+	}
+}
+
+// Whether the claim has an IPAddress already or not, its condition names who holds the
+// address to the claim's own project alone.
+func TestAConditionDoesNotTellStrangersWhoHoldsAnAddress(t *testing.T) {
+	_, record := servedClaim()
+	c := &Controller{Allocator: allocatorWith(t, record)}
+	for namespace, project := range map[string]string{"team": "red", "friends": "red", "strangers": "blue"} {
+		c.Allocator.Catalogue().SetProject(namespace, project)
+	}
+	block := netip.MustParsePrefix("10.0.0.1/32")
+	taken := &ipam.TakenError{Block: block, Pool: record.Pool, Holder: record.Holder, Overlap: block}
+	for _, withAddress := range []bool{true, false} {
+		for namespace, named := range map[string]bool{"friends": true, "strangers": false} {
+			s, _ := servedClaim()
+			s.name.Namespace, s.claim.Namespace = namespace, namespace
+			if !withAddress {
+				s.address = nil
+			}
+			_ = c.settle(s, taken)
+			message := s.claim.Status.Conditions[0].Message
+			if strings.Contains(message, "team/a") != named || !strings.Contains(message, "10.0.0.1/32") {
+				t.Errorf("in namespace %s, with an IPAddress: %t: %q; the holder is named: want %t", namespace, withAddress, message, named)
+			}
+		}
+	}
+}

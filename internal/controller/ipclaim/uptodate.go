@@ -1,0 +1,38 @@
+package ipclaim
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// upToDate reports whether a pass over the claim would change nothing: it is Bound, its
+// record is seen and has the same block, and nothing else has that. It costs O(1).
+func (c *Controller) upToDate(claim *v1alpha1.IPClaim) bool {
+	if claim.Spec.AllocationName == "" || !isReady(claim) {
+		return false
+	}
+	record, ok := c.Allocator.Ledger().Record(ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName})
+	return ok && isRecordOf(claim, record) && c.Allocator.Confirmed(record) == nil && c.Allocator.Ledger().Conflict(record) == nil
+}
+
+// isRecordOf reports whether the record is the claim's and as the claim has it: whether
+// verify would find nothing to do about it.
+func isRecordOf(claim *v1alpha1.IPClaim, record ipam.Record) bool {
+	policy := ipam.Reclaim(claim.Spec.ReclaimPolicy)
+	return record.Holder == allocator.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}) &&
+		sameHolder(record.HolderUID, string(claim.UID)) &&
+		record.State == ipam.Bound && !record.Terminating &&
+		record.Block.String() == claim.Spec.CIDR &&
+		(policy == "" || policy == record.Reclaim) &&
+		(!record.Adopted || record.HolderUID != "")
+}
+
+// isReady reports whether the status of a claim is that of one that is Bound, with nothing
+// wrong.
+func isReady(claim *v1alpha1.IPClaim) bool {
+	return claim.Status.Phase == v1alpha1.ClaimBound &&
+		(isTrimmed(claim) || meta.IsStatusConditionTrue(claim.Status.Conditions, v1alpha1.ConditionReady))
+}

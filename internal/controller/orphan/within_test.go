@@ -1,0 +1,41 @@
+package orphan
+
+import (
+	"testing"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/within"
+)
+
+// Requests of other namespaces are dropped before they reach the controller, so that
+// nothing would remove what it notes of them.
+func TestNothingIsNotedOfOtherNamespaces(t *testing.T) {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	c := &Controller{Within: within.Of("inside", "operator"), gone: map[ipam.Name]string{}, queue: q}
+	deletions := c.deletions(recordOfClaim)
+	for _, namespace := range []string{"inside", "outside"} {
+		name := ipam.Name{Namespace: namespace, Name: "record"}
+		c.hear(name)
+		c.Gone("uid", ipam.Name{Namespace: namespace, Name: "other"})
+		claim := &v1alpha1.IPClaim{}
+		claim.Namespace, claim.UID, claim.Spec.AllocationName = namespace, "uid", name.Name
+		deletions.Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
+	}
+	if len(c.news) != 1 || c.news[0].Namespace != "inside" {
+		t.Errorf("new records: %v, want that of namespace inside alone", c.news)
+	}
+	for name := range c.gone {
+		if name.Namespace != "inside" {
+			t.Errorf("the deletion of the holder of %s is noted", name)
+		}
+	}
+	if len(c.gone) != 2 {
+		t.Errorf("%d deletions of namespace inside are noted, want 2", len(c.gone))
+	}
+}

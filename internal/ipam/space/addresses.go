@@ -1,0 +1,118 @@
+package space
+
+import (
+	"encoding/binary"
+	"sort"
+)
+
+// addresses is an immutable, sorted list of addresses, none of which is there twice.
+//
+// A long list leaves out the first byte of each address, and says instead where in
+// the list the addresses with each first byte begin: 4,096 addresses then take 60
+// KiB and 1/2 KiB, and 64 KiB otherwise. It is kept in pages, as the allocator
+// rounds up what is larger than 32 KiB.
+type addresses struct {
+	n int
+	// width is how many bytes of each address are kept: 16, or 15.
+	width int
+	pages [][]byte
+	// starts are the positions at which the addresses with each first byte begin,
+	// and the end; nil where width is 16.
+	starts []uint16
+}
+
+const (
+	// longList is how many addresses a list has at least that leaves out first bytes.
+	longList = 1024
+	// pageSize is a size class of the allocator.
+	pageSize = 4096
+)
+
+func newAddresses(sorted []uint128) addresses {
+	s := addresses{n: len(sorted), width: 16}
+	if s.n >= longList && s.n < 1<<16 {
+		s.width, s.starts = 15, make([]uint16, 257)
+		for _, a := range sorted {
+			s.starts[a.firstByte()+1]++
+		}
+		for i := range 256 {
+			s.starts[i+1] += s.starts[i]
+		}
+	}
+	for len(sorted) > 0 {
+		here := sorted[:min(len(sorted), s.perPage())]
+		page := make([]byte, 0, len(here)*s.width)
+		for _, a := range here {
+			var b [16]byte
+			binary.BigEndian.PutUint64(b[:8], a.hi)
+			binary.BigEndian.PutUint64(b[8:], a.lo)
+			page = append(page, b[16-s.width:]...)
+		}
+		s.pages, sorted = append(s.pages, page), sorted[len(here):]
+	}
+	return s
+}
+
+func (s *addresses) perPage() int { return pageSize / s.width }
+
+// at is the i-th address.
+func (s *addresses) at(i int) uint128 {
+	if s.starts == nil {
+		return s.read(i, 0)
+	}
+	first := sort.Search(255, func(b int) bool { return int(s.starts[b+1]) > i })
+	return s.read(i, uint64(first))
+}
+
+// read is the i-th address, the first byte of which is first where that is left out.
+func (s *addresses) read(i int, first uint64) uint128 {
+	page, at := s.pages[i/s.perPage()], i%s.perPage()*s.width
+	return s.decode(page[at:at+s.width], first)
+}
+
+func (s *addresses) decode(b []byte, first uint64) uint128 {
+	if s.width == 16 {
+		return uint128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
+	}
+	return uint128{first<<56 | binary.BigEndian.Uint64(b[:8])>>8, binary.BigEndian.Uint64(b[7:])}
+}
+
+// cursor reads one address after the other.
+type cursor struct {
+	of *addresses
+	// i is the number of the next address, which is in page at the offset at.
+	i, page, at int
+	// first is its first byte, or less.
+	first int
+}
+
+// from is a cursor at the i-th address.
+func (s *addresses) from(i int) cursor {
+	return cursor{of: s, i: i, page: i / s.perPage(), at: i % s.perPage() * s.width}
+}
+
+// next is the address at the cursor, which goes on to the one after it.
+func (c *cursor) next() uint128 {
+	s := c.of
+	for s.starts != nil && int(s.starts[c.first+1]) <= c.i {
+		c.first++
+	}
+	page := s.pages[c.page]
+	a := s.decode(page[c.at:c.at+s.width], uint64(c.first))
+	c.i++
+	if c.at += s.width; c.at == len(page) {
+		c.page, c.at = c.page+1, 0
+	}
+	return a
+}
+
+// upTo is how many of the addresses are not above a.
+func (s *addresses) upTo(a uint128) int {
+	from, to, first := 0, s.n, a.firstByte()
+	if s.starts != nil {
+		from, to = int(s.starts[first]), int(s.starts[first+1])
+	}
+	return from + sort.Search(to-from, func(i int) bool { return a.less(s.read(from+i, first)) })
+}
+
+func (u uint128) firstByte() uint64 { return u.hi >> 56 }

@@ -1,0 +1,195 @@
+package ledger
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/failpoint"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// ErrPoolClosed means that the own record of a block's pool is missing, not confirmed
+// itself, or being released: nothing is handed out from the pool.
+var ErrPoolClosed = errors.New("the pool's own record is missing or being released")
+
+// resolve decides, when the watch has shown a record, whether it is confirmed, and
+// notifies the request that waits for it. Of a record whose creation had seemed to
+// fail, listeners are notified to delete it.
+func (l *Ledger) resolve(e *entry) {
+	l.confirm(e)
+	name := e.key()
+	if h := l.holds[name]; h != nil {
+		h.settle(e.uid, l.refusal(h, e))
+	}
+	if _, ok := l.disowned[name]; ok {
+		delete(l.disowned, name)
+		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Disowned})
+	}
+}
+
+// refusal is why the block of a record is not its holder's.
+func (l *Ledger) refusal(h *Hold, e *entry) error {
+	if h.Block != e.block {
+		return ErrLost
+	}
+	if err := l.unconfirmed(e); err != nil {
+		return err
+	}
+	return l.exceedsLimits(h, e)
+}
+
+// confirm confirms a record that can be, or notes that it is not confirmed. A record
+// that was confirmed stays so: whatever overlaps it was recorded later.
+func (l *Ledger) confirm(e *entry) {
+	if e.confirmed {
+		return
+	}
+	b := l.books[e.pool()]
+	hasRival := b.rival(e.block, e.key()) != nil
+	if hasRival {
+		l.contest(b, e)
+	}
+	since, seen := b.unconfirmed[e]
+	if !e.isAnswered() && (hasRival || !l.open(e.pool())) {
+		if !seen {
+			since = l.unconfirmedSince()
+		}
+		b.unconfirmed[e] = since
+		return
+	}
+	e.confirmed = true
+	delete(b.unconfirmed, e)
+	if seen {
+		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
+	}
+	l.reopen(e)
+}
+
+// isAnswered reports whether a live claim names a record that was made before the claim
+// existed: whoever made it had confirmed it, or the claim would not name it.
+func (e *entry) isAnswered() bool { return e.claimed && e.holderUID == "" }
+
+// unconfirmed is why a record is not confirmed: ErrLost, ErrPoolClosed, or nil.
+func (l *Ledger) unconfirmed(e *entry) error {
+	switch {
+	case e.confirmed:
+		return nil
+	case l.books[e.pool()].rival(e.block, e.key()) != nil:
+		return ErrLost
+	}
+	return ErrPoolClosed
+}
+
+// confirmAfter confirms those records that could not be because of one that is gone.
+func (l *Ledger) confirmAfter(gone *entry, b *book) {
+	b.settleContests(gone)
+	if len(b.unconfirmed) == 0 {
+		return
+	}
+	for e := range b.overlapping(gone.block) {
+		if e.hold == nil {
+			l.confirm(e)
+		}
+	}
+}
+
+// reopen confirms the records of the pool whose own record has changed.
+func (l *Ledger) reopen(own *entry) {
+	if own.purpose() != ipam.ForPool {
+		return
+	}
+	h := own.holder()
+	b := l.books[ipam.PoolKey{Kind: ipam.PoolKind(h.Kind), Namespace: h.Namespace, Name: h.Name}]
+	if b == nil {
+		return
+	}
+	for e := range b.unconfirmed {
+		l.confirm(e)
+	}
+}
+
+// open reports whether blocks may be handed out from a space: a routing domain always,
+// a pool while its own record is there, confirmed, and not being released.
+func (l *Ledger) open(key ipam.PoolKey) bool {
+	if !key.Kind.IsPool() || failpoint.SkipPoolCheck() {
+		return true
+	}
+	for own := range l.byHolder.of(adapt.HolderOfPool(key)) {
+		if own.purpose() == ipam.ForPool && own.confirmed && own.state() == ipam.Bound && !own.terminating && l.isOf(own, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOf reports whether an own record states the pool as its spec does, where that is
+// known.
+func (l *Ledger) isOf(own *entry, key ipam.PoolKey) bool {
+	b := l.books[key]
+	return b == nil || b.space == nil || own.block == b.pool.CIDR && own.pool() == b.pool.Home
+}
+
+// Confirmed is nil where the view shows the record and it is confirmed: whoever
+// records a block that overlaps it gives way. Otherwise it is a *ipam.TakenError that
+// names the other record, or ErrPoolClosed; and ipam.ErrUnconfirmed where the view does
+// not show the record.
+func (l *Ledger) Confirmed(record ipam.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.byUID.one(record.UID)
+	if e == nil {
+		return ipam.ErrUnconfirmed
+	}
+	err := l.unconfirmed(e)
+	if errors.Is(err, ErrLost) {
+		rival := l.books[e.pool()].rival(e.block, e.key())
+		return &ipam.TakenError{Block: e.block, Pool: e.pool(), Holder: rival.holder(), Overlap: rival.block}
+	}
+	return err
+}
+
+// Shown is what the view shows of a pool's own record that is to be released.
+type Shown int
+
+const (
+	// NotShown means that the view does not show the mark yet.
+	NotShown Shown = iota
+	// Unused means that it shows the mark, and no record of the pool.
+	Unused
+	// InUse means that it shows the mark, and a record of the pool.
+	InUse
+	// Overtaken means that somebody else has written to the record since, or that it is
+	// not in the view: it is gone, or the view was listed anew and is older.
+	Overtaken
+)
+
+// Release is what the view shows of a pool's own record, marked as releasing, whose
+// version was before the mark the one given.
+func (l *Ledger) Release(marked ipam.Record, before string, pool ipam.PoolKey) Shown {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.byUID.one(marked.UID)
+	switch b := l.books[pool]; {
+	case e == nil:
+		return Overtaken
+	case e.version == marked.Version && b != nil && b.records > 0:
+		return InUse
+	case e.version == marked.Version:
+		return Unused
+	case e.version == before:
+		return NotShown
+	}
+	return Overtaken
+}
+
+// poolsFirst orders the own records of pools before those of blocks.
+func poolsFirst(a, b *entry) int {
+	rank := func(e *entry) int {
+		if e.purpose() == ipam.ForPool {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Compare(rank(a), rank(b))
+}

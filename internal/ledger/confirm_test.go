@@ -1,0 +1,311 @@
+package ledger
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// marked is a pool's own record that is being released.
+func marked(o *v1alpha1.IPAllocation, version string) *v1alpha1.IPAllocation {
+	m := o.DeepCopy()
+	m.Spec.State, m.ResourceVersion = v1alpha1.AllocationReleasing, version
+	return m
+}
+
+func TestABlockIsConfirmedOnlyWhileItsPoolsOwnRecordIsThere(t *testing.T) {
+	mine, pools := allocation("a", "1", "2", "10.0.0.0/28"), own(key, small.String())
+	other := own(ipam.PoolNamed("other"), "10.0.0.0/16")
+	for name, c := range map[string]struct {
+		events func(f feed) error
+		want   error
+	}{
+		"it is there": {func(f feed) error { return f.Add(mine) }, nil},
+		"it is gone":  {func(f feed) error { return errors.Join(f.Delete(pools), f.Add(mine)) }, ErrPoolClosed},
+		"it is being released": {
+			func(f feed) error { return errors.Join(f.Update(marked(pools, "2")), f.Add(mine)) }, ErrPoolClosed,
+		},
+		"it was to be released, and is not any more": {
+			func(f feed) error {
+				again := pools.DeepCopy()
+				again.ResourceVersion = "3"
+				return errors.Join(f.Update(marked(pools, "2")), f.Update(again), f.Add(mine))
+			}, nil,
+		},
+		"it is being deleted": {
+			func(f feed) error {
+				deleted, now := pools.DeepCopy(), metav1.Now()
+				deleted.DeletionTimestamp, deleted.ResourceVersion = &now, "2"
+				return errors.Join(f.Update(deleted), f.Add(mine))
+			}, ErrPoolClosed,
+		},
+		"it is of another block than the pool has": {
+			func(f feed) error {
+				return errors.Join(f.Delete(pools), f.Add(own(key, "10.0.1.0/24")), f.Add(mine))
+			}, ErrPoolClosed,
+		},
+		"another pool's overlaps it, and was recorded first": {
+			func(f feed) error {
+				return errors.Join(f.Delete(pools), f.Add(other), f.Add(pools), f.Add(mine))
+			}, ErrPoolClosed,
+		},
+		"another pool's overlaps it, and was recorded later": {
+			func(f feed) error { return errors.Join(f.Add(other), f.Add(mine)) }, nil,
+		},
+		"a list shows both, and nobody knows the order": {
+			func(f feed) error {
+				return errors.Join(f.Delete(pools), f.Replace([]any{mine, other, pools}, "9"))
+			}, ErrPoolClosed,
+		},
+		"a list shows it marked": {
+			func(f feed) error { return f.Replace([]any{mine, marked(pools, "2")}, "9") }, ErrPoolClosed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			must(t, feed{l}.Replace(listed(), "0"))
+			h := mustHold(t, l, ask("a"))
+			must(t, c.events(feed{l}))
+			if err := h.Confirm(t.Context(), "1"); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
+	l := newLedger(1)
+	must(t, feed{l}.Replace(listed(), "0"))
+	child := adapt.Allocation(ipam.Record{
+		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.ForPool,
+		Block: small.Masked(), State: ipam.Bound, Holder: adapt.HolderOfPool(ipam.PoolNamed("child")),
+	})
+	child.Spec.CIDR = "10.0.0.0/28"
+	must(t, feed{l}.Update(marked(own(key, small.String()), "2")))
+	must(t, feed{l}.Add(child))
+	record, _ := adapt.Record(child)
+	if err := l.Confirmed(record); !errors.Is(err, ErrPoolClosed) {
+		t.Errorf("got %v, want ErrPoolClosed", err)
+	}
+}
+
+// TestWhoeverWasRecordedFirstStaysConfirmed is about two records that overlap, however
+// they came to be.
+func TestWhoeverWasRecordedFirstStaysConfirmed(t *testing.T) {
+	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
+	of := func(o *v1alpha1.IPAllocation) ipam.Record { r, _ := adapt.Record(o); return r }
+	isTaken := func(err error) bool { _, ok := errors.AsType[*ipam.TakenError](err); return ok }
+	l := newLedger(1)
+	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Add(first))
+	must(t, feed{l}.Add(second))
+	if err := l.Confirmed(of(first)); err != nil {
+		t.Errorf("the first: %v, want that it is confirmed", err)
+	}
+	if err := l.Confirmed(of(second)); !isTaken(err) {
+		t.Errorf("the second: %v, want that the block is taken", err)
+	}
+	must(t, feed{l}.Replace(listed(first, second), "3"))
+	if err := l.Confirmed(of(first)); err != nil {
+		t.Errorf("the first, after a list: %v, want that it is confirmed still", err)
+	}
+	var changed []string
+	l.Follow(func(c Change) { changed = append(changed, c.Record.Name.Name) })
+	must(t, feed{l}.Delete(first))
+	if err := l.Confirmed(of(second)); err != nil {
+		t.Errorf("the second, when the first is gone: %v, want that it is confirmed", err)
+	}
+	if len(changed) != 2 || changed[1] != "b" {
+		t.Errorf("listeners were notified of %v, want the deletion of a and the confirmation of b", changed)
+	}
+	fresh := newLedger(1)
+	must(t, feed{fresh}.Replace(listed(first, second), "3"))
+	if !isTaken(fresh.Confirmed(of(first))) || !isTaken(fresh.Confirmed(of(second))) {
+		t.Error("a list does not say which was first: want that neither is confirmed")
+	}
+}
+
+func TestAPoolsRecordCanBeReleasedOnceTheMarkIsSeenAndNothingIsRecorded(t *testing.T) {
+	l := newLedger(1)
+	pools, block := own(key, small.String()), allocation("a", "1", "2", "10.0.0.0/28")
+	record, _ := adapt.Record(marked(pools, "2"))
+	check := func(when string, want Shown) {
+		t.Helper()
+		if got := l.Release(record, "1", key); got != want {
+			t.Errorf("%s: got %d, want %d", when, got, want)
+		}
+	}
+	must(t, feed{l}.Replace(listed(block), "0"))
+	check("before the mark is seen", NotShown)
+	must(t, feed{l}.Update(marked(pools, "2")))
+	check("with a block", InUse)
+	must(t, feed{l}.Delete(block))
+	check("without", Unused)
+	must(t, feed{l}.Update(marked(pools, "3")))
+	check("when somebody else marked it again", Overtaken)
+	must(t, feed{l}.Delete(pools))
+	check("when it is gone, or the view is older", Overtaken)
+}
+
+func TestTheOneRecordedLaterExceedsTheLimit(t *testing.T) {
+	l := newLedger(1)
+	pool := ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(2)}}}
+	l.Describe(pool)
+	must(t, feed{l}.Replace(listed(of("red", allocation("x", "9", "1", "10.0.0.16/28"))), "0"))
+	of := func(project string, a Ask) Ask { a.Project = project; return a }
+	h := mustHold(t, l, of("red", ask("a")))
+	if _, err := l.Hold(of("red", ask("b"))); !isLimit(err) {
+		t.Errorf("a second request of this replica: %v, want a LimitError", err)
+	}
+	mustHold(t, l, of("blue", ask("c"))).Drop()
+	theirs := allocation("theirs", "2", "2", "10.0.0.128/28")
+	theirs.Spec.Project = "red"
+	must(t, feed{l}.Add(theirs)) // another replica was faster
+	mine := allocation("a", "1", "3", h.Block.String())
+	mine.Spec.Project = "red"
+	must(t, feed{l}.Add(mine))
+	if err := h.Confirm(t.Context(), "1"); !isLimit(err) {
+		t.Errorf("recorded after another replica's: %v, want a LimitError", err)
+	}
+	must(t, feed{l}.Delete(mine))
+	must(t, feed{l}.Delete(theirs))
+	h = mustHold(t, l, of("red", ask("a")))
+	mine = allocation("a", "3", "4", h.Block.String())
+	mine.Spec.Project = "red"
+	must(t, feed{l}.Add(mine))
+	must(t, feed{l}.Add(theirs)) // it will give way
+	if err := h.Confirm(t.Context(), "3"); err != nil {
+		t.Errorf("recorded before another replica's: %v, want that it is confirmed", err)
+	}
+	if got := l.Usage("red", key); got.Blocks != space.CountOf64(3) || got.Addresses != space.CountOf64(48) {
+		t.Errorf("red has %v, want 3 blocks of 48 addresses", got)
+	}
+}
+
+func TestAListConfirmsPoolsBeforeTheirBlocks(t *testing.T) {
+	l := newLedger(1)
+	var again []string
+	l.Follow(func(c Change) {
+		if c.Kind == Changed {
+			again = append(again, c.Record.Name.Name)
+		}
+	})
+	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28")), "1"))
+	if len(again) != 0 {
+		t.Errorf("%v were confirmed in a second step, want none", again)
+	}
+}
+
+func TestARequestCountsOnceForALimit(t *testing.T) {
+	l := newLedger(1)
+	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(2)}}})
+	must(t, feed{l}.Replace(listed(), "0"))
+	reds := func(name string) Ask { a := ask(name); a.Project = "red"; return a }
+	h := mustHold(t, l, reds("a"))
+	must(t, feed{l}.Add(of("red", allocation("a", "1", "1", h.Block.String()))))
+	second := mustHold(t, l, reds("b")) // the first is recorded, and not confirmed yet
+	second.Drop()
+	mustHold(t, l, reds("c"))
+	if _, err := l.Hold(reds("d")); !isLimit(err) {
+		t.Errorf("got %v, want a LimitError", err)
+	}
+}
+
+func TestARecordThatALiveClaimNamesWasConfirmedBeforeTheClaimWasStored(t *testing.T) {
+	l := newLedger(1)
+	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
+	must(t, feed{l}.Replace(listed(first, second), "3"))
+	record, _ := adapt.Record(first)
+	if err := l.Confirmed(record); err == nil {
+		t.Error("it is confirmed before anybody says that a claim names it")
+	}
+	l.Claimed(record.Name, true)
+	if err := l.Confirmed(record); err != nil {
+		t.Errorf("got %v, want that it is confirmed", err)
+	}
+}
+
+func TestBlocksAreConfirmedWhenThePoolIsDescribed(t *testing.T) {
+	l := New(Options{Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Silence: time.Minute})
+	l.Describe(ipam.Pool{Key: key, Home: ipam.DomainNamed("other", ipam.IPv4), CIDR: small, Family: ipam.IPv4})
+	mine := allocation("a", "1", "2", "10.0.0.0/28")
+	must(t, feed{l}.Replace(listed(mine), "0"))
+	record, _ := adapt.Record(mine)
+	if err := l.Confirmed(record); !errors.Is(err, ErrPoolClosed) {
+		t.Errorf("got %v, want ErrPoolClosed: the own record is in another routing domain", err)
+	}
+	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4})
+	if err := l.Confirmed(record); err != nil {
+		t.Errorf("got %v, want that it is confirmed", err)
+	}
+}
+
+func TestALimitOfAClassIsOverAllItsPools(t *testing.T) {
+	l := newLedger(1)
+	elsewhere := allocation("x", "9", "1", "10.9.0.0/28")
+	elsewhere.Spec.PoolRef.Name, elsewhere.Spec.ClassName, elsewhere.Spec.Project = "q", "c", "red"
+	must(t, feed{l}.Replace(listed(elsewhere), "0"))
+	a := ask("a")
+	a.Project, a.Class = "red", "c"
+	a.ClassLimit = ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(31)}}
+	if _, err := l.Hold(a); !isLimit(err) {
+		t.Errorf("got %v, want a LimitError", err)
+	}
+	a.ClassLimit.Addresses.Count = space.CountOf64(32)
+	mustHold(t, l, a).Drop()
+}
+
+func TestUnclaimedRecordsOfANamespaceAreBoundedToAShareOfThePool(t *testing.T) {
+	l := newLedger(1) // 256 addresses, of which 16 are withheld: a share is 30 of them, or 4 blocks
+	must(t, feed{l}.Replace(listed(), "0"))
+	single := func(name string) Ask {
+		a := ask(name)
+		a.Bits, a.UnclaimedLimit = 32, 1000
+		return a
+	}
+	for n := range 30 {
+		mustHold(t, l, single(string(rune('A'+n))))
+	}
+	_, err := l.Hold(single("one-more"))
+	if !errors.Is(err, ipam.ErrTooManyUnclaimed) {
+		t.Fatalf("the 31st: %v, want ErrTooManyUnclaimed", err)
+	}
+	if want := "namespace ns has reached its share of unclaimed allocations in pool p: wait until earlier creates are settled"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+	other := single("other")
+	other.Holder.Namespace = "elsewhere"
+	mustHold(t, l, other)
+	large := New(Options{Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Silence: time.Minute})
+	large.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4})
+	must(t, feed{large}.Replace(listed(), "0"))
+	for n := range 4 {
+		quarter := ask(string(rune('A' + n)))
+		quarter.Bits, quarter.UnclaimedLimit = 27, 1000
+		mustHold(t, large, quarter)
+	}
+	fifth := ask("fifth")
+	fifth.Bits, fifth.UnclaimedLimit = 27, 1000
+	if _, err := large.Hold(fifth); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
+		t.Errorf("the fifth of eight blocks: %v, want ErrTooManyUnclaimed", err)
+	}
+}
+
+// of is an object with a project.
+func of(project string, o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
+	o.Spec.Project = project
+	return o
+}
+
+func isLimit(err error) bool {
+	_, ok := errors.AsType[*ipam.LimitError](err)
+	return ok
+}

@@ -1,0 +1,120 @@
+package pools
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Pools of one CIDR: the first is there, and others are made when it has gone.
+var (
+	there    = Pool{Block: Whole, There: true}
+	made     = Pool{Block: Whole, Requests: 1}
+	again    = Pool{Block: Whole, There: true, Requests: 1}
+	stays    = Pool{Block: Whole, There: true, Stays: true}
+	childOf0 = func(p Pool) Pool { p.Parent = 1; return p }
+)
+
+// in is a claim that a client creates once, in a pool.
+func in(pool, block uint8) Claim { return Claim{Pool: pool, Block: block, Requests: 1} }
+
+// scenarios are explored completely. Each is as large as memory and patience allow.
+var scenarios = []Scenario{
+	{Name: "a pool is deleted or forced away, and another made on its CIDR", Replicas: 3, Force: true,
+		Pools: []Pool{there, made}, Claims: []Claim{in(0, Whole), in(1, Half)}},
+	{Name: "the same, crashes and a relist", Replicas: 2, Force: true, Crashes: 2, Relists: 1,
+		Pools: []Pool{there, made}, Claims: []Claim{in(0, Whole), in(1, Half)}},
+	{Name: "the same, a pool that is taken for gone, a relist", Replicas: 2, Mistakes: 1, Relists: 1,
+		Pools: []Pool{there, made}, Claims: []Claim{in(0, Whole), in(1, Half)}},
+	{Name: "a pool goes, and is made again under its own name", Replicas: 3, Force: true,
+		Pools: []Pool{again}, Claims: []Claim{in(0, Whole), in(0, Half)}},
+	{Name: "a pool goes, another is made on its CIDR, and it is to be made again", Replicas: 2, Force: true,
+		Pools: []Pool{again, {Block: Whole, Requests: 1, Stays: true}}, Claims: []Claim{in(0, Whole), in(1, Half)}},
+	{Name: "a child pool goes, and another is made on its CIDR", Replicas: 3, Force: true,
+		Pools: []Pool{stays, childOf0(there), childOf0(made)}, Claims: []Claim{in(1, Whole), in(2, Half)}},
+	{Name: "a child pool goes, and its parent hands its CIDR out", Replicas: 3, Force: true,
+		Pools: []Pool{stays, childOf0(there)}, Claims: []Claim{in(1, Whole), in(0, Half)}},
+	{Name: "a parent goes while a child is made, and another pool on its CIDR", Replicas: 2, Force: true,
+		Pools: []Pool{there, childOf0(made), made}, Claims: []Claim{in(1, Whole), in(2, Half)}},
+	{Name: "three claims of a project in a pool, of which it may have two", Replicas: 3, PerPool: 2,
+		Pools: []Pool{stays}, Claims: []Claim{in(0, 0b001), in(0, 0b010), in(0, 0b100)}},
+	{Name: "two claims of a project in a pool, of which it may have one, a crash and a relist", Replicas: 3, PerPool: 1, Relists: 1, Crashes: 1,
+		Pools: []Pool{stays}, Claims: []Claim{{Block: 0b001, Requests: 2}, in(0, 0b010)}},
+	{Name: "three claims of two projects in two pools, of which each may have one overall", Replicas: 3, Overall: 1,
+		Pools: []Pool{stays, {Block: 0b1100, There: true, Stays: true}}, Claims: []Claim{in(0, Half), in(1, 0b0100), {Pool: 1, Block: 0b1000, Project: 1, Requests: 1}}},
+}
+
+// large are the scenarios of more than 700,000 states but the first, which go test
+// -short leaves out.
+var large = map[string]bool{
+	"the same, crashes and a relist":                                    true,
+	"the same, a pool that is taken for gone, a relist":                 true,
+	"a pool goes, and is made again under its own name":                 true,
+	"a child pool goes, and another is made on its CIDR":                true,
+	"a parent goes while a child is made, and another pool on its CIDR": true,
+}
+
+func TestNoBlockOfAPoolThatGoesHasTwoHolders(t *testing.T) {
+	begin, states, steps := time.Now(), 0, 0
+	for _, s := range scenarios {
+		if testing.Short() && large[s.Name] {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			began := time.Now()
+			found := New(s, 0).Explore()
+			if found.Violation != "" {
+				t.Errorf("%s:\n  %s", found.Violation, strings.Join(found.Trace, "\n  "))
+			}
+			t.Logf("%s: %d states, %d steps, %.1f s", s.Name, found.States, found.Steps, time.Since(began).Seconds())
+			states, steps = states+found.States, steps+found.Steps
+		})
+	}
+	t.Logf("explored completely: %d states, %d steps, in %.1f s", states, steps, time.Since(begin).Seconds())
+}
+
+// TestEveryRuleAboutPoolsIsNeeded leaves one out at a time.
+func TestEveryRuleAboutPoolsIsNeeded(t *testing.T) {
+	remade := Scenario{Replicas: 2, Force: true, Pools: []Pool{there, made}, Claims: []Claim{in(0, Whole), in(1, Half)}}
+	for _, c := range []struct {
+		rule Rules
+		Scenario
+	}{
+		{OwnRecord, remade},
+		{OwnConfirmed, Scenario{Replicas: 2, Force: true, Pools: []Pool{again, made}, Claims: []Claim{in(0, Whole), in(1, Half)}}},
+		{MarkFirst, remade},
+		{SeeMark, remade},
+		{MarkVersion, Scenario{Replicas: 3, Force: true, Pools: []Pool{there}, Claims: []Claim{in(0, Whole), in(0, Half)}}},
+		{Unmark, remade},
+		{GiveUpMarked, Scenario{Replicas: 2, Force: true, Pools: []Pool{again, made}, Claims: []Claim{in(0, Whole), in(1, Half)}}},
+		{LimitAtConfirm, Scenario{Replicas: 2, PerPool: 1, Pools: []Pool{stays}, Claims: []Claim{in(0, Half), in(0, Other)}}},
+	} {
+		t.Run("without: "+c.rule.String(), func(t *testing.T) {
+			found := New(c.Scenario, c.rule).Explore()
+			if found.Violation == "" {
+				t.Fatalf("%d states, and no violation", found.States)
+			}
+			t.Logf("without %q %s, found among %d states:\n  %s", c.rule, found.Violation, found.States, strings.Join(found.Trace, "\n  "))
+		})
+	}
+}
+
+func TestKeysTellStatesApart(t *testing.T) {
+	m := New(Scenario{Replicas: 3, Force: true, Crashes: 1, Relists: 1, Mistakes: 1, Pools: []Pool{again, made}, Claims: []Claim{in(0, Whole), in(1, Half)}}, SeeMark)
+	begin := m.initial()
+	known, work := map[key]state{begin.key(): begin}, []state{begin}
+	for len(work) > 0 && len(known) < 100_000 {
+		s := work[0]
+		work = work[1:]
+		m.next(&s, func(_ step, n state) {
+			other, ok := known[n.key()]
+			if ok && other != n {
+				t.Fatalf("one key for\n%+v and\n%+v", other, n)
+			}
+			if !ok {
+				known[n.key()] = n
+				work = append(work, n)
+			}
+		})
+	}
+}

@@ -1,0 +1,187 @@
+package pools
+
+import (
+	"fmt"
+	"strings"
+)
+
+// step is one that somebody takes, for the trace.
+type step struct {
+	what    what
+	who, on uint8
+}
+
+type what uint8
+
+const (
+	crashes what = iota
+	restarts
+	relists
+	sees
+	asks
+	findsName
+	adopts
+	answers
+	refuses
+	timesOut
+	collects
+	finalizes
+	marks
+	mistakes
+	unmarks
+	deletes
+	deletesHolder
+	forces
+)
+
+// texts describe steps, by the number of a replica or holder, and that of what it is
+// done to.
+func texts() map[what]string {
+	return map[what]string{
+		crashes:       "replica %d crashes",
+		restarts:      "replica %d starts anew, with a list",
+		relists:       "replica %d's watch is cut: it lists",
+		sees:          "replica %d sees the next event, of record %d",
+		asks:          "replica %d is asked to create holder %d, finds its block free, and records it",
+		findsName:     "replica %d is asked to create holder %d, and cannot record it: the name exists",
+		adopts:        "replica %d is asked to create pool %d again, and takes over its former record",
+		answers:       "replica %d answers with record %d; its holder is stored",
+		refuses:       "somebody refuses what replica %d answered with record %d",
+		timesOut:      "replica %d gives up waiting for record %d",
+		collects:      "replica %d deletes record %d, which has no holder",
+		finalizes:     "replica %d sees no block in pool %d, which is being deleted, and lets it go",
+		marks:         "replica %d sees no block in the pool of record %d, and marks that as releasing",
+		mistakes:      "replica %d takes the pool of record %d for gone, and marks that as releasing",
+		unmarks:       "replica %d takes the mark off record %d",
+		deletes:       "replica %d sees no block in the pool of record %d, and deletes that",
+		deletesHolder: "somebody deletes holder %d",
+		forces:        "somebody forces pool %d away",
+	}
+}
+
+// String says what happened.
+func (t step) String() string {
+	text := texts()[t.what]
+	args := []any{t.who, t.on}
+	return fmt.Sprintf(text, args[:strings.Count(text, "%")]...)
+}
+
+type move func(step, func(*state))
+
+// next emits every state that one step leads to.
+func (m *Model) next(s *state, emit func(step, state)) {
+	to := func(t step, change func(n *state)) {
+		n := *s
+		change(&n)
+		m.tidy(&n)
+		emit(t, n)
+	}
+	for i := range m.scenario.Replicas {
+		r, who := &s.stage[i], uint8(i)
+		if m.symmetric && i > 0 && *r == s.stage[i-1] {
+			continue // the same happens to both
+		}
+		if r.down {
+			to(step{what: restarts, who: who}, func(n *state) { n.stage[i].down = false; m.list(n, i) })
+			continue
+		}
+		m.befalls(s, i, to)
+		if r.task.doing != nothing {
+			m.goesOn(s, i, to)
+			continue
+		}
+		m.requests(s, i, to)
+		m.releases(s, i, to)
+	}
+	m.people(s, to)
+}
+
+// befalls is what happens to a process and its view.
+func (m *Model) befalls(s *state, i int, to move) {
+	r, who := &s.stage[i], uint8(i)
+	if s.crashes > 0 {
+		to(step{what: crashes, who: who}, func(n *state) { n.crashes--; n.stage[i] = replica{down: true} })
+	}
+	if r.at == s.logged {
+		return
+	}
+	to(step{sees, who, s.log[r.at].record}, func(n *state) { m.see(n, i) })
+	if s.relists > 0 {
+		to(step{what: relists, who: who}, func(n *state) { n.relists--; m.list(n, i) })
+	}
+}
+
+// requests are what an idle replica may be asked for. That a block is free, or a
+// former record there, is judged by the view, which may be behind; a request that is
+// held up after that is one whose replica sees nothing new meanwhile.
+func (m *Model) requests(s *state, i int, to move) {
+	r, who := &s.stage[i], uint8(i)
+	for h := range m.holders() {
+		if !m.mayBeAsked(s, h) {
+			continue
+		}
+		own, ok := m.own(s, r, h)
+		switch {
+		case m.isPool(h) && ok && r.marked&bit(own) == 0:
+			to(step{adopts, who, h}, func(n *state) {
+				n.holders[h].requests--
+				if n.update(own, r.versions[own], false) {
+					n.stage[i].task = task{doing: awaiting, holder: h, record: own, version: r.versions[own] + 1}
+				}
+			})
+		case m.isPool(h) && ok:
+		case !m.rival(s, r, h, maxRecords) && (m.isPool(h) || m.within(s, r, h, 1)):
+			m.creates(s, i, h, to)
+		}
+	}
+}
+
+// mayBeAsked reports whether somebody may create a holder: it is not there, and its pool
+// has been there at some time.
+func (m *Model) mayBeAsked(s *state, h uint8) bool {
+	home, phase := m.home(h), s.holders[h].phase
+	return s.holders[h].requests > 0 && (phase == absent || phase == gone) &&
+		(home == 0 || s.holders[home-1].phase != absent)
+}
+
+// creates is the create call.
+func (m *Model) creates(s *state, i int, h uint8, to move) {
+	who, free := uint8(i), uint8(maxRecords)
+	for n := range uint8(maxRecords) {
+		r := &s.records[n]
+		if r.phase == unmade && free == maxRecords {
+			free = n
+		}
+		if m.isPool(h) && r.phase == present && r.holder == h {
+			to(step{findsName, who, h}, func(n *state) { n.holders[h].requests-- })
+			return
+		}
+	}
+	to(step{asks, who, h}, func(n *state) {
+		n.holders[h].requests--
+		n.records[free] = record{phase: present, holder: h, event: event{record: free}}
+		n.write(free)
+		n.stage[i].task = task{doing: awaiting, holder: h, record: free}
+	})
+}
+
+// people delete what there is.
+func (m *Model) people(s *state, to move) {
+	for h := range m.holders() {
+		isPool, phase := m.isPool(h), s.holders[h].phase
+		if m.stays(h) {
+			continue
+		}
+		if phase == live {
+			to(step{what: deletesHolder, who: h}, func(n *state) {
+				n.holders[h].phase, n.holders[h].record = absent, 0
+				if isPool {
+					n.holders[h].phase = terminating
+				}
+			})
+		}
+		if m.scenario.Force && isPool && (phase == live || phase == terminating) {
+			to(step{what: forces, who: h}, func(n *state) { n.holders[h].phase, n.holders[h].record = gone, 0 })
+		}
+	}
+}

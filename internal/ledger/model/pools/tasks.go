@@ -1,0 +1,121 @@
+package pools
+
+// releases are what an idle replica may do about records and pools that it sees.
+func (m *Model) releases(s *state, i int, to move) {
+	r, who := &s.stage[i], uint8(i)
+	for p := range uint8(len(m.scenario.Pools)) {
+		if s.holders[p].phase == terminating && m.empty(s, r, p) {
+			to(step{finalizes, who, p}, func(n *state) { n.holders[p].phase = gone })
+		}
+	}
+	for n := range uint8(maxRecords) {
+		if r.seen&bit(n) == 0 {
+			continue
+		}
+		if m.isPool(s.records[n].holder) {
+			m.releasesPool(s, i, n, to)
+			continue
+		}
+		h := &s.holders[s.records[n].holder]
+		isHeld := h.phase == live && h.record == n
+		if s.records[n].phase == present && !isHeld && !m.underWay(s, n) {
+			to(step{collects, who, n}, func(next *state) { next.delete(n) })
+		}
+	}
+}
+
+// releasesPool is what a replica may do about a pool's own record. Each write has the
+// version that the view shows as its condition. A process that pauses between its
+// decision and its write is one that sees nothing new meanwhile; that the pool does
+// not exist stays true, as to make it again takes another version of the record.
+func (m *Model) releasesPool(s *state, i int, n uint8, to move) {
+	r, who, h := &s.stage[i], uint8(i), s.records[n].holder
+	exists, used, version := s.holders[h].phase == live, !m.empty(s, r, h), r.versions[n]
+	write := func(what what, marked bool, also func(*state)) {
+		if s.records[n].phase == present && s.records[n].version == version {
+			to(step{what, who, n}, func(next *state) { next.update(n, version, marked); also(next) })
+		}
+	}
+	switch {
+	case r.marked&bit(n) != 0 && (exists || used):
+		if m.rules&Unmark != 0 {
+			write(unmarks, false, func(*state) {})
+		}
+	case r.marked&bit(n) != 0:
+		m.deletes(s, i, n, to)
+	case used || m.underWay(s, n):
+	case m.rules&MarkFirst == 0 && !exists:
+		m.deletes(s, i, n, to)
+	case !exists:
+		write(marks, true, func(next *state) { m.hurries(next, i, n) })
+	case s.mistakes > 0:
+		write(mistakes, true, func(next *state) { next.mistakes--; m.hurries(next, i, n) })
+	}
+}
+
+// deletes is the deletion of a pool's record as the view shows it.
+func (m *Model) deletes(s *state, i int, n uint8, to move) {
+	as := &s.records[n]
+	if as.phase == present && (m.rules&MarkVersion == 0 || as.version == s.stage[i].versions[n]) {
+		to(step{deletes, uint8(i), n}, func(next *state) { next.delete(n) })
+	}
+}
+
+// hurries goes on after a mark by the view as it is, with SeeMark left out.
+func (m *Model) hurries(s *state, i int, n uint8) {
+	if m.rules&SeeMark == 0 {
+		s.stage[i].task = task{doing: deleting, holder: s.records[n].holder, record: n, version: s.records[n].version}
+	}
+}
+
+// underWay reports whether a request may yet be answered with a record.
+func (m *Model) underWay(s *state, n uint8) bool {
+	for i := range s.stage {
+		if t := &s.stage[i].task; t.record == n && (t.doing == awaiting || t.doing == ours) {
+			return true
+		}
+	}
+	return false
+}
+
+// goesOn is the next step of what a replica is in the middle of.
+func (m *Model) goesOn(s *state, i int, to move) {
+	t, who := s.stage[i].task, uint8(i)
+	done := func(n *state) { n.stage[i].task = task{} }
+	switch t.doing {
+	case awaiting:
+		to(step{timesOut, who, t.record}, done)
+	case ours:
+		to(step{answers, who, t.record}, func(n *state) {
+			done(n)
+			if h := &n.holders[t.holder]; h.phase != live && h.phase != terminating {
+				h.phase, h.record = live, t.record
+			}
+		})
+		to(step{refuses, who, t.record}, done)
+	case deleting:
+		to(step{deletes, who, t.record}, func(n *state) {
+			done(n)
+			if r := &n.records[t.record]; r.phase == present && r.version == t.version {
+				n.delete(t.record)
+			}
+		})
+	}
+}
+
+// update writes a record, on condition that it has that version.
+func (s *state) update(n, version uint8, marked bool) bool {
+	r := &s.records[n]
+	if r.phase != present || r.version != version {
+		return false
+	}
+	r.version, r.marked = r.version+1, marked
+	s.write(n)
+	return true
+}
+
+func (s *state) delete(n uint8) {
+	r := &s.records[n]
+	r.phase, r.deleted, r.marked, r.version = deleted, true, false, 0
+	s.write(n)
+}

@@ -1,0 +1,153 @@
+package ledger
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// share is what a namespace has of a pool; of all pools where that is zero.
+type share struct {
+	namespace string
+	pool      ipam.PoolKey
+}
+
+// A namespace may have at most one unclaimed block in sharePart of a pool's, and
+// shareLeast blocks in any pool.
+const (
+	sharePart  = 8
+	shareLeast = 4
+)
+
+// account is what a project has of a pool, or of a class.
+type account struct {
+	project, class string
+	pool           ipam.PoolKey
+}
+
+// countUnclaimed adds an entry to, or subtracts it from, what its holder's namespace
+// has unclaimed. Cluster-scoped pools belong to no namespace, and are not bounded.
+func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
+	namespace := e.holder().Namespace
+	if e.hold == nil && (namespace == "" || e.state() != ipam.Bound || e.holderUID != "" || e.claimed) {
+		return
+	}
+	for _, key := range []share{{namespace: namespace}, {namespace, e.pool()}} {
+		count(l.unclaimed, key, op, e.block)
+	}
+}
+
+// countUsage adds an entry to, or subtracts it from, what its project has.
+func (l *Ledger) countUsage(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
+	into, a := l.recorded, e.alike.Value()
+	if e.hold != nil {
+		into = l.held
+	}
+	if a.project == "" {
+		return
+	}
+	count(into, account{project: a.project, pool: a.pool}, op, e.block)
+	if a.class != "" {
+		count(into, account{project: a.project, class: a.class}, op, e.block)
+	}
+}
+
+// count changes what a key has by one block, and forgets a key that has nothing.
+func count[K comparable](in map[K]ipam.Usage, key K, op func(ipam.Usage, ipam.Usage) ipam.Usage, block netip.Prefix) {
+	if in[key] = op(in[key], ipam.UsageOf(block)); in[key] == (ipam.Usage{}) {
+		delete(in, key)
+	}
+}
+
+// Unclaimed is how many unclaimed blocks a namespace has in a pool.
+func (l *Ledger) Unclaimed(namespace string, pool ipam.PoolKey) space.Count {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unclaimed[share{namespace, pool}].Blocks
+}
+
+// Usage is what a project has of a pool by records.
+func (l *Ledger) Usage(project string, pool ipam.PoolKey) ipam.Usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recorded[account{project: project, pool: pool}]
+}
+
+// checkUnclaimed refuses a request whose namespace has as many unclaimed blocks as it
+// may have, in all or in the pool.
+func (l *Ledger) checkUnclaimed(ask Ask, b *book) error {
+	namespace := ask.Holder.Namespace
+	if ask.UnclaimedLimit == 0 || namespace == "" {
+		return nil
+	}
+	if most := space.CountOf64(uint64(ask.UnclaimedLimit)); l.unclaimed[share{namespace: namespace}].Blocks.Cmp(most) >= 0 { //nolint:gosec // not negative
+		return &ipam.UnclaimedError{Namespace: namespace, Most: ask.UnclaimedLimit}
+	}
+	if b.space == nil {
+		return nil
+	}
+	has := l.unclaimed[share{namespace, ask.Pool}].Add(ask.usage(b))
+	usable := b.space.Total().Sub(b.pool.Withheld.Size())
+	if has.Blocks.Cmp(space.CountOf64(shareLeast)) > 0 && has.Addresses.Float64()*sharePart > usable.Float64() {
+		return &ipam.UnclaimedError{Namespace: namespace, Pool: ask.Pool}
+	}
+	return nil
+}
+
+// usage is what the block that is asked for comes to.
+func (a Ask) usage(b *book) ipam.Usage {
+	if a.Block.IsValid() {
+		return ipam.UsageOf(a.Block)
+	}
+	return ipam.UsageOf(netip.PrefixFrom(b.pool.CIDR.Addr(), a.Bits))
+}
+
+// checkLimits refuses a request by which its project would exceed the limit of the
+// pool or of the class. Holds count like records: the requests of this process are
+// not to refuse each other only once they are recorded.
+func (l *Ledger) checkLimits(ask Ask, b *book) error {
+	has := func(a account) ipam.Usage { return l.recorded[a].Add(l.held[a]) }
+	return l.limits(b, ask, has, ask.usage(b))
+}
+
+// exceedsLimits returns a *ipam.LimitError where, in the view as it is, the project of
+// a record has more than it may. What is counted is recorded, and was recorded before
+// this one, or is of the same list.
+func (l *Ledger) exceedsLimits(h *Hold, e *entry) error {
+	own := ipam.UsageOf(e.block)
+	has := func(a account) ipam.Usage { return l.recorded[a].Sub(own) }
+	return l.limits(l.books[e.pool()], h.ask, has, own)
+}
+
+// WithinLimits returns a *ipam.LimitError where a project has more of a record's pool,
+// or of its class, than it may: nobody knows then which of its records came last.
+func (l *Ledger) WithinLimits(record ipam.Record, class ipam.Limit) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.books[record.Pool]
+	if b == nil {
+		return nil
+	}
+	own := ipam.UsageOf(record.Block)
+	has := func(a account) ipam.Usage { return l.recorded[a].Sub(own) }
+	return l.limits(b, Ask{Project: record.Project, Class: record.Class, ClassLimit: class}, has, own)
+}
+
+func (l *Ledger) limits(b *book, ask Ask, has func(account) ipam.Usage, more ipam.Usage) error {
+	pool := account{project: ask.Project, pool: b.key}
+	if err := b.pool.Limit.Check(b.key.String(), ask.Project, has(pool), more); err != nil && !ask.Unlimited {
+		return pool.exceeded(err)
+	}
+	class := account{project: ask.Project, class: ask.Class}
+	return class.exceeded(ask.ClassLimit.Check("IPClass "+ask.Class, ask.Project, has(class), more))
+}
+
+// exceeded notes in a *ipam.LimitError that the account has to have less.
+func (a account) exceeded(err error) error {
+	if limit, ok := errors.AsType[*ipam.LimitError](err); ok {
+		limit.Awaits = ipam.Awaited{Project: a.project, Pool: a.pool, Class: a.class}
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+package queue
+
+import (
+	"net/netip"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// MayTake reports whether a holder may take a block of the length from the pool: no
+// waiter for which there is room comes before it, or there is plenty for all. Its place
+// is zero for a newcomer, which is behind all that wait.
+//
+// It costs O(lengths that are waited for), whatever the number of waiters.
+func (q *Queue) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, place Waiter, length int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	line := q.lines[pool.Key]
+	if line == nil {
+		return true
+	}
+	if p := q.places[holder]; p != nil && p.beyond {
+		place = Waiter{}
+	}
+	first := line.first(pool, room, holder)
+	if first == nil || !place.IsZero() && !first.ahead(place, pool) {
+		return true
+	}
+	return line.hasPlenty(room, length)
+}
+
+// Due are those whose turn it is in a pool: the first for which there is room, or,
+// where there is plenty, all for which there is.
+func (q *Queue) Due(pool ipam.Pool, room Room) []ipam.Holder {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	line := q.lines[pool.Key]
+	if line == nil {
+		return nil
+	}
+	first := line.first(pool, room, ipam.Holder{})
+	switch {
+	case first == nil:
+		return nil
+	case line.hasPlenty(room, first.wants.Length):
+		return line.fitting(room)
+	}
+	return []ipam.Holder{first.Holder}
+}
+
+// Outdone are those that wait for one block of the pool, and no other, and do not know
+// yet that another holder has it. Each is reported once, and again when it asks for
+// another block.
+func (q *Queue) Outdone(pool ipam.PoolKey, room Room) []ipam.Holder {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	line := q.lines[pool]
+	if line == nil || len(line.untold) == 0 {
+		return nil
+	}
+	outdone := line.outdone(room)
+	for _, p := range outdone {
+		p.told = true
+		for _, key := range p.wants.Pools {
+			delete(q.lines[key].untold, p)
+		}
+	}
+	return holders(outdone)
+}
+
+// Freed notes that something of a block of the pool became free. It costs O(address
+// bits), and as much as there are waiters that ask for a block which overlaps it.
+func (q *Queue) Freed(pool ipam.PoolKey, block netip.Prefix) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if line := q.lines[pool]; line != nil {
+		line.freed(block)
+	}
+}

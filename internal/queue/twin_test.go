@@ -1,0 +1,178 @@
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// twin is a queue that looks at every waiter each time, over pools of 256 addresses each.
+type twin struct {
+	waiters map[ipam.Holder]Waiter
+	wants   map[ipam.Holder]Wants
+	parked  map[ipam.Holder]bool
+}
+
+// space is what is free in one pool, address by address.
+type space struct {
+	used [256]bool
+	// least is, by project, the shortest prefix that it may have.
+	least map[string]int
+}
+
+// Allows implements Room.
+func (s *space) Allows(a ipam.Account, length int) bool { return length >= s.least[a.Project] }
+
+// Has implements Room.
+func (s *space) Has(length int) bool {
+	size := 1 << (32 - length)
+	for at := 0; size <= len(s.used) && at < len(s.used); at += size {
+		if !slices.Contains(s.used[at:at+size], true) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsFree implements Room.
+func (s *space) IsFree(block netip.Prefix) bool {
+	at, size := extent(block)
+	return !slices.Contains(s.used[at:at+size], true)
+}
+
+func extent(block netip.Prefix) (at, size int) {
+	return int(block.Addr().As4()[3]), 1 << (32 - block.Bits())
+}
+
+// first is the rule as it is written down in the package's documentation.
+func (w *twin) first(pool ipam.Pool, room *space, aside ipam.Holder) (Waiter, bool) {
+	var first Waiter
+	for holder, waiter := range w.waiters {
+		wants := w.wants[holder]
+		fits := waiter.Request.Block.IsValid() && room.IsFree(waiter.Request.Block) || !waiter.Request.Block.IsValid() && room.Has(wants.Length)
+		if holder == aside || w.parked[holder] || !fits || !room.Allows(wants.Account, wants.Length) || !slices.Contains(wants.Pools, pool.Key) {
+			continue
+		}
+		if first.IsZero() || waiter.ahead(first, pool) {
+			first = waiter
+		}
+	}
+	return first, !first.IsZero()
+}
+
+// TestTheQueueIsAsItsTwin does the same at random with both, and compares whose turn it
+// is. A pool of 256 addresses never has plenty.
+func TestTheQueueIsAsItsTwin(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { playTwin(t, rand.New(rand.NewPCG(seed, 0)), 3000) })
+	}
+}
+
+func playTwin(t *testing.T, random *rand.Rand, steps int) {
+	t.Helper()
+	q := New(0)
+	pools := []ipam.Pool{{Key: ipam.PoolNamed("a"), OpenSince: time.Unix(20, 0)}, {Key: ipam.PoolNamed("b")}, {Key: ipam.PoolNamed("c"), OpenSince: time.Unix(1, 0)}}
+	spaces := map[ipam.PoolKey]*space{}
+	for _, p := range pools {
+		spaces[p.Key] = &space{least: map[string]int{}}
+	}
+	w := &twin{waiters: map[ipam.Holder]Waiter{}, wants: map[ipam.Holder]Wants{}, parked: map[ipam.Holder]bool{}}
+	for step := range steps {
+		call := w.step(q, random, pools, spaces)
+		for _, p := range pools {
+			aside, place := ipam.Holder{}, Waiter{}
+			if random.IntN(2) == 0 {
+				aside = holderOf(random.IntN(40))
+				place = w.waiters[aside]
+			}
+			want, found := w.first(p, spaces[p.Key], ipam.Holder{})
+			if got := q.Due(p, spaces[p.Key]); found != (len(got) == 1) || found && got[0] != want.Holder {
+				t.Fatalf("step %d: %s: due in %s are %v, want %v", step, call, p.Key, got, want.Holder)
+			}
+			want, found = w.first(p, spaces[p.Key], aside)
+			may := !found || !place.IsZero() && !want.ahead(place, p)
+			if got := q.MayTake(p, spaces[p.Key], aside, place, 32); got != may {
+				t.Fatalf("step %d: %s: %v may take of %s: %t, want %t (first is %v)", step, call, aside, p.Key, got, may, want.Holder)
+			}
+		}
+	}
+	for holder := range w.waiters {
+		q.Leave(holder)
+	}
+	if len(q.lines)+len(q.places)+len(q.targets)+len(q.namespaces)+len(q.awaiting) > 0 {
+		t.Errorf("something is left: %+v", q)
+	}
+}
+
+func holderOf(n int) ipam.Holder {
+	return ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: fmt.Sprint("c-", n)}
+}
+
+// step does one thing with both, and says what.
+func (w *twin) step(q *Queue, random *rand.Rand, pools []ipam.Pool, spaces map[ipam.PoolKey]*space) string {
+	holder, pool := holderOf(random.IntN(40)), pools[random.IntN(len(pools))].Key
+	_, waits := w.waiters[holder]
+	switch random.IntN(8) {
+	case 0, 1:
+		waiter, wants := w.draw(random, holder, pools)
+		if waits { // its age is what it was
+			waiter.Since = w.waiters[holder].Since
+		}
+		w.waiters[holder], w.wants[holder] = waiter, wants
+		return fmt.Sprint("join ", holder, q.Join(waiter, wants))
+	case 2:
+		delete(w.waiters, holder)
+		delete(w.parked, holder)
+		_, left := q.Leave(holder)
+		return fmt.Sprint("leave ", holder, left)
+	case 3:
+		if waits {
+			w.parked[holder] = true
+		}
+		return fmt.Sprint("park ", holder, q.Park(holder, ipam.Awaited{}, nil))
+	case 4:
+		delete(w.parked, holder)
+		return fmt.Sprint("keep ", holder, q.Keep(holder))
+	case 5:
+		project, least := drawProject(random), []int{0, 30, 33}[random.IntN(3)]
+		spaces[pool].least[project] = least
+		return fmt.Sprint(project, " may have a /", least, " of ", pool)
+	}
+	block := drawBlock(random)
+	at, size := extent(block)
+	use := random.IntN(3) > 0
+	for i := range size {
+		spaces[pool].used[at+i] = use
+	}
+	if !use {
+		q.Freed(pool, block)
+	}
+	return fmt.Sprint(block, " in use: ", use)
+}
+
+func (w *twin) draw(random *rand.Rand, holder ipam.Holder, pools []ipam.Pool) (Waiter, Wants) {
+	waiter := Waiter{Since: time.Unix(random.Int64N(40), 0), Holder: holder}
+	wants := Wants{Length: 24 + random.IntN(9), Account: ipam.Account{Project: drawProject(random)}}
+	if random.IntN(2) == 0 {
+		waiter.Request.Block = drawBlock(random)
+		wants.Length = waiter.Request.Block.Bits()
+	}
+	for _, p := range pools {
+		if random.IntN(2) == 0 {
+			wants.Pools = append(wants.Pools, p.Key)
+		}
+	}
+	return waiter, wants
+}
+
+func drawProject(random *rand.Rand) string { return fmt.Sprint("project-", random.IntN(4)) }
+
+func drawBlock(random *rand.Rand) netip.Prefix {
+	block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), 24+random.IntN(9))
+	return block.Masked()
+}

@@ -1,0 +1,34 @@
+package requester
+
+import (
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// Forget is a merge patch that in addition removes who made the object, and no other
+// annotation. A cached object may lack annotations that the stored one has: with the
+// last of those that it knows removed, the difference of two objects would remove
+// them all.
+func Forget(merge client.Patch) client.Patch { return forgetting{merge} }
+
+type forgetting struct{ client.Patch }
+
+// Data implements client.Patch.
+func (p forgetting) Data(obj client.Object) ([]byte, error) {
+	data, err := p.Patch.Data(obj)
+	if err != nil {
+		return nil, err
+	}
+	changes := map[string]any{}
+	if err := json.Unmarshal(data, &changes); err != nil {
+		return nil, err
+	}
+	if err := unstructured.SetNestedField(changes, nil, "metadata", "annotations", v1alpha1.AnnotationRequester); err != nil {
+		return nil, err
+	}
+	return json.Marshal(changes)
+}

@@ -1,0 +1,237 @@
+package requester
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// SecretName is the Secret with the keys, in the operator's namespace.
+	SecretName = "cadastre-requester-key"
+
+	owner = client.FieldOwner("cadastre-requester-key")
+	// keyLength is that of AES-256.
+	keyLength = 32
+	// version begins a sealed user.
+	version = "v1"
+	// longest is how long a sealed user may be: annotations of an object have 256
+	// KiB in all.
+	longest = 16 << 10
+	// retryEvery is how often the Secret is read while there is no key, and
+	// rereadEvery how often otherwise.
+	retryEvery, rereadEvery = time.Second, time.Minute
+)
+
+// ErrNoKey means that a user cannot be sealed, or opened, with the keys that there are.
+var ErrNoKey = errors.New("no key to seal who asked")
+
+// Subject is the object that waits and the pool that it names.
+type Subject struct{ Kind, Namespace, Name, Pool string }
+
+// additional are the data to which a sealed user is bound. No part can contain the
+// separator.
+func (s Subject) additional() []byte {
+	return []byte(strings.Join([]string{version, s.Kind, s.Namespace, s.Name, s.Pool}, "\x00"))
+}
+
+// Ring seals users with the newest of the keys in a Secret, and opens them with any.
+// The operator never removes a key: an object may wait for longer than any period. A
+// person may add one, as a further entry of the Secret (32 random bytes; the name
+// that sorts last is the newest), and remove one when nothing that it sealed waits.
+// Its methods may be called concurrently.
+type Ring struct {
+	reader client.Reader // reads from the API server
+	writer client.Client
+	secret types.NamespacedName
+	clock  clock.PassiveClock
+
+	mu   sync.RWMutex
+	keys map[string][]byte // by the name of the entry
+}
+
+// NewRing has no key before it is started.
+func NewRing(reader client.Reader, writer client.Client, namespace string, clock clock.PassiveClock) *Ring {
+	return &Ring{reader: reader, writer: writer, clock: clock, secret: types.NamespacedName{Namespace: namespace, Name: SecretName}}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica seals.
+func (r *Ring) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable. It makes the Secret where it is missing, also
+// later, with the keys that this replica has.
+func (r *Ring) Start(ctx context.Context) error {
+	logger := log.FromContext(ctx).WithName("requester-key")
+	var read time.Time
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if r.clock.Now().Sub(read) < rereadEvery {
+			return
+		}
+		err := r.Load(ctx)
+		if err == nil {
+			read = r.clock.Now()
+		} else if !apierrors.IsConflict(err) && ctx.Err() == nil {
+			logger.Error(err, "Reading the keys for who asked; this is tried again")
+		}
+	}, retryEvery)
+	return nil
+}
+
+// Load reads the Secret, and writes a key into it where it has none.
+func (r *Ring) Load(ctx context.Context) error {
+	secret := &corev1.Secret{}
+	err := r.reader.Get(ctx, r.secret, secret)
+	if apierrors.IsNotFound(err) {
+		if err = r.writer.Apply(ctx, applycorev1.Secret(r.secret.Name, r.secret.Namespace), owner); err != nil {
+			return fmt.Errorf("making Secret %s: %w", r.secret, err)
+		}
+		err = r.reader.Get(ctx, r.secret, secret)
+	}
+	if err != nil {
+		return fmt.Errorf("reading Secret %s: %w", r.secret, err)
+	}
+	keys := usable(secret.Data)
+	if len(keys) == 0 {
+		if keys, err = r.write(ctx, secret); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys = keys
+	return nil
+}
+
+func usable(data map[string][]byte) map[string][]byte {
+	keys := maps.Clone(data)
+	maps.DeleteFunc(keys, func(_ string, key []byte) bool { return len(key) != keyLength })
+	return keys
+}
+
+// write fills a Secret without keys, unless another replica has done so: with the
+// keys that this one knows, so that a Secret that was deleted loses nobody.
+func (r *Ring) write(ctx context.Context, secret *corev1.Secret) (map[string][]byte, error) {
+	r.mu.RLock()
+	keys := maps.Clone(r.keys)
+	r.mu.RUnlock()
+	if len(keys) == 0 {
+		key := make([]byte, keyLength)
+		_, _ = rand.Read(key) // never fails
+		keys = map[string][]byte{r.clock.Now().UTC().Format("20060102T150405Z"): key}
+	}
+	before := secret.DeepCopy()
+	secret.Data = keys
+	if err := r.writer.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), owner); err != nil {
+		return nil, fmt.Errorf("writing Secret %s: %w", r.secret, err)
+	}
+	return keys, nil
+}
+
+// Seal returns a user as the value of an annotation of the object. It is different
+// each time. It asks nobody.
+func (r *Ring) Seal(user authenticationv1.UserInfo, of Subject) (string, error) {
+	r.mu.RLock()
+	names := slices.Sorted(maps.Keys(r.keys))
+	var key []byte
+	if len(names) > 0 {
+		key = r.keys[names[len(names)-1]]
+	}
+	r.mu.RUnlock()
+	if key == nil {
+		return "", ErrNoKey
+	}
+	plain, err := json.Marshal(user)
+	if err != nil {
+		return "", err
+	}
+	sealer, err := gcm(key)
+	if err != nil {
+		return "", err
+	}
+	encrypted := sealer.Seal(nil, nil, plain, of.additional()) //nolint:gosec // this AEAD makes its own nonces and takes none
+	text := strings.Join([]string{version, idOf(key), base64.RawURLEncoding.EncodeToString(encrypted)}, ".")
+	if len(text) > longest {
+		return "", fmt.Errorf("user %s has too many groups to be noted: %d bytes, at most %d", user.Username, len(text), longest)
+	}
+	return text, nil
+}
+
+// Open returns the user that was sealed for the object. Where the key is not known
+// the Secret is read again; the error is then ErrNoKey.
+func (r *Ring) Open(ctx context.Context, sealed string, of Subject) (authenticationv1.UserInfo, error) {
+	var user authenticationv1.UserInfo
+	parts := strings.Split(sealed, ".")
+	if len(parts) != 3 || parts[0] != version {
+		return user, errors.New("it is not of the operator's making")
+	}
+	key := r.key(parts[1])
+	if key == nil {
+		if err := r.Load(ctx); err != nil {
+			return user, err
+		}
+		if key = r.key(parts[1]); key == nil {
+			return user, ErrNoKey
+		}
+	}
+	opener, err := gcm(key)
+	if err != nil {
+		return user, err
+	}
+	encrypted, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil {
+		return user, err
+	}
+	plain, err := opener.Open(nil, nil, encrypted, of.additional())
+	if err != nil {
+		return user, errors.New("it is of another object, or was changed")
+	}
+	return user, json.Unmarshal(plain, &user)
+}
+
+func (r *Ring) key(id string) []byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, key := range r.keys {
+		if idOf(key) == id {
+			return key
+		}
+	}
+	return nil
+}
+
+// idOf names a key without telling it.
+func idOf(key []byte) string {
+	sum := sha256.Sum256(append([]byte("cadastre requester key\x00"), key...))
+	return hex.EncodeToString(sum[:4])
+}
+
+// gcm takes a random nonce for each message, of which one key is good for 2^32.
+func gcm(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}

@@ -1,0 +1,422 @@
+package mutants
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// switchPackage is where a mutant is asked for, within the module; it is laid over it.
+const switchPackage = "internal/mutantswitch"
+
+// Instrumented is code with all mutants compiled in.
+type Instrumented struct {
+	Mutants []Mutant
+	// Files are the changed files, by their absolute path.
+	Files map[string][]byte
+}
+
+// Instrument compiles mutants into the packages that the patterns name, of the module in
+// dir. Skip names packages by their paths, and functions by package path and name, whose
+// calls are left as they are: they say something to people, or to a harness.
+func Instrument(dir string, skip []string, patterns ...string) (*Instrumented, error) {
+	loaded, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedModule | packages.NeedImports,
+		Dir:  dir,
+	}, patterns...)
+	if err != nil {
+		return nil, err
+	}
+	if packages.PrintErrors(loaded) > 0 {
+		return nil, fmt.Errorf("the packages %v do not compile", patterns)
+	}
+	all := &Instrumented{Files: map[string][]byte{}}
+	for _, pkg := range loaded {
+		for _, file := range pkg.Syntax {
+			if ast.IsGenerated(file) {
+				continue
+			}
+			if err := all.instrument(pkg, file, skip); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// instrument adds the mutants of one file.
+func (in *Instrumented) instrument(pkg *packages.Package, file *ast.File, skip []string) error {
+	path := pkg.Fset.Position(file.Pos()).Filename
+	relative, err := filepath.Rel(pkg.Module.Dir, path)
+	if err != nil {
+		return err
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	c := &collector{info: pkg.TypesInfo, fset: pkg.Fset, src: src, file: filepath.ToSlash(relative), skip: skip, next: len(in.Mutants) + 1}
+	for _, decl := range file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
+			c.function, c.within = functionName(f), []ast.Node{f}
+			ast.Inspect(f.Body, c.visit)
+		}
+	}
+	if len(c.points) == 0 {
+		return nil
+	}
+	in.Mutants = append(in.Mutants, c.mutants...)
+	in.Files[path] = c.rewritten(file, pkg.Module.Path+"/"+switchPackage)
+	return nil
+}
+
+// functionName is the name of a function, with its receiver's type.
+func functionName(f *ast.FuncDecl) string {
+	if f.Recv == nil || len(f.Recv.List) == 0 {
+		return f.Name.Name
+	}
+	of := f.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	if index, ok := of.(*ast.IndexExpr); ok {
+		of = index.X
+	}
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name + "." + f.Name.Name
+	}
+	return f.Name.Name
+}
+
+// point is where mutants are: a part of the source that is written anew.
+type point struct {
+	from, to int
+	children []*point
+	// write gives the new text. text gives that of a part of the point, with the points
+	// in it written.
+	write func(text func(from, to int) string) string
+}
+
+// collector finds the mutants of a file.
+type collector struct {
+	info     *types.Info
+	fset     *token.FileSet
+	src      []byte
+	file     string
+	function string
+	// within are the nodes around the one that is visited, the outermost first.
+	within  []ast.Node
+	skip    []string
+	next    int
+	mutants []Mutant
+	points  []*point
+}
+
+// visit implements the argument of ast.Inspect.
+func (c *collector) visit(node ast.Node) bool {
+	if node == nil {
+		c.within = c.within[:len(c.within)-1]
+		return true
+	}
+	switch n := node.(type) {
+	case *ast.IfStmt:
+		c.negate(n.Cond)
+	case *ast.BlockStmt:
+		c.statements(n.List)
+	case *ast.CommClause:
+		c.statements(n.Body)
+	case *ast.CaseClause:
+		for _, expr := range n.List {
+			if of := c.info.Types[expr]; of.IsValue() && isBool(of.Type) {
+				c.negate(expr)
+			}
+		}
+		c.statements(n.Body)
+	case *ast.ReturnStmt:
+		c.results(n)
+	case *ast.BinaryExpr:
+		c.binary(n)
+	case *ast.CallExpr:
+		if c.isSkipped(n) {
+			return false
+		}
+	}
+	c.within = append(c.within, node)
+	return true
+}
+
+// statements has each statement that may be left out not be there.
+func (c *collector) statements(list []ast.Stmt) {
+	for _, statement := range list {
+		switch s := statement.(type) {
+		case *ast.ExprStmt:
+			if call, ok := s.X.(*ast.CallExpr); !ok || !c.isSkipped(call) && !c.isLock(call) && !isPanic(call) {
+				c.remove(s)
+			}
+		case *ast.DeferStmt:
+			if !c.isSkipped(s.Call) && !c.isLock(s.Call) {
+				c.remove(s)
+			}
+		case *ast.IncDecStmt:
+			c.remove(s)
+		case *ast.AssignStmt:
+			if s.Tok != token.DEFINE && slices.ContainsFunc(s.Lhs, func(e ast.Expr) bool { return c.text(e) != "_" }) {
+				c.remove(s)
+			}
+		}
+	}
+}
+
+// negate has a condition be the other way round.
+func (c *collector) negate(cond ast.Expr) {
+	if c.info.Types[cond].Value != nil || c.callsSkipped(cond) {
+		return
+	}
+	text := c.text(cond)
+	id := c.add(cond, text, "!("+text+")")
+	from, to := c.extent(cond)
+	c.at(cond, func(inner func(int, int) string) string {
+		return fmt.Sprintf("(%s != (%s))", on(id), inner(from, to))
+	})
+}
+
+// results has a function return no error, or the other one of two truths.
+func (c *collector) results(n *ast.ReturnStmt) {
+	returns := c.signature().Results()
+	if returns.Len() != len(n.Results) { // none, or those of a call
+		return
+	}
+	for i, result := range n.Results {
+		of := c.info.Types[result]
+		switch {
+		case of.IsNil() || c.callsSkipped(result):
+		case isBool(returns.At(i).Type()) && of.Value == nil:
+			c.negate(result)
+		case isBool(returns.At(i).Type()):
+			c.constant(result)
+		case types.Identical(returns.At(i).Type(), types.Universe.Lookup("error").Type()):
+			c.noError(result)
+		}
+	}
+}
+
+// signature is that of the innermost function.
+func (c *collector) signature() *types.Signature {
+	for _, node := range slices.Backward(c.within) {
+		switch f := node.(type) {
+		case *ast.FuncLit:
+			return c.info.TypeOf(f).(*types.Signature)
+		case *ast.FuncDecl:
+			return c.info.Defs[f.Name].Type().(*types.Signature)
+		}
+	}
+	return nil
+}
+
+// constant has true be false, and false be true.
+func (c *collector) constant(expr ast.Expr) {
+	text := c.text(expr)
+	other := map[string]string{"true": "false", "false": "true"}[text]
+	if other == "" {
+		return
+	}
+	id := c.add(expr, text, other)
+	c.at(expr, func(func(int, int) string) string { return fmt.Sprintf("(%s != %s)", on(id), text) })
+}
+
+// noError has an error be nil.
+func (c *collector) noError(expr ast.Expr) {
+	id := c.add(expr, "return "+c.text(expr), "return nil")
+	from, to := c.extent(expr)
+	c.at(expr, func(inner func(int, int) string) string {
+		return fmt.Sprintf("mutantswitch.NoError(%d, %s)", id, inner(from, to))
+	})
+}
+
+// swap is an operator that stands for another, with what computes an arithmetic one.
+type swap struct {
+	by       token.Token
+	computes string
+}
+
+// swapOf is what stands for an operator.
+func swapOf(op token.Token) (swap, bool) {
+	by, known := map[token.Token]swap{
+		token.LAND: {by: token.LOR}, token.LOR: {by: token.LAND},
+		token.LSS: {by: token.LEQ}, token.LEQ: {by: token.LSS}, token.GTR: {by: token.GEQ}, token.GEQ: {by: token.GTR},
+		token.EQL: {by: token.NEQ}, token.NEQ: {by: token.EQL},
+		token.ADD: {token.SUB, "Add"}, token.SUB: {token.ADD, "Sub"}, token.MUL: {token.QUO, "Mul"}, token.QUO: {token.MUL, "Quo"},
+		token.SHL: {token.SHR, "Shl"}, token.SHR: {token.SHL, "Shr"},
+	}[op]
+	return by, known
+}
+
+// binary has an operator be another one.
+func (c *collector) binary(n *ast.BinaryExpr) {
+	swap, known := swapOf(n.Op)
+	of := c.info.Types[n]
+	if !known || of.Value != nil || c.callsSkipped(n) || swap.computes == "" && !isBool(of.Type) || swap.computes != "" && !isNumber(of.Type) {
+		return
+	}
+	if (n.Op == token.EQL || n.Op == token.NEQ) && c.isConditionAlone(n) || strings.HasPrefix(swap.computes, "Sh") && c.info.Types[n.X].Value != nil {
+		return
+	}
+	id := c.add(n, c.text(n), c.text(n.X)+" "+swap.by.String()+" "+c.text(n.Y))
+	leftFrom, leftTo := c.extent(n.X)
+	rightFrom, rightTo := c.extent(n.Y)
+	c.at(n, func(inner func(int, int) string) string {
+		x, y := inner(leftFrom, leftTo), inner(rightFrom, rightTo)
+		if swap.computes != "" {
+			return fmt.Sprintf("mutantswitch.%s(%d, %s, %s)", swap.computes, id, x, y)
+		}
+		return fmt.Sprintf("(%s && ((%s) %s (%s)) || !%s && ((%s) %s (%s)))", on(id), x, swap.by, y, on(id), x, n.Op, y)
+	})
+}
+
+// isConditionAlone reports whether the expression is a whole condition, which is negated
+// anyhow: == and != are the negations of each other.
+func (c *collector) isConditionAlone(n *ast.BinaryExpr) bool {
+	from, to := c.extent(n)
+	return slices.ContainsFunc(c.points, func(p *point) bool { return p.from == from && p.to == to })
+}
+
+// remove has a statement not be there.
+func (c *collector) remove(n ast.Stmt) {
+	id := c.add(n, c.text(n), "nothing")
+	from, to := c.extent(n)
+	c.at(n, func(inner func(int, int) string) string {
+		return fmt.Sprintf("if !%s { %s }", on(id), inner(from, to))
+	})
+}
+
+func isPanic(call *ast.CallExpr) bool {
+	name, ok := call.Fun.(*ast.Ident)
+	return ok && name.Name == "panic"
+}
+
+// isLock reports whether a call is of package sync: that a lock is missing, the race
+// detector notices, and that it is kept, a deadlock.
+func (c *collector) isLock(call *ast.CallExpr) bool {
+	called := c.called(call)
+	return called != nil && called.Pkg() != nil && called.Pkg().Path() == "sync"
+}
+
+// isSkipped reports whether what is called is one of the functions that are left alone.
+func (c *collector) isSkipped(call *ast.CallExpr) bool {
+	called := c.called(call)
+	if called == nil || called.Pkg() == nil {
+		return false
+	}
+	path := called.Pkg().Path()
+	return slices.Contains(c.skip, path) || slices.Contains(c.skip, path+"."+called.Name())
+}
+
+// called is the function or method that is called by its name, or nil.
+func (c *collector) called(call *ast.CallExpr) types.Object {
+	switch f := ast.Unparen(call.Fun).(type) {
+	case *ast.Ident:
+		return c.info.Uses[f]
+	case *ast.SelectorExpr:
+		return c.info.Uses[f.Sel]
+	}
+	return nil
+}
+
+func (c *collector) callsSkipped(expr ast.Expr) bool {
+	calls := false
+	ast.Inspect(expr, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && c.isSkipped(call) {
+			calls = true
+		}
+		return !calls
+	})
+	return calls
+}
+
+// add notes a mutant, and gives its number.
+func (c *collector) add(at ast.Node, before, after string) int {
+	position := c.fset.Position(at.Pos())
+	id := c.next
+	c.next++
+	c.mutants = append(c.mutants, Mutant{
+		ID: id, File: c.file, Line: position.Line, Column: position.Column, Function: c.function, Before: oneLine(before), After: oneLine(after),
+	})
+	return id
+}
+
+func (c *collector) at(node ast.Node, write func(func(int, int) string) string) {
+	from, to := c.extent(node)
+	c.points = append(c.points, &point{from: from, to: to, write: write})
+}
+
+func (c *collector) extent(node ast.Node) (from, to int) {
+	return c.fset.Position(node.Pos()).Offset, c.fset.Position(node.End()).Offset
+}
+
+func (c *collector) text(node ast.Node) string {
+	from, to := c.extent(node)
+	return string(c.src[from:to])
+}
+
+func on(id int) string { return fmt.Sprintf("mutantswitch.On(%d)", id) }
+
+// rewritten is the file with all its points written, and with the import that they need.
+func (c *collector) rewritten(file *ast.File, imports string) []byte {
+	// Those that begin first, and of these the largest, are the outer ones. Of the same
+	// extent the earlier is the outer one: a condition before its operator.
+	slices.SortStableFunc(c.points, func(a, b *point) int {
+		if a.from != b.from {
+			return a.from - b.from
+		}
+		return b.to - a.to
+	})
+	root := &point{to: len(c.src)}
+	path := []*point{root}
+	for _, p := range c.points {
+		for p.from >= path[len(path)-1].to && len(path) > 1 {
+			path = path[:len(path)-1]
+		}
+		outer := path[len(path)-1]
+		outer.children = append(outer.children, p)
+		path = append(path, p)
+	}
+	after := c.fset.Position(file.Name.End()).Offset
+	text := c.written(root, 0, after) + "; import \"" + imports + "\"" + c.written(root, after, root.to)
+	return []byte(text)
+}
+
+// written is the text of a part of the source within a point.
+func (c *collector) written(within *point, from, to int) string {
+	var text strings.Builder
+	at := from
+	for _, child := range within.children {
+		if child.from < from || child.to > to {
+			continue
+		}
+		text.Write(c.src[at:child.from])
+		text.WriteString(child.write(func(from, to int) string { return c.written(child, from, to) }))
+		at = child.to
+	}
+	text.Write(c.src[at:to])
+	return text.String()
+}
+
+func isBool(t types.Type) bool {
+	if t == nil {
+		return false
+	}
+	basic, ok := t.Underlying().(*types.Basic)
+	return ok && basic.Info()&types.IsBoolean != 0
+}
+
+func isNumber(t types.Type) bool {
+	basic, ok := t.Underlying().(*types.Basic)
+	return ok && basic.Info()&types.IsNumeric != 0
+}

@@ -1,0 +1,34 @@
+package mutants
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Mutant is one small change of the code.
+type Mutant struct {
+	// ID turns it on; the first is 1.
+	ID int
+	// File is relative to the module, with slashes; Line counts from 1, and Column in
+	// bytes.
+	File         string
+	Line, Column int
+	// Function is the name of the function that it is in, with its receiver's type.
+	Function string
+	// Before and After are the text that is changed, on one line.
+	Before, After string
+}
+
+// String is the mutant as it is listed.
+func (m Mutant) String() string {
+	return fmt.Sprintf("%s:%d %s: %s → %s", m.File, m.Line, m.Function, m.Before, m.After)
+}
+
+// Key names the mutant by what it changes, so that it is the same when lines above it come
+// or go.
+func (m Mutant) Key() string {
+	return fmt.Sprintf("%s %s: %s → %s", m.File, m.Function, m.Before, m.After)
+}
+
+// oneLine is source text without line breaks and indentation.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

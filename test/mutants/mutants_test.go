@@ -1,0 +1,204 @@
+package mutants
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// module is a small module, and what becomes of each of its mutants.
+var module = map[string]string{
+	"go.mod": "module example.com/small\n\ngo 1.26\n",
+	"small.go": `package small
+
+import "errors"
+
+type Box[T any] struct{ items []T }
+
+func (b *Box[T]) Put(item T) { b.items = append(b.items, item) }
+
+func Most(a, b int) int {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+func Check(n int) error {
+	switch {
+	case n < 0 && n != -1: // -1 is allowed
+		return errors.New("negative")
+	}
+	return nil
+}
+
+func Sum(to int) (sum int) {
+	for i := 1; i <= to; i++ {
+		sum += i * Factor(i) / 1
+	}
+	return sum
+}
+
+func Factor(int) int { return 1 }
+
+func Never() bool { return 1+1 == 3 || Most(1, 2) == 3 }
+
+func Left(n int) (int, error) { say("alone"); return n, Check(n) }
+
+func say(string) {}
+`,
+	"small_test.go": `package small
+
+import "testing"
+
+func TestMost(t *testing.T) {
+	if Most(1, 2) != 2 || Most(2, 1) != 2 {
+		t.Fatal()
+	}
+}
+
+func TestCheck(t *testing.T) {
+	if Check(-2) == nil || Check(-1) != nil || Check(1) != nil {
+		t.Fatal()
+	}
+}
+
+func TestSum(t *testing.T) {
+	if Sum(3) != 6 {
+		t.Fatal()
+	}
+	(&Box[int]{}).Put(1)
+}
+
+func TestLeft(t *testing.T) { Left(1) }
+`,
+}
+
+// measured are the mutants of a module, but for calls of what is skipped, and its tests.
+func measured(t *testing.T, files map[string]string, skip ...string) ([]Mutant, []Test) {
+	t.Helper()
+	dir, scratch := t.TempDir(), t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, err := Instrument(dir, skip, "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binaries, err := code.Build(t.Context(), dir, scratch, "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := Measure(t.Context(), binaries, scratch, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code.Mutants, tests
+}
+
+func TestMutantsAreJudged(t *testing.T) {
+	mutants, tests := measured(t, module, "example.com/small.say")
+	told := 0
+	got := map[string]Outcome{}
+	for _, r := range Run(t.Context(), mutants, tests, 2, func(Result) { told++ }) {
+		got[r.Function+": "+r.Before+" → "+r.After] = r.Outcome
+	}
+	want := map[string]Outcome{
+		"Box.Put: b.items = append(b.items, item) → nothing":                  Survived,
+		"Most: a > b → !(a > b)":                                              Noticed,
+		"Most: a > b → a >= b":                                                Survived,
+		"Check: n < 0 && n != -1 → !(n < 0 && n != -1)":                       Noticed,
+		"Check: n < 0 && n != -1 → n < 0 || n != -1":                          Noticed,
+		"Check: n < 0 → n <= 0":                                               Survived,
+		"Check: n != -1 → n == -1":                                            Noticed,
+		`Check: return errors.New("negative") → return nil`:                   Noticed,
+		"Sum: i <= to → i < to":                                               Noticed,
+		"Sum: sum += i * Factor(i) / 1 → nothing":                             Noticed,
+		"Sum: i * Factor(i) / 1 → i * Factor(i) * 1":                          Survived,
+		"Sum: i * Factor(i) → i / Factor(i)":                                  Survived,
+		"Never: 1+1 == 3 || Most(1, 2) == 3 → !(1+1 == 3 || Most(1, 2) == 3)": Unreached,
+		"Never: 1+1 == 3 || Most(1, 2) == 3 → 1+1 == 3 && Most(1, 2) == 3":    Unreached,
+		"Never: Most(1, 2) == 3 → Most(1, 2) != 3":                            Unreached,
+		"Left: return Check(n) → return nil":                                  Survived,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got\n%v\nwant\n%v", got, want)
+	}
+	if told != len(want) {
+		t.Errorf("told of %d results, want %d", told, len(want))
+	}
+}
+
+// TestAnEndlessMutantIsNoticed has a loop that never ends where a statement is missing.
+func TestAnEndlessMutantIsNoticed(t *testing.T) {
+	mutants, tests := measured(t, map[string]string{
+		"go.mod":       "module example.com/loop\n\ngo 1.26\n",
+		"loop.go":      "package loop\n\nfunc Down(n int) int {\n\tfor n > 0 {\n\t\tn--\n\t}\n\treturn n\n}\n",
+		"loop_test.go": "package loop\n\nimport \"testing\"\n\nfunc TestDown(t *testing.T) {\n\tif Down(3) != 0 {\n\t\tt.Fatal()\n\t}\n}\n",
+	})
+	endless := slices.DeleteFunc(mutants, func(m Mutant) bool { return m.Before != "n--" })
+	results := Run(t.Context(), endless, tests, 1, func(Result) {})
+	if len(results) != 1 || results[0].Outcome != Endless || results[0].By != "TestDown" {
+		t.Errorf("got %+v, want that it timed out", results)
+	}
+}
+
+func TestExplanations(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "explained.txt")
+	write := func(content string) {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("# these\na.go F: x → y\n\n  it is the same\n  thing\nb.go G: z → nothing\n\tnobody sees it\n")
+	why, err := ReadExplanations(file)
+	if want := (Explanations{"a.go F: x → y": "it is the same thing", "b.go G: z → nothing": "nobody sees it"}); err != nil || !maps.Equal(why, want) {
+		t.Errorf("got %v, %v; want %v", why, err, want)
+	}
+	for _, bad := range []string{"a.go F: x → y\n", "  of nothing\n"} {
+		write(bad)
+		if _, err := ReadExplanations(file); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	mutant := func(id int, file, before string) Mutant {
+		return Mutant{ID: id, File: file, Line: id, Function: "F", Before: before, After: "nothing"}
+	}
+	all := []Mutant{mutant(1, "p/a.go", "a"), mutant(2, "p/a.go", "b"), mutant(3, "q/b.go", "c"), mutant(4, "p/a.go", "d")}
+	r := &Report{Commit: "abc", Of: 9, Seed: 3, Results: []Result{
+		{Mutant: all[3], Outcome: Unreached}, {Mutant: all[0], Outcome: Noticed}, {Mutant: all[1], Outcome: Survived}, {Mutant: all[2], Outcome: Endless},
+	}}
+	file := filepath.Join(t.TempDir(), "report.json")
+	if err := r.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	read, err := ReadReport(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := Explanations{"p/a.go F: b → nothing": "it is so", "p/a.go F: a → nothing": "it was noticed", "gone.go F: x → y": "it is not there"}
+	var text strings.Builder
+	if err := read.Table(&text, why); err != nil {
+		t.Fatal(err)
+	}
+	const want = "`make mutants` of abc, 4 of 9 mutants by seed 3:\n\n" +
+		"| package | mutants | noticed | | explained | open |\n|---|---|---|---|---|---|\n" +
+		"| `p` | 3 | 1 | 33.3 % | 1 | 1 |\n| `q` | 1 | 1 | 100.0 % | 0 | 0 |\n| all | 4 | 2 | **50.0 %** | 1 | 1 |\n"
+	if text.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
+	}
+	if survivors := read.Survivors(); len(survivors) != 2 || survivors[0].ID != 2 || survivors[1].ID != 4 {
+		t.Errorf("survivors are %v", survivors)
+	}
+	if stale := read.Stale(all, why); !slices.Equal(stale, []string{"gone.go F: x → y", "p/a.go F: a → nothing"}) {
+		t.Errorf("stale are %q", stale)
+	}
+}

@@ -1,0 +1,153 @@
+package mutants
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Report is what a run has found.
+type Report struct {
+	// Commit that was judged, and how many of all its mutants were, drawn by the seed.
+	Commit  string
+	Of      int
+	Seed    uint64
+	Results []Result
+}
+
+// Explanations say why no test can notice a mutant, or why none has to, by Mutant.Key.
+type Explanations map[string]string
+
+// ReadExplanations reads a file in which each mutant is on a line, with the explanation on
+// the lines after it, which are indented. Lines that begin with # are left out.
+func ReadExplanations(file string) (Explanations, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	all, key := Explanations{}, ""
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := lines.Text()
+		text := strings.TrimSpace(line)
+		switch {
+		case text == "", strings.HasPrefix(line, "#"):
+		case text == line:
+			key = text
+			all[key] = ""
+		case key == "":
+			return nil, fmt.Errorf("%s: %q explains no mutant", file, text)
+		default:
+			all[key] = strings.TrimSpace(all[key] + " " + text)
+		}
+	}
+	for key, why := range all {
+		if why == "" {
+			return nil, fmt.Errorf("%s: %q is not explained", file, key)
+		}
+	}
+	return all, nil
+}
+
+// Write writes the report into a file, and ReadReport reads it.
+func (r *Report) Write(file string) error {
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, content, 0o644)
+}
+
+// ReadReport reads what Write wrote.
+func ReadReport(file string) (*Report, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	return r, json.Unmarshal(content, r)
+}
+
+// tally counts results.
+type tally struct{ all, noticed, explained, open int }
+
+func (t tally) score() string {
+	if t.all == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(t.noticed)/float64(t.all))
+}
+
+func (t *tally) count(r Result, why Explanations) {
+	t.all++
+	switch {
+	case r.Outcome == Noticed || r.Outcome == Endless:
+		t.noticed++
+	case why[r.Key()] != "":
+		t.explained++
+	default:
+		t.open++
+	}
+}
+
+// Table is the report as Markdown: how many mutants of each package were noticed.
+func (r *Report) Table(to io.Writer, why Explanations) error {
+	packages, total := map[string]*tally{}, tally{}
+	for _, result := range r.Results {
+		of := path.Dir(result.File)
+		if packages[of] == nil {
+			packages[of] = &tally{}
+		}
+		packages[of].count(result, why)
+		total.count(result, why)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "`make mutants` of %s, ", r.Commit)
+	if len(r.Results) < r.Of {
+		fmt.Fprintf(&text, "%d of %d mutants by seed %d:\n\n", len(r.Results), r.Of, r.Seed)
+	} else {
+		fmt.Fprintf(&text, "all %d mutants:\n\n", r.Of)
+	}
+	text.WriteString("| package | mutants | noticed | | explained | open |\n|---|---|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
+		t := packages[name]
+		fmt.Fprintf(&text, "| `%s` | %d | %d | %s | %d | %d |\n", name, t.all, t.noticed, t.score(), t.explained, t.open)
+	}
+	fmt.Fprintf(&text, "| all | %d | %d | **%s** | %d | %d |\n", total.all, total.noticed, total.score(), total.explained, total.open)
+	_, err := io.WriteString(to, text.String())
+	return err
+}
+
+// Survivors are those that no test has noticed, in the order of the source.
+func (r *Report) Survivors() []Result {
+	survivors := slices.DeleteFunc(slices.Clone(r.Results), func(r Result) bool { return r.Outcome == Noticed || r.Outcome == Endless })
+	slices.SortFunc(survivors, func(a, b Result) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.ID, b.ID))
+	})
+	return survivors
+}
+
+// Stale are explanations of mutants that all mutants are not among any more, or that were
+// noticed.
+func (r *Report) Stale(all []Mutant, why Explanations) []string {
+	stale := maps.Clone(why)
+	for _, m := range all {
+		delete(stale, m.Key())
+	}
+	for _, result := range r.Results {
+		if result.Outcome == Noticed && why[result.Key()] != "" {
+			stale[result.Key()] = ""
+		}
+	}
+	for _, survivor := range r.Survivors() { // one of several that are alike
+		delete(stale, survivor.Key())
+	}
+	return slices.Sorted(maps.Keys(stale))
+}

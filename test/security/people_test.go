@@ -1,0 +1,165 @@
+package security
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// rightsOfPeople are the roles for people, each right as "verb resource", and to which
+// built-in roles they are added. A right that is added here is a decision.
+var rightsOfPeople = map[string]struct {
+	rights      string
+	aggregateTo string
+}{
+	"ipam-admin": {rights: `
+		create,delete,deletecollection,get,list,patch,update,watch ipclaims
+		create,delete,deletecollection,get,list,patch,update,watch ipclasses
+		create,delete,deletecollection,get,list,patch,update,watch ippools
+		create,delete,deletecollection,get,list,patch,update,watch localippools
+		delete,get,list,watch ipallocations
+		use ippools`},
+	"ipam-operator-of-pools": {rights: `
+		create,delete,get,list,patch,update,watch ipclasses
+		create,delete,get,list,patch,update,watch ippools
+		get,list,watch ipallocations
+		get,list,watch ipclaims
+		get,list,watch localippools`},
+	"ipam-user": {aggregateTo: "admin edit", rights: `
+		create,delete,deletecollection,get,list,patch,update,watch ipclaims
+		create,delete,deletecollection,get,list,patch,update,watch localippools
+		get,list,watch ipallocations`},
+	"ipam-viewer": {aggregateTo: "view", rights: `
+		get,list,watch ipallocations
+		get,list,watch ipclaims
+		get,list,watch localippools`},
+}
+
+func TestPeopleHaveTheRightsThatAreListedAndNoOthers(t *testing.T) {
+	found := map[string]bool{}
+	for _, obj := range rendered(t, "config/default") {
+		if obj.GetKind() != "ClusterRole" || !strings.HasPrefix(obj.GetName(), "ipam-") {
+			continue
+		}
+		found[obj.GetName()] = true
+		role, want := as[rbacv1.ClusterRole](t, obj), rightsOfPeople[obj.GetName()]
+		if diff := gocmp.Diff(lines(want.rights), rightsIn(t, role)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", role.Name, diff)
+		}
+		var aggregated []string
+		for label, value := range role.Labels {
+			if to, ok := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); ok && value == "true" {
+				aggregated = append(aggregated, to)
+			}
+		}
+		slices.Sort(aggregated)
+		if got := strings.Join(aggregated, " "); got != want.aggregateTo || role.AggregationRule != nil {
+			t.Errorf("%s is added to %q, want %q (and has the rule %v)", role.Name, got, want.aggregateTo, role.AggregationRule)
+		}
+	}
+	for name := range rightsOfPeople {
+		if !found[name] {
+			t.Errorf("there is no role %s", name)
+		}
+	}
+}
+
+// rightsIn are the rights of a role, each rule as its verbs and one resource.
+func rightsIn(t *testing.T, role *rbacv1.ClusterRole) []string {
+	t.Helper()
+	var all []string
+	for _, rule := range role.Rules {
+		if !slices.Equal(rule.APIGroups, []string{"ipam.cadastre.dev"}) || len(rule.ResourceNames)+len(rule.NonResourceURLs) > 0 {
+			t.Errorf("%s has a rule that is not of this API alone: %v", role.Name, rule)
+		}
+		verbs := slices.Sorted(slices.Values(rule.Verbs))
+		for _, resource := range rule.Resources {
+			all = append(all, strings.Join(verbs, ",")+" "+resource)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func lines(text string) []string {
+	all := strings.Split(strings.ReplaceAll(strings.TrimSpace(text), "\t", ""), "\n")
+	slices.Sort(all)
+	return all
+}
+
+// What a webhook alone can refuse must not pass while no replica runs; what can be
+// edited and deleted all the same is ignored.
+func TestWhatOnlyAWebhookRefusesFailsWithoutIt(t *testing.T) {
+	want := map[string]string{
+		"create.ipclaim.ipam.cadastre.dev": "Fail", "create.ippool.ipam.cadastre.dev": "Fail", "create.localippool.ipam.cadastre.dev": "Fail",
+		"ipclass.ipam.cadastre.dev": "Fail", "default.ipclass.ipam.cadastre.dev": "Fail", "update.ipclass.ipam.cadastre.dev": "Ignore",
+		"grant.ipaddressclaim.ipam.cadastre.dev": "Fail", "create.ipaddressclaim.ipam.cadastre.dev": "Ignore",
+		"create.ipaddress.ipam.cadastre.dev": "Ignore", "mutating update.ipclaim.ipam.cadastre.dev": "Ignore",
+		"update.ipclaim.ipam.cadastre.dev": "Fail", "update.ippool.ipam.cadastre.dev": "Fail", "update.localippool.ipam.cadastre.dev": "Fail",
+		"delete.ippool.ipam.cadastre.dev": "Ignore", "delete.localippool.ipam.cadastre.dev": "Ignore",
+		"delete.ipclass.ipam.cadastre.dev": "Ignore", "delete.ipallocation.ipam.cadastre.dev": "Fail",
+	}
+	got := map[string]string{}
+	note := func(prefix, name string, policy *admissionregistrationv1.FailurePolicyType) {
+		if _, twice := want[prefix+name]; twice {
+			name = prefix + name
+		}
+		got[name] = string(*policy)
+	}
+	for _, obj := range rendered(t, "config/default") {
+		switch obj.GetKind() {
+		case "MutatingWebhookConfiguration":
+			for _, hook := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, obj).Webhooks {
+				note("mutating ", hook.Name, hook.FailurePolicy)
+			}
+		case "ValidatingWebhookConfiguration":
+			for _, hook := range as[admissionregistrationv1.ValidatingWebhookConfiguration](t, obj).Webhooks {
+				note("validating ", hook.Name, hook.FailurePolicy)
+			}
+		}
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The operator alone is exempt from the policies that guard what it writes.
+func TestNobodyButTheOperatorIsExemptFromThePolicies(t *testing.T) {
+	const operator = "request.userInfo.username != 'system:serviceaccount:cadastre-system:cadastre-controller-manager'"
+	guarded := map[string]string{
+		"cadastre-allocations": "ipam.cadastre.dev: ipallocations CREATE UPDATE",
+		"cadastre-filled-in":   "ipam.cadastre.dev: ipclaims ippools localippools UPDATE; ipam.cluster.x-k8s.io: ipaddressclaims UPDATE",
+	}
+	for _, obj := range rendered(t, "config/default") {
+		want, ok := guarded[obj.GetName()]
+		if !ok || obj.GetKind() != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		delete(guarded, obj.GetName())
+		spec := as[admissionregistrationv1.ValidatingAdmissionPolicy](t, obj).Spec
+		if len(spec.MatchConditions) != 1 || spec.MatchConditions[0].Expression != operator {
+			t.Errorf("%s exempts others than the operator: %v", obj.GetName(), spec.MatchConditions)
+		}
+		if *spec.FailurePolicy != admissionregistrationv1.Fail {
+			t.Errorf("%s passes what it cannot judge", obj.GetName())
+		}
+		var got []string
+		for _, rule := range spec.MatchConstraints.ResourceRules {
+			text := rule.APIGroups[0] + ": " + strings.Join(rule.Resources, " ")
+			for _, operation := range rule.Operations {
+				text += " " + string(operation)
+			}
+			got = append(got, text)
+		}
+		if strings.Join(got, "; ") != want || len(spec.MatchConstraints.ExcludeResourceRules) > 0 {
+			t.Errorf("%s guards %q, want %q", obj.GetName(), got, want)
+		}
+	}
+	for name := range guarded {
+		t.Errorf("there is no policy %s", name)
+	}
+}

@@ -1,0 +1,33 @@
+package uninstall
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/test/cluster"
+)
+
+// kinds are all that the samples have.
+const kinds = "ipclaims,ipclasses,ippools,localippools,ipallocations"
+
+func TestTheSamplesAreDeletedAsTheyWereApplied(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, ControllerManager: true, Progress: t.Output()})
+	w := &world{c, t}
+	w.must(err)
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	root, err := cluster.ModuleRoot()
+	w.must(err)
+	samples := filepath.Join(root, "config/samples")
+	w.kubectl("apply", "--server-side", "-k", samples)
+	w.kubectl("wait", "--for=condition=Ready", "ipclaims", "--all", "-A", "--timeout=30s")
+
+	w.kubectl("delete", "--timeout=60s", "-k", samples)
+	w.kubectl("wait", "--for=delete", "ipallocations", "--all", "-A", "--timeout=30s")
+	if left := w.kubectl("get", kinds, "-A", "-o", "name"); left != "" {
+		t.Errorf("left over:\n%s", left)
+	}
+}

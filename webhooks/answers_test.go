@@ -1,0 +1,349 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	evanphx "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	"gomodules.xyz/jsonpatch/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// answerOf is all of a response: what it changes of the object, a line for each field, and
+// the warnings; or the refusal. What is drawn at random is masked.
+func answerOf(t *testing.T, response admission.Response, req admission.Request) string {
+	t.Helper()
+	if err := response.Complete(req); err != nil {
+		t.Fatal(err)
+	}
+	if !response.Allowed {
+		return fmt.Sprintf("%d %s: %s", response.Result.Code, response.Result.Reason, response.Result.Message)
+	}
+	edited := req.Object.Raw
+	if len(response.Patch) > 0 {
+		patch, err := evanphx.DecodePatch(response.Patch) // as the API server does
+		must(t, err)
+		edited, err = patch.Apply(edited)
+		must(t, err)
+	}
+	changes, err := jsonpatch.CreatePatch(req.Object.Raw, edited)
+	must(t, err)
+	lines := make([]string, 0, len(changes))
+	for _, c := range changes {
+		value, err := json.Marshal(c.Value)
+		must(t, err)
+		lines = append(lines, strings.TrimSpace(c.Operation+" "+c.Path+" "+strings.TrimSuffix(string(value), "null")))
+	}
+	slices.Sort(lines)
+	for _, warning := range response.Warnings {
+		lines = append(lines, "warning: "+warning)
+	}
+	text := random.ReplaceAllString(strings.Join(append([]string{"allowed"}, lines...), "\n"), "${1}?")
+	text = times.ReplaceAllString(text, `"now"`)
+	return sealed.ReplaceAllString(text, `"sealed"`)
+}
+
+// random is what is drawn for names of records, and of objects with generateName, sealed
+// who made an object, and times when the conditions of a claim came to be.
+var (
+	random = regexp.MustCompile(`(\b(?:c|a|q|made|own)-)[a-z0-9]{8}(-[a-z0-9]{8})?\b`)
+	sealed = regexp.MustCompile(`"v1\.[^"]+"`)
+	times  = regexp.MustCompile(`"20[-0-9]{8}T[:0-9]{8}Z"`)
+)
+
+// answers has requests answered, each on a stage of its own, and compares the answers with
+// those in a file of testdata/answers. With -update it writes that file.
+type answers []struct {
+	name, kind, object, old string
+	how                     uint8
+}
+
+var update = flag.Bool("update", false, "write the answers into testdata/answers")
+
+func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *stage)) {
+	t.Helper()
+	file = filepath.Join("testdata", "answers", file)
+	var got strings.Builder
+	for _, c := range all {
+		s := newStage(t)
+		prepare(t, s)
+		req := review(c.kind, c.object, c.old, c.how)
+		handler := s.mutate[c.kind]
+		if c.how&validating != 0 {
+			handler = s.validate[c.kind]
+		}
+		fmt.Fprintf(&got, "== %s\n%s\n\n", c.name, answerOf(t, handler.Handle(t.Context(), req), req))
+	}
+	if *update {
+		must(t, os.WriteFile(file, []byte(got.String()), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	must(t, err)
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("the answers are not those of %s:\n%s", file, diff)
+	}
+}
+
+// furnished has more of everything on the stage: pools of another project, visible and
+// not, a claim that has 10.0.0.16/28 of the pool p, and a class that nobody backs.
+func furnished(t *testing.T, s *stage) {
+	t.Helper()
+	for name, pool := range map[string]ipam.Pool{
+		"owned":  {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.1.0.0/16")},
+		"hidden": {Visibility: ipam.Consumer, CIDR: netip.MustParsePrefix("10.2.0.0/16")},
+		"small":  {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.3.0.0/30")},
+		"hosts": {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.4.0.0/24"), Network: &ipam.Network{
+			Length: 20, Gateway: netip.MustParseAddr("10.4.0.254"), DNSServers: []netip.Addr{netip.MustParseAddr("10.4.0.253"), netip.MustParseAddr("2001:db8::53")},
+			SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
+		}},
+	} {
+		pool.Key, pool.Family, pool.Strategy, pool.Length = ipam.PoolNamed(name), ipam.IPv4, ipam.FirstFit, pool.CIDR.Bits()
+		pool.Lengths, pool.OnExhaustion = ipam.Lengths{Min: 8, Max: 32}, ipam.Wait
+		pool.Home = ipam.PoolKey{Kind: ipam.KindRoutingDomain, Name: "default", Family: ipam.IPv4}
+		if name == "owned" || name == "hidden" {
+			pool.Project = "others"
+		}
+		s.allocator.Ledger().Describe(pool)
+		s.allocator.Catalogue().SetPool(pool)
+		s.record(t, ipam.Record{
+			Name: ipam.Name{Namespace: "system", Name: "ippool." + name}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.ForPool,
+			Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(pool.Key),
+		})
+	}
+	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
+	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.Delete}})
+	holder := allocator.HolderOfClaim(ipam.Name{Namespace: "others", Name: "secret"})
+	s.record(t, ipam.Record{
+		Name: ipam.Name{Namespace: "others", Name: "secret-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),
+		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, Holder: holder, HolderUID: "1",
+	})
+	for _, there := range []client.Object{
+		&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "there"}},
+		&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: "secret"}},
+		&v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "there"}},
+	} {
+		must(t, s.store.Create(t.Context(), there))
+	}
+}
+
+// record stores a record, and waits until the view shows it.
+func (s *stage) record(t *testing.T, record ipam.Record) {
+	t.Helper()
+	must(t, s.store.Create(t.Context(), adapt.Allocation(record)))
+	for {
+		if _, ok := s.allocator.Ledger().Record(record.Name); ok {
+			return
+		}
+		<-s.changed
+	}
+}
+
+func claimed(spec string) string {
+	return `{"metadata":{"name":"c","namespace":"team"},"spec":` + spec + `}`
+}
+
+func TestACreatedClaimIsAnswered(t *testing.T) {
+	answers{
+		{name: "by the default class", kind: "IPClaim", object: claimed(`{}`)},
+		{name: "by a class, with a block", kind: "IPClaim", object: claimed(`{"className":"gold","cidr":"10.0.1.0/28"}`)},
+		{name: "by a pool", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"p"},"prefixLength":30}`)},
+		{name: "by a selector", kind: "IPClaim", object: claimed(`{"poolSelector":{"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]},"prefixLength":30}`)},
+		{name: "by a pool that one may use", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "by a pool that one may not use", kind: "IPClaim", how: unentitled, object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "by a pool that is hidden", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"hidden"},"prefixLength":30}`)},
+		{name: "with a name that is made", kind: "IPClaim", object: `{"metadata":{"generateName":"made-","namespace":"team"},"spec":{}}`},
+		{name: "as a dry run", kind: "IPClaim", how: dry, object: claimed(`{}`)},
+		{name: "of an address of a network", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"hosts"}}`)},
+		{name: "of more than one address of a network", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"hosts"},"prefixLength":30}`)},
+		{name: "with a status of its own", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28","conditions":[{"type":"Ready","status":"True","reason":"Forged","message":"","lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`},
+		{name: "that waits, with a status of its own", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{"className":"missing"},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28"}}`},
+		{name: "with a status that is none", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{"poolRef":{"name":"p"},"prefixLength":30},"status":{"phase":"Held","conditions":[{}]}}`},
+		{name: "with what it may not say itself", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","namespace":"team","annotations":{"ipam.cadastre.dev/use-granted":"owned","ipam.cadastre.dev/requester":"forged","ipam.cadastre.dev/requested-by":"forged","a":"b"}},"spec":{"poolRef":{"name":"owned"},"prefixLength":30}}`},
+		{name: "with the record and the block of another's", kind: "IPClaim", object: claimed(`{"cidr":"10.0.0.16/28","allocationName":"secret-12345678"}`)},
+		{name: "with a record alone", kind: "IPClaim", object: claimed(`{"allocationName":"secret-12345678"}`)},
+		{name: "of a class that is missing", kind: "IPClaim", object: claimed(`{"className":"missing","cidr":"10.0.1.0/28"}`)},
+		{name: "of a class without pools", kind: "IPClaim", object: claimed(`{"className":"unbacked"}`)},
+		{name: "of a block that another has", kind: "IPClaim", object: claimed(`{"cidr":"10.0.0.16/28"}`)},
+		{name: "of a block outside", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"p"},"cidr":"10.9.0.0/28"}`)},
+		{name: "of more than there is", kind: "IPClaim", object: claimed(`{"prefixLength":16}`)},
+		{name: "of more than the pool is", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"small"},"prefixLength":29}`)},
+		{name: "of a length that is not allowed", kind: "IPClaim", object: claimed(`{"className":"gold","prefixLength":8}`)},
+		{name: "of the other family", kind: "IPClaim", object: claimed(`{"className":"gold","ipFamily":"IPv6"}`)},
+		{name: "to be retained", kind: "IPClaim", object: claimed(`{"reclaimPolicy":"Retain"}`)},
+		{name: "that is there", kind: "IPClaim", object: `{"metadata":{"name":"there","namespace":"team"},"spec":{}}`},
+		{name: "with a name that is none", kind: "IPClaim", object: `{"metadata":{"name":"C_","namespace":"team"},"spec":{}}`},
+		{name: "with a field of another type", kind: "IPClaim", object: claimed(`{"prefixLength":"24"}`)},
+		{name: "with a value that is none", kind: "IPClaim", object: claimed(`{"ipFamily":"IPv5"}`)},
+		{name: "with a block that is none", kind: "IPClaim", object: claimed(`{"cidr":"10.0.0.1/28"}`)},
+		{name: "that is null", kind: "IPClaim", object: `null`},
+		{name: "that comes back, before its pool", kind: "IPClaim", object: claimed(`{"cidr":"10.9.0.0/28","allocationName":"c-12345678"}`)},
+	}.check(t, "claim-created.txt", furnished)
+}
+
+func TestAnUpdatedClaimKeepsWhatWasFilledIn(t *testing.T) {
+	const filled = `{"metadata":{"name":"c","namespace":"team"},"spec":{"className":"gold","ipFamily":"IPv4","prefixLength":28,"cidr":"10.0.0.0/28","allocationName":"c-12345678","reclaimPolicy":"Delete"}}`
+	answers{
+		{name: "all is left out", kind: "IPClaim", how: updating, object: claimed(`{}`), old: filled},
+		{name: "nothing is", kind: "IPClaim", how: updating, object: filled, old: filled},
+		{name: "something differs", kind: "IPClaim", how: updating, object: claimed(`{"className":"other","reclaimPolicy":"Retain"}`), old: filled},
+		{name: "the status is left out", kind: "IPClaim", how: updating, object: filled, old: withStatus(filled)},
+		{name: "the status is emptied", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{}}`, old: withStatus(filled)},
+		{name: "the status is null", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":null}`, old: withStatus(filled)},
+		{name: "the status differs, which a policy refuses", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{"phase":"Pending"}}`, old: withStatus(filled)},
+		{name: "it had nothing", kind: "IPClaim", how: updating, object: claimed(`{}`), old: claimed(`{}`)},
+		{name: "the old is no JSON", kind: "IPClaim", how: updating, object: claimed(`{}`), old: `{`},
+	}.check(t, "claim-updated.txt", func(*testing.T, *stage) {})
+}
+
+// withStatus is an object with the status of a claim that is Bound.
+func withStatus(object string) string {
+	return strings.TrimSuffix(object, "}") + `,"status":{"phase":"Bound","allocatedCIDR":"10.0.0.0/28"}}`
+}
+
+func pooled(name, spec string) string {
+	return `{"metadata":{"name":"` + name + `"},"spec":` + spec + `}`
+}
+
+func TestACreatedPoolIsAnswered(t *testing.T) {
+	const child = `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26}`
+	answers{
+		{name: "a root", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16"}`)},
+		{name: "a root of a routing domain", kind: "IPPool", object: pooled("q", `{"cidr":"10.0.0.0/16","routingDomain":"lab"}`)},
+		{name: "a root that overlaps another", kind: "IPPool", object: pooled("q", `{"cidr":"10.0.4.0/24"}`)},
+		{name: "a root that overlaps a pool of another project", kind: "IPPool", object: pooled("q", `{"cidr":"10.2.4.0/24"}`)},
+		{name: "a root as a dry run", kind: "IPPool", how: dry, object: pooled("q", `{"cidr":"10.9.0.0/16"}`)},
+		{name: "a root of a namespace's own", kind: "LocalIPPool", object: pooled("own", `{"cidr":"10.0.0.0/16"}`)},
+		{name: "a root of IPv6", kind: "IPPool", object: pooled("q", `{"cidr":"2001:db8::/48"}`)},
+		{name: "with our finalizer", kind: "IPPool", object: `{"metadata":{"name":"q","finalizers":["x","` + v1alpha1.FinalizerPool + `"]},"spec":{"cidr":"10.9.0.0/16"}}`},
+		{name: "with another finalizer", kind: "IPPool", object: `{"metadata":{"name":"q","finalizers":["x"]},"spec":{"cidr":"10.9.0.0/16"}}`},
+		{name: "a child", kind: "IPPool", object: pooled("q", child)},
+		{name: "a child as a dry run", kind: "IPPool", how: dry, object: pooled("q", child)},
+		{name: "a child of a namespace's own, by one who may", kind: "LocalIPPool", object: pooled("own", child)},
+		{name: "a child of a namespace's own, by one who may not", kind: "LocalIPPool", how: unentitled, object: pooled("own", child)},
+		{name: "a child of a pool that is missing", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`)},
+		{name: "a child of itself", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"q"},"prefixLength":26}`)},
+		{name: "a child that is larger than its parent", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":8}`)},
+		{name: "a child whose ranges are not in what it is given", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26,"ranges":["10.0.9.1-10.0.9.9"]}`)},
+		{name: "that forges a right", kind: "LocalIPPool", how: unentitled, object: `{"metadata":{"name":"own","annotations":{"ipam.cadastre.dev/use-granted":"p","ipam.cadastre.dev/requester":"forged"}},"spec":` + child + `}`},
+		{name: "with classes that are missing, or of the other family", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","classNames":["gold","six","a","b","c","d","e","f"]}`)},
+		{name: "with a name server that is none", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"dnsServers":["10.9.0.1","dns"]}}`)},
+		{name: "with an MTU that IPv6 does not have", kind: "IPPool", object: pooled("q", `{"cidr":"2001:db8::/64","network":{"prefixLength":64,"mtu":1279}}`)},
+		{name: "with a network", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"gateway":"10.9.0.1","dnsServers":["2001:db8::53"],"searchDomains":["example.com"],"mtu":68,"vlan":4094}}`)},
+		{name: "with a gateway outside", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"gateway":"10.8.0.1"}}`)},
+		{name: "without anything", kind: "IPPool", object: pooled("q", `{}`)},
+		{name: "with a time that is none", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","reuseDelay":"soon"}`)},
+		{name: "with a name that is none", kind: "IPPool", object: pooled("Q_", `{"cidr":"10.9.0.0/16"}`)},
+		{name: "that is there", kind: "IPPool", object: pooled("there", `{"cidr":"10.9.0.0/16"}`)},
+	}.check(t, "pool-created.txt", furnished)
+}
+
+func TestAnUpdatedPoolIsAnswered(t *testing.T) {
+	before := pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4"}`)
+	answers{
+		{name: "nothing changes", kind: "IPPool", how: updating | validating, object: before, old: before},
+		{name: "it comes to name classes", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","classNames":["gold","nothing","six"]}`), old: before},
+		{name: "its ranges are outside", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","ranges":["10.8.0.0/24"]}`), old: before},
+		{name: "its visibility alone changes", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","visibility":"Consumer"}`), old: before},
+		{name: "it is going", kind: "IPPool", how: updating | validating, object: `{"metadata":{"name":"q","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.9.0.0/16","ranges":["10.8.0.0/24"]}}`, old: before},
+	}.check(t, "pool-updated.txt", furnished)
+}
+
+func TestADeletedPoolIsAnswered(t *testing.T) {
+	answers{
+		{name: "nothing is in it", kind: "IPPool", how: validating | dry, object: pooled("owned", `{"cidr":"10.1.0.0/16"}`)},
+		{name: "a claim is in it", kind: "IPPool", how: validating | dry, object: pooled("p", `{"cidr":"10.0.0.0/16"}`)},
+		{name: "it is going already", kind: "IPPool", how: validating | dry, object: `{"metadata":{"name":"p","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/16"}}`},
+	}.check(t, "pool-deleted.txt", furnished)
+}
+
+func TestAClassIsAnswered(t *testing.T) {
+	class := func(name, annotation, spec string) string {
+		return `{"metadata":{"name":"` + name + `","annotations":{"ipam.cadastre.dev/is-default-class":"` + annotation + `"}},"spec":` + spec + `}`
+	}
+	four, bad := `{"provisioner":"ipam.cadastre.dev","ipFamily":"IPv4"}`, `{"provisioner":"ipam.cadastre.dev","ipFamily":"IPv4","defaultPrefixLength":40}`
+	answers{
+		{name: "created", kind: "IPClass", object: class("n", "false", four)},
+		{name: "created as a second default", kind: "IPClass", object: class("n", "true", four)},
+		{name: "created as the default of the other family", kind: "IPClass", object: class("n", "true", `{"ipFamily":"IPv6"}`)},
+		{name: "created with a length that is none", kind: "IPClass", object: class("n", "false", bad)},
+		{name: "created with a time that is none", kind: "IPClass", object: class("n", "false", `{"ipFamily":"IPv4","reuseDelay":"soon","retentionPeriod":"x"}`)},
+		{name: "the default, updated", kind: "IPClass", how: updating, object: class("first", "true", `{"ipFamily":"IPv4","defaultPrefixLength":24}`), old: class("first", "true", four)},
+		{name: "made a second default", kind: "IPClass", how: updating, object: class("n", "true", four), old: class("n", "false", four)},
+		{name: "bad before, and not changed", kind: "IPClass", how: updating, object: class("n", "false", bad), old: class("n", "false", bad)},
+		{name: "made bad", kind: "IPClass", how: updating, object: class("n", "false", bad), old: class("n", "false", four)},
+		{name: "going, and made bad", kind: "IPClass", how: updating, object: `{"metadata":{"name":"n","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":` + bad + `}`, old: class("n", "false", four)},
+		{name: "with an old one that is none", kind: "IPClass", how: updating, object: class("n", "false", four), old: `[]`},
+		{name: "deleted while claims wait", kind: "IPClass", how: validating | dry, object: class("unbacked", "false", four)},
+		{name: "deleted, and nobody waits", kind: "IPClass", how: validating | dry, object: class("gold", "false", four)},
+		{name: "deleted again", kind: "IPClass", how: validating | dry, object: `{"metadata":{"name":"unbacked","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":` + four + `}`},
+	}.check(t, "class.txt", func(t *testing.T, s *stage) {
+		t.Helper()
+		furnished(t, s)
+		first := &v1alpha1.IPClass{Spec: v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4}}
+		first.Name, first.Annotations = "first", map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
+		must(t, s.store.Create(t.Context(), first))
+		for _, name := range []string{"w1", "w2", "w3", "w4"} {
+			claim := ipam.Name{Namespace: "team", Name: name}
+			s.allocator.Wait(allocator.Waiting{Holder: allocator.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "unbacked"}})
+		}
+	})
+}
+
+func TestClusterAPIsObjectsAreAnswered(t *testing.T) {
+	object := func(meta, group, kind, name, more string) string {
+		return `{"metadata":` + meta + `,"spec":{"poolRef":{"apiGroup":"` + group + `","kind":"` + kind + `","name":"` + name + `"}` + more + `}}`
+	}
+	const ours, named = "ipam.cadastre.dev", `{"name":"a","namespace":"team"}`
+	at := func(address string) string { return `,"address":"` + address + `","prefix":24` }
+	answers{
+		{name: "a claim", kind: "IPAddressClaim", object: object(named, ours, "IPPool", "p", "")},
+		{name: "a claim of a class", kind: "IPAddressClaim", object: object(named, ours, "IPClass", "gold", "")},
+		{name: "a claim with a name that is made", kind: "IPAddressClaim", how: unentitled, object: object(`{"generateName":"made-","namespace":"team"}`, ours, "IPPool", "owned", "")},
+		{name: "a claim with our finalizer", kind: "IPAddressClaim", object: object(`{"name":"a","finalizers":["`+v1alpha1.FinalizerRelease+`"]}`, ours, "IPPool", "p", "")},
+		{name: "a claim of a pool that one may use", kind: "IPAddressClaim", object: object(named, ours, "IPPool", "owned", "")},
+		{name: "a claim of a pool that one may not use", kind: "IPAddressClaim", how: unentitled, object: object(named, ours, "IPPool", "owned", "")},
+		{name: "a claim of a pool that may come", kind: "IPAddressClaim", object: object(named, ours, "IPPool", "missing", "")},
+		{name: "a claim that forges a right", kind: "IPAddressClaim", how: unentitled, object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/use-granted":"p"}}`, ours, "IPPool", "p", "")},
+		{name: "a claim of another provider", kind: "IPAddressClaim", object: object(named, "example.com", "Pool", "p", "")},
+		{name: "a claim of a kind that there is not", kind: "IPAddressClaim", object: object(named, ours, "IPPol", "p", "")},
+		{name: "a claim of an address that is none", kind: "IPAddressClaim", object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/address":"10.0.0.1/24"}}`, ours, "IPPool", "p", "")},
+		{name: "an address", kind: "IPAddress", object: object(named, ours, "IPPool", "p", at("10.0.0.7"))},
+		{name: "an address as a dry run", kind: "IPAddress", how: dry, object: object(named, ours, "IPPool", "p", at("10.0.0.7"))},
+		{name: "an address that another has", kind: "IPAddress", object: object(named, ours, "IPPool", "p", at("10.0.0.17"))},
+		{name: "an address outside", kind: "IPAddress", object: object(named, ours, "IPPool", "p", at("10.9.0.7"))},
+		{name: "an address that is none", kind: "IPAddress", object: object(named, ours, "IPPool", "p", at("x"))},
+		{name: "an address of a pool that is hidden", kind: "IPAddress", object: object(named, ours, "IPPool", "hidden", at("10.2.0.7"))},
+		{name: "an address of a class", kind: "IPAddress", object: object(named, ours, "IPClass", "gold", at("10.0.0.7"))},
+		{name: "an address of a class, with its pool", kind: "IPAddress", object: object(`{"name":"a","labels":{"ipam.cadastre.dev/pool":"p","ipam.cadastre.dev/pool-kind":"IPPool"}}`, ours, "IPClass", "gold", at("10.0.0.7"))},
+		{name: "an address of another provider", kind: "IPAddress", object: object(named, "example.com", "Pool", "p", at("10.0.0.7"))},
+	}.check(t, "cluster-api.txt", furnished)
+}
+
+func TestADeletedAllocationIsAnswered(t *testing.T) {
+	record := func(state, claim string) string {
+		return `{"metadata":{"name":"a-12345678","namespace":"team"},"spec":{"cidr":"10.0.0.0/28","ipFamily":"IPv4","poolRef":{"kind":"IPPool","name":"p"},"purpose":"Claim","reclaimPolicy":"Delete","state":"` + state + `","claimRef":` + claim + `}}`
+	}
+	const claim = `{"apiGroup":"ipam.cadastre.dev","kind":"IPClaim","name":"a"}`
+	answers{
+		{name: "of a claim", kind: "IPAllocation", how: validating | dry, object: record("Bound", claim)},
+		{name: "retained", kind: "IPAllocation", how: validating | dry, object: record("Retained", claim)},
+		{name: "that cannot be read", kind: "IPAllocation", how: validating | dry, object: strings.Replace(record("Bound", claim), "10.0.0.0/28", "x", 1)},
+		{name: "that is going", kind: "IPAllocation", how: validating | dry, object: strings.Replace(record("Bound", claim), `"namespace"`, `"deletionTimestamp":"2026-01-01T00:00:00Z","namespace"`, 1)},
+	}.check(t, "allocation-deleted.txt", furnished)
+}

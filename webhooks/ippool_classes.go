@@ -1,0 +1,46 @@
+package webhooks
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// classesNamed is how many classes a warning names.
+const classesNamed = 5
+
+// classWarnings say which of a pool's classNames have no effect: those that name no
+// class, which may be created later, and those of the other address family.
+func classWarnings(catalogue *allocator.Catalogue, pool ipam.Pool) []string {
+	var unknown, other []string
+	for _, name := range pool.Classes {
+		switch class, ok := catalogue.Class(name); {
+		case !ok:
+			unknown = append(unknown, name)
+		case pool.Family != "" && class.Family != pool.Family:
+			other = append(other, name)
+		}
+	}
+	var warnings []string
+	if len(unknown) > 0 {
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: there is no IPClass %s: create it, or correct the name", firstOf(unknown)))
+	}
+	if len(other) > 0 {
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClass %s does not hand out %s, the family of this pool: it is not served from here", firstOf(other), pool.Family))
+	}
+	return warnings
+}
+
+// firstOf names the first few, quoted.
+func firstOf(names []string) string {
+	quoted := make([]string, 0, classesNamed)
+	for _, name := range names[:min(len(names), classesNamed)] {
+		quoted = append(quoted, fmt.Sprintf("%q", name))
+	}
+	if more := len(names) - len(quoted); more > 0 {
+		quoted = append(quoted, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(quoted, ", ")
+}

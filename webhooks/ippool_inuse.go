@@ -1,0 +1,131 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+const (
+	// occupantsRead bounds how many holders are read to find one that is not going.
+	occupantsRead = 64
+	// holdersNamed is how many holders a refusal names.
+	holdersNamed = 3
+)
+
+// use is what keeps a pool in use.
+type use struct {
+	// live are holders that are there, and not being deleted.
+	live []ipam.Holder
+	// kept says of records without holder what releases them.
+	kept []string
+	// more is how many others there are.
+	more int
+}
+
+func (u use) isNone() bool { return len(u.live)+len(u.kept)+u.more == 0 }
+
+// useOf returns what keeps a pool in use. A holder that is being deleted does not: the
+// pool's finalizer keeps the pool until it is gone. So a tree of pools, and the claims
+// in it, can be deleted in one go.
+func useOf(ctx context.Context, live client.Reader, view *ledger.Ledger, pool ipam.PoolKey) (use, error) {
+	occupants, all := view.Occupants(pool, occupantsRead)
+	var u use
+	for i, o := range occupants {
+		if len(u.live)+len(u.kept) == holdersNamed {
+			u.more = all - i
+			return u, nil
+		}
+		going, err := isGoing(ctx, live, o)
+		switch {
+		case err != nil:
+			return use{}, fmt.Errorf("reading %s: %w", o.Record.Holder, err)
+		case going:
+		case isHeld(o.Record) && o.Claimed:
+			u.live = append(u.live, o.Record.Holder)
+		default:
+			u.kept = append(u.kept, keptBy(o.Record))
+		}
+	}
+	u.more = all - len(occupants)
+	return u, nil
+}
+
+// isGoing reports whether a holder is being deleted, or was, as a quorum of the API
+// servers' storage says: what this process has seen may be older. Where its block is
+// to be kept, that does not matter, nor where nobody is known to have it.
+func isGoing(ctx context.Context, live client.Reader, o ledger.Occupant) (bool, error) {
+	r := o.Record
+	if !isHeld(r) || r.Reclaim == ipam.Retain || r.Sticky != "" || !o.Claimed || r.Holder.Group != v1alpha1.GroupVersion.Group {
+		return false, nil
+	}
+	holder := &metav1.PartialObjectMetadata{}
+	holder.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(r.Holder.Kind))
+	err := live.Get(ctx, client.ObjectKey{Namespace: r.Holder.Namespace, Name: r.Holder.Name}, holder)
+	if absent.Is(err) {
+		return true, nil
+	}
+	return err == nil && !holder.DeletionTimestamp.IsZero(), err
+}
+
+// isHeld reports whether the record is of a holder that is there, or was when it was
+// written: a pool that is being deleted has its own record released first.
+func isHeld(r ipam.Record) bool { return r.State == ipam.Bound || r.State == ipam.Releasing }
+
+// keptBy says in which state a record without holder is, and what releases it.
+func keptBy(r ipam.Record) string {
+	name := "IPAllocation " + r.Name.String()
+	switch {
+	case r.State == ipam.Retained && r.ReleaseAfter.IsZero():
+		return name + " is retained: delete it to release the block"
+	case r.State == ipam.Retained:
+		return fmt.Sprintf("%s is retained until %s: delete it to release the block", name, r.ReleaseAfter.UTC().Format(time.RFC3339))
+	case r.State == ipam.Cooling:
+		return fmt.Sprintf("%s is cooling down until %s, when the block is released", name, r.ReleaseAfter.UTC().Format(time.RFC3339))
+	default:
+		return fmt.Sprintf("%s is not claimed: the block is released after the grace period for orphans, unless %s claims it", name, r.Holder)
+	}
+}
+
+// inUse refuses to delete a pool.
+func (s subject) inUse(u use) error {
+	var why []string
+	count := len(u.live) + len(u.kept) + u.more
+	if len(u.live) > 0 {
+		them := "them"
+		if count-len(u.kept) == 1 {
+			them = "it"
+		}
+		why = append(why, fmt.Sprintf("(%s): delete %s first", list(u.live, count-len(u.kept)), them))
+	} else if u.more > 0 {
+		u.kept = append(u.kept, fmt.Sprintf("and %d more", u.more))
+	}
+	text := fmt.Sprintf("pool %s is in use by %s", s.name, counted(count, "allocation"))
+	switch kept := strings.Join(u.kept, "; "); {
+	case len(why) == 0:
+		text += ": " + kept
+	case kept == "":
+		text += " " + why[0]
+	default:
+		text += " " + why[0] + "; " + kept
+	}
+	return apierrors.NewConflict(s.resource(), s.name, errors.New(text))
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,87 @@
+package webhooks
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+func claimHolder(name string) ipam.Holder {
+	return allocator.HolderOfClaim(ipam.Name{Namespace: "a", Name: name})
+}
+
+func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
+	due := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	record := ipam.Record{Name: ipam.Name{Namespace: "a", Name: "x-abc"}, Holder: claimHolder("x"), State: ipam.Retained}
+	retained, ending, cooling, unclaimed := record, record, record, record
+	ending.ReleaseAfter, cooling.ReleaseAfter, cooling.State, unclaimed.State = due, due, ipam.Cooling, ipam.Bound
+	for name, tc := range map[string]struct {
+		use  use
+		want string
+	}{
+		"one claim":                  {use{live: []ipam.Holder{claimHolder("b")}}, "pool p is in use by 1 allocation (IPClaim a/b): delete it first"},
+		"more than are named":        {use{live: []ipam.Holder{claimHolder("b"), allocator.HolderOfPool(ipam.PoolNamed("c"))}, more: 4}, "pool p is in use by 6 allocations (IPClaim a/b, IPPool c, and 4 more): delete them first"},
+		"retained for ever":          {use{kept: []string{keptBy(retained)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained: delete it to release the block"},
+		"retained for a time":        {use{kept: []string{keptBy(ending)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained until 2026-03-04T05:06:07Z: delete it to release the block"},
+		"cooling down":               {use{kept: []string{keptBy(cooling)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is cooling down until 2026-03-04T05:06:07Z, when the block is released"},
+		"unclaimed, and others":      {use{kept: []string{keptBy(unclaimed)}, more: 2}, "pool p is in use by 3 allocations: IPAllocation a/x-abc is not claimed: the block is released after the grace period for orphans, unless IPClaim a/x claims it; and 2 more"},
+		"a claim and a retained one": {use{live: []ipam.Holder{claimHolder("b")}, kept: []string{keptBy(retained)}}, "pool p is in use by 2 allocations (IPClaim a/b): delete it first; IPAllocation a/x-abc is retained: delete it to release the block"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := `Operation cannot be fulfilled on ippools.ipam.cadastre.dev "p": ` + tc.want
+			if got := (subject{kind: "IPPool", plural: "ippools", name: "p"}).inUse(tc.use).Error(); got != want {
+				t.Errorf("\ngot:  %s\nwant: %s", got, want)
+			}
+		})
+	}
+}
+
+func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	going := metav1.ObjectMeta{Name: "going", DeletionTimestamp: new(metav1.Now()), Finalizers: []string{v1alpha1.FinalizerPool}}
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&v1alpha1.IPPool{ObjectMeta: going}, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "there"}},
+		&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "there"}},
+	).Build()
+	pool := func(name string) ipam.Holder { return allocator.HolderOfPool(ipam.PoolNamed(name)) }
+	bound := func(h ipam.Holder) ipam.Record {
+		return ipam.Record{Holder: h, State: ipam.Bound, Reclaim: ipam.Delete}
+	}
+	retain, sticky, retained := bound(claimHolder("gone")), bound(claimHolder("gone")), bound(claimHolder("gone"))
+	retain.Reclaim, sticky.Sticky, retained.State = ipam.Retain, "key", ipam.Retained
+	releasing := bound(pool("gone"))
+	releasing.State = ipam.Releasing
+	for name, tc := range map[string]struct {
+		occupant ledger.Occupant
+		want     bool
+	}{
+		"a child that is there":            {ledger.Occupant{Record: bound(pool("there")), Claimed: true}, false},
+		"a child that is being deleted":    {ledger.Occupant{Record: bound(pool("going")), Claimed: true}, true},
+		"a child that is gone":             {ledger.Occupant{Record: bound(pool("gone")), Claimed: true}, true},
+		"a child whose record is released": {ledger.Occupant{Record: releasing, Claimed: true}, true},
+		"a claim that is there":            {ledger.Occupant{Record: bound(claimHolder("there")), Claimed: true}, false},
+		"a claim that is gone":             {ledger.Occupant{Record: bound(claimHolder("gone")), Claimed: true}, true},
+		"a claim that is gone, to be kept": {ledger.Occupant{Record: retain, Claimed: true}, false},
+		"a claim that is gone, with a key": {ledger.Occupant{Record: sticky, Claimed: true}, false},
+		"a block that is retained":         {ledger.Occupant{Record: retained, Claimed: true}, false},
+		"a claim that may be on its way":   {ledger.Occupant{Record: bound(claimHolder("gone"))}, false},
+		"a holder of somebody else's API":  {ledger.Occupant{Record: bound(ipam.Holder{Group: "x", Kind: "Y", Name: "gone"}), Claimed: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := isGoing(t.Context(), live, tc.occupant); got != tc.want || err != nil {
+				t.Errorf("got %t, %v, want %t", got, err, tc.want)
+			}
+		})
+	}
+}
