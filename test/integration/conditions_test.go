@@ -40,7 +40,6 @@ var _ = Describe("conditions", Ordered, func() {
 		webhooks := deleteWebhook(ctx)
 		Eventually(func() error { return k8s.Delete(ctx, pool) }).Should(Succeed()) // as soon as the API server has seen it
 		Expect(k8s.Create(ctx, webhooks)).To(Succeed())
-		Eventually(func() error { return k8s.Delete(ctx, pool, client.DryRunAll) }).ShouldNot(Succeed()) // it runs again
 		Eventually(ofPool(ctx, pool)).Should(HaveKeyWithValue("Ready", "False/Terminating"))
 		Expect(pool.Status.Phase).To(Equal(v1alpha1.PoolTerminating))
 		deleted(ctx, claim)
