@@ -17,17 +17,20 @@ import (
 type lines struct {
 	*httptest.Server
 	send chan string
+	// ended has a value for each watch that has ended.
+	ended chan struct{}
 }
 
 func serve(t *testing.T) (*Proxy, *lines) {
 	t.Helper()
-	l := &lines{send: make(chan string)}
+	l := &lines{send: make(chan string), ended: make(chan struct{}, 10)}
 	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") == "" {
 			_, _ = fmt.Fprintln(w, "list")
 			return
 		}
 		w.WriteHeader(http.StatusOK)
+		defer func() { l.ended <- struct{}{} }()
 		for {
 			w.(http.Flusher).Flush()
 			select {
@@ -115,6 +118,7 @@ func TestProxy(t *testing.T) {
 			t.Errorf("%d watches were open, want 1", n)
 		}
 		expect(t, watch, "") // closed
+		<-l.ended            // or it would take what the next one is sent
 		again := get(t, p.URL()+"/things?watch=1")
 		l.send <- "two"
 		expect(t, again, "two")
