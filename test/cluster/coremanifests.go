@@ -121,8 +121,7 @@ func (c *Cluster) put(ctx context.Context, objects []*unstructured.Unstructured)
 			return fmt.Errorf("installing %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	_, err = c.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "--all", "--timeout="+readyTimeout.String())
-	return err
+	return c.AwaitKinds(ctx)
 }
 
 func putOne(ctx context.Context, writer client.Client, object *unstructured.Unstructured) error {

@@ -64,8 +64,7 @@ func (c *Cluster) apply(ctx context.Context, dir string) error {
 	if _, err := c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--kustomize", dir); err != nil {
 		return err
 	}
-	_, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "--all", "--timeout="+readyTimeout.String())
-	return err
+	return c.AwaitKinds(ctx)
 }
 
 // installOperator applies config/default without its Deployment and with the

@@ -62,8 +62,7 @@ func boot(ctx context.Context) *management {
 	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 	_, err = running.Kubectl(ctx, "apply", "--server-side", "-f", "test/clusterctl/testdata")
 	Expect(err).NotTo(HaveOccurred())
-	_, err = running.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "--all")
-	Expect(err).NotTo(HaveOccurred())
+	Expect(running.AwaitKinds(ctx)).To(Succeed())
 	return &management{Cluster: running}
 }
 

@@ -203,10 +203,9 @@ func (c *Controller) serve(ctx context.Context, s *scope) error {
 		err = c.fulfil(ctx, s)
 	}
 	retry := c.settle(s, err)
-	if err := c.writeStatus(ctx, before, s.claim); err != nil {
+	if err := c.writeAndTell(ctx, before, s.claim); err != nil {
 		return err
 	}
-	c.tell(before, s.claim)
 	return retry
 }
 

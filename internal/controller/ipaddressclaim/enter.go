@@ -32,15 +32,27 @@ func (c *Controller) enter(ctx context.Context, s *scope) error {
 	if invalid != nil {
 		return &ipam.PolicyError{Field: "IPAddress spec.address", Value: invalid.BadValue, Remedy: invalid.Detail}
 	}
-	for _, record := range c.Allocator.Ledger().HeldBy(s.holder()) {
-		if record.Block.Addr() == addr && record.State == ipam.Bound && !record.Terminating {
-			return c.takeOver(ctx, s, record)
-		}
+	if record, found := c.recordOf(s, addr); found {
+		return c.takeOver(ctx, s, record)
 	}
 	if err := c.isUnrecorded(ctx, s); err != nil {
 		return err
 	}
 	return c.recordAgain(ctx, s, addr)
+}
+
+// recordOf is the claim's record of the address. What was recorded for the claim before it
+// had this address is nobody's, although the claim lives: it is judged again.
+func (c *Controller) recordOf(s *scope, addr netip.Addr) (own ipam.Record, found bool) {
+	for _, record := range c.Allocator.Ledger().HeldBy(s.holder()) {
+		switch {
+		case record.Block.Addr() != addr:
+			c.Orphans.Look(record.Name)
+		case record.State == ipam.Bound && !record.Terminating:
+			own, found = record, true
+		}
+	}
+	return own, found
 }
 
 // takeOver takes a record over that holds the block, once the namespace may use its pool

@@ -70,6 +70,26 @@ func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 	}
 }
 
+// TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain has an IPAddress come from a backup
+// when another address is recorded for its claim already: nothing else tells of that record.
+func TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain(t *testing.T) {
+	s, own := servedClaim()
+	before := own
+	before.Name.Name, before.UID, before.Block = "a-before", "a-before", netip.MustParsePrefix("10.0.0.2/32")
+	for name, records := range map[string][]ipam.Record{"it is first": {before, own}, "it is last": {own, before}} {
+		t.Run(name, func(t *testing.T) {
+			got := noted{}
+			c := &Controller{Allocator: allocatorWith(t, records...), Orphans: got}
+			if err := c.enter(t.Context(), s); err != nil || s.record.Name != own.Name {
+				t.Errorf("took over %v: %v", s.record.Name, err)
+			}
+			if want := (noted{"a-before": "judged"}); !maps.Equal(got, want) {
+				t.Errorf("notified of %v, want %v", got, want)
+			}
+		})
+	}
+}
+
 // newQueue is a queue of requests that nobody takes.
 func newQueue(t *testing.T) queue {
 	t.Helper()

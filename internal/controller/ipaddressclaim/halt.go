@@ -66,7 +66,8 @@ func (c *Controller) tellHalt(ctx context.Context, s *scope, why *halt) error {
 	conditions.Set(s.claim, metav1.Condition{
 		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: why.reason, Message: why.message,
 	})
-	return c.writeStatus(ctx, before, s.claim)
+	_, err := c.writeStatus(ctx, before, s.claim)
+	return err
 }
 
 // refuse says in a claim that our API group lacks the kind which it names. A reference
@@ -78,9 +79,5 @@ func (c *Controller) refuse(ctx context.Context, s *scope) error {
 		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse,
 		Reason: ipamv1.IPAddressClaimReadyAllocationFailedReason, Message: unknown.Error() + ": make another claim",
 	})
-	if err := c.writeStatus(ctx, before, s.claim); err != nil {
-		return err
-	}
-	c.tell(before, s.claim)
-	return nil
+	return c.writeAndTell(ctx, before, s.claim)
 }

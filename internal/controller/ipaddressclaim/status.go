@@ -129,17 +129,26 @@ func (c *Controller) conflict(s *scope, taken *ipam.TakenError) string {
 
 // writeStatus writes the status if it changed, in one patch. A conflict means that
 // there is a newer version of the claim, which is looked at when the cache has it.
-func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAddressClaim) error {
+func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAddressClaim) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before.Status, claim.Status) {
-		return nil
+		return false, nil
 	}
 	base := claim.DeepCopy()
 	base.Status = before.Status
-	err := c.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
-	if err != nil && !apierrors.IsConflict(err) && !absent.Is(err) {
-		return fmt.Errorf("writing status: %w", err)
+	err = c.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	if err == nil || apierrors.IsConflict(err) || absent.Is(err) {
+		return err == nil, nil
 	}
-	return nil
+	return false, fmt.Errorf("writing status: %w", err)
+}
+
+// writeAndTell writes the status, and makes an event of what it says now.
+func (c *Controller) writeAndTell(ctx context.Context, before, claim *ipamv1.IPAddressClaim) error {
+	written, err := c.writeStatus(ctx, before, claim)
+	if written {
+		c.tell(before, claim)
+	}
+	return err
 }
 
 // tell makes an event of a change of the condition's reason, but not of a claim

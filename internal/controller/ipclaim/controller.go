@@ -96,10 +96,13 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 	err := c.hold(ctx, s)
 	outcome, retry := c.outcome(s, c.Allocator.Redacted(claim.Namespace, err))
 	claim.Status = outcome.Status(claim.Status)
-	if err := c.write(ctx, before, claim); err != nil {
+	written, err := c.write(ctx, before, claim)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
-	c.notify(before, claim)
+	if written {
+		c.notify(before, claim)
+	}
 	if retry != nil {
 		return reconcile.Result{}, retry
 	}

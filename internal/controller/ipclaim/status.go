@@ -40,7 +40,7 @@ func (c *Controller) outcome(s *scope, err error) (adapt.ClaimOutcome, error) {
 	return outcome, nil
 }
 
-// notify makes an event of a conflict that the status has now, and had not before.
+// notify makes an event of a conflict that was written into the status, which had none.
 func (c *Controller) notify(before, claim *v1alpha1.IPClaim) {
 	was, now := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
 	if now == nil || now.Reason != v1alpha1.ReasonConflict || was != nil && was.Reason == now.Reason {
@@ -52,17 +52,17 @@ func (c *Controller) notify(before, claim *v1alpha1.IPClaim) {
 // write writes what changed of spec and status in one patch, if the claim is still as it
 // was read. A conflict means that there is a newer version, which is looked at when the
 // cache has it; a record that was made meanwhile is found again then, or collected.
-func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim) error {
+func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before.Spec, claim.Spec) && equality.Semantic.DeepEqual(before.Status, claim.Status) {
-		return nil
+		return false, nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if claim.Spec.AllocationName != "" && before.Annotations[v1alpha1.AnnotationRequester] != "" {
 		patch = requester.Forget(patch) // the claim waits no more
 	}
-	err := c.Client.Patch(ctx, claim, patch)
-	if err != nil && !apierrors.IsConflict(err) && !absent.Is(err) {
-		return fmt.Errorf("writing the claim: %w", err)
+	err = c.Client.Patch(ctx, claim, patch)
+	if err == nil || apierrors.IsConflict(err) || absent.Is(err) {
+		return err == nil, nil
 	}
-	return nil
+	return false, fmt.Errorf("writing the claim: %w", err)
 }

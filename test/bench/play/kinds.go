@@ -174,6 +174,5 @@ func (w *World) define(ctx context.Context, definition *apiextensionsv1.CustomRe
 	if err := w.watch.send(ctx, "POST", path, definition); err != nil {
 		return fmt.Errorf("installing %s: %w", definition.Name, err)
 	}
-	_, err := w.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/"+definition.Name, "--timeout=60s")
-	return err
+	return w.cluster.AwaitKinds(ctx)
 }
