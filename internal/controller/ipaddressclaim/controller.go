@@ -65,6 +65,8 @@ type Controller struct {
 	// letGo is when this process took the finalizer off which version of a claim, by
 	// its name, until the claim is gone.
 	letGo sync.Map
+	// unprotected is the same of an IPAddress.
+	unprotected sync.Map
 	// lost is the UID of the last claim of a name whose deletion was seen, while its
 	// IPAddress may still be there.
 	lost sync.Map
@@ -117,12 +119,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case keepAddress:
 		return soon(c.retry(s, c.keep(ctx, s)))
 	case dropAddress:
-		return reconcile.Result{}, c.unprotect(ctx, s)
+		return soon(c.unprotect(ctx, s))
 	case release:
 		if c.hasJustLetGo(s) {
 			return reconcile.Result{RequeueAfter: showsWithin}, nil
 		}
-		return reconcile.Result{}, c.release(ctx, s)
+		return soon(c.release(ctx, s))
 	default:
 		return again(ctx, s, c.serve)
 	}

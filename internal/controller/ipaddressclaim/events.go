@@ -58,6 +58,7 @@ func (c *Controller) addresses() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			q.Add(requestOf(e.Object))
 			c.made.Delete(nameOf(e.Object))
+			c.unprotected.Delete(nameOf(e.Object))
 			c.homeless.Delete(nameOf(e.Object))
 			c.addressGone(e.Object)
 		},

@@ -49,7 +49,7 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// letting is the version of a claim in which it was let go of, and when.
+// letting is the version of a claim or an IPAddress in which it was let go of, and when.
 type letting struct {
 	version string
 	at      time.Time
@@ -60,8 +60,11 @@ type letting struct {
 // brings back the very version.
 const showsWithin = 5 * time.Second
 
-func (c *Controller) hasJustLetGo(s *scope) bool {
-	return s.letGo.version == s.claim.ResourceVersion && c.Clock.Since(s.letGo.at) < showsWithin
+func (c *Controller) hasJustLetGo(s *scope) bool { return c.isRecent(s.letGo, s.claim) }
+
+// isRecent says whether this very version of an object was let go of a moment ago.
+func (c *Controller) isRecent(last letting, obj client.Object) bool {
+	return last.version == obj.GetResourceVersion() && c.Clock.Since(last.at) < showsWithin
 }
 
 // lookAgain looks for an IPAddress that the cache does not show: its claim is not
@@ -125,14 +128,20 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 	return absent.Ignore(err)
 }
 
-// unprotect takes our finalizer off an IPAddress that is being deleted.
+// unprotect takes our finalizer off an IPAddress that is being deleted. The cache may have
+// yet to show that this was done.
 func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 	before := s.address.DeepCopy()
 	if !controllerutil.RemoveFinalizer(s.address, v1alpha1.FinalizerProtect) {
 		return nil
 	}
+	if last, ok := c.unprotected.Load(s.name); ok && c.isRecent(last.(letting), before) {
+		return errNotSeen
+	}
+	c.unprotected.Store(s.name, letting{version: before.ResourceVersion, at: c.Clock.Now()})
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.address, patch); err != nil {
+		c.unprotected.Delete(s.name)
 		return absent.Ignore(fmt.Errorf("letting go of the IPAddress: %w", err))
 	}
 	return nil

@@ -1,11 +1,17 @@
 package ipaddressclaim
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -34,4 +40,32 @@ func TestAClaimIsLookedAtAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnIPAddressIsLetGoOfOnce has a second pass with the version that the cache still shows.
+func TestAnIPAddressIsLetGoOfOnce(t *testing.T) {
+	s, _ := servedClaim()
+	s.address.Finalizers, s.address.DeletionTimestamp = []string{v1alpha1.FinalizerProtect}, &metav1.Time{Time: time.Now()}
+	patches := 0
+	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.address).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			patches++
+			return nil
+		},
+	}).Build()
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	c := &Controller{Client: there, Live: there, Allocator: emptyAllocator(t), Clock: now}
+	pass := func(wantPatches int, wantAgain time.Duration) {
+		t.Helper()
+		result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.address)})
+		if err != nil || patches != wantPatches || result.RequeueAfter != wantAgain {
+			t.Errorf("%d patches, again after %v, %v; want %d, %v", patches, result.RequeueAfter, err, wantPatches, wantAgain)
+		}
+	}
+	pass(1, 0)
+	pass(1, showsWithin)
+	now.SetTime(now.Now().Add(showsWithin))
+	pass(2, 0)
+	c.addresses().Delete(t.Context(), event.DeleteEvent{Object: s.address}, newQueue(t))
+	pass(3, 0)
 }

@@ -74,6 +74,9 @@ func TestAnAddressClaimHolds(t *testing.T) {
 	t.Run("its record for as long as it lives", func(t *testing.T) {
 		s := begin(t)
 		s.answers("a", "10.0.0.7")
+		s.addressRecord("a-later", "a", "r-later", "10.0.0.7/32")
+		s.loses(Records, "a-later")
+		s.finds()
 		s.loses(Records, "a-r")
 		s.finds("was released while it holds the block")
 	})

@@ -51,7 +51,8 @@ func (w *Witness) lostRecord(e Event) {
 		w.figures.Forced++
 		return // reconsider does the rest
 	}
-	if h.holds && !h.dispossessed {
+	// Two leaders may record the block of one IPAddress: the record that came later goes.
+	if h.holds && !h.dispossessed && w.recordOf(h) == nil {
 		w.violated(e, fmt.Sprintf("the record of %s was released while it holds the block", describe(h)), record, h.Object)
 	}
 }
