@@ -3,24 +3,13 @@ package uninstall
 import (
 	"path/filepath"
 	"testing"
-
-	"github.com/cadastre-dev/cadastre/test/cluster"
 )
 
 // kinds are all that the samples have.
 const kinds = "ipclaims,ipclasses,ippools,localippools,ipallocations"
 
 func TestTheSamplesAreDeletedAsTheyWereApplied(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, ControllerManager: true, Progress: t.Output()})
-	w := &world{c, t}
-	w.must(err)
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	root, err := cluster.ModuleRoot()
-	w.must(err)
+	w, root := start(t)
 	samples := filepath.Join(root, "config/samples")
 	w.kubectl("apply", "--server-side", "-k", samples)
 	w.kubectl("wait", "--for=condition=Ready", "ipclaims", "--all", "-A", "--timeout=30s")

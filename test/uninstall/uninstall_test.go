@@ -106,18 +106,25 @@ func (w *world) expectFree(kinds string) {
 	}
 }
 
-func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
+// start starts a control plane and the operator; root is where the module's files are.
+func start(t *testing.T) (w *world, root string) {
+	t.Helper()
 	c, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, ControllerManager: true, Progress: t.Output()})
-	w := &world{c, t}
+	w = &world{c, t}
 	w.must(err)
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	root, err := cluster.ModuleRoot()
+	root, err = cluster.ModuleRoot()
 	w.must(err)
-	w.must(c.InstallClusterAPICRDs(t.Context()))
+	return w, root
+}
+
+func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
+	w, root := start(t)
+	w.must(w.InstallClusterAPICRDs(t.Context()))
 	w.kubectl("create", "namespace", "tenant")
 	w.kubectl("apply", "--server-side", "-k", filepath.Join(root, "config/samples"))
 	w.kubectl("wait", "--for=condition=Ready", "ipclaims", "--all", "-A", "--timeout=30s")
@@ -126,7 +133,7 @@ func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
 	clients := w.keepClaiming()
 	clients.awaitStored()
 
-	asAdministrator := exec.CommandContext(t.Context(), filepath.Join(root, "bin/manager"), "--kubeconfig="+c.Kubeconfig(), "remove-finalizers")
+	asAdministrator := exec.CommandContext(t.Context(), filepath.Join(root, "bin/manager"), "--kubeconfig="+w.Kubeconfig(), "remove-finalizers")
 	if out, err := asAdministrator.CombinedOutput(); err == nil || !strings.Contains(string(out), "in a pod of the operator") {
 		t.Fatalf("an administrator may remove finalizers: %v: %s", err, out)
 	}
@@ -141,7 +148,7 @@ func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
 	w.expectFree(addresses + ",ipallocations,ippools,localippools")
 
 	w.kubectl("delete", "--timeout=120s", "--ignore-not-found", "-k", filepath.Join(root, "config/default"))
-	w.must(c.Managers[0].Stop()) // in a cluster it goes with its Deployment
+	w.must(w.Managers[0].Stop()) // in a cluster it goes with its Deployment
 	w.kubectl("delete", policy, "cadastre-removal")
 	w.kubectl("-n", "tenant", "get", addresses, "machine") // it is Cluster API's, and stays
 	w.kubectl("delete", "namespace", "tenant", "--timeout=60s")
