@@ -201,6 +201,22 @@ var _ = Describe("What others do to our claims", Ordered, func() {
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "others", "forced") }).Should(BeEmpty())
 	})
 
+	It("an IPAddress that comes for a former claim does not keep the next one of its name from its own", func(ctx context.Context) {
+		ready(ctx, created(ctx, build.Pool("others-next").CIDR("10.5.1.0/28").Obj()))
+		claim := created(ctx, build.AddressClaim(team, "model").Pool("others").Obj())
+		late := served(ctx, claim)
+		Expect(k8s.Delete(ctx, claim)).To(Succeed())
+		Eventually(gone(ctx, claim)).Should(BeTrue())
+		By("the leader before having been paused while it sent it")
+		late.Name, late.ResourceVersion, late.UID = "late", "", ""
+		late.Spec.ClaimRef.Name = "late"
+		late.Spec.Address = "10.5.0.9"
+		created(ctx, late)
+		next := created(ctx, build.AddressClaim(team, "late").Pool("others-next").Obj())
+		Expect(served(ctx, next).Spec.Address).To(HavePrefix("10.5.1."))
+		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "others", "late") }).Should(BeEmpty())
+	})
+
 	It("a claim that is being deleted is given no finalizer, and no address", func(ctx context.Context) {
 		claim := created(ctx, build.AddressClaim(team, "too-late").Pool("others").Finalizer("vm.example.com/f").Annotation("cluster.x-k8s.io/paused", "").Obj())
 		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{"vm.example.com/f"} })

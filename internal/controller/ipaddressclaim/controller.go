@@ -201,7 +201,10 @@ func (c *Controller) serve(ctx context.Context, s *scope) error {
 	}
 	before := s.claim.DeepCopy()
 	err := held
-	if err == nil {
+	switch {
+	case s.hasFormerAddress():
+		err = c.dropFormerAddress(ctx, s)
+	case err == nil:
 		err = c.fulfil(ctx, s)
 	}
 	retry := c.settle(s, err)

@@ -104,6 +104,23 @@ func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, er
 	return len(s.address.Finalizers) == 0, err
 }
 
+// hasFormerAddress reports whether the IPAddress was made for another claim of the name,
+// which is gone: it has our finalizer, and is from another pool than the claim names, whose
+// spec cannot be changed. A leader that was paused may send it when its claim was released
+// long ago, and nobody else would delete it.
+func (s *scope) hasFormerAddress() bool {
+	return s.address != nil && s.address.Spec.PoolRef != s.claim.Spec.PoolRef &&
+		controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect)
+}
+
+// dropFormerAddress deletes it. The claim is served when the cache shows that it is gone.
+func (c *Controller) dropFormerAddress(ctx context.Context, s *scope) error {
+	if _, err := c.deleteAddress(ctx, s); err != nil {
+		return err
+	}
+	return errNotSeen
+}
+
 // keep records the block of an IPAddress that has no claim, or deletes the
 // IPAddress where it was a claim's that went without release: somebody took the
 // finalizer off, or the claim never was in what a restore brought back. The garbage
