@@ -100,8 +100,10 @@ var _ = Describe("claim-lifecycle", Ordered, func() {
 		claim := created(ctx, build.Claim(team, "replaced").Pool("lifecycle").Length(24).Obj())
 		again := build.Claim(team, "replaced").Pool("lifecycle").Length(24).Obj()
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
-		again.ResourceVersion = fresh(ctx, claim).ResourceVersion
-		Expect(k8s.Update(ctx, again)).To(Succeed())
+		Eventually(func() error {
+			again.ResourceVersion = fresh(ctx, claim).ResourceVersion
+			return k8s.Update(ctx, again)
+		}).Should(Succeed())
 		Expect(again.Spec).To(Equal(claim.Spec))
 	})
 })

@@ -156,8 +156,10 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 			forged.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "local-shared"}
 			return bob.Update(ctx, forged)
 		}).Should(MatchError(ContainSubstring("is written by the operator alone")))
-		fresh(ctx, forged).Spec.CIDR = "10.76.1.0/24"
-		Expect(bob.Update(ctx, forged)).To(MatchError(ContainSubstring("is filled in by the operator once there is room")))
+		Eventually(func() error {
+			fresh(ctx, forged).Spec.CIDR = "10.76.1.0/24"
+			return bob.Update(ctx, forged)
+		}).Should(MatchError(ContainSubstring("is filled in by the operator once there is room")))
 	})
 
 	It("is not told who else has a part of its parent", func(ctx context.Context) {

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -22,6 +23,14 @@ var _ = Describe("protection", Ordered, func() {
 	var claim *v1alpha1.IPClaim
 	record := func(ctx context.Context) *v1alpha1.IPAllocation {
 		return fresh(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}})
+	}
+	// update changes the record as somebody, again where the operator has meanwhile.
+	update := func(ctx context.Context, as client.Client, change func(*v1alpha1.IPAllocation)) error {
+		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			changed := record(ctx)
+			change(changed)
+			return as.Update(ctx, changed)
+		})
 	}
 	code := func(err error) int {
 		var status apierrors.APIStatus
@@ -46,21 +55,16 @@ var _ = Describe("protection", Ordered, func() {
 	})
 
 	It("lets not even an administrator change one", func(ctx context.Context) {
-		changed := record(ctx)
-		changed.Spec.State = v1alpha1.AllocationRetained
-		Expect(code(k8s.Update(ctx, changed))).To(Equal(http.StatusForbidden))
-		unheld := record(ctx)
-		unheld.Finalizers = nil
-		Expect(code(k8s.Update(ctx, unheld))).To(Equal(http.StatusForbidden))
-		adopted := record(ctx)
-		adopted.Annotations = map[string]string{v1alpha1.AnnotationAdopted: "x"}
-		Expect(code(k8s.Update(ctx, adopted))).To(Equal(http.StatusForbidden))
-		judged := record(ctx)
-		judged.Annotations = map[string]string{v1alpha1.AnnotationPoolUnknown: "x"}
-		Expect(code(k8s.Update(ctx, judged))).To(Equal(http.StatusForbidden))
-		labelled := record(ctx)
-		labelled.Labels = map[string]string{"backup": "yes"}
-		Expect(k8s.Update(ctx, labelled)).To(Succeed())
+		for what, change := range map[string]func(*v1alpha1.IPAllocation){
+			"its state":      func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationRetained },
+			"its finalizer":  func(r *v1alpha1.IPAllocation) { r.Finalizers = nil },
+			"its annotation": func(r *v1alpha1.IPAllocation) { r.Annotations = map[string]string{v1alpha1.AnnotationAdopted: "x"} },
+			"its mark":       func(r *v1alpha1.IPAllocation) { r.Annotations = map[string]string{v1alpha1.AnnotationPoolUnknown: "x"} },
+		} {
+			Expect(code(update(ctx, k8s, change))).To(Equal(http.StatusForbidden), what)
+		}
+		labels := func(r *v1alpha1.IPAllocation) { r.Labels = map[string]string{"backup": "yes"} }
+		Expect(update(ctx, k8s, labels)).To(Succeed())
 	})
 
 	It("lets no other service account make or change a record", func(ctx context.Context) {
@@ -68,9 +72,8 @@ var _ = Describe("protection", Ordered, func() {
 		forged := record(ctx)
 		forged.ObjectMeta = metav1.ObjectMeta{Namespace: forged.Namespace, Name: "forged-by-account"}
 		Expect(other.Create(ctx, forged)).To(MatchError(ContainSubstring("create an IPClaim instead")))
-		changed := record(ctx)
-		changed.Spec.RequestedBy = "somebody else"
-		Expect(other.Update(ctx, changed)).To(MatchError(ContainSubstring("is changed by the operator alone")))
+		requester := func(r *v1alpha1.IPAllocation) { r.Spec.RequestedBy = "somebody else" }
+		Expect(update(ctx, other, requester)).To(MatchError(ContainSubstring("is changed by the operator alone")))
 	})
 
 	It("says to delete the claim when one is deleted", func(ctx context.Context) {
@@ -137,14 +140,13 @@ var _ = Describe("protection", Ordered, func() {
 	It("lets go of a record on which somebody else has put a finalizer, too", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("protection-finalizer").CIDR("10.62.2.0/32").Obj()))
 		claim = created(ctx, build.Claim(team, "finalizer").Pool("protection-finalizer").Length(32).Obj())
-		theirs := record(ctx)
-		theirs.Finalizers = append([]string{"example.com/backup"}, theirs.Finalizers...)
-		Expect(k8s.Update(ctx, theirs)).To(Succeed())
+		theirs := func(r *v1alpha1.IPAllocation) {
+			r.Finalizers = append([]string{"example.com/backup"}, r.Finalizers...)
+		}
+		Expect(update(ctx, k8s, theirs)).To(Succeed())
 		deleted(ctx, claim)
 		Eventually(func() []string { return record(ctx).Finalizers }).Should(Equal([]string{"example.com/backup"}))
-		last := record(ctx)
-		last.Finalizers = nil
-		Expect(k8s.Update(ctx, last)).To(Succeed())
+		Expect(update(ctx, k8s, func(r *v1alpha1.IPAllocation) { r.Finalizers = nil })).To(Succeed())
 		Eventually(func() []v1alpha1.IPAllocation { return recordsIn(ctx, "protection-finalizer") }).Should(BeEmpty())
 	})
 })

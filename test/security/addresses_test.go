@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,8 +59,7 @@ func (w *world) letGoOf(pool client.Object) {
 // anAddressIsRepaired has the owners of an IPAddress put back.
 func (w *world) anAddressIsRepaired(claim *ipamv1.IPAddressClaim) {
 	address := w.addressOf(claim)
-	address.OwnerReferences = nil
-	must(w.t, w.Update(w.t.Context(), address))
+	must(w.t, w.Patch(w.t.Context(), address, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`))))
 	w.eventually("the IPAddress has its owners again", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(address), address) == nil && len(address.OwnerReferences) == 2
 	})
