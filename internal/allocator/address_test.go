@@ -15,7 +15,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/absent"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
@@ -100,7 +99,6 @@ func TestAddressesThatNobodyClaimsAreBounded(t *testing.T) {
 // TestAddressesCountForTheLimits has IPAddresses made by others than the operator: of a
 // class, which allows a project one, and of a pool that comes after them, which does too.
 func TestAddressesCountForTheLimits(t *testing.T) {
-	one := ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(1)}}
 	late := ipam.PoolNamed("late")
 	enter := func(t *testing.T, a *Allocator, class string, n int) (ipam.Record, error) {
 		a.catalogue.SetProject("red", "red")
@@ -114,7 +112,7 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 	}
 	t.Run("of the class", func(t *testing.T) {
 		onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-			a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "hosts", Limit: one}})
+			a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "hosts", Limit: oneBlock}})
 			if record, err := enter(t, a, "hosts", 0); err != nil || record.Class != "hosts" {
 				t.Fatalf("got %+v, %v; want it recorded for the class", record, err)
 			}
@@ -131,7 +129,7 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			pool := ipam.Pool{Key: late, Home: parent().Home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4, Visibility: ipam.Shared, Limit: one}
+			pool := ipam.Pool{Key: late, Home: parent().Home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4, Visibility: ipam.Shared, Limit: oneBlock}
 			a.catalogue.SetPool(pool)
 			a.ledger.Describe(pool)
 			_, err := a.JudgeUse(t.Context(), ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "a-1"}}, last)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -107,10 +108,11 @@ func (s *apiServer) delete(obj client.Object, p *metav1.Preconditions) error {
 	return nil
 }
 
-// letGo is the one JSON patch that the allocator sends.
-func (s *apiServer) letGo(obj client.Object, patch []byte) error {
-	var ops []struct{ Value string }
-	if err := json.Unmarshal(patch, &ops); err != nil {
+// patch changes an object on the conditions that the patch states: the tests of a JSON
+// patch, or the UID and the version in a merge patch.
+func (s *apiServer) patch(obj client.Object, patch client.Patch) error {
+	data, err := patch.Data(obj)
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -119,17 +121,36 @@ func (s *apiServer) letGo(obj client.Object, patch []byte) error {
 	if there == nil {
 		return apierrors.NewNotFound(resource, obj.GetName())
 	}
-	if string(there.UID) != ops[0].Value || !slices.Equal(there.Finalizers, []string{ops[1].Value}) {
+	next, err := patched(there, patch.Type(), data)
+	switch {
+	case err != nil:
 		return apierrors.NewInvalid(schema.GroupKind{}, obj.GetName(), nil)
-	}
-	next := there.DeepCopy()
-	next.Finalizers = nil
-	if next.DeletionTimestamp != nil {
+	case next.UID != there.UID, next.ResourceVersion != there.ResourceVersion:
+		return apierrors.NewConflict(resource, obj.GetName(), errors.New("changed"))
+	case next.DeletionTimestamp != nil && len(next.Finalizers) == 0:
 		s.write(watch.Deleted, next)
-	} else {
+	default:
 		s.write(watch.Modified, next)
 	}
+	next.DeepCopyInto(obj.(*v1alpha1.IPAllocation))
 	return nil
+}
+
+func patched(obj *v1alpha1.IPAllocation, kind types.PatchType, patch []byte) (*v1alpha1.IPAllocation, error) {
+	document, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	if kind == types.JSONPatchType {
+		var operations jsonpatch.Patch
+		if operations, err = jsonpatch.DecodePatch(patch); err == nil {
+			document, err = operations.Apply(document)
+		}
+	} else {
+		document, err = jsonpatch.MergePatch(document, patch)
+	}
+	next := &v1alpha1.IPAllocation{}
+	return next, errors.Join(err, json.Unmarshal(document, next))
 }
 
 func (s *apiServer) list() *v1alpha1.IPAllocationList {
@@ -246,12 +267,8 @@ func (l *link) Delete(_ context.Context, obj client.Object, opts ...client.Delet
 
 // Patch implements client.Writer.
 func (l *link) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
-	data, err := patch.Data(obj)
-	if err != nil {
-		return err
-	}
 	l.dawdle()
-	return l.server.letGo(obj, data)
+	return l.server.patch(obj, patch)
 }
 
 // watcher lists and watches over the link, as a reflector does.

@@ -2,8 +2,6 @@ package allocator
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -15,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -63,38 +60,12 @@ func (c *calm) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 
 // Patch implements client.Writer.
 func (c *calm) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
-	data, err := patch.Data(obj)
-	if err != nil {
-		return err
-	}
-	if patch.Type() == types.JSONPatchType {
-		return c.server.letGo(obj, data)
-	}
 	if claim, ok := obj.(*v1alpha1.IPClaim); ok {
 		c.fenced++
 		c.claims[client.ObjectKeyFromObject(claim)].ResourceVersion += "+"
 		return nil
 	}
-	return c.server.annotate(obj, data)
-}
-
-// annotate is the merge patch by which a record is adopted.
-func (s *apiServer) annotate(obj client.Object, data []byte) error {
-	var patch struct{ Metadata metav1.ObjectMeta }
-	if err := json.Unmarshal(data, &patch); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	there := s.objects[client.ObjectKeyFromObject(obj)]
-	if there == nil || there.UID != patch.Metadata.UID || there.ResourceVersion != patch.Metadata.ResourceVersion {
-		return apierrors.NewConflict(resource, obj.GetName(), errors.New("changed"))
-	}
-	next := there.DeepCopy()
-	next.Annotations = patch.Metadata.Annotations
-	s.write(watch.Modified, next)
-	next.DeepCopyInto(obj.(*v1alpha1.IPAllocation))
-	return nil
+	return c.server.patch(obj, patch)
 }
 
 // calmly lists and watches over a calm link.

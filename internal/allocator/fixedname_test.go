@@ -5,11 +5,13 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -26,6 +28,10 @@ import (
 type steady struct {
 	link
 	fails error // of create calls, which then create nothing
+	// refuses, where it is set, is asked before every other call, and says how that fails.
+	refuses func(verb string, obj client.Object) error
+	// others are what is stored beside records.
+	others []client.Object
 }
 
 // Create implements client.Writer.
@@ -36,18 +42,45 @@ func (c *steady) Create(_ context.Context, obj client.Object, _ ...client.Create
 	return c.server.create(obj.(*v1alpha1.IPAllocation))
 }
 
+func (c *steady) refused(verb string, obj client.Object) error {
+	if c.refuses == nil {
+		return nil
+	}
+	return c.refuses(verb, obj)
+}
+
 // Delete implements client.Writer.
 func (c *steady) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	if err := c.refused("delete", obj); err != nil {
+		return err
+	}
 	return c.server.delete(obj, (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions)
+}
+
+// Get implements client.Reader.
+func (c *steady) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if err := c.refused("get", into); err != nil {
+		return err
+	}
+	there := c.others
+	for _, record := range c.server.list().Items {
+		there = append(there, &record)
+	}
+	for _, obj := range there {
+		if reflect.TypeOf(obj) == reflect.TypeOf(into) && client.ObjectKeyFromObject(obj) == key {
+			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(obj.DeepCopyObject()).Elem())
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(resource, key.Name)
 }
 
 // Patch implements client.Writer.
 func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
-	data, err := patch.Data(obj)
-	if err != nil {
+	if err := c.refused("patch", obj); err != nil {
 		return err
 	}
-	return c.server.letGo(obj, data)
+	return c.server.patch(obj, patch)
 }
 
 // parent is the pool that a replica of onReplica knows.

@@ -119,9 +119,8 @@ func (a *Allocator) account(ask *ledger.Ask, order Order) {
 	}
 	ask.Project = a.projectOf(order.Holder)
 	ask.Class = order.Terms.Class
-	if class, ok := a.catalogue.Class(ask.Class); ok && ask.Class != "" {
-		ask.ClassLimit = class.Limit
-	}
+	class, _ := a.catalogue.Class(ask.Class)
+	ask.ClassLimit = class.Limit
 }
 
 // projectOf is the project of a holder; empty for a cluster-scoped pool.

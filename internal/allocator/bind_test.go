@@ -1,0 +1,349 @@
+package allocator
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// oneBlock is a limit.
+var oneBlock = ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(1)}}
+
+// claimNamed is a claim of the namespace that claimOrder uses.
+func claimNamed(name, uid string) *v1alpha1.IPClaim {
+	return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: "1"}}
+}
+
+// TestAClaimIsBoundToItsOwnRecordAndToNoOther changes one thing of a record of the claim's
+// name: where it is not the claim's, that gets another one.
+func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*ipam.Record)
+		own    bool
+	}{
+		"nothing":                      {func(*ipam.Record) {}, true},
+		"its holder is another of it":  {func(r *ipam.Record) { r.HolderUID = "former" }, false},
+		"its holder is not known":      {func(r *ipam.Record) { r.HolderUID = "" }, false},
+		"it is retained, and too long": {func(r *ipam.Record) { r.State = ipam.Retained }, false},
+		"it cools down":                {func(r *ipam.Record) { r.State = ipam.Cooling }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				former := heldBlock("x", "10.0.0.0/27")
+				former.Name.Name, former.HolderUID = "x-former", "uid"
+				c.change(&former)
+				former = over.stores(t, former)
+				order := claimOrder("x", 28)
+				order.HolderUID, order.Record = "uid", ipam.Name{}
+				record, err := a.Bind(t.Context(), order)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !c.own {
+					if record.UID == former.UID || record.Name != BindName(order.Holder, "uid") || record.Adopted {
+						t.Errorf("got %+v, want a record of its own", record)
+					}
+					return
+				}
+				stored := over.stored(former.Name)
+				if record.UID != former.UID || !record.Adopted || record.HolderUID != "uid" || record.Version != stored.ResourceVersion {
+					t.Errorf("got %+v, want what was recorded for it", record)
+				}
+				if stored.Annotations[v1alpha1.AnnotationAdopted] == "" || stored.Spec.ClaimRef.UID != "uid" {
+					t.Errorf("stored is %+v, which does not say that it was taken over", stored)
+				}
+			})
+		})
+	}
+}
+
+// TestATerminatingRecordIsNotBound: its block is about to be free.
+func TestATerminatingRecordIsNotBound(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		former := heldBlock("x", "10.0.0.0/28")
+		former.Name.Name, former.HolderUID = "x-former", "uid"
+		former = over.stores(t, former)
+		if err := over.server.delete(adapt.Allocation(former), &metav1.Preconditions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		order := claimOrder("x", 28)
+		order.HolderUID = "uid"
+		record, err := a.Bind(t.Context(), order)
+		if err != nil || record.Block == former.Block {
+			t.Errorf("got %+v, %v; want another block", record, err)
+		}
+	})
+}
+
+func TestBindSaysWhyItFailed(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		order := claimOrder("x", 28)
+		order.HolderUID = "uid"
+		over.fails = errCut
+		if _, err := a.Bind(t.Context(), order); !errors.Is(err, errCut) {
+			t.Errorf("cut off: got %v", err)
+		}
+		over.fails = nil
+		others := heldBlock("y", "10.0.0.0/28") // under the name that x's record would have
+		others.Name = BindName(order.Holder, "uid")
+		over.stores(t, others)
+		if _, err := a.Bind(t.Context(), order); !errors.Is(err, ipam.ErrUnconfirmed) || !strings.Contains(err.Error(), "another process is binding IPClaim ns/x") {
+			t.Errorf("where there is a record of the name: got %v", err)
+		}
+	})
+}
+
+// TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime holds the watch up: the record of
+// the claim's name was made by another process.
+func TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime(t *testing.T) {
+	const late = 20 * time.Millisecond
+	for name, attempt := range map[string]func(*scene, Order) error{
+		"a claim": func(s *scene, o Order) error {
+			_, err := s.allocator.Bind(s.t.Context(), o)
+			return err
+		},
+		"a pool": func(s *scene, o Order) error {
+			_, err := s.allocator.Carve(s.t.Context(), o)
+			return err
+		},
+		"an address that is in use": func(s *scene, o Order) error {
+			o.Terms.Block = netip.MustParsePrefix("10.0.0.4/32")
+			_, err := s.allocator.Enter(s.t.Context(), o, s.pool.Key)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, func(s *scene) {
+				close(s.lists)
+				synctest.Wait()
+				order := s.bound("x", "uid", 32)
+				s.recorded(order, "10.0.0.0/32")
+				go func() {
+					<-time.After(late)
+					close(s.events)
+				}()
+				began := time.Now()
+				if err := attempt(s, order); !errors.Is(err, ipam.ErrUnconfirmed) {
+					t.Errorf("got %v, want %v", err, ipam.ErrUnconfirmed)
+				}
+				if took := time.Since(began); took < late {
+					t.Errorf("it took %v, want %v at least, until the record is shown", took, late)
+				}
+			})
+		})
+	}
+}
+
+// TestARecordBeyondALimitIsGivenUp: of several that exceed it together one gives way.
+func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		a.catalogue.SetProject("ns", "red")
+		for _, claim := range []string{"x", "y"} {
+			record := heldBlock(claim, map[string]string{"x": "10.0.0.0/28", "y": "10.0.0.16/28"}[claim])
+			record.Name, record.HolderUID, record.Class, record.Project = BindName(record.Holder, claim), claim, "gold", "red"
+			over.stores(t, record)
+			over.others = append(over.others, claimNamed(claim, claim))
+		}
+		a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
+		order := claimOrder("y", 28)
+		order.HolderUID = "y"
+		_, err := a.Bind(t.Context(), order)
+		if limit, ok := errors.AsType[*ipam.LimitError](err); !ok || limit.Of != "IPClass gold" {
+			t.Errorf("got %v, want that the limit is exceeded", err)
+		}
+		if over.stored(BindName(order.Holder, "y")) != nil {
+			t.Error("the record is there still")
+		}
+		if over.stored(BindName(claimOrder("x", 28).Holder, "x")) == nil {
+			t.Error("so is not the other one, which was first")
+		}
+	})
+}
+
+// TestWhatIsNotShownIsNotTakenOver nor given up: nobody knows yet whose the block is.
+func TestWhatIsNotShownIsNotTakenOver(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		record := over.stores(t, heldBlock("x", "10.0.0.0/28"))
+		record.UID = "not seen"
+		calls := over.calls(nil)
+		if _, err := a.takeOver(t.Context(), record, "uid"); !errors.Is(err, ipam.ErrUnconfirmed) {
+			t.Errorf("taken over: got %v", err)
+		}
+		if _, err := a.Adopt(t.Context(), record); !errors.Is(err, ipam.ErrUnconfirmed) {
+			t.Errorf("adopted: got %v", err)
+		}
+		if got := calls(); len(got) > 0 {
+			t.Errorf("calls were %v", got)
+		}
+	})
+}
+
+func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
+	closed := ipam.Pool{Key: ipam.PoolNamed("closed"), Home: parent().Key, CIDR: netip.MustParsePrefix("10.0.1.0/24"), Family: ipam.IPv4}
+	for name, c := range map[string]struct {
+		holder ipam.Holder
+		reason string
+	}{
+		"a claim":      {claimOrder("x", 28).Holder, v1alpha1.ReasonPoolNotReady},
+		"a child pool": {HolderOfPool(ipam.PoolNamed("child")), v1alpha1.ReasonParentNotReady},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				a.ledger.Describe(closed)
+				record := heldBlock("x", "10.0.1.0/28")
+				record.Pool, record.Holder = closed.Key, c.holder
+				if record.Holder.IsPool() {
+					record.Purpose = ipam.ForPool
+				}
+				record = over.stores(t, record)
+				err := a.Confirmed(record)
+				missing, ok := errors.AsType[*ipam.MissingError](err)
+				if !ok || missing.Reason != c.reason || missing.Message != "pool closed is being released, or its CIDR is not recorded" {
+					t.Errorf("got %v, want it with reason %s", err, c.reason)
+				}
+				if _, err := a.Adopt(t.Context(), record); !errors.As(err, &missing) {
+					t.Errorf("adopted: got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestARecordIsAdoptedForItsHolder whether or not that exists already.
+func TestARecordIsAdoptedForItsHolder(t *testing.T) {
+	for _, uid := range []string{"", "uid"} {
+		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.Releasing)
+			own.HolderUID = uid
+			own = over.stores(t, own)
+			adopted, err := a.Adopt(t.Context(), own)
+			stored := over.stored(own.Name)
+			if err != nil || !adopted.Adopted || adopted.State != ipam.Bound || adopted.HolderUID != uid || adopted.Version != stored.ResourceVersion {
+				t.Errorf("UID %q: got %+v, %v", uid, adopted, err)
+			}
+			if stored.Spec.State != v1alpha1.AllocationBound || string(stored.Spec.ClaimRef.UID) != uid || stored.Annotations[v1alpha1.AnnotationAdopted] == "" {
+				t.Errorf("UID %q: stored is %+v", uid, stored)
+			}
+		})
+	}
+}
+
+// TestOnlyTheHolderThatIsThereIsStamped into its record.
+func TestOnlyTheHolderThatIsThereIsStamped(t *testing.T) {
+	for name, c := range map[string]struct {
+		there []client.Object
+		want  func(error) bool
+	}{
+		"it is there":             {[]client.Object{claimNamed("x", "uid")}, func(err error) bool { return err == nil }},
+		"it is gone":              {nil, func(err error) bool { return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "looking for IPClaim ns/x again") }},
+		"another is in its place": {[]client.Object{claimNamed("x", "another")}, func(err error) bool { return apierrors.IsConflict(err) && strings.Contains(err.Error(), "stamping IPAllocation ns/") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				record := heldBlock("x", "10.0.0.0/28")
+				record.ReleaseAfter = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+				record = over.stores(t, record)
+				over.others = c.there
+				stamped, err := a.Stamp(t.Context(), record, claimNamed("x", "uid"))
+				if !c.want(err) {
+					t.Fatalf("got %v", err)
+				}
+				stored := over.stored(record.Name)
+				if err != nil {
+					if stored.ResourceVersion != record.Version {
+						t.Errorf("stored is %+v, though it failed", stored)
+					}
+					return
+				}
+				if stored.Spec.ClaimRef.UID != "uid" || stored.Spec.ReleaseAfter != nil {
+					t.Errorf("stored is %+v, want it with the UID and for good", stored.Spec)
+				}
+				if stamped.HolderUID != "uid" || !stamped.ReleaseAfter.IsZero() || stamped.Version != stored.ResourceVersion {
+					t.Errorf("got %+v", stamped)
+				}
+			})
+		})
+	}
+}
+
+// TestAClaimThatIsRestoredGetsItsRecordAgain where everything is as it was.
+func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*ipam.Record, *Order)
+		want   bool
+	}{
+		"nothing":                      {func(*ipam.Record, *Order) {}, true},
+		"it is of one of its pools":    {func(_ *ipam.Record, o *Order) { o.Pools = []ipam.Pool{{Key: ipam.PoolNamed("other")}, parent()} }, true},
+		"the record is of another":     {func(r *ipam.Record, _ *Order) { r.Holder.Name = "y" }, false},
+		"it has another block":         {func(r *ipam.Record, _ *Order) { r.Block = netip.MustParsePrefix("10.0.0.16/28") }, false},
+		"it is retained":               {func(r *ipam.Record, _ *Order) { r.State = ipam.Retained }, false},
+		"it is of another pool":        {func(_ *ipam.Record, o *Order) { o.Pools = []ipam.Pool{{Key: ipam.PoolNamed("other")}} }, false},
+		"it may have none of its pool": {func(_ *ipam.Record, o *Order) { o.Pools = nil }, false},
+		"it is of another class":       {func(r *ipam.Record, _ *Order) { r.Class = "gold" }, false},
+		"the claim asks for another":   {func(_ *ipam.Record, o *Order) { o.Terms.Class = "gold" }, false},
+		"both are of one class":        {func(r *ipam.Record, o *Order) { r.Class, o.Terms.Class = "gold", "gold" }, true},
+		"its pool is closed":           {func(r *ipam.Record, o *Order) { r.Pool = ipam.PoolNamed("closed"); o.Pools = []ipam.Pool{{Key: r.Pool}} }, false},
+		"its name is another":          {func(r *ipam.Record, _ *Order) { r.Name.Name = "other" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				order := claimOrder("x", 28)
+				order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
+				record := order.record(parent(), order.Terms.Block)
+				record.Name.Name, record.HolderUID = "x-saved", "former"
+				c.change(&record, &order)
+				record = over.stores(t, record)
+				restored, ok := a.Restored(t.Context(), order, "x-saved")
+				if ok != c.want {
+					t.Fatalf("got %t, want %t", ok, c.want)
+				}
+				stored := over.stored(record.Name)
+				if taken := stored.Annotations[v1alpha1.AnnotationAdopted] != ""; taken != c.want {
+					t.Errorf("stored is %+v", stored)
+				}
+				if ok && (restored.UID != record.UID || restored.HolderUID != "" || stored.Spec.ClaimRef.UID != "") {
+					t.Errorf("got %+v, want it for a claim that does not exist yet", restored)
+				}
+			})
+		})
+	}
+	t.Run("it is being deleted", func(t *testing.T) {
+		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			order := claimOrder("x", 28)
+			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
+			record := over.stores(t, order.record(parent(), order.Terms.Block))
+			if err := over.server.delete(adapt.Allocation(record), &metav1.Preconditions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if _, ok := a.Restored(t.Context(), order, record.Name.Name); ok {
+				t.Error("it was taken over")
+			}
+		})
+	})
+	t.Run("the API server does not answer", func(t *testing.T) {
+		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			order := claimOrder("x", 28)
+			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
+			record := over.stores(t, order.record(parent(), order.Terms.Block))
+			over.calls(map[string]error{"patch": errCut})
+			if _, ok := a.Restored(t.Context(), order, record.Name.Name); ok {
+				t.Error("it was taken over")
+			}
+		})
+	})
+}

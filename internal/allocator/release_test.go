@@ -1,0 +1,332 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+var errCut = errors.New("connection reset")
+
+// stores makes a record as somebody else would, and waits until the replica has seen it.
+func (c *steady) stores(t *testing.T, record ipam.Record, finalizers ...string) ipam.Record {
+	t.Helper()
+	obj := adapt.Allocation(record)
+	if len(finalizers) > 0 {
+		obj.Finalizers = finalizers
+	}
+	if err := c.server.create(obj); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
+	return record
+}
+
+// stored is a record as it is stored, by its name; nil where it is gone.
+func (c *steady) stored(name ipam.Name) *v1alpha1.IPAllocation {
+	for _, obj := range c.server.list().Items {
+		if obj.Namespace == name.Namespace && obj.Name == name.Name {
+			return &obj
+		}
+	}
+	return nil
+}
+
+// calls notes the verbs of all calls on records but creates. Those that fails names fail.
+func (c *steady) calls(fails map[string]error) func() []string {
+	var verbs []string
+	c.refuses = func(verb string, obj client.Object) error {
+		if _, ok := obj.(*v1alpha1.IPAllocation); ok {
+			verbs = append(verbs, verb)
+		}
+		return fails[verb]
+	}
+	return func() []string { return verbs }
+}
+
+// heldBlock is the record of a claim.
+func heldBlock(claim, block string) ipam.Record {
+	prefix := netip.MustParsePrefix(block)
+	return claimOrder(claim, prefix.Bits()).record(parent(), prefix)
+}
+
+// ownRecord is that of a child pool.
+func ownRecord(a *Allocator, pool ipam.PoolKey, block string, state ipam.State) ipam.Record {
+	order := Order{Holder: HolderOfPool(pool), Record: a.RecordOfPool(pool)}
+	record := order.record(parent(), netip.MustParsePrefix(block))
+	record.Reclaim, record.State = ipam.Delete, state
+	return record
+}
+
+// gone is the API server's answer of what is not there.
+func gone(kind string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, "x")
+}
+
+// namespaceGone is its answer where the namespace of an object is missing.
+func namespaceGone() error { return gone("namespaces") }
+
+func TestWhatComesOfAReleaseThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails map[string]error
+		want  string // empty: it is no error
+	}{
+		"the deletion is cut off":             {map[string]error{"delete": errCut}, "deleting IPAllocation ns/x-former: connection reset"},
+		"the record is gone":                  {map[string]error{"delete": gone("ipallocations")}, ""},
+		"its namespace is gone":               {map[string]error{"delete": namespaceGone()}, `namespaces "x" not found`},
+		"the API server is not specific":      {map[string]error{"delete": &apierrors.StatusError{}}, "deleting IPAllocation ns/x-former"},
+		"letting go of it is cut off":         {map[string]error{"patch": errCut}, "letting go of IPAllocation ns/x-former: connection reset"},
+		"it is gone before it is let go of":   {map[string]error{"patch": gone("ipallocations")}, ""},
+		"its namespace is gone by then":       {map[string]error{"patch": namespaceGone()}, `namespaces "x" not found`},
+		"it has another finalizer, is gone":   {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": gone("ipallocations")}, ""},
+		"it has another, and cannot be read":  {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": errCut}, "letting go of IPAllocation ns/x-former: connection reset"},
+		"it has another, and is not writable": {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil)}, "letting go of IPAllocation ns/x-former"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				record := heldBlock("x", "10.0.0.0/28")
+				record.Name.Name = "x-former"
+				record = over.stores(t, record)
+				over.calls(c.fails)
+				err := a.Release(t.Context(), record)
+				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("got %v, want %q", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestOnlyOurFinalizerIsTakenOff(t *testing.T) {
+	const theirs = "example.com/theirs"
+	for name, c := range map[string]struct {
+		finalizers, left []string
+		uid              string
+	}{
+		"ours comes last":              {[]string{theirs, v1alpha1.FinalizerHeld}, []string{theirs}, ""},
+		"ours comes first":             {[]string{v1alpha1.FinalizerHeld, theirs}, []string{theirs}, ""},
+		"ours is off already":          {[]string{theirs}, []string{theirs}, ""},
+		"another record has the name":  {[]string{theirs, v1alpha1.FinalizerHeld}, []string{theirs, v1alpha1.FinalizerHeld}, "former"},
+		"another has it, ours is last": {[]string{v1alpha1.FinalizerHeld}, []string{v1alpha1.FinalizerHeld}, "former"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				record := over.stores(t, heldBlock("x", "10.0.0.0/28"), c.finalizers...)
+				if c.uid != "" {
+					record.UID, record.Terminating = c.uid, true
+				}
+				if err := a.Release(t.Context(), record); err != nil {
+					t.Fatal(err)
+				}
+				stored := over.stored(record.Name)
+				if stored == nil || !slices.Equal(stored.Finalizers, c.left) || stored.DeletionTimestamp.IsZero() != (c.uid != "") {
+					t.Errorf("stored is %+v, want it with %v", stored, c.left)
+				}
+			})
+		})
+	}
+}
+
+// TestAPoolsOwnRecordIsReleasedInTwoSteps: it is marked, looked at, and deleted.
+func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
+	child := ipam.PoolNamed("child")
+	for name, c := range map[string]struct {
+		state ipam.State
+		inUse bool
+		fails map[string]error
+		err   error
+		calls []string
+		after ipam.State // empty: it is gone
+	}{
+		"nothing is recorded in it":                    {ipam.Bound, false, nil, nil, []string{"patch", "delete", "patch"}, ""},
+		"it was marked before":                         {ipam.Releasing, false, nil, nil, []string{"delete", "patch"}, ""},
+		"a block is recorded in it":                    {ipam.Bound, true, nil, ipam.ErrPoolInUse, nil, ipam.Bound},
+		"it was marked, and a block is recorded":       {ipam.Releasing, true, nil, ipam.ErrPoolInUse, []string{"patch"}, ipam.Bound},
+		"it was marked, a block is recorded, cut off":  {ipam.Releasing, true, map[string]error{"patch": errCut}, ipam.ErrPoolInUse, []string{"patch"}, ipam.Releasing},
+		"marking it is cut off":                        {ipam.Bound, false, map[string]error{"patch": errCut}, errCut, []string{"patch"}, ipam.Bound},
+		"it is gone when it is marked":                 {ipam.Bound, false, map[string]error{"patch": gone("ipallocations")}, nil, []string{"patch"}, ipam.Bound},
+		"the operator's namespace is gone at the mark": {ipam.Bound, false, map[string]error{"patch": namespaceGone()}, apierrors.NewNotFound(resource, ""), []string{"patch"}, ipam.Bound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				own := over.stores(t, ownRecord(a, child, "10.0.0.0/24", c.state))
+				if c.inUse {
+					block := heldBlock("x", "10.0.0.0/28")
+					block.Pool = child
+					over.stores(t, block)
+				}
+				calls := over.calls(c.fails)
+				began := time.Now()
+				err := a.Release(t.Context(), own)
+				switch {
+				case apierrors.IsNotFound(c.err):
+					if !apierrors.IsNotFound(err) {
+						t.Errorf("got %v, want that the namespace is gone", err)
+					}
+				case !errors.Is(err, c.err):
+					t.Errorf("got %v, want %v", err, c.err)
+				}
+				if c.fails["patch"] != nil && c.inUse && !errors.Is(err, errCut) {
+					t.Errorf("got %v, which does not say that the mark stays", err)
+				}
+				if got := calls(); !slices.Equal(got, c.calls) {
+					t.Errorf("calls were %v, want %v", got, c.calls)
+				}
+				stored := over.stored(own.Name)
+				if there := stored != nil; there != (c.after != "") || there && ipam.State(stored.Spec.State) != c.after {
+					t.Errorf("stored is %+v, want state %q", stored, c.after)
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("it took %v", took)
+				}
+				synctest.Wait()
+				if _, seen := a.ledger.Record(own.Name); seen != (c.after != "") {
+					t.Errorf("the view shows it: %t", seen)
+				}
+			})
+		})
+	}
+}
+
+// TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark holds the watch up.
+func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
+	for name, shown := range map[string]bool{"it is shown in time": true, "it is not": false} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, func(s *scene) {
+				own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.Bound)
+				own.Pool = s.pool.Key
+				obj := adapt.Allocation(own)
+				if err := s.server.create(obj); err != nil {
+					t.Fatal(err)
+				}
+				own.UID, own.Version = string(obj.UID), obj.ResourceVersion
+				close(s.lists)
+				synctest.Wait()
+				wait := confirmWithin
+				if shown {
+					wait = time.Second
+					go func() {
+						<-time.After(wait)
+						close(s.events)
+					}()
+				}
+				began := time.Now()
+				err := s.allocator.Release(s.t.Context(), own)
+				if took := time.Since(began); took != wait {
+					t.Errorf("it took %v, want %v", took, wait)
+				}
+				if shown && err != nil || !shown && !errors.Is(err, ipam.ErrUnconfirmed) {
+					t.Errorf("got %v", err)
+				}
+				if there := s.there(own); there == shown {
+					t.Errorf("the record is there: %t", there)
+				}
+				if !shown {
+					close(s.events)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatIsNotUsedIsGivenUp unless it was somebody's before.
+func TestWhatIsNotUsedIsGivenUp(t *testing.T) {
+	for name, adopted := range map[string]bool{"made for the request": false, "taken over": true} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				record := heldBlock("x", "10.0.0.0/28")
+				record.Adopted = adopted
+				record = over.stores(t, record)
+				a.Discard(record)
+				synctest.Wait()
+				if there := over.stored(record.Name) != nil; there != adopted {
+					t.Errorf("the record is there: %t, want %t", there, adopted)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatIsGivenUpInVainIsNotTriedForEver: the collection of orphans finds it.
+func TestWhatIsGivenUpInVainIsNotTriedForEver(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		own := over.stores(t, ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.Bound))
+		calls := over.calls(map[string]error{"patch": errCut})
+		a.Discard(own)
+		synctest.Wait()
+		if got := calls(); len(got) != 1 {
+			t.Errorf("calls were %v, want one", got)
+		}
+	})
+}
+
+func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
+	due := time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		write func(*Allocator, context.Context, ipam.Record) error
+		want  func(v1alpha1.IPAllocationSpec) bool
+	}{
+		"kept for a time": {
+			func(a *Allocator, ctx context.Context, r ipam.Record) error {
+				return a.Keep(ctx, r, ipam.Settlement{State: ipam.Cooling, ReleaseAfter: due})
+			},
+			func(s v1alpha1.IPAllocationSpec) bool {
+				return s.State == v1alpha1.AllocationCooling && s.ReleaseAfter != nil && s.ReleaseAfter.Time.Equal(due)
+			},
+		},
+		"kept for ever": {
+			func(a *Allocator, ctx context.Context, r ipam.Record) error {
+				return a.Keep(ctx, r, ipam.Settlement{State: ipam.Retained})
+			},
+			func(s v1alpha1.IPAllocationSpec) bool {
+				return s.State == v1alpha1.AllocationRetained && s.ReleaseAfter == nil
+			},
+		},
+		"its policy": {
+			func(a *Allocator, ctx context.Context, r ipam.Record) error {
+				changed, err := a.Reclaim(ctx, r, ipam.Retain)
+				if err == nil && (changed.Reclaim != ipam.Retain || changed.Version == r.Version || changed.UID != r.UID) {
+					err = errors.New("what is returned is not what is stored")
+				}
+				return err
+			},
+			func(s v1alpha1.IPAllocationSpec) bool {
+				return s.ReclaimPolicy == v1alpha1.ReclaimRetain && s.State == v1alpha1.AllocationBound
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				record := over.stores(t, heldBlock("x", "10.0.0.0/28"))
+				over.calls(map[string]error{"patch": errCut})
+				if err := c.write(a, t.Context(), record); !errors.Is(err, errCut) || !strings.Contains(err.Error(), "changing IPAllocation "+record.Name.String()) {
+					t.Errorf("cut off: got %v", err)
+				}
+				over.refuses = nil
+				if err := c.write(a, t.Context(), record); err != nil {
+					t.Fatal(err)
+				}
+				if stored := over.stored(record.Name); !c.want(stored.Spec) {
+					t.Errorf("stored is %+v", stored.Spec)
+				}
+				if err := c.write(a, t.Context(), record); !apierrors.IsConflict(err) {
+					t.Errorf("of what has changed since: got %v, want a conflict", err)
+				}
+			})
+		})
+	}
+}
