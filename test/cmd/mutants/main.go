@@ -49,6 +49,8 @@ func run(args []string) error {
 	flags.Uint64Var(&o.seed, "seed", 0, "0: any.")
 	flags.StringVar(&o.only, "only", "", "A regular expression: only mutants of which File, function or change matches it.")
 	flags.BoolVar(&o.list, "list", false, "List the mutants, and run nothing.")
+	flags.StringVar(&o.survivorsOf, "survivors-of", "", "A report: only mutants that no test noticed there.")
+	flags.StringVar(&o.tests, "tests", "", "Packages, separated by commas, whose tests judge too, and of which nothing is changed.")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -60,6 +62,7 @@ func run(args []string) error {
 
 type options struct {
 	out, explained, only string
+	survivorsOf, tests   string
 	sample               int
 	seed                 uint64
 	list                 bool
@@ -89,7 +92,7 @@ func (o *options) judge(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking for the commit: %w", err)
 	}
-	results, err := judge(ctx, code, chosen, o.packages)
+	results, err := judge(ctx, code, chosen, o.judges())
 	if err != nil {
 		return err
 	}
@@ -110,6 +113,17 @@ func (o *options) chosen(all []mutants.Mutant) ([]mutants.Mutant, error) {
 		return nil, err
 	}
 	chosen := slices.DeleteFunc(slices.Clone(all), func(m mutants.Mutant) bool { return !only.MatchString(m.String()) })
+	if o.survivorsOf != "" {
+		before, err := mutants.ReadReport(o.survivorsOf)
+		if err != nil {
+			return nil, err
+		}
+		survived := map[string]bool{}
+		for _, survivor := range before.Survivors() {
+			survived[survivor.Key()] = true
+		}
+		chosen = slices.DeleteFunc(chosen, func(m mutants.Mutant) bool { return !survived[m.Key()] })
+	}
 	if o.sample == 0 || o.sample >= len(chosen) {
 		return chosen, nil
 	}
@@ -121,7 +135,15 @@ func (o *options) chosen(all []mutants.Mutant) ([]mutants.Mutant, error) {
 	return chosen[:o.sample], nil
 }
 
-func judge(ctx context.Context, code *mutants.Instrumented, chosen []mutants.Mutant, packages []string) ([]mutants.Result, error) {
+// judges are the packages whose tests are run.
+func (o *options) judges() []string {
+	if o.tests == "" {
+		return o.packages
+	}
+	return slices.Concat(o.packages, strings.Split(o.tests, ","))
+}
+
+func judge(ctx context.Context, code *mutants.Instrumented, chosen []mutants.Mutant, judges []string) ([]mutants.Result, error) {
 	scratch, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return nil, err
@@ -132,7 +154,7 @@ func judge(ctx context.Context, code *mutants.Instrumented, chosen []mutants.Mut
 		fmt.Printf("mutants: %4.0f s: %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
 	say("%d of %d mutants are judged; building the tests", len(chosen), len(code.Mutants))
-	binaries, err := code.Build(ctx, ".", scratch, packages...)
+	binaries, err := code.Build(ctx, ".", scratch, judges...)
 	if err != nil {
 		return nil, err
 	}
