@@ -248,9 +248,13 @@ func TestOnlyTheHolderThatIsThereIsStamped(t *testing.T) {
 		there []client.Object
 		want  func(error) bool
 	}{
-		"it is there":             {[]client.Object{claimNamed("x", "uid")}, func(err error) bool { return err == nil }},
-		"it is gone":              {nil, func(err error) bool { return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "looking for IPClaim ns/x again") }},
-		"another is in its place": {[]client.Object{claimNamed("x", "another")}, func(err error) bool { return apierrors.IsConflict(err) && strings.Contains(err.Error(), "stamping IPAllocation ns/") }},
+		"it is there": {[]client.Object{claimNamed("x", "uid")}, func(err error) bool { return err == nil }},
+		"it is gone": {nil, func(err error) bool {
+			return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "looking for IPClaim ns/x again")
+		}},
+		"another is in its place": {[]client.Object{claimNamed("x", "another")}, func(err error) bool {
+			return apierrors.IsConflict(err) && strings.Contains(err.Error(), "stamping IPAllocation ns/")
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
@@ -296,8 +300,11 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		"it is of another class":       {func(r *ipam.Record, _ *Order) { r.Class = "gold" }, false},
 		"the claim asks for another":   {func(_ *ipam.Record, o *Order) { o.Terms.Class = "gold" }, false},
 		"both are of one class":        {func(r *ipam.Record, o *Order) { r.Class, o.Terms.Class = "gold", "gold" }, true},
-		"its pool is closed":           {func(r *ipam.Record, o *Order) { r.Pool = ipam.PoolNamed("closed"); o.Pools = []ipam.Pool{{Key: r.Pool}} }, false},
-		"its name is another":          {func(r *ipam.Record, _ *Order) { r.Name.Name = "other" }, false},
+		"its pool is closed": {func(r *ipam.Record, o *Order) {
+			r.Pool = ipam.PoolNamed("closed")
+			o.Pools = []ipam.Pool{{Key: r.Pool}}
+		}, false},
+		"its name is another": {func(r *ipam.Record, _ *Order) { r.Name.Name = "other" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {

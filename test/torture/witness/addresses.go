@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"fmt"
 	"net/netip"
 )
 
@@ -198,7 +199,8 @@ func (w *Witness) unsettledAddress(address *Object, claim *holding) string {
 	case own == "":
 		return "has an IPAddress that is not recorded"
 	case claim != nil:
-		return "has an IPAddress, and does not name it"
+		return fmt.Sprintf("has an IPAddress of %s, and does not name it: it asks for one of %s, and says %+v",
+			address.Spec.PoolRef, claim.Spec.PoolRef, claim.Status.Conditions)
 	}
 	return ""
 }
