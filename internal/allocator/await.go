@@ -28,6 +28,29 @@ func noRoom(err error) bool {
 	return errors.As(err, &exhausted) || errors.As(err, &taken) || errors.As(err, &limit)
 }
 
+// awaitRoom waits, for a short time, until there may be room for an order that was not
+// served because of the cause. It says whether it is worth looking again.
+func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause error) bool {
+	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](cause); ok && exhausted.OutOfTurn {
+		return a.awaitTurn(ctx, order)
+	}
+	return a.awaitRelease(ctx, order, frees, cause)
+}
+
+// awaitTurn waits, for a short time, until a pool has room for the order and nobody comes
+// before it. One that comes first may not wait at all: a child pool whose CIDR was recorded
+// when it was created is seen before that record, as each comes by a watch of its own.
+func (a *Allocator) awaitTurn(ctx context.Context, order Order) (isTurn bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a.ledger.Await(ctx, order.keys(), func() bool {
+		_, err := a.Preview(order)
+		isTurn = err == nil
+		return isTurn
+	})
+	return isTurn
+}
+
 // awaitRelease waits, for a short time, for a release that is on its way to one
 // of the order's pools. It says whether it is worth looking again.
 func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, cause error) bool {

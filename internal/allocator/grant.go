@@ -70,7 +70,7 @@ func (a *Allocator) Grant(ctx context.Context, order Order) (ipam.Record, error)
 	}
 	frees := a.ledger.Frees(order.keys())
 	record, err := a.grant(ctx, order)
-	if !noRoom(err) || a.queue.Has(order.Holder) || !a.awaitRelease(ctx, order, frees, err) {
+	if !noRoom(err) || a.queue.Has(order.Holder) || !a.awaitRoom(ctx, order, frees, err) {
 		return record, err
 	}
 	order.Record = order.renamed()
@@ -329,6 +329,7 @@ func (o Order) exhausted() *shortage {
 // whether it was one.
 func (s *shortage) take(pool ipam.Pool, err error) bool {
 	if errors.Is(err, ledger.ErrOutOfTurn) {
+		s.exhausted.OutOfTurn = true
 		s.add(pool, ipam.NoLength)
 		return true
 	}

@@ -84,6 +84,8 @@ func (e *PolicyError) Error() string { return fmt.Sprintf("%s: %v: %s", e.Field,
 
 // ExhaustedError means that no pool has a free block of the length.
 type ExhaustedError struct {
+	// OutOfTurn says that a pool has room, which is for those who wait.
+	OutOfTurn bool
 	// Pools that were looked at, in order.
 	Pools []PoolKey
 	// Bits is the length that was asked for.

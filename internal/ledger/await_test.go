@@ -20,7 +20,7 @@ func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
 		relists                     int
 	}{
 		"at once":  {0, time.Hour, 0, 0},
-		"late":     {time.Second, time.Hour, silence, 0}, // nobody is told of a record that is made
+		"late":     {time.Second, time.Hour, time.Second, 0},
 		"never":    {time.Hour, time.Hour, silence, 1},
 		"too late": {time.Hour, time.Second, time.Second, 0},
 	} {

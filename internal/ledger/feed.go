@@ -161,6 +161,7 @@ func (l *Ledger) enter(r ipam.Record) *entry {
 	l.index(e)
 	b := l.book(r.Pool)
 	b.take(e)
+	b.tellAwaiting()
 	if h := l.holds[r.Name]; h != nil {
 		h.uncount()
 	} else if !b.spreading.IsZero() {

@@ -103,7 +103,7 @@ func (l *load) act(ctx context.Context, as client.Client, random *rand.Rand, min
 	if err == nil {
 		mine = append(mine, obj)
 		if claim, ok := obj.(*v1alpha1.IPClaim); ok && claim.Spec.CIDR == "" {
-			l.count(ctx, fmt.Errorf("%s was answered without a block", name), nil)
+			l.count(ctx, fmt.Errorf("%s was answered without a block: %+v", name, claim.Status.Conditions), nil)
 		}
 	}
 	return mine
