@@ -14,7 +14,7 @@ import (
 )
 
 // previous is the build from which the operator is upgraded.
-const previous = "4abfcbb"
+const previous = "efb7a6b"
 
 // checkedOut is the previous build: its manifests, and its manager in bin. Where
 // the repository does not have it, because it is a shallow clone, the test is
