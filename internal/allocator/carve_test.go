@@ -1,0 +1,250 @@
+package allocator
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/build"
+)
+
+// openParent has a replica know the parent, which hands out blocks of these lengths.
+func openParent(a *Allocator) ipam.Pool {
+	pool := parent()
+	pool.Lengths = ipam.Lengths{Min: 16, Max: 32}
+	a.catalogue.SetPool(pool)
+	return pool
+}
+
+func TestWhatAPoolOrders(t *testing.T) {
+	child := ipam.Pool{Key: ipam.PoolNamed("child"), Home: parent().Key, Length: 24}
+	with := func(change func(*ipam.Pool)) ipam.Pool {
+		pool := child
+		change(&pool)
+		return pool
+	}
+	for name, c := range map[string]struct {
+		pool   ipam.Pool
+		before func(*Allocator)
+		want   string // the pool that it is carved out of; empty: it is an error
+		err    func(error) bool
+	}{
+		"a root":  {pool: ipam.Pool{Key: ipam.PoolNamed("root"), Home: parent().Home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4}, want: parent().Home.Name},
+		"a child": {pool: child, want: "parent"},
+		"a child whose parent is missing": {
+			pool: with(func(p *ipam.Pool) { p.Home = ipam.PoolNamed("none") }),
+			err:  isMissing(v1alpha1.ReasonParentNotReady, `there is no IPPool "none" that this pool may use`),
+		},
+		"a namespace's child, which may not use the parent": {
+			pool:   with(func(p *ipam.Pool) { p.Key = ipam.LocalPoolNamed("ns", "child") }),
+			before: func(a *Allocator) { a.catalogue.SetProject("ns", "red") },
+			err:    isMissing(v1alpha1.ReasonParentNotReady, `there is no IPPool "parent" that this namespace may use`),
+		},
+		"a child of a namespace that is not known yet": {
+			pool: with(func(p *ipam.Pool) { p.Key = ipam.LocalPoolNamed("new", "child") }),
+			err:  func(err error) bool { return errors.Is(err, ipam.ErrNotSynced) },
+		},
+		"as large as its parent": {
+			pool: with(func(p *ipam.Pool) { p.Length = 16 }),
+			err: func(err error) bool {
+				policy, ok := errors.AsType[*ipam.PolicyError](err)
+				return ok && policy.Field == "spec.prefixLength" && strings.Contains(policy.Remedy, "is all of the parent 10.0.0.0/16")
+			},
+		},
+		"of a parent that is paused": {
+			pool:   child,
+			before: func(a *Allocator) { pool := openParent(a); pool.Paused = true; a.catalogue.SetPool(pool) },
+			err:    isMissing(v1alpha1.ReasonParentNotReady, "pool parent is paused"),
+		},
+		"larger than the parent hands out": {
+			pool:   with(func(p *ipam.Pool) { p.Length = 20 }),
+			before: func(a *Allocator) { pool := openParent(a); pool.Lengths.Min = 24; a.catalogue.SetPool(pool) },
+			err: func(err error) bool {
+				_, ok := errors.AsType[*ipam.PolicyError](err)
+				return ok
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+				openParent(a)
+				if c.before != nil {
+					c.before(a)
+				}
+				order, err := a.PoolOrder(c.pool, "uid", "alice")
+				if c.err != nil {
+					if !c.err(err) {
+						t.Errorf("got %v", err)
+					}
+					return
+				}
+				if err != nil || len(order.Pools) != 1 || order.Pools[0].Key.Name != c.want {
+					t.Fatalf("got %+v, %v; want it from %s", order, err, c.want)
+				}
+				if order.Holder != HolderOfPool(c.pool.Key) || order.HolderUID != "uid" || order.Record != a.RecordOfPool(c.pool.Key) ||
+					order.RequestedBy != "alice" || order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.Delete || !order.Waiting.IsZero() {
+					t.Errorf("got %+v", order)
+				}
+				place := PoolWaiting(c.pool, metav1.Now().Time)
+				a.Wait(place)
+				if order, err = a.PoolOrder(c.pool, "uid", "alice"); err != nil || !order.Waiting.Since.Equal(place.Since) {
+					t.Errorf("in line: got %+v, %v; want its place", order.Waiting, err)
+				}
+			})
+		})
+	}
+	t.Run("before everything was seen", func(t *testing.T) {
+		a := unstarted()
+		if _, err := a.PoolOrder(child, "", ""); !errors.Is(err, ipam.ErrNotSynced) {
+			t.Errorf("got %v, want %v", err, ipam.ErrNotSynced)
+		}
+	})
+}
+
+// isMissing expects a *ipam.MissingError.
+func isMissing(reason, message string) func(error) bool {
+	return func(err error) bool {
+		missing, ok := errors.AsType[*ipam.MissingError](err)
+		return ok && missing.Reason == reason && strings.HasPrefix(missing.Message, message)
+	}
+}
+
+func TestToNameAParentTakesTheRightToUseIt(t *testing.T) {
+	a := unstarted()
+	a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("parent")})
+	a.catalogue.SetPool(ipam.Pool{Key: ipam.LocalPoolNamed("ns", "parent")})
+	for name, c := range map[string]struct {
+		pool ipam.Pool
+		want bool
+	}{
+		"a root":                             {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.DomainNamed("default", ipam.IPv4)}, false},
+		"a namespace's, of the platform's":   {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.PoolNamed("parent")}, true},
+		"a namespace's, of what is not seen": {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.PoolNamed("none")}, true},
+		"a namespace's, of its own":          {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "parent")}, false},
+	} {
+		if got := a.ParentNeedsGrant(c.pool); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+func TestWhichPoolsDescend(t *testing.T) {
+	a := unstarted()
+	named := ipam.PoolNamed
+	for child, home := range map[string]ipam.PoolKey{"a": ipam.DomainNamed("default", ipam.IPv4), "b": named("a"), "c": named("b"), "x": named("y"), "y": named("x")} {
+		a.catalogue.SetPool(ipam.Pool{Key: named(child), Home: home})
+	}
+	for _, c := range []struct {
+		pool, ancestor string
+		want           bool
+	}{{"a", "a", true}, {"b", "a", true}, {"c", "a", true}, {"a", "c", false}, {"b", "c", false}, {"x", "a", false}, {"x", "y", true}, {"none", "a", false}} {
+		if got := a.Descends(named(c.pool), named(c.ancestor)); got != c.want {
+			t.Errorf("%s below %s: %t, want %t", c.pool, c.ancestor, got, c.want)
+		}
+	}
+}
+
+// TestAPoolMeetsARecordOfItsName which it takes over where it says the same, and gives up
+// otherwise.
+func TestAPoolMeetsARecordOfItsName(t *testing.T) {
+	const uid = "uid"
+	for name, c := range map[string]struct {
+		change         func(own *ipam.Record, order *Order)
+		inUse          bool
+		same, replaced bool
+		err            error
+	}{
+		"its own":                                   {change: func(*ipam.Record, *Order) {}, same: true},
+		"its own, by the length":                    {change: func(_ *ipam.Record, o *Order) { o.Terms.Block = netip.Prefix{} }, same: true},
+		"made before it was stored":                 {change: func(r *ipam.Record, _ *Order) { r.HolderUID = "" }, same: true},
+		"a former pool's":                           {change: func(r *ipam.Record, _ *Order) { r.HolderUID = "former" }, replaced: true},
+		"a former pool's, of which blocks are held": {change: func(r *ipam.Record, _ *Order) { r.HolderUID = "former" }, inUse: true, same: true},
+		"another CIDR, of which blocks are held":    {change: func(r *ipam.Record, _ *Order) { r.Block = netip.MustParsePrefix("10.0.8.0/24") }, inUse: true, err: ipam.ErrPoolInUse},
+		"its own, with another CIDR":                {change: func(r *ipam.Record, _ *Order) { r.Block = netip.MustParsePrefix("10.0.8.0/24") }, replaced: true},
+		"its own, of another length":                {change: func(_ *ipam.Record, o *Order) { o.Terms.Block, o.Terms.Length = netip.Prefix{}, 25 }, replaced: true},
+		"of another parent":                         {change: func(r *ipam.Record, _ *Order) { r.Pool = ipam.PoolNamed("other") }, replaced: true},
+		"where none is stored, another request's": {change: func(r *ipam.Record, o *Order) {
+			r.HolderUID, o.HolderUID, r.Block = "", "", netip.MustParsePrefix("10.0.8.0/24")
+		}, err: ipam.ErrUnconfirmed},
+		"where none is stored, a former pool's": {change: func(r *ipam.Record, o *Order) { r.HolderUID, o.HolderUID = "former", "" }, replaced: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				pool := openParent(a)
+				child := ipam.PoolNamed("child")
+				order := Order{Holder: HolderOfPool(child), HolderUID: uid, Record: a.RecordOfPool(child)}
+				order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.7.0/24"), Reclaim: ipam.Delete}
+				order.Pools = []ipam.Pool{pool}
+				own := order.record(pool, order.Terms.Block)
+				c.change(&own, &order)
+				own = over.stores(t, own)
+				if c.inUse {
+					block := heldBlock("x", "10.0.7.0/28")
+					block.Pool = child
+					over.stores(t, block)
+				}
+				over.others = []client.Object{build.Pool("child").Obj()}
+				record, err := a.Carve(t.Context(), order)
+				synctest.Wait()
+				if !errors.Is(err, c.err) {
+					t.Fatalf("got %v, want %v", err, c.err)
+				}
+				stored := over.stored(own.Name)
+				switch {
+				case stored == nil:
+					t.Fatal("there is no record any more")
+				case c.err != nil && string(stored.UID) != own.UID:
+					t.Errorf("stored is %+v, want what was there", stored)
+				case c.err != nil:
+				case record.UID != string(stored.UID) || (record.UID == own.UID) != c.same || c.same == c.replaced:
+					t.Errorf("got %+v, want what was there: %t", record, c.same)
+				case string(stored.Spec.ClaimRef.UID) != order.HolderUID:
+					t.Errorf("stored is %+v, want it with the pool's UID", stored.Spec)
+				}
+			})
+		})
+	}
+}
+
+// TestARecordThatIsGoingIsNotTakenOver nor one where no pool would do.
+func TestARecordThatIsGoingIsNotTakenOver(t *testing.T) {
+	order := childOrder(unstarted(), 24)
+	record := order.record(parent(), netip.MustParsePrefix("10.0.7.0/24"))
+	if !order.matches(record) {
+		t.Error("it does not match its own record")
+	}
+	record.Terminating = true
+	if order.matches(record) {
+		t.Error("it matches one that is being deleted")
+	}
+	record.Terminating, order.Pools = false, nil
+	if order.matches(record) {
+		t.Error("it matches without any parent")
+	}
+}
+
+// TestACarvingThatIsCutOffSaysSo also where the record that was there is given up.
+func TestACarvingThatIsCutOffSaysSo(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		order := childOrder(a, 24)
+		order.Terms.Block, order.HolderUID = netip.MustParsePrefix("10.0.7.0/24"), "uid"
+		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.8.0/24", ipam.Bound)
+		over.stores(t, own)
+		over.calls(map[string]error{"patch": errCut})
+		if _, err := a.Carve(t.Context(), order); !errors.Is(err, errCut) {
+			t.Errorf("got %v, want %v", err, errCut)
+		}
+		over.refuses = nil
+		if err := over.server.delete(adapt.Allocation(own), &metav1.Preconditions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
