@@ -2,7 +2,9 @@ package allocator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -192,5 +194,115 @@ func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
 		if took := <-done; took != 3*time.Millisecond {
 			t.Errorf("it took %v, want no longer than the pool takes to be shown", took)
 		}
+	})
+}
+
+// TestOnlySoManyThatAreGoneAreRemembered: the first of them could come back by a late read.
+func TestOnlySoManyThatAreGoneAreRemembered(t *testing.T) {
+	l := newLiveReads(nil)
+	named := func(n int) *v1alpha1.IPPool { return versioned(build.Pool(fmt.Sprint("p-", n)).Obj(), "5") }
+	nothing := func() {}
+	for n := range lostShown {
+		l.gone(named(n), nothing)
+	}
+	if len(l.versions) != lostShown || len(l.lost) != lostShown {
+		t.Fatalf("%d are remembered, in %d versions, want %d", len(l.lost), len(l.versions), lostShown)
+	}
+	l.gone(named(lostShown), nothing)
+	_, first := l.versions[keyOf(named(0))]
+	_, second := l.versions[keyOf(named(1))]
+	if first || !second || len(l.versions) != lostShown || len(l.lost) != lostShown {
+		t.Errorf("the first is remembered: %t, the second: %t; %d in all, in %d versions", first, second, len(l.lost), len(l.versions))
+	}
+}
+
+// TestALiveReadIsComparedWithTheOneBefore of an object that the watch has not shown.
+func TestALiveReadIsComparedWithTheOneBefore(t *testing.T) {
+	l, entered := newLiveReads(nil), 0
+	for _, step := range []struct {
+		version string
+		want    int
+	}{{"5", 1}, {"5", 1}, {"4", 1}, {"6", 2}} {
+		l.read(versioned(build.Pool("p").Obj(), step.version), func() { entered++ })
+		if entered != step.want {
+			t.Errorf("read at %s: entered %d times, want %d", step.version, entered, step.want)
+		}
+	}
+}
+
+// TestWhatIsMissingIsReadLive by its name, or with all others.
+func TestWhatIsMissingIsReadLive(t *testing.T) {
+	there := []client.Object{
+		build.Pool("p").CIDR("10.1.0.0/24").Classes("gold").Obj(), build.Pool("own").CIDR("10.2.0.0/24").In("ns"),
+		build.Class("gold").Length(28).Obj(), build.Class("lone").Length(28).Obj(),
+	}
+	claim := ipam.Name{Namespace: "ns", Name: "c"}
+	for name, c := range map[string]struct {
+		request ipam.Request
+		fails   error
+		lists   int
+		pools   []string
+		classes []string
+	}{
+		"a pool":                              {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("p")}, nil, 0, []string{"p"}, nil},
+		"a pool of its own":                   {ipam.Request{Claim: claim, Pool: ipam.LocalPoolNamed("ns", "own")}, nil, 0, []string{"own"}, nil},
+		"a pool that is not there":            {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none")}, nil, 0, nil, nil},
+		"a class, and the pools that back it": {ipam.Request{Claim: claim, Class: "gold"}, nil, 3, []string{"own", "p"}, []string{"gold", "lone"}},
+		"no class at all":                     {ipam.Request{Claim: claim}, nil, 3, []string{"own", "p"}, []string{"gold", "lone"}},
+		"a pool that cannot be read":          {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("p")}, errCut, 0, nil, nil},
+		"a class that cannot be read":         {ipam.Request{Claim: claim, Class: "gold"}, errCut, 0, nil, nil},
+		"a list that cannot be made":          {ipam.Request{Claim: claim}, errCut, 1, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, func(s *scene) {
+				a := s.allocator
+				live := newReader(t, 0, there...)
+				live.Reader = interceptor.NewClient(live.Reader.(client.WithWatch), interceptor.Funcs{
+					Get: func(ctx context.Context, k client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+						if c.fails != nil {
+							return c.fails
+						}
+						return k.Get(ctx, key, obj, opts...)
+					},
+					List: func(ctx context.Context, k client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+						if err := k.List(ctx, list, opts...); err != nil || c.fails == nil {
+							return err
+						}
+						return c.fails
+					},
+				})
+				if err := a.Refresh(s.t.Context(), live, c.request); !errors.Is(err, c.fails) {
+					t.Errorf("got %v, want %v", err, c.fails)
+				}
+				var pools, classes []string
+				for _, key := range a.catalogue.Pools() {
+					pools = append(pools, key.Name)
+				}
+				for _, class := range []string{"gold", "lone"} {
+					if _, ok := a.catalogue.Class(class); ok {
+						classes = append(classes, class)
+					}
+				}
+				slices.Sort(pools)
+				if live.lists != c.lists || !slices.Equal(pools, c.pools) || !slices.Equal(classes, c.classes) {
+					t.Errorf("%d lists; pools %v, classes %v are known; want %d, %v, %v", live.lists, pools, classes, c.lists, c.pools, c.classes)
+				}
+				s.begun()
+			})
+		})
+	}
+}
+
+// TestARequestThatIsOverWaitsForNoList which goes on for the others.
+func TestARequestThatIsOverWaitsForNoList(t *testing.T) {
+	inScene(t, func(s *scene) {
+		s.begun()
+		live := newReader(t, time.Second)
+		ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if err := s.allocator.Refresh(ctx, live, ipam.Request{Class: "missing"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want that the time is over", err)
+		}
+		<-time.After(5 * time.Second)
 	})
 }
