@@ -1,9 +1,14 @@
 package allocator
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -45,5 +50,69 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 				synctest.Wait()
 			})
 		})
+	}
+}
+
+// TestAReleaseThatTheWatchHasNotShownIsWaitedFor: of a pool with few records each one's
+// claim is asked for.
+func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
+	going := claimNamed("former", "former")
+	going.Spec.AllocationName, going.DeletionTimestamp, going.Finalizers = "former-record", new(metav1.Now()), []string{"x"}
+	lives := claimNamed("former", "former")
+	lives.Spec.AllocationName = "former-record"
+	other := claimNamed("former", "another")
+	other.Spec.AllocationName = "another-record"
+	for name, c := range map[string]struct {
+		claim []client.Object
+		fails error
+		kind  string
+		waits time.Duration // where nothing is released
+	}{
+		"its claim is being deleted":            {[]client.Object{going}, nil, "IPClaim", releaseWithin},
+		"its claim is gone":                     {nil, nil, "IPClaim", releaseWithin},
+		"its claim has another":                 {[]client.Object{other}, nil, "IPClaim", releaseWithin},
+		"its claim lives":                       {[]client.Object{lives}, nil, "IPClaim", patience},
+		"its claim cannot be read":              {nil, errCut, "IPClaim", patience},
+		"its holder is of another kind":         {nil, nil, AddressClaimKind, patience},
+		"the claim may not wait":                {[]client.Object{lives}, nil, "IPClaim", 0},
+		"the claim may not wait, and that goes": {[]client.Object{going}, nil, "IPClaim", releaseWithin},
+	} {
+		for _, released := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, released: %t", name, released), func(t *testing.T) {
+				onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+					former := heldBlock("former", "10.0.0.0/16")
+					former.Name.Name, former.Holder.Kind, former.HolderUID = "former-record", c.kind, "former"
+					former = over.stores(t, former)
+					over.others = c.claim
+					over.refuses = func(verb string, _ client.Object) error {
+						if verb == "get" {
+							return c.fails
+						}
+						return nil
+					}
+					order := claimOrder("x", 28)
+					order.Terms.OnExhaustion = ipam.Wait
+					if strings.HasPrefix(name, "the claim may not wait") {
+						order.Terms.OnExhaustion = ipam.Reject
+					}
+					const soon = 20 * time.Millisecond
+					if released {
+						go func() {
+							<-time.After(soon)
+							if err := a.Release(t.Context(), former); err != nil {
+								t.Error(err)
+							}
+						}()
+					}
+					began := time.Now()
+					record, err := a.Grant(t.Context(), order)
+					took := time.Since(began)
+					if served := released && c.waits > soon; served && (err != nil || took != soon || record.Block.Bits() != 28) || !served && (!noRoom(err) || took != c.waits) {
+						t.Errorf("got %s, %v after %v", record.Block, err, took)
+					}
+					<-time.After(time.Second)
+				})
+			})
+		}
 	}
 }

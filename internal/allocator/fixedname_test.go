@@ -67,7 +67,8 @@ func (c *steady) Get(_ context.Context, key client.ObjectKey, into client.Object
 		there = append(there, &record)
 	}
 	for _, obj := range there {
-		if reflect.TypeOf(obj) == reflect.TypeOf(into) && client.ObjectKeyFromObject(obj) == key {
+		same := reflect.TypeOf(obj) == reflect.TypeOf(into) && obj.GetObjectKind().GroupVersionKind().Kind == into.GetObjectKind().GroupVersionKind().Kind
+		if same && client.ObjectKeyFromObject(obj) == key {
 			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(obj.DeepCopyObject()).Elem())
 			return nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,7 +45,7 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(record.Holder.Kind))
 		holder, has = pool, func() string { return pool.PoolSpec().CIDR }
 	case record.Holder.Kind == AddressClaimKind:
-		claim := addressClaim()
+		claim := addressObject(AddressClaimKind)
 		holder, has = claim, func() string { return addressOf(claim) }
 	default:
 		return nil
@@ -56,7 +57,9 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	case record.HolderUID != "" && record.HolderUID != string(holder.GetUID()):
 		return nil
 	case has() == record.Name.Name || has() == record.Block.String():
-		return fmt.Errorf("%s has %s: %w", record.Holder, record.Name, ipam.ErrUnconfirmed)
+		return hasRecord(record)
+	case has() != "" && record.Holder.Kind == AddressClaimKind:
+		return a.fenceAddress(ctx, record, has())
 	case has() != "":
 		return nil
 	}
@@ -68,11 +71,31 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	return nil
 }
 
-// addressClaim is an empty IPAddressClaim: Cluster API's types are not known here.
-func addressClaim() *unstructured.Unstructured {
-	claim := &unstructured.Unstructured{}
-	claim.SetGroupVersionKind(schema.GroupVersionKind{Group: AddressClaimGroup, Version: "v1beta2", Kind: AddressClaimKind})
-	return claim
+// hasRecord is the error where the holder has the record.
+func hasRecord(record ipam.Record) error {
+	return fmt.Errorf("%s has %s: %w", record.Holder, record.Name, ipam.ErrUnconfirmed)
+}
+
+// fenceAddress is Fence for a claim that names its IPAddress: it has the record where that
+// is the IPAddress's.
+func (a *Allocator) fenceAddress(ctx context.Context, record ipam.Record, name string) error {
+	address := addressObject("IPAddress")
+	if err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: name}, address); err != nil {
+		return absent.Ignore(err)
+	}
+	text, _, _ := unstructured.NestedString(address.Object, "spec", "address")
+	if addr, err := netip.ParseAddr(text); err == nil && addr == record.Block.Addr() {
+		return hasRecord(record)
+	}
+	return nil
+}
+
+// addressObject is an empty IPAddressClaim or IPAddress: Cluster API's types are not known
+// here.
+func addressObject(kind string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: AddressClaimGroup, Version: "v1beta2", Kind: kind})
+	return obj
 }
 
 // addressOf is the name of the claim's IPAddress, which is the claim's own; empty
