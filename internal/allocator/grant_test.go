@@ -46,7 +46,7 @@ func TestPreviewIsWhatGrantWouldGive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				order := c.order(second(a, over, t), parent())
-				before := over.server.revision
+				before := over.server.list().ResourceVersion
 				record, err := a.Preview(order)
 				if c.err == nil && (err != nil || record.Block.String() != c.want || record.Name != order.Record) {
 					t.Errorf("got %+v, %v; want %s", record, err, c.want)
@@ -54,7 +54,7 @@ func TestPreviewIsWhatGrantWouldGive(t *testing.T) {
 				if c.err != nil && !c.err(err) {
 					t.Errorf("got %v", err)
 				}
-				if over.server.revision != before || a.ledger.Records(parent().Key) > 0 {
+				if over.server.list().ResourceVersion != before || a.ledger.Records(parent().Key) > 0 {
 					t.Error("something was recorded")
 				}
 				if granted, err := a.Grant(t.Context(), order); c.err == nil && (err != nil || granted.Block != record.Block) || c.err != nil && err == nil {
@@ -91,6 +91,7 @@ func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
 		if err != nil || record.Block.String() != "10.0.0.4/30" {
 			t.Fatalf("got %+v, %v; want the other half", record, err)
 		}
+		synctest.Wait()
 		names := map[string]bool{}
 		for _, event := range s.server.log {
 			if obj := event.Object.(*v1alpha1.IPAllocation); event.Type == watch.Added && obj.Spec.ClaimRef.Name == "x" {
@@ -100,7 +101,6 @@ func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
 		if len(names) != 2 {
 			t.Errorf("the records of both attempts were named %v", names)
 		}
-		synctest.Wait()
 		if stored := s.server.records(); len(stored) != 2 {
 			t.Errorf("stored are %d records, want the rival's and the new one", len(stored))
 		}

@@ -14,6 +14,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
+// due is when a record is released that is kept.
+var due = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // TestOnlyAConfirmedRecordIsTakenOver has a record retained for a claim's name, alone, and
 // after another one was recorded on its block: whoever made that had it confirmed.
 func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
@@ -57,7 +60,6 @@ func claimOrder(claim string, length int) Order {
 // claim's name, or of what the claim asks for.
 func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 	type change = func(*ipam.Record, *Order)
-	due := time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		change change
 		want   bool

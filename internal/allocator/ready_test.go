@@ -1,0 +1,150 @@
+package allocator
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// TestWhyAPoolHandsOutNothing changes one thing of a pool that is ready.
+func TestWhyAPoolHandsOutNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*testing.T, *Allocator, *steady, *ipam.Pool)
+		want   string
+	}{
+		"nothing":             {func(*testing.T, *Allocator, *steady, *ipam.Pool) {}, ""},
+		"it is being deleted": {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) { p.Terminating = true }, "pool parent is being deleted"},
+		"it is paused":        {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) { p.Paused = true }, "pool parent is paused"},
+		"it has no CIDR":      {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) { p.CIDR = netip.Prefix{} }, "pool parent has no CIDR yet"},
+		"it has another CIDR": {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) {
+			p.CIDR = netip.MustParsePrefix("10.9.0.0/16")
+		}, "the CIDR of pool parent is not recorded yet"},
+		"its record is releasing": {func(t *testing.T, a *Allocator, over *steady, _ *ipam.Pool) {
+			own := over.server.list().Items[0]
+			record, _ := adapt.Record(&own)
+			if _, err := a.MarkReleasing(t.Context(), record); err != nil {
+				t.Fatal(err)
+			}
+		}, "pool parent is being released"},
+		"its Cluster is missing": {func(_ *testing.T, a *Allocator, _ *steady, p *ipam.Pool) {
+			a.catalogue.KnowClusters()
+			p.Key, p.Labels = ipam.LocalPoolNamed("ns", "own"), map[string]string{v1alpha1.LabelCluster: "prod"}
+		}, "pool ns/own: there is no Cluster prod, to which it belongs: create it, or take the label cluster.x-k8s.io/cluster-name off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				pool := openParent(a)
+				c.change(t, a, over, &pool)
+				err := a.PoolReady(pool)
+				missing, ok := errors.AsType[*ipam.MissingError](err)
+				if c.want == "" && err != nil || c.want != "" && (!ok || missing.Reason != v1alpha1.ReasonPoolNotReady || missing.Message != c.want) {
+					t.Errorf("got %v, want %q", err, c.want)
+				}
+				a.catalogue.SetProject("ns", "ns")
+				a.catalogue.SetPool(pool)
+				request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}, Pool: pool.Key, Length: 28}
+				if res, err := a.Resolve(request); (err == nil) != (c.want == "") || (len(res.Pools) == 1) != (c.want == "") {
+					t.Errorf("a claim of it: got %+v, %v", res.Pools, err)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatIsTakenOverIsStored as the claim's: for good where it exists, and until it was due
+// where it does not.
+func TestWhatIsTakenOverIsStored(t *testing.T) {
+	for _, uid := range []string{"", "uid"} {
+		for _, cut := range []bool{false, true} {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				order := claimOrder("x", 28)
+				order.HolderUID = uid
+				kept := order.record(parent(), netip.MustParsePrefix("10.0.0.16/28"))
+				kept.Name.Name, kept.State, kept.Reclaim, kept.HolderUID, kept.ReleaseAfter = "x-former", ipam.Retained, ipam.Retain, "former", due
+				kept = over.stores(t, kept)
+				if cut {
+					over.calls(map[string]error{"patch": errCut})
+				}
+				record, err := a.Grant(t.Context(), order)
+				if cut {
+					if err != nil || record.UID == kept.UID {
+						t.Errorf("UID %q, cut off: got %+v, %v; want another block", uid, record, err)
+					}
+					return
+				}
+				stored := over.stored(kept.Name)
+				if err != nil || record.UID != kept.UID || !record.Adopted || record.State != ipam.Bound || record.HolderUID != uid || record.Version != stored.ResourceVersion {
+					t.Errorf("UID %q: got %+v, %v", uid, record, err)
+				}
+				isStored := uid != ""
+				if stored.Spec.State != v1alpha1.AllocationBound || string(stored.Spec.ClaimRef.UID) != uid || stored.Annotations[v1alpha1.AnnotationAdopted] == "" ||
+					(stored.Spec.ReleaseAfter == nil) != isStored || (stored.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete) != isStored {
+					t.Errorf("UID %q: stored is %+v", uid, stored.Spec)
+				}
+				if record.ReleaseAfter.IsZero() != isStored || (record.Reclaim == ipam.Delete) != isStored {
+					t.Errorf("UID %q: got %+v, want policy and time as stored", uid, record)
+				}
+			})
+		}
+	}
+}
+
+// TestWhoMayHaveItsBlockRetained by its class, or by the pool that it names or is from.
+func TestWhoMayHaveItsBlockRetained(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
+		a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "not"}})
+		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("may"), AllowRetain: true})
+		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("not")})
+		from := heldBlock("x", "10.0.0.0/28")
+		from.Pool = ipam.PoolNamed("may")
+		from = over.stores(t, from)
+		claim := ipam.Name{Namespace: "ns", Name: "x"}
+		for name, c := range map[string]struct {
+			request  ipam.Request
+			recorded string
+			want     string
+		}{
+			"a class that allows it":           {ipam.Request{Claim: claim, Class: "may"}, "", ""},
+			"a class that does not":            {ipam.Request{Claim: claim, Class: "not"}, "", "IPClass not does not allow it (allowRetain): leave it Delete"},
+			"a class that is not there":        {ipam.Request{Claim: claim, Class: "none"}, "", "IPClass none does not allow it (allowRetain): leave it Delete"},
+			"a pool that allows it":            {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("may")}, "", ""},
+			"a pool that does not":             {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("not")}, "", "pool not does not allow it (allowRetain): leave it Delete"},
+			"the pool that its block is from":  {ipam.Request{Claim: claim}, from.Name.Name, ""},
+			"one of which no record is known":  {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("not")}, "none", "pool not does not allow it (allowRetain): leave it Delete"},
+			"a class counts, not the block's":  {ipam.Request{Claim: claim, Class: "not"}, from.Name.Name, "IPClass not does not allow it (allowRetain): leave it Delete"},
+			"the block's counts, not the name": {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("not")}, from.Name.Name, ""},
+		} {
+			err := a.MayRetain(c.request, c.recorded)
+			policy, ok := errors.AsType[*ipam.PolicyError](err)
+			if c.want == "" && err != nil || c.want != "" && (!ok || policy.Field != "spec.reclaimPolicy" || policy.Remedy != c.want) {
+				t.Errorf("%s: got %v, want %q", name, err, c.want)
+			}
+		}
+	})
+}
+
+// TestForHowLongABlockIsKept by its class first, then by its pool.
+func TestForHowLongABlockIsKept(t *testing.T) {
+	a := unstarted()
+	a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Retention: 1, ReuseDelay: 2}})
+	a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("p"), Retention: 3, ReuseDelay: 4})
+	for name, c := range map[string]struct {
+		class, pool string
+		want        ipam.Keeping
+	}{
+		"both":                      {"gold", "p", ipam.Keeping{Retention: 1, ReuseDelay: 2}},
+		"the pool alone":            {"", "p", ipam.Keeping{Retention: 3, ReuseDelay: 4}},
+		"a class that is not there": {"none", "p", ipam.Keeping{Retention: 3, ReuseDelay: 4}},
+		"a pool that is not there":  {"gold", "none", ipam.Keeping{Retention: 1, ReuseDelay: 2}},
+		"neither of them is there":  {"", "none", ipam.Keeping{}},
+	} {
+		if got := a.Keeping(ipam.Record{Class: c.class, Pool: ipam.PoolNamed(c.pool)}); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+}
