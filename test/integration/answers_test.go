@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -12,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,15 +117,35 @@ func (r refusal) expect(err error) {
 	Expect(after).To(ContainSubstring(r.remedy))
 }
 
-// recordNames are the records of all namespaces.
-func recordNames(ctx context.Context) sets.Set[string] {
+// recordsHeld are the names of the records whose holder is one of those meant, and
+// no other: records of other topics come and go at any time.
+func recordsHeld(ctx context.Context, meant func(holder types.NamespacedName) bool) []string {
+	GinkgoHelper()
 	list := &v1alpha1.IPAllocationList{}
 	Expect(k8s.List(ctx, list)).To(Succeed())
-	names := sets.New[string]()
+	names := []string{}
 	for i := range list.Items {
-		names.Insert(list.Items[i].Namespace + "/" + list.Items[i].Name)
+		record := &list.Items[i]
+		holder := types.NamespacedName{Namespace: cmp.Or(record.Spec.ClaimRef.Namespace, record.Namespace), Name: record.Spec.ClaimRef.Name}
+		if record.Spec.ClaimRef.Kind == string(v1alpha1.KindIPPool) {
+			holder.Namespace = ""
+		}
+		if meant(holder) {
+			names = append(names, record.Namespace+"/"+record.Name)
+		}
 	}
 	return names
+}
+
+// recordsOf are the names of the records that a claim or pool holds.
+func recordsOf(ctx context.Context, obj client.Object) []string {
+	GinkgoHelper()
+	return recordsHeld(ctx, func(holder types.NamespacedName) bool {
+		if obj.GetName() == "" { // its name is generated
+			return holder.Namespace == obj.GetNamespace() && strings.HasPrefix(holder.Name, obj.GetGenerateName())
+		}
+		return holder == client.ObjectKeyFromObject(obj)
+	})
 }
 
 // written is an object as a user writes it: what the API's Go types cannot hold

@@ -71,9 +71,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 			DNSServers: []string{"10.127.16.2", "2001:db8::53"}, SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
 		}}))
 		pool := build.Pool("claim-status-hosts").Obj()
-		edited(ctx, pool, func(obj client.Object) {
-			obj.(*v1alpha1.IPPool).Spec.Network.MTU = 1500
-		})
+		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Spec.Network.MTU = 1500 })
 		Eventually(func(g Gomega) { // a change counts for later addresses
 			later := build.Claim(team, "").Pool("claim-status-hosts").Obj()
 			later.GenerateName = "later-"

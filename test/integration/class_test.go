@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -36,15 +35,13 @@ func unjudged(ctx context.Context, class *v1alpha1.IPClass) *v1alpha1.IPClass {
 	config := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	config.Name = "zz-cadastre-mutating-webhook-configuration"
 	select1 := func(selector *metav1.LabelSelector) {
-		Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			fresh(ctx, config)
-			for i := range config.Webhooks {
-				if config.Webhooks[i].Name == "ipclass.ipam.cadastre.dev" {
-					config.Webhooks[i].ObjectSelector = selector
+		edited(ctx, config, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+			for i := range c.Webhooks {
+				if c.Webhooks[i].Name == "ipclass.ipam.cadastre.dev" {
+					c.Webhooks[i].ObjectSelector = selector
 				}
 			}
-			return k8s.Update(ctx, config)
-		})).To(Succeed())
+		})
 	}
 	select1(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpDoesNotExist}}})
 	defer select1(&metav1.LabelSelector{})

@@ -26,7 +26,7 @@ var _ = Describe("namespace-deletion", Ordered, func() {
 		gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}
 		deleted(ctx, gone)
 		Eventually(func() []string { return cidrs(recordsIn(ctx, "namespace-deletion")) }).Should(Equal([]string{vm.Spec.CIDR}))
-		edited(ctx, vm, func(o client.Object) { o.SetFinalizers(nil) })
+		edited(ctx, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })
 		Eventually(func() bool {
 			return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(gone), gone))
 		}).WithTimeout(60e9).Should(BeTrue())
@@ -44,7 +44,7 @@ var _ = Describe("operator-down", Ordered, Serial, func() {
 		deleted(ctx, goes)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(goes), goes)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 		Expect(k8s.Create(ctx, build.Claim(team, "refused").Pool("operator-down").Length(32).Obj())).To(MatchError(ContainSubstring("webhook")))
-		edited(ctx, stays, func(o client.Object) { o.SetLabels(map[string]string{"edited": "while-down"}) })
+		edited(ctx, stays, func(c *v1alpha1.IPClaim) { c.Labels = map[string]string{"edited": "while-down"} })
 		Expect(running.Managers[0].Restart(ctx)).To(Succeed())
 		Eventually(func() []string { return cidrs(recordsIn(ctx, "operator-down")) }).Should(Equal([]string{stays.Spec.CIDR}))
 	})

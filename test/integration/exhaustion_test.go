@@ -96,13 +96,12 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		created(ctx, build.Claim(team, "reject-first").Pool("full-reject").Length(32).Obj())
 		second := created(ctx, build.Claim(team, "reject-second").Pool("full-reject").Length(32).Obj())
 		Eventually(phase(ctx, second)).Should(Equal(v1alpha1.ClaimBound))
-		before := recordNames(ctx)
 
 		third := build.Claim(team, "reject-third").Pool("full-reject").Length(32).Obj()
 		expectInsufficient(told, told.Create(ctx, third.DeepCopy()),
 			"no free /32 in pool full-reject: nothing is free: ask for a smaller block, release one, or add a pool")
 		Expect(missing(ctx, third.DeepCopy())()).To(BeTrue())
-		Expect(recordNames(ctx).Difference(before)).To(BeEmpty())
+		Expect(recordsOf(ctx, third)).To(BeEmpty())
 
 		deleted(ctx, second)
 		Expect(told.Create(ctx, third)).To(Succeed())
@@ -154,10 +153,9 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		ready(ctx, created(ctx, build.Pool("full-parent-reject").Domain("exhaustion").CIDR("10.28.7.0/24").Rejects().Obj()))
 		created(ctx, build.Pool("full-reject-1").Child("full-parent-reject", 25).Obj())
 		created(ctx, build.Pool("full-reject-2").Child("full-parent-reject", 25).Obj())
-		before := recordNames(ctx)
 		third := build.Pool("full-reject-3").Child("full-parent-reject", 25).Obj()
 		expectInsufficient(told, told.Create(ctx, third.DeepCopy()), "no free /25 in pool full-parent-reject: nothing is free")
 		Expect(missing(ctx, third)()).To(BeTrue())
-		Expect(recordNames(ctx).Difference(before)).To(BeEmpty())
+		Expect(recordsOf(ctx, third)).To(BeEmpty())
 	})
 })

@@ -23,20 +23,18 @@ func patched(ctx context.Context, obj client.Object, spec string) error {
 }
 
 // expectUnchangeable changes the spec of an object, which must be refused as it
-// says, and leave the object and all records as they were.
+// says, and leave the object, its record and those of this topic as they were.
 func expectUnchangeable[T client.Object](ctx context.Context, obj T, spec string, want refusal) {
 	GinkgoHelper()
-	records := recordNames(ctx)
+	meant := func(holder types.NamespacedName) bool {
+		return holder == client.ObjectKeyFromObject(obj) || holder.Namespace == "immutability" || strings.HasPrefix(holder.Name, "fixed-")
+	}
+	before := recordsHeld(ctx, meant)
+	Expect(before).NotTo(BeEmpty())
 	generation := fresh(ctx, obj).GetGeneration()
 	want.expect(patched(ctx, obj, spec))
 	Expect(fresh(ctx, obj).GetGeneration()).To(Equal(generation), "changed all the same")
-	after := recordNames(ctx)
-	for name := range after.Union(records) { // those of other topics may still come and go
-		if strings.HasPrefix(name, "immutability/") || strings.Contains(name, "ippool.fixed-") {
-			Expect(after.Has(name)).To(BeTrue(), "%s is released all the same", name)
-			Expect(records.Has(name)).To(BeTrue(), "%s is recorded all the same", name)
-		}
-	}
+	Expect(recordsHeld(ctx, meant)).To(Equal(before), "recorded or released all the same")
 }
 
 var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {

@@ -188,10 +188,7 @@ var _ = Describe("retain is allowed", func() {
 		By("refusing an update to it too")
 		claim := created(ctx, build.Claim(team, "later").Class("retain-not").Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
-		Eventually(func() error {
-			retains(&fresh(ctx, claim).Spec)
-			return k8s.Update(ctx, claim)
-		}).Should(MatchError(apierrors.IsInvalid, "a refusal"))
+		Expect(update(ctx, k8s, claim, func(c *v1alpha1.IPClaim) { retains(&c.Spec) })).To(MatchError(apierrors.IsInvalid, "a refusal"))
 	})
 
 	It("again, unchanged, where a create that took a block over is not stored", func(ctx context.Context) {

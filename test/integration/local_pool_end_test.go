@@ -97,7 +97,7 @@ var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
 		Expect(held.DeletionTimestamp).NotTo(BeNil())
 		Expect(cidrs(recordsIn(ctx, "of-the-platform"))).To(Equal([]string{vm.Spec.CIDR}))
 		Expect(available(ctx, "local-gone")()).To(Equal("240"))
-		edited(ctx, vm, func(o client.Object) { o.SetFinalizers(nil) })
+		edited(ctx, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })
 		Eventually(missing(ctx, gone)).WithTimeout(60e9).Should(BeTrue())
 		for _, pool := range []string{"root", "child", "grandchild", "of-the-platform"} {
 			Eventually(missing(ctx, localRecord(team, pool))).Should(BeTrue())

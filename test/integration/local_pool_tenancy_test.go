@@ -151,15 +151,12 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		forged.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "local-shared"}
 		Expect(bob.Create(ctx, forged)).To(Succeed())
 		Expect(forged.Annotations).NotTo(HaveKey(v1alpha1.AnnotationUseGranted))
-		Eventually(func() error {
-			Expect(bob.Get(ctx, client.ObjectKeyFromObject(forged), forged)).To(Succeed())
-			forged.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "local-shared"}
-			return bob.Update(ctx, forged)
-		}).Should(MatchError(ContainSubstring("is written by the operator alone")))
-		Eventually(func() error {
-			fresh(ctx, forged).Spec.CIDR = "10.76.1.0/24"
-			return bob.Update(ctx, forged)
-		}).Should(MatchError(ContainSubstring("is filled in by the operator once there is room")))
+		granted := func(p *v1alpha1.LocalIPPool) {
+			p.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "local-shared"}
+		}
+		Expect(update(ctx, bob, forged, granted)).To(MatchError(ContainSubstring("is written by the operator alone")))
+		placed := func(p *v1alpha1.LocalIPPool) { p.Spec.CIDR = "10.76.1.0/24" }
+		Expect(update(ctx, bob, forged, placed)).To(MatchError(ContainSubstring("is filled in by the operator once there is room")))
 	})
 
 	It("is not told who else has a part of its parent", func(ctx context.Context) {

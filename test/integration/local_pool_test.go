@@ -175,7 +175,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 			err := k8s.Patch(ctx, build.Pool("child").In(team), client.RawPatch("application/merge-patch+json", []byte(patch)))
 			Expect(err).To(MatchError(ContainSubstring(field)), patch)
 		}
-		edited(ctx, build.Pool("child").In(team), func(o client.Object) { o.(*v1alpha1.LocalIPPool).Spec.Reserved = []string{"10.75.0.128/25"} })
+		edited(ctx, build.Pool("child").In(team), func(p *v1alpha1.LocalIPPool) { p.Spec.Reserved = []string{"10.75.0.128/25"} })
 		Eventually(localAvailable(ctx, build.Pool("child").In(team))).Should(Equal("112"))
 	})
 
@@ -189,11 +189,11 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 
 	It("hands out nothing while it is paused", func(ctx context.Context) {
 		pool := build.Pool("fresh").In(team)
-		edited(ctx, pool, func(o client.Object) { o.SetAnnotations(map[string]string{v1alpha1.AnnotationPaused: ""}) })
+		edited(ctx, pool, func(p *v1alpha1.LocalIPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
 		Eventually(func() string { return reasons(fresh(ctx, pool).Status.Conditions)["Ready"] }).Should(Equal("False/Paused"))
 		claim := created(ctx, build.Claim(team, "paused").LocalPool("fresh").Length(32).Obj())
 		Expect(claim.Spec.CIDR).To(BeEmpty())
-		edited(ctx, pool, func(o client.Object) { o.SetAnnotations(nil) })
+		edited(ctx, pool, func(p *v1alpha1.LocalIPPool) { p.Annotations = nil })
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 	})
 

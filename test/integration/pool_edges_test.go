@@ -94,17 +94,17 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 
 	It("are paused by an annotation, whatever its value", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("edges-paused").Domain("edges").CIDR("10.36.3.0/24").Obj()))
-		edited(ctx, pool, func(o client.Object) { o.SetAnnotations(map[string]string{v1alpha1.AnnotationPaused: "false"}) })
+		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: "false"} })
 		Eventually(func() v1alpha1.PoolPhase { return fresh(ctx, pool).Status.Phase }).Should(Equal(v1alpha1.PoolPaused))
 		Expect(message(ctx, pool)()).To(Equal("False/Paused: the annotation ipam.cadastre.dev/paused pauses the pool, whatever its value: remove it to hand out blocks again"))
-		edited(ctx, pool, func(o client.Object) { o.SetAnnotations(nil) })
+		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = nil })
 		ready(ctx, pool)
 	})
 
 	It("get back the finalizer that somebody removes, unless they are paused", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("edges-finalizer").Domain("edges").CIDR("10.36.4.0/24").Obj()))
 		created(ctx, build.Claim(team, "held").Pool("edges-finalizer").Length(32).Obj())
-		edited(ctx, pool, func(o client.Object) { o.SetFinalizers(nil) })
+		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Finalizers = nil })
 		Eventually(func() []string { return fresh(ctx, pool).Finalizers }).Should(ContainElement(v1alpha1.FinalizerPool))
 	})
 

@@ -6,7 +6,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/build"
@@ -74,7 +73,7 @@ var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 	It("looks at labels when a claim is made, and not again once it is bound", func(ctx context.Context) {
 		bound := created(ctx, build.Claim(team, "before").Selecting("select-zone", "b").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv4 }).Length(32).Obj())
 		expectBound(ctx, bound, "10.29.2.32/32")
-		edited(ctx, build.Pool("select-b1").Obj(), func(o client.Object) { o.SetLabels(map[string]string{"select-zone": "moved"}) })
+		edited(ctx, build.Pool("select-b1").Obj(), func(p *v1alpha1.IPPool) { p.Labels = map[string]string{"select-zone": "moved"} })
 		Eventually(func() string { // as soon as the operator has seen it
 			moved := created(ctx, build.Claim(team, "").Generated("moved-").Selecting("select-zone", "moved").Length(32).Obj())
 			return moved.Spec.CIDR

@@ -84,7 +84,7 @@ var _ = Describe("retain", Ordered, func() {
 	It("follows the claim when its policy is edited", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "edited").Class("retain").Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
-		edited(ctx, claim, func(client.Object) { claim.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
+		edited(ctx, claim, func(c *v1alpha1.IPClaim) { c.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
 		Eventually(func() v1alpha1.ReclaimPolicy {
 			record := &v1alpha1.IPAllocation{}
 			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: team, Name: claim.Spec.AllocationName}, record)).To(Succeed())

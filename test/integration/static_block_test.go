@@ -29,12 +29,11 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	// refused asks for a block that cannot be had, and gives the message.
 	refused := func(ctx context.Context, namespace, pool, cidr string) string {
 		GinkgoHelper()
-		before := recordNames(ctx)
 		claim := build.Claim(namespace, unused()).Pool(pool).CIDR(cidr).Obj()
 		err := k8s.Create(ctx, claim.DeepCopy())
 		Expect(err).To(Satisfy(apierrors.IsConflict), "%v", err)
 		Expect(missing(ctx, claim)()).To(BeTrue())
-		Expect(recordNames(ctx).Difference(before)).To(BeEmpty())
+		Expect(recordsOf(ctx, claim)).To(BeEmpty())
 		Expect(err.Error()).To(And(ContainSubstring("spec.cidr: "+cidr), ContainSubstring("leave cidr out to get a free block, or ask for another")))
 		return err.Error()
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -84,14 +85,20 @@ func fresh[T client.Object](ctx context.Context, obj T) T {
 	return obj
 }
 
-// edited changes an object, again where somebody else has meanwhile.
-func edited(ctx context.Context, obj client.Object, edit func(client.Object)) {
+// update changes an object as the user of a client, and once more where somebody
+// else has changed it meanwhile. The error is what the API server says to it.
+func update[T client.Object](ctx context.Context, as client.Client, obj T, edit func(T)) error {
 	GinkgoHelper()
-	Eventually(func() error {
-		fresh(ctx, obj)
-		edit(obj)
-		return k8s.Update(ctx, obj)
-	}).Should(Succeed())
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		edit(fresh(ctx, obj))
+		return as.Update(ctx, obj)
+	})
+}
+
+// edited changes an object as the administrator.
+func edited[T client.Object](ctx context.Context, obj T, edit func(T)) {
+	GinkgoHelper()
+	Expect(update(ctx, k8s, obj, edit)).To(Succeed())
 }
 
 // deleted deletes an object.

@@ -153,10 +153,10 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(alice.Create(ctx, forged)).To(Succeed())
 		Expect(forged.Annotations).NotTo(HaveKey(v1alpha1.AnnotationUseGranted))
 		Expect(pendingWith(ctx, forged)).To(Equal("True/PoolNotFound"))
-		Eventually(func() error {
-			fresh(ctx, forged).Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "tenancy-owned"}
-			return alice.Update(ctx, forged)
-		}).Should(MatchError(ContainSubstring("is written by the operator alone")))
+		granted := func(c *v1alpha1.IPClaim) {
+			c.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "tenancy-owned"}
+		}
+		Expect(update(ctx, alice, forged, granted)).To(MatchError(ContainSubstring("is written by the operator alone")))
 	})
 
 	It("serves a pool's own project without a grant", func(ctx context.Context) {

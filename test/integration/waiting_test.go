@@ -95,7 +95,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		claim := build.Claim(team, "selector").Selecting("late", "label").Length(24).Obj()
 		admitted(ctx, claim, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector: the claim waits")
 		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector")
-		edited(ctx, pool, func(o client.Object) { o.SetLabels(map[string]string{"late": "label"}) })
+		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Labels = map[string]string{"late": "label"} })
 		expectBound(ctx, claim, "10.26.3.0/24")
 	})
 
