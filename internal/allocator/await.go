@@ -29,7 +29,7 @@ func noRoom(err error) bool {
 }
 
 // awaitRoom waits, for a short time, until there may be room for an order that was not
-// served because of the cause. It says whether it is worth looking again.
+// served because of the cause. It reports whether to look for a block again.
 func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause error) bool {
 	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](cause); ok && exhausted.OutOfTurn {
 		return a.awaitTurn(ctx, order)
@@ -52,7 +52,7 @@ func (a *Allocator) awaitTurn(ctx context.Context, order Order) (isTurn bool) {
 }
 
 // awaitRelease waits, for a short time, for a release that is on its way to one
-// of the order's pools. It says whether it is worth looking again.
+// of the order's pools. It reports whether to look for a block again.
 func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, cause error) bool {
 	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 	defer cancel()

@@ -192,15 +192,24 @@ func TestWhatIsNotShownIsNotTakenOver(t *testing.T) {
 	})
 }
 
-func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
-	closed := ipam.Pool{Key: ipam.PoolNamed("closed"), Home: parent().Key, CIDR: netip.MustParsePrefix("10.0.1.0/24"), Family: ipam.IPv4}
-	for name, c := range map[string]struct {
+// twoHolders are a holder of each kind, with the reason of its condition while the pool
+// that it needs is not ready.
+func twoHolders() map[string]struct {
+	holder ipam.Holder
+	reason string
+} {
+	return map[string]struct {
 		holder ipam.Holder
 		reason string
 	}{
 		"a claim":      {claimOrder("x", 28).Holder, v1alpha1.ReasonPoolNotReady},
 		"a child pool": {HolderOfPool(ipam.PoolNamed("child")), v1alpha1.ReasonParentNotReady},
-	} {
+	}
+}
+
+func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
+	closed := ipam.Pool{Key: ipam.PoolNamed("closed"), Home: parent().Key, CIDR: netip.MustParsePrefix("10.0.1.0/24"), Family: ipam.IPv4}
+	for name, c := range twoHolders() {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				a.ledger.Describe(closed)

@@ -25,8 +25,8 @@ func TestAPoolOfAClusterFollowsIt(t *testing.T) {
 	for _, pool := range pools {
 		c.SetPool(pool)
 	}
-	var told []Entry
-	c.Listen(func(e Entry) { told = append(told, e) })
+	var changes []Entry
+	c.Listen(func(e Entry) { changes = append(changes, e) })
 	prod := ipam.Name{Namespace: "red", Name: "prod"}
 	const (
 		paused = "the Cluster prod to which it belongs is paused"
@@ -36,7 +36,7 @@ func TestAPoolOfAClusterFollowsIt(t *testing.T) {
 		what     string
 		do       func()
 		why      string
-		told     int
+		changes  int
 		unpaused bool
 	}{
 		{"nobody knows of Clusters", func() {}, "", 0, false},
@@ -51,17 +51,17 @@ func TestAPoolOfAClusterFollowsIt(t *testing.T) {
 		{"it goes again", func() { c.DropCluster(prod) }, none, 0, false},
 		{"it comes paused", func() { c.SetCluster(prod, true) }, paused, 1, false},
 	} {
-		told = nil
+		changes = nil
 		step.do()
 		if got := c.clusterPauses(own); got != step.why {
 			t.Errorf("%s: it hands out nothing as %q, want %q", step.what, got, step.why)
 		}
-		if len(told) != step.told {
-			t.Errorf("%s: %d changes are told, want %d: %+v", step.what, len(told), step.told, told)
+		if len(changes) != step.changes {
+			t.Errorf("%s: %d changes, want %d: %+v", step.what, len(changes), step.changes, changes)
 			continue
 		}
-		if step.told > 0 && (told[0].Pool != own.Key || told[0].Unpaused != step.unpaused || fmt.Sprint(told[0].Classes, told[0].Labels) != fmt.Sprint(own.Classes, labels)) {
-			t.Errorf("%s: told is %+v, want the change of %s, unpaused: %t", step.what, told[0], own.Key, step.unpaused)
+		if step.changes > 0 && (changes[0].Pool != own.Key || changes[0].Unpaused != step.unpaused || fmt.Sprint(changes[0].Classes, changes[0].Labels) != fmt.Sprint(own.Classes, labels)) {
+			t.Errorf("%s: got %+v, want the change of %s, unpaused: %t", step.what, changes[0], own.Key, step.unpaused)
 		}
 	}
 	for what, want := range map[string]string{

@@ -128,7 +128,7 @@ func TestWhichPoolsWaitForTheirParent(t *testing.T) {
 		"a root":                                 {build.Pool("p").CIDR("10.0.0.0/24").Obj(), "", false},
 		"a child without a CIDR":                 {build.Pool("p").Child("q", 24).Obj(), "", true},
 		"a child that has its CIDR":              {build.Pool("p").Child("q", 24).CIDR("10.0.0.0/24").Obj(), "10.0.0.0/24", false},
-		"a child that comes back with it":        {build.Pool("p").Child("q", 24).CIDR("10.0.0.0/24").Obj(), "", true},
+		"a child made again with it":             {build.Pool("p").Child("q", 24).CIDR("10.0.0.0/24").Obj(), "", true},
 		"a root of which nothing is written yet": {build.Pool("p").CIDR("10.0.0.0/24").Obj(), "10.0.0.0/24", false},
 	} {
 		c.pool.Status.AllocatedCIDR = c.allocated
@@ -186,10 +186,10 @@ func TestAClassIsKnownWhileItCanBeRead(t *testing.T) {
 
 // TestWhatAnInformerTells also of deletions that it missed.
 func TestWhatAnInformerTells(t *testing.T) {
-	var told []string
+	var calls []string
 	h := handler(
-		func(c *v1alpha1.IPClaim) { told = append(told, "take "+string(c.UID)) },
-		func(c *v1alpha1.IPClaim) { told = append(told, "lose "+string(c.UID)) })
+		func(c *v1alpha1.IPClaim) { calls = append(calls, "take "+string(c.UID)) },
+		func(c *v1alpha1.IPClaim) { calls = append(calls, "lose "+string(c.UID)) })
 	a, b := claimNamed("x", "a"), claimNamed("x", "b")
 	for name, c := range map[string]struct {
 		do   func()
@@ -202,9 +202,9 @@ func TestWhatAnInformerTells(t *testing.T) {
 		"it is gone, and was missed":       {func() { h.OnDelete(cache.DeletedFinalStateUnknown{Obj: a}) }, []string{"lose a"}},
 		"what is gone was not of the kind": {func() { h.OnDelete(cache.DeletedFinalStateUnknown{Obj: "x"}) }, nil},
 	} {
-		told = nil
-		if c.do(); !slices.Equal(told, c.want) {
-			t.Errorf("%s: told %v, want %v", name, told, c.want)
+		calls = nil
+		if c.do(); !slices.Equal(calls, c.want) {
+			t.Errorf("%s: calls %v, want %v", name, calls, c.want)
 		}
 	}
 }

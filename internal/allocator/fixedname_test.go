@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,7 +63,7 @@ func (c *steady) Get(_ context.Context, key client.ObjectKey, into client.Object
 	if err := c.refused("get", into); err != nil {
 		return err
 	}
-	there := c.others
+	there := slices.Clone(c.others)
 	for _, record := range c.server.list().Items {
 		there = append(there, &record)
 	}

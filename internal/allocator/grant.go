@@ -56,7 +56,8 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 
 // Grant finds, records and confirms a block. When there is none, but a release
 // is on its way, it waits for that first, unless the holder is in line, and has its
-// turn then.
+// turn then. A newcomer whom only a holder that comes before it keeps from a block
+// waits a moment too, until that holder has one.
 //
 // Errors: *ipam.ExhaustedError, *ipam.TakenError, *ipam.LimitError,
 // *ipam.MissingError where the pool is being released, ipam.ErrNotSynced,

@@ -171,8 +171,9 @@ func TestABlockIsFreeAgainWhenItsCreateFailed(t *testing.T) {
 	}
 }
 
-// TestARecordThatTurnsUpAfterItsCreateFailedIsDeleted: nobody was told of it.
-func TestARecordThatTurnsUpAfterItsCreateFailedIsDeleted(t *testing.T) {
+// TestARecordThatAppearsAfterItsCreateFailedIsDeleted, since its create was answered with
+// an error.
+func TestARecordThatAppearsAfterItsCreateFailedIsDeleted(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		over.fails = errCut
 		order := claimOrder("x", 28)
@@ -237,16 +238,10 @@ func TestARecordOfAClaimThatLosesARaceIsReleased(t *testing.T) {
 	})
 }
 
-// TestABlockOfAPoolThatCloses is not handed out: the claim is told so, and the child pool
-// of its parent.
-func TestABlockOfAPoolThatCloses(t *testing.T) {
-	for name, c := range map[string]struct {
-		holder ipam.Holder
-		reason string
-	}{
-		"to a claim":      {claimOrder("x", 28).Holder, v1alpha1.ReasonPoolNotReady},
-		"to a child pool": {HolderOfPool(ipam.PoolNamed("child")), v1alpha1.ReasonParentNotReady},
-	} {
+// TestAPoolThatCloses hands out nothing: the error says so to a claim, and to a child
+// pool that its parent is not ready.
+func TestAPoolThatCloses(t *testing.T) {
+	for name, c := range twoHolders() {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				own := over.server.list().Items[0]
@@ -276,7 +271,7 @@ func TestABlockOfAPoolThatCloses(t *testing.T) {
 	}
 }
 
-// TestTwoThatExceedALimitTogether: the later of them gives way, and is told of the limit.
+// TestTwoThatExceedALimitTogether: the later of them gives way, with an error that names the limit.
 func TestTwoThatExceedALimitTogether(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.pool.Limit = oneBlock

@@ -197,7 +197,7 @@ func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestOnlySoManyThatAreGoneAreRemembered: the first of them could come back by a late read.
+// TestOnlySoManyThatAreGoneAreRemembered: the first of them could appear again in a late read.
 func TestOnlySoManyThatAreGoneAreRemembered(t *testing.T) {
 	l := newLiveReads(nil)
 	named := func(n int) *v1alpha1.IPPool { return versioned(build.Pool(fmt.Sprint("p-", n)).Obj(), "5") }
