@@ -67,7 +67,8 @@ func (a *Allocator) Synced() error {
 }
 
 // FedBy adds a source on which decisions rest; synced says whether its first list
-// is complete.
+// is complete. To be called before the cache is started: whoever is to be served while
+// one added later lists is not looked at again when it has.
 func (a *Allocator) FedBy(synced func() bool) {
 	a.fedLock.Lock()
 	defer a.fedLock.Unlock()

@@ -30,11 +30,15 @@ type arrival struct {
 	client client.Reader
 	mapper meta.RESTMapper
 	log    logr.Logger
-	// know sees to it that nothing is handed out before is known what has to be;
+	// watchClusters begins to watch Clusters; known reports whether all have been seen.
+	watchClusters func() (known func() bool, err error)
+	// require has nothing handed out, of any kind, before all are known.
+	require func(known func() bool)
 	// start serves claims, and needs caches that have begun.
-	know, start func() error
+	start func() error
 
 	mu      sync.Mutex
+	known   func() bool // set when Clusters are watched
 	started bool
 }
 
@@ -58,9 +62,11 @@ func (a *arrival) setUp(mgr manager.Manager) error {
 			return err
 		}
 		a.started = true
-		if err := a.know(); err != nil {
+		known, err := a.watchClusters()
+		if err != nil {
 			return err
 		}
+		a.require(known)
 		return mgr.Add(onEveryReplica(a.start))
 	}
 	a.log.Info("Cluster API is not installed: its IPAddressClaims are served as soon as it is")
@@ -87,8 +93,13 @@ func (onEveryReplica) NeedLeaderElection() bool { return false }
 // CRD it has accepted. Nothing tells when it does.
 const servedWithin = time.Second
 
+// knownWithin is about how long it takes to list the Clusters of a cluster that had none
+// of Cluster API before.
+const knownWithin = 100 * time.Millisecond
+
 // Reconcile implements reconcile.Reconciler: a CRD has come or changed. When all
-// have come, it is tried again until all are served.
+// have come, it is tried again until all are served, and the Clusters are known. Nobody
+// else waits for these: IPClaims are served as before.
 func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,8 +115,13 @@ func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	case !there:
 		return reconcile.Result{}, nil // the next CRD is another event
 	}
-	if err := a.know(); err != nil {
-		return reconcile.Result{}, err
+	if a.known == nil {
+		if a.known, err = a.watchClusters(); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if !a.known() {
+		return reconcile.Result{RequeueAfter: knownWithin}, nil
 	}
 	if err := a.start(); err != nil {
 		return reconcile.Result{}, fmt.Errorf("serving IPAddressClaims: %w", err)

@@ -16,7 +16,13 @@ import (
 func TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed(t *testing.T) {
 	scheme := schemeOf(t, apiextensionsv1.AddToScheme)
 	store, mapper, starts := fake.NewClientBuilder().WithScheme(scheme).Build(), meta.NewDefaultRESTMapper(nil), 0
-	a := &arrival{client: store, mapper: mapper, log: logr.Discard(), know: func() error { return nil }, start: func() error { starts++; return nil }}
+	watched, known := 0, false
+	a := &arrival{
+		client: store, mapper: mapper, log: logr.Discard(),
+		watchClusters: func() (func() bool, error) { watched++; return func() bool { return known }, nil },
+		require:       func(func() bool) { t.Error("all that is handed out waits for Clusters") },
+		start:         func() error { starts++; return nil },
+	}
 	expect := func(when string, again time.Duration, started int) {
 		t.Helper()
 		result, err := a.Reconcile(t.Context(), reconcile.Request{})
@@ -34,6 +40,12 @@ func TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed(t *testing.T) {
 		expect("until all are served", servedWithin, 0)
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
-	expect("when all are served", 0, 1)
+	expect("until the Clusters are known", knownWithin, 0)
+	expect("until the Clusters are known", knownWithin, 0)
+	known = true
+	expect("when all are known", 0, 1)
 	expect("afterwards", 0, 1)
+	if watched != 1 {
+		t.Errorf("Clusters are watched %d times", watched)
+	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// watchClusters tells the catalogue, on every replica, which Clusters are paused,
-// before anything is handed out.
-func (c *Controller) watchClusters(from cache.Cache) error {
+// watchClusters tells the catalogue, on every replica, which Clusters are paused. The
+// function that it returns reports whether all Clusters have been seen once.
+func (c *Controller) watchClusters(from cache.Cache) (known func() bool, err error) {
 	informer, err := from.GetInformer(context.Background(), &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("watching Clusters: %w", err)
+		return nil, fmt.Errorf("watching Clusters: %w", err)
 	}
 	catalogue := c.Allocator.Catalogue()
 	catalogue.KnowClusters()
@@ -39,10 +39,9 @@ func (c *Controller) watchClusters(from cache.Cache) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("watching Clusters: %w", err)
+		return nil, fmt.Errorf("watching Clusters: %w", err)
 	}
-	c.Allocator.FedBy(registration.HasSynced)
-	return nil
+	return registration.HasSynced, nil
 }
 
 func nameOf(obj client.Object) ipam.Name {

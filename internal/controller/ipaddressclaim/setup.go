@@ -46,8 +46,9 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 	c.events = mgr.GetEventRecorder("cadastre")
 	return (&arrival{
 		client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"),
-		know:  func() error { return c.watchClusters(mgr.GetCache()) },
-		start: func() error { return c.start(mgr) },
+		watchClusters: func() (func() bool, error) { return c.watchClusters(mgr.GetCache()) },
+		require:       c.Allocator.FedBy,
+		start:         func() error { return c.start(mgr) },
 	}).setUp(mgr)
 }
 
