@@ -239,7 +239,7 @@ func newStage(f testing.TB) *stage {
 		"IPPool":         &poolMutator{kind: v1alpha1.KindIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
 		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocal, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
 		"IPAddressClaim": &addressClaimMutator{allocator: alloc, live: store, rights: rights, ring: ring},
-		"IPAddress":      &addressMutator{allocator: alloc},
+		"IPAddress":      &addressMutator{allocator: alloc, live: store},
 		"IPClass":        &classMutator{live: store, decoder: decoder, schemas: schemas},
 	}}
 }

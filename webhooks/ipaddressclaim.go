@@ -100,6 +100,7 @@ func unserved(claim adapt.AddressClaim) admission.Response {
 // claim's condition says so.
 type addressMutator struct {
 	allocator *allocator.Allocator
+	live      client.Reader
 }
 
 // Handle implements admission.Handler.
@@ -117,6 +118,8 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		class = pool
 		key = adapt.PoolOfAddress(d.text("metadata", "labels", v1alpha1.LabelPoolKind), req.Namespace, d.text("metadata", "labels", v1alpha1.LabelPool))
 	}
+	// Without the project of a namespace that is new the address is recorded later.
+	_ = m.allocator.KnowNamespace(ctx, m.live, req.Namespace)
 	name := ipam.Name{Namespace: req.Namespace, Name: d.text("metadata", "name")}
 	record, err := m.allocator.EnterAddress(ctx, name, key, class, d.text("spec", "address"))
 	if err != nil {

@@ -49,7 +49,7 @@ func SetUp(mgr manager.Manager, o Options) error {
 		Handler: &addressClaimMutator{allocator: o.Allocator, live: o.Live, rights: o.Rights, ring: o.Ring},
 	})
 	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &admission.Webhook{
-		Handler: &addressMutator{allocator: o.Allocator},
+		Handler: &addressMutator{allocator: o.Allocator, live: o.Live},
 	})
 	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPClaim{}).WithValidator(&claimValidator{allocator: o.Allocator, operator: o.Operator}).Complete(); err != nil {
 		return err

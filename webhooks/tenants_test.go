@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -103,5 +105,15 @@ func TestAClaimThatWaitsSaysWhoMadeIt(t *testing.T) {
 				t.Errorf("it says %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+func TestAnIPAddressInANamespaceThatWasJustMadeIsRecorded(t *testing.T) {
+	s := newStage(t)
+	must(t, s.store.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}))
+	req := review("IPAddress", strings.ReplaceAll(addressOfPool, "team", "new"), "", 0)
+	req.Namespace = "new"
+	if _, warnings := s.answered(t, "IPAddress", req); len(warnings) > 0 || len(s.recorded(t, "new")) != 1 {
+		t.Errorf("it has the records %v, and the warnings %q", s.recorded(t, "new"), warnings)
 	}
 }
