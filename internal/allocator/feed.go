@@ -67,8 +67,8 @@ func (a *Allocator) Synced() error {
 }
 
 // FedBy adds a source on which decisions rest; synced says whether its first list
-// is complete. To be called before the cache is started: whoever is to be served while
-// one added later lists is not looked at again when it has.
+// is complete. It must be called before the cache is started: when the list of a source
+// that is added later is complete, claims that wait are not looked at again.
 func (a *Allocator) FedBy(synced func() bool) {
 	a.fedLock.Lock()
 	defer a.fedLock.Unlock()
