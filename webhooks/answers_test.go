@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -67,11 +68,16 @@ var (
 	times  = regexp.MustCompile(`"20[-0-9]{8}T[:0-9]{8}Z"`)
 )
 
-// answers has requests answered, each on a stage of its own, and compares the answers with
-// those in a file of testdata/answers. With -update it writes that file.
+// answers has requests answered, each on a stage of its own, and compares the answers, with
+// what is recorded then, with those in a file of testdata/answers. With -update it writes
+// that file.
 type answers []struct {
 	name, kind, object, old string
 	how                     uint8
+	// user is who asks, where that is not said by how.
+	user string
+	// fails is the call to the API server that fails.
+	fails string
 }
 
 var update = flag.Bool("update", false, "write the answers into testdata/answers")
@@ -84,11 +90,18 @@ func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *st
 		s := newStage(t)
 		prepare(t, s)
 		req := review(c.kind, c.object, c.old, c.how)
+		if c.user != "" {
+			req.UserInfo.Username = c.user
+		}
 		handler := s.mutate[c.kind]
 		if c.how&validating != 0 {
 			handler = s.validate[c.kind]
 		}
-		fmt.Fprintf(&got, "== %s\n%s\n\n", c.name, answerOf(t, handler.Handle(t.Context(), req), req))
+		before := s.blocks(t)
+		s.fails.Store(c.fails, errors.New("the connection is cut"))
+		answer := answerOf(t, handler.Handle(t.Context(), req), req)
+		s.fails.Clear()
+		fmt.Fprintf(&got, "== %s\n%s\n%s\n", c.name, answer, s.recordedSince(t, before))
 	}
 	if *update {
 		must(t, os.WriteFile(file, []byte(got.String()), 0o600))
@@ -98,6 +111,40 @@ func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *st
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("the answers are not those of %s:\n%s", file, diff)
 	}
+}
+
+// blocks are all records, with their blocks and states, but without what is drawn at
+// random. What is being discarded is gone by then.
+func (s *stage) blocks(t *testing.T) []string {
+	t.Helper()
+	s.allocator.Close()
+	list := &v1alpha1.IPAllocationList{}
+	must(t, s.store.List(t.Context(), list))
+	lines := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		r := &list.Items[i]
+		line := fmt.Sprintf("%s/%s %s %s for %s %s", r.Namespace, r.Name, r.Spec.State, r.Spec.CIDR, r.Spec.ClaimRef.Kind, r.Spec.ClaimRef.Name)
+		lines = append(lines, random.ReplaceAllString(line, "${1}?"))
+	}
+	return lines
+}
+
+// recordedSince is a line for each record that has come, and each that has gone.
+func (s *stage) recordedSince(t *testing.T, before []string) string {
+	t.Helper()
+	after := s.blocks(t)
+	var text strings.Builder
+	for _, line := range after {
+		if !slices.Contains(before, line) {
+			fmt.Fprintf(&text, "recorded: %s\n", line)
+		}
+	}
+	for _, line := range before {
+		if !slices.Contains(after, line) {
+			fmt.Fprintf(&text, "released: %s\n", line)
+		}
+	}
+	return text.String()
 }
 
 // furnished has more of everything on the stage: pools of another project, visible and

@@ -1,12 +1,15 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,6 +43,9 @@ type stage struct {
 	mutate, validate map[string]admission.Handler
 	store            client.WithWatch
 	allocator        *allocator.Allocator
+	// fails are the calls to the API server that fail, such as "get Namespace", each with
+	// its error.
+	fails sync.Map
 	// changed has something in it after the view has changed.
 	changed chan struct{}
 }
@@ -112,8 +118,11 @@ func review(kind, object, old string, how uint8) admission.Request {
 	return admission.Request{AdmissionRequest: req}
 }
 
-// entitled is the user who may use every pool.
-const entitled = "fuzz"
+// entitled is the user who may use every pool, operator the one that the operator is.
+const (
+	entitled = "fuzz"
+	operator = "operator"
+)
 
 func (s *stage) review(t *testing.T, kind string, handler admission.Handler, req admission.Request) {
 	t.Helper()
@@ -191,7 +200,8 @@ func newStage(f testing.TB) *stage {
 	scheme := runtime.NewScheme()
 	must(f, clientgoscheme.AddToScheme(scheme))
 	must(f, v1alpha1.AddToScheme(scheme))
-	store := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(funcs()).
+	s := &stage{}
+	store := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(s.funcs()).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}).Build()
 	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
 	alloc := allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue(""), Client: store, Namespace: "system", UnboundLimit: 1000, Log: logr.Discard()})
@@ -226,22 +236,23 @@ func newStage(f testing.TB) *stage {
 	decoder, rights := admission.NewDecoder(scheme), requester.NewRights(store)
 	ring := requester.NewRing(store, store, "system", clock.RealClock{})
 	must(f, ring.Load(ctx))
-	const operator = "operator"
 	validate := map[string]admission.Handler{
-		"IPClaim":      admission.WithValidator(scheme, &claimValidator{operator: operator}).Handler,
+		"IPClaim":      admission.WithValidator(scheme, &claimValidator{allocator: alloc, operator: operator}).Handler,
 		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{allocator: alloc, live: store}).Handler,
 		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{allocator: alloc, live: store}).Handler,
 		"IPClass":      admission.WithValidator(scheme, &classValidator{allocator: alloc}).Handler,
 		"IPAllocation": admission.WithValidator(scheme, &allocationValidator{operator: operator}).Handler,
 	}
-	return &stage{store: store, allocator: alloc, changed: changed, validate: validate, mutate: map[string]admission.Handler{
+	s.store, s.allocator, s.changed, s.validate = store, alloc, changed, validate
+	s.mutate = map[string]admission.Handler{
 		"IPClaim":        &claimMutator{allocator: alloc, cached: store, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
 		"IPPool":         &poolMutator{kind: v1alpha1.KindIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
 		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocal, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
 		"IPAddressClaim": &addressClaimMutator{allocator: alloc, live: store, rights: rights, ring: ring},
 		"IPAddress":      &addressMutator{allocator: alloc, live: store},
 		"IPClass":        &classMutator{live: store, decoder: decoder, schemas: schemas},
-	}}
+	}
+	return s
 }
 
 // plainly lists first, then watches: the store in memory knows no other way.
@@ -261,11 +272,26 @@ func (p plainly) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return p.WithWatch.Watch(context.Background(), &v1alpha1.IPAllocationList{}, &client.ListOptions{Raw: &options})
 }
 
-// funcs are what the store in memory lacks: UIDs, and an authorizer.
-func funcs() interceptor.Funcs {
+// funcs are what the store in memory lacks: UIDs, an authorizer, and calls that fail.
+func (s *stage) funcs() interceptor.Funcs {
 	var made atomic.Int64
 	return interceptor.Funcs{
+		Get: func(ctx context.Context, store client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := s.failure("get", obj); err != nil {
+				return err
+			}
+			return store.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, store client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := s.failure("list", list); err != nil {
+				return err
+			}
+			return store.List(ctx, list, opts...)
+		},
 		Create: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if err := s.failure("create", obj); err != nil {
+				return err
+			}
 			if review, ok := obj.(*authorizationv1.SubjectAccessReview); ok {
 				review.Status.Allowed = review.Spec.User == entitled
 				return nil
@@ -274,6 +300,19 @@ func funcs() interceptor.Funcs {
 			return store.Create(ctx, obj, opts...)
 		},
 	}
+}
+
+// failure is the error of a call that is to fail.
+func (s *stage) failure(verb string, obj runtime.Object) error {
+	if err, ok := s.fails.Load(verb + " " + kindOf(obj)); ok {
+		return err.(error)
+	}
+	return nil
+}
+
+// kindOf is the kind of an object, whether it says so itself or by its type.
+func kindOf(obj runtime.Object) string {
+	return cmp.Or(obj.GetObjectKind().GroupVersionKind().Kind, reflect.TypeOf(obj).Elem().Name())
 }
 
 func must(f testing.TB, err error) {

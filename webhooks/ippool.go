@@ -190,15 +190,13 @@ func (m *poolMutator) recheck(r *poolRequest, record ipam.Record) field.ErrorLis
 // fillIn writes what was decided into the pool.
 func (r *poolRequest) fillIn(pool ipam.Pool, record ipam.Record) error {
 	r.draft.grant(r.obj.PoolSpec().ParentRef, r.granted)
-	family := pool.Family
 	errs := []error{r.draft.set(r.obj.GetName(), "metadata", "name"), r.draft.addFinalizer(r.obj.GetFinalizers(), v1alpha1.FinalizerPool)}
 	if record.Block.IsValid() {
-		family = ipam.FamilyOf(record.Block)
 		errs = append(errs, r.draft.set(record.Block.String(), "spec", "cidr"))
 	}
 	if !pool.IsChild() {
 		errs = append(errs, r.draft.set(pool.Home.Name, "spec", "routingDomain"))
 	}
-	errs = append(errs, r.draft.set(string(family), "spec", "ipFamily"))
+	errs = append(errs, r.draft.set(string(pool.Family), "spec", "ipFamily"))
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"errors"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -51,17 +52,11 @@ func SetUp(mgr manager.Manager, o Options) error {
 	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &admission.Webhook{
 		Handler: &addressMutator{allocator: o.Allocator, live: o.Live},
 	})
-	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPClaim{}).WithValidator(&claimValidator{allocator: o.Allocator, operator: o.Operator}).Complete(); err != nil {
-		return err
-	}
-	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPPool{}).WithValidator(&poolValidator[*v1alpha1.IPPool]{allocator: o.Allocator, live: o.Live}).Complete(); err != nil {
-		return err
-	}
-	if err := builder.WebhookManagedBy(mgr, &v1alpha1.LocalIPPool{}).WithValidator(&poolValidator[*v1alpha1.LocalIPPool]{allocator: o.Allocator, live: o.Live}).Complete(); err != nil {
-		return err
-	}
-	if err := builder.WebhookManagedBy(mgr, &v1alpha1.IPAllocation{}).WithValidator(&allocationValidator{operator: o.Operator}).Complete(); err != nil {
-		return err
-	}
-	return builder.WebhookManagedBy(mgr, &v1alpha1.IPClass{}).WithValidator(&classValidator{allocator: o.Allocator}).Complete()
+	return errors.Join(
+		builder.WebhookManagedBy(mgr, &v1alpha1.IPClaim{}).WithValidator(&claimValidator{allocator: o.Allocator, operator: o.Operator}).Complete(),
+		builder.WebhookManagedBy(mgr, &v1alpha1.IPPool{}).WithValidator(&poolValidator[*v1alpha1.IPPool]{allocator: o.Allocator, live: o.Live}).Complete(),
+		builder.WebhookManagedBy(mgr, &v1alpha1.LocalIPPool{}).WithValidator(&poolValidator[*v1alpha1.LocalIPPool]{allocator: o.Allocator, live: o.Live}).Complete(),
+		builder.WebhookManagedBy(mgr, &v1alpha1.IPAllocation{}).WithValidator(&allocationValidator{operator: o.Operator}).Complete(),
+		builder.WebhookManagedBy(mgr, &v1alpha1.IPClass{}).WithValidator(&classValidator{allocator: o.Allocator}).Complete(),
+	)
 }
