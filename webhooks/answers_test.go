@@ -1,151 +1,18 @@
 package webhooks
 
 import (
-	"encoding/json"
-	"errors"
-	"flag"
-	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	evanphx "github.com/evanphx/json-patch/v5"
-	"github.com/google/go-cmp/cmp"
-	"gomodules.xyz/jsonpatch/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
-
-// answerOf is all of a response: what it changes of the object, a line for each field, and
-// the warnings; or the refusal. What is drawn at random is masked.
-func answerOf(t *testing.T, response admission.Response, req admission.Request) string {
-	t.Helper()
-	if err := response.Complete(req); err != nil {
-		t.Fatal(err)
-	}
-	if !response.Allowed {
-		return fmt.Sprintf("%d %s: %s", response.Result.Code, response.Result.Reason, response.Result.Message)
-	}
-	edited := req.Object.Raw
-	if len(response.Patch) > 0 {
-		patch, err := evanphx.DecodePatch(response.Patch) // as the API server does
-		must(t, err)
-		edited, err = patch.Apply(edited)
-		must(t, err)
-	}
-	changes, err := jsonpatch.CreatePatch(req.Object.Raw, edited)
-	must(t, err)
-	lines := make([]string, 0, len(changes))
-	for _, c := range changes {
-		value, err := json.Marshal(c.Value)
-		must(t, err)
-		lines = append(lines, strings.TrimSpace(c.Operation+" "+c.Path+" "+strings.TrimSuffix(string(value), "null")))
-	}
-	slices.Sort(lines)
-	for _, warning := range response.Warnings {
-		lines = append(lines, "warning: "+warning)
-	}
-	text := random.ReplaceAllString(strings.Join(append([]string{"allowed"}, lines...), "\n"), "${1}?")
-	text = times.ReplaceAllString(text, `"now"`)
-	return sealed.ReplaceAllString(text, `"sealed"`)
-}
-
-// random is what is drawn for names of records, and of objects with generateName, sealed
-// who made an object, and times when the conditions of a claim came to be.
-var (
-	random = regexp.MustCompile(`(\b(?:c|a|q|made|own)-)[a-z0-9]{8}(-[a-z0-9]{8})?\b`)
-	sealed = regexp.MustCompile(`"v1\.[^"]+"`)
-	times  = regexp.MustCompile(`"20[-0-9]{8}T[:0-9]{8}Z"`)
-)
-
-// answers has requests answered, each on a stage of its own, and compares the answers, with
-// what is recorded then, with those in a file of testdata/answers. With -update it writes
-// that file.
-type answers []struct {
-	name, kind, object, old string
-	how                     uint8
-	// user is who asks, where that is not said by how.
-	user string
-	// fails is the call to the API server that fails.
-	fails string
-}
-
-var update = flag.Bool("update", false, "write the answers into testdata/answers")
-
-func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *stage)) {
-	t.Helper()
-	file = filepath.Join("testdata", "answers", file)
-	var got strings.Builder
-	for _, c := range all {
-		s := newStage(t)
-		prepare(t, s)
-		req := review(c.kind, c.object, c.old, c.how)
-		if c.user != "" {
-			req.UserInfo.Username = c.user
-		}
-		handler := s.mutate[c.kind]
-		if c.how&validating != 0 {
-			handler = s.validate[c.kind]
-		}
-		before := s.blocks(t)
-		s.fails.Store(c.fails, errors.New("the connection is cut"))
-		answer := answerOf(t, handler.Handle(t.Context(), req), req)
-		s.fails.Clear()
-		fmt.Fprintf(&got, "== %s\n%s\n%s\n", c.name, answer, s.recordedSince(t, before))
-	}
-	if *update {
-		must(t, os.WriteFile(file, []byte(got.String()), 0o600))
-	}
-	want, err := os.ReadFile(file)
-	must(t, err)
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("the answers are not those of %s:\n%s", file, diff)
-	}
-}
-
-// blocks are all records, with their blocks and states, but without what is drawn at
-// random. What is being discarded is gone by then.
-func (s *stage) blocks(t *testing.T) []string {
-	t.Helper()
-	s.allocator.Close()
-	list := &v1alpha1.IPAllocationList{}
-	must(t, s.store.List(t.Context(), list))
-	lines := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		r := &list.Items[i]
-		line := fmt.Sprintf("%s/%s %s %s for %s %s", r.Namespace, r.Name, r.Spec.State, r.Spec.CIDR, r.Spec.ClaimRef.Kind, r.Spec.ClaimRef.Name)
-		lines = append(lines, random.ReplaceAllString(line, "${1}?"))
-	}
-	return lines
-}
-
-// recordedSince is a line for each record that has come, and each that has gone.
-func (s *stage) recordedSince(t *testing.T, before []string) string {
-	t.Helper()
-	after := s.blocks(t)
-	var text strings.Builder
-	for _, line := range after {
-		if !slices.Contains(before, line) {
-			fmt.Fprintf(&text, "recorded: %s\n", line)
-		}
-	}
-	for _, line := range before {
-		if !slices.Contains(after, line) {
-			fmt.Fprintf(&text, "released: %s\n", line)
-		}
-	}
-	return text.String()
-}
 
 // furnished has more of everything on the stage: pools of another project, visible and
 // not, a claim that has 10.0.0.16/28 of the pool p, and a class that nobody backs.
@@ -240,7 +107,49 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		{name: "with a block that is none", kind: "IPClaim", object: claimed(`{"cidr":"10.0.0.1/28"}`)},
 		{name: "that is null", kind: "IPClaim", object: `null`},
 		{name: "that comes back, before its pool", kind: "IPClaim", object: claimed(`{"cidr":"10.9.0.0/28","allocationName":"c-12345678"}`)},
-	}.check(t, "claim-created.txt", furnished)
+		{name: "that comes back, to its record", kind: "IPClaim", object: `{"metadata":{"name":"back","namespace":"team"},"spec":{"className":"gold","cidr":"10.0.0.32/28","allocationName":"back-12345678"}}`},
+		{name: "as a dry run, of more than there is", kind: "IPClaim", how: dry, object: claimed(`{"poolRef":{"name":"p"},"prefixLength":16}`)},
+		{name: "as a dry run, by a pool that one may not use", kind: "IPClaim", how: dry | unentitled, object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "as a dry run, by a pool that one may use", kind: "IPClaim", how: dry, object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "of one address, by a selector", kind: "IPClaim", object: claimed(`{"poolSelector":{"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]}}`)},
+		{name: "without a namespace in it", kind: "IPClaim", object: `{"metadata":{"name":"c"},"spec":{}}`},
+		{name: "that says itself that it may use a pool", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/use-granted":"p"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
+		{name: "of a class that was just made", kind: "IPClaim", object: claimed(`{"className":"new"}`)},
+		{name: "while classes cannot be read", kind: "IPClaim", fails: "get IPClass", object: claimed(`{"className":"missing"}`)},
+		{name: "while pools cannot be listed", kind: "IPClaim", fails: "list IPPoolList", object: claimed(`{"className":"unbacked"}`)},
+		{name: "while claims cannot be read", kind: "IPClaim", fails: "get IPClaim", object: claimed(`{}`)},
+		{name: "while nobody says who may use what", kind: "IPClaim", fails: "create SubjectAccessReview", object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "while nothing can be recorded", kind: "IPClaim", fails: "create IPAllocation", object: claimed(`{}`)},
+	}.check(t, "claim-created.txt", func(t *testing.T, s *stage) {
+		t.Helper()
+		furnished(t, s)
+		s.record(t, ipam.Record{
+			Name: ipam.Name{Namespace: "team", Name: "back-12345678"}, Block: netip.MustParsePrefix("10.0.0.32/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
+			Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "back"}), HolderUID: "1",
+		})
+		must(t, s.store.Create(t.Context(), &v1alpha1.IPClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: v1alpha1.IPClassSpec{Provisioner: v1alpha1.NativeProvisioner, IPFamily: v1alpha1.IPv4},
+		}))
+	})
+}
+
+func TestAnUpdateOfAClaimIsJudged(t *testing.T) {
+	const going = `{"metadata":{"name":"c","namespace":"team","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/28"}}`
+	const judged = updating | validating
+	retained := func(spec string) string {
+		return claimed(`{"poolRef":{"name":"p"},"reclaimPolicy":"Retain"` + spec + `}`)
+	}
+	answers{
+		{name: "nothing changes", kind: "IPClaim", how: judged, object: claimed(`{}`), old: claimed(`{}`)},
+		{name: "a class is filled in", kind: "IPClaim", how: judged, object: claimed(`{"className":"gold"}`), old: claimed(`{}`)},
+		{name: "a block and a record are filled in", kind: "IPClaim", how: judged, object: claimed(`{"cidr":"10.0.0.0/28","allocationName":"x"}`), old: claimed(`{}`)},
+		{name: "they are, by the operator", kind: "IPClaim", how: judged, user: operator, object: claimed(`{"cidr":"10.0.0.0/28","allocationName":"x"}`), old: claimed(`{}`)},
+		{name: "a block is, and it is going", kind: "IPClaim", how: judged, object: going, old: claimed(`{}`)},
+		{name: "a block was, and another field changes", kind: "IPClaim", how: judged, object: claimed(`{"cidr":"10.0.0.0/28","reclaimPolicy":"Delete"}`), old: claimed(`{"cidr":"10.0.0.0/28"}`)},
+		{name: "it is to be retained, which its pool does not allow", kind: "IPClaim", how: judged, object: retained(""), old: claimed(`{"poolRef":{"name":"p"}}`)},
+		{name: "it was to be retained before", kind: "IPClaim", how: judged, object: retained(""), old: retained("")},
+		{name: "it is to be retained, with a block that is none", kind: "IPClaim", how: judged, object: retained(`,"cidr":"10.0.0.1/28"`), old: claimed(`{"poolRef":{"name":"p"},"cidr":"10.0.0.1/28"}`)},
+	}.check(t, "claim-judged.txt", furnished)
 }
 
 func TestAnUpdatedClaimKeepsWhatWasFilledIn(t *testing.T) {
@@ -296,6 +205,18 @@ func TestACreatedPoolIsAnswered(t *testing.T) {
 		{name: "without anything", kind: "IPPool", object: pooled("q", `{}`)},
 		{name: "with a time that is none", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","reuseDelay":"soon"}`)},
 		{name: "with a name that is none", kind: "IPPool", object: pooled("Q_", `{"cidr":"10.9.0.0/16"}`)},
+		{name: "with a name that is made", kind: "IPPool", object: `{"metadata":{"generateName":"made-"},"spec":{"cidr":"10.9.0.0/16"}}`},
+		{name: "with a value that is none", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","onExhaustion":"Panic"}`)},
+		{name: "a child as a dry run, whose ranges are not in what it is given", kind: "IPPool", how: dry, object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26,"ranges":["10.0.9.1-10.0.9.9"]}`)},
+		{name: "a child with its CIDR, whose ranges are not in it", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"cidr":"10.0.0.64/26","ranges":["10.0.9.1-10.0.9.9"]}`)},
+		{name: "a child with its CIDR", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"cidr":"10.0.0.64/26"}`)},
+		{name: "a child of another project's pool, by one who may not", kind: "LocalIPPool", how: unentitled, object: pooled("own", `{"parentRef":{"kind":"IPPool","name":"owned"},"prefixLength":26}`)},
+		{name: "the same as a dry run", kind: "LocalIPPool", how: unentitled | dry, object: pooled("own", `{"parentRef":{"kind":"IPPool","name":"owned"},"prefixLength":26}`)},
+		{name: "a child of a parent that was just made", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"there"},"prefixLength":26}`)},
+		{name: "while pools cannot be read", kind: "IPPool", fails: "get IPPool", object: pooled("q", child)},
+		{name: "while its parent cannot be read", kind: "LocalIPPool", fails: "get IPPool", object: pooled("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`)},
+		{name: "while nobody says who may use what", kind: "LocalIPPool", fails: "create SubjectAccessReview", object: pooled("own", child)},
+		{name: "while nothing can be recorded", kind: "IPPool", fails: "create IPAllocation", object: pooled("q", child)},
 		{name: "that is there", kind: "IPPool", object: pooled("there", `{"cidr":"10.9.0.0/16"}`)},
 	}.check(t, "pool-created.txt", furnished)
 }
@@ -308,6 +229,8 @@ func TestAnUpdatedPoolIsAnswered(t *testing.T) {
 		{name: "its ranges are outside", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","ranges":["10.8.0.0/24"]}`), old: before},
 		{name: "its visibility alone changes", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","visibility":"Consumer"}`), old: before},
 		{name: "it is going", kind: "IPPool", how: updating | validating, object: `{"metadata":{"name":"q","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.9.0.0/16","ranges":["10.8.0.0/24"]}}`, old: before},
+		{name: "its project alone changes, and its ranges are outside", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","project":"b","ranges":["10.8.0.0/24"]}`), old: pooled("q", `{"cidr":"10.9.0.0/16","project":"a","ranges":["10.8.0.0/24"]}`)},
+		{name: "nothing changes, and its ranges are outside", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","project":"a","ranges":["10.8.0.0/24"]}`), old: pooled("q", `{"cidr":"10.9.0.0/16","project":"a","ranges":["10.8.0.0/24"]}`)},
 	}.check(t, "pool-updated.txt", furnished)
 }
 
@@ -316,6 +239,7 @@ func TestADeletedPoolIsAnswered(t *testing.T) {
 		{name: "nothing is in it", kind: "IPPool", how: validating | dry, object: pooled("owned", `{"cidr":"10.1.0.0/16"}`)},
 		{name: "a claim is in it", kind: "IPPool", how: validating | dry, object: pooled("p", `{"cidr":"10.0.0.0/16"}`)},
 		{name: "it is going already", kind: "IPPool", how: validating | dry, object: `{"metadata":{"name":"p","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/16"}}`},
+		{name: "claims cannot be read", kind: "IPPool", how: validating | dry, fails: "get IPClaim", object: pooled("p", `{"cidr":"10.0.0.0/16"}`)},
 	}.check(t, "pool-deleted.txt", furnished)
 }
 
@@ -328,6 +252,7 @@ func TestAClassIsAnswered(t *testing.T) {
 		{name: "created", kind: "IPClass", object: class("n", "false", four)},
 		{name: "created as a second default", kind: "IPClass", object: class("n", "true", four)},
 		{name: "created as the default of the other family", kind: "IPClass", object: class("n", "true", `{"ipFamily":"IPv6"}`)},
+		{name: "created while classes cannot be listed", kind: "IPClass", fails: "list IPClassList", object: class("n", "true", four)},
 		{name: "created with a length that is none", kind: "IPClass", object: class("n", "false", bad)},
 		{name: "created with a time that is none", kind: "IPClass", object: class("n", "false", `{"ipFamily":"IPv4","reuseDelay":"soon","retentionPeriod":"x"}`)},
 		{name: "the default, updated", kind: "IPClass", how: updating, object: class("first", "true", `{"ipFamily":"IPv4","defaultPrefixLength":24}`), old: class("first", "true", four)},
@@ -378,6 +303,8 @@ func TestClusterAPIsObjectsAreAnswered(t *testing.T) {
 		{name: "an address of a pool that is hidden", kind: "IPAddress", object: object(named, ours, "IPPool", "hidden", at("10.2.0.7"))},
 		{name: "an address of a class", kind: "IPAddress", object: object(named, ours, "IPClass", "gold", at("10.0.0.7"))},
 		{name: "an address of a class, with its pool", kind: "IPAddress", object: object(`{"name":"a","labels":{"ipam.cadastre.dev/pool":"p","ipam.cadastre.dev/pool-kind":"IPPool"}}`, ours, "IPClass", "gold", at("10.0.0.7"))},
+		{name: "a claim while nobody says who may use what", kind: "IPAddressClaim", fails: "create SubjectAccessReview", object: object(named, ours, "IPPool", "owned", "")},
+		{name: "an address while nothing can be recorded", kind: "IPAddress", fails: "create IPAllocation", object: object(named, ours, "IPPool", "p", at("10.0.0.7"))},
 		{name: "an address of another provider", kind: "IPAddress", object: object(named, "example.com", "Pool", "p", at("10.0.0.7"))},
 	}.check(t, "cluster-api.txt", furnished)
 }
@@ -391,6 +318,7 @@ func TestADeletedAllocationIsAnswered(t *testing.T) {
 		{name: "of a claim", kind: "IPAllocation", how: validating | dry, object: record("Bound", claim)},
 		{name: "retained", kind: "IPAllocation", how: validating | dry, object: record("Retained", claim)},
 		{name: "that cannot be read", kind: "IPAllocation", how: validating | dry, object: strings.Replace(record("Bound", claim), "10.0.0.0/28", "x", 1)},
+		{name: "of a claim, by the operator", kind: "IPAllocation", how: validating | dry, user: operator, object: record("Bound", claim)},
 		{name: "that is going", kind: "IPAllocation", how: validating | dry, object: strings.Replace(record("Bound", claim), `"namespace"`, `"deletionTimestamp":"2026-01-01T00:00:00Z","namespace"`, 1)},
 	}.check(t, "allocation-deleted.txt", furnished)
 }

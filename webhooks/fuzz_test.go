@@ -194,6 +194,9 @@ func given(kind string, edited []byte) (record, block string) {
 	return "", ""
 }
 
+// readSchemas reads them once for all stages.
+var readSchemas = sync.OnceValues(newSchemas)
+
 // newStage has a class and a pool that backs it, ready.
 func newStage(f testing.TB) *stage {
 	f.Helper()
@@ -231,7 +234,7 @@ func newStage(f testing.TB) *stage {
 		}
 	})
 	<-changed
-	schemas, err := newSchemas()
+	schemas, err := readSchemas()
 	must(f, err)
 	decoder, rights := admission.NewDecoder(scheme), requester.NewRights(store)
 	ring := requester.NewRing(store, store, "system", clock.RealClock{})

@@ -1,6 +1,8 @@
 package webhooks
 
 import (
+	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -84,4 +86,31 @@ func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
+	s := newStage(t)
+	for i := range occupantsRead + 6 {
+		name := fmt.Sprint("c", i)
+		record := ipam.Record{
+			Name: ipam.Name{Namespace: "team", Name: name}, Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 32), Pool: ipam.PoolNamed("p"),
+			Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}), HolderUID: "1",
+		}
+		if i == 0 {
+			record.State, record.Reclaim = ipam.Retained, ipam.Retain
+		}
+		s.record(t, record)
+	}
+	check := func(when string, live, kept, more int) {
+		t.Helper()
+		got, err := useOf(t.Context(), s.store, s.allocator.Ledger(), ipam.PoolNamed("p"))
+		if err != nil || len(got.live) != live || len(got.kept) != kept || got.more != more || got.isNone() {
+			t.Errorf("%s it is used by %+v (%v)", when, got, err)
+		}
+	}
+	check("while all claims but a retained one are gone", 0, 1, 6)
+	for i := range 3 {
+		must(t, s.store.Create(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("c", i+10)}}))
+	}
+	check("while three claims are there", 2, 1, occupantsRead+6-12)
 }

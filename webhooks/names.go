@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +44,7 @@ func exists(ctx context.Context, cached, live client.Reader, obj client.Object) 
 			return false, nil
 		}
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("looking whether there is a %s: %w", key.Name, err)
 		}
 	}
 	return true, nil

@@ -86,7 +86,9 @@ func (a *Allocator) KnowNamespace(ctx context.Context, live client.Reader, name 
 	if _, ok := a.catalogue.Tenant(name); ok {
 		return nil
 	}
-	return refresh(ctx, live, client.ObjectKey{Name: name}, namespaces(), a.takeNamespace)
+	namespace := namespaces()
+	namespace.Name = name
+	return refresh(ctx, live, "namespace", namespace, a.takeNamespace)
 }
 
 func (a *Allocator) takeNamespace(obj *metav1.PartialObjectMetadata) {

@@ -3,6 +3,7 @@ package allocator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -206,7 +207,7 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 		} else {
 			hold.Disown()
 		}
-		return ipam.Record{}, unavailable(ctx, err)
+		return ipam.Record{}, unavailable(ctx, fmt.Errorf("recording %s: %w", record.Block, err))
 	}
 	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
 	err := hold.Confirm(ctx, record.UID)

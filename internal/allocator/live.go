@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,10 +107,11 @@ func (a *Allocator) Refresh(ctx context.Context, live client.Reader, req ipam.Re
 	switch {
 	case req.Pool != (ipam.PoolKey{}):
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(req.Pool.Kind))
-		key := client.ObjectKey{Namespace: req.Pool.Namespace, Name: req.Pool.Name}
-		return refresh(ctx, live, key, pool, a.readPool)
+		pool.SetNamespace(req.Pool.Namespace)
+		pool.SetName(req.Pool.Name)
+		return refresh(ctx, live, string(req.Pool.Kind), pool, a.readPool)
 	case req.Class != "":
-		err := refresh(ctx, live, client.ObjectKey{Name: req.Class}, &v1alpha1.IPClass{}, a.readClass)
+		err := refresh(ctx, live, "IPClass", &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: req.Class}}, a.readClass)
 		if err != nil || len(a.catalogue.PoolsOf(req.Namespace(), req.Class)) > 0 {
 			return err
 		}
@@ -163,7 +165,7 @@ func (a *Allocator) listAll(ctx context.Context, live client.Reader) error {
 	classes, pools, locals := &v1alpha1.IPClassList{}, &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}
 	for _, list := range []client.ObjectList{classes, pools, locals} {
 		if err := live.List(ctx, list); err != nil {
-			return err
+			return fmt.Errorf("listing classes and pools: %w", err)
 		}
 	}
 	for i := range classes.Items {
@@ -178,10 +180,15 @@ func (a *Allocator) listAll(ctx context.Context, live client.Reader) error {
 	return nil
 }
 
-func refresh[T client.Object](ctx context.Context, live client.Reader, key client.ObjectKey, into T, take func(T)) error {
-	if err := live.Get(ctx, key, into); err != nil {
-		return absent.Ignore(err)
+func refresh[T client.Object](ctx context.Context, live client.Reader, kind string, named T, take func(T)) error {
+	key := client.ObjectKeyFromObject(named)
+	err := live.Get(ctx, key, named)
+	switch {
+	case absent.Is(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading %s %s: %w", kind, key.Name, err)
 	}
-	take(into)
+	take(named)
 	return nil
 }

@@ -1,0 +1,142 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	evanphx "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	"gomodules.xyz/jsonpatch/v2"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// answerOf is all of a response: what it changes of the object, a line for each field, and
+// the warnings; or the refusal. What is drawn at random is masked.
+func answerOf(t *testing.T, response admission.Response, req admission.Request) string {
+	t.Helper()
+	if err := response.Complete(req); err != nil {
+		t.Fatal(err)
+	}
+	if !response.Allowed {
+		return fmt.Sprintf("%d %s: %s", response.Result.Code, response.Result.Reason, response.Result.Message)
+	}
+	edited := req.Object.Raw
+	if len(response.Patch) > 0 {
+		patch, err := evanphx.DecodePatch(response.Patch) // as the API server does
+		must(t, err)
+		edited, err = patch.Apply(edited)
+		must(t, err)
+	}
+	changes, err := jsonpatch.CreatePatch(req.Object.Raw, edited)
+	must(t, err)
+	lines := make([]string, 0, len(changes))
+	for _, c := range changes {
+		value, err := json.Marshal(c.Value)
+		must(t, err)
+		lines = append(lines, strings.TrimSpace(c.Operation+" "+c.Path+" "+strings.TrimSuffix(string(value), "null")))
+	}
+	slices.Sort(lines)
+	for _, warning := range response.Warnings {
+		lines = append(lines, "warning: "+warning)
+	}
+	text := random.ReplaceAllString(strings.Join(append([]string{"allowed"}, lines...), "\n"), "${1}?")
+	text = times.ReplaceAllString(text, `"now"`)
+	return sealed.ReplaceAllString(text, `"sealed"`)
+}
+
+// random is what is drawn for names of records, and of objects with generateName, sealed
+// who made an object, and times when the conditions of a claim came to be.
+var (
+	random = regexp.MustCompile(`(\b(?:c|a|q|made|own)-)[a-z0-9]{8}(-[a-z0-9]{8})?\b`)
+	sealed = regexp.MustCompile(`"v1\.[^"]+"`)
+	times  = regexp.MustCompile(`"20[-0-9]{8}T[:0-9]{8}Z"`)
+)
+
+// answers has requests answered, each on a stage of its own, and compares the answers, with
+// what is recorded then, with those in a file of testdata/answers. With -update it writes
+// that file.
+type answers []struct {
+	name, kind, object, old string
+	how                     uint8
+	// user is who asks, where that is not said by how.
+	user string
+	// fails is the call to the API server that fails.
+	fails string
+}
+
+var update = flag.Bool("update", false, "write the answers into testdata/answers")
+
+func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *stage)) {
+	t.Helper()
+	file = filepath.Join("testdata", "answers", file)
+	var got strings.Builder
+	for _, c := range all {
+		s := newStage(t)
+		prepare(t, s)
+		req := review(c.kind, c.object, c.old, c.how)
+		if c.user != "" {
+			req.UserInfo.Username = c.user
+		}
+		handler := s.mutate[c.kind]
+		if c.how&validating != 0 {
+			handler = s.validate[c.kind]
+		}
+		before := s.blocks(t)
+		s.fails.Store(c.fails, errors.New("the connection is cut"))
+		answer := answerOf(t, handler.Handle(t.Context(), req), req)
+		s.fails.Clear()
+		fmt.Fprintf(&got, "== %s\n%s\n%s\n", c.name, answer, s.recordedSince(t, before))
+	}
+	if *update {
+		must(t, os.WriteFile(file, []byte(got.String()), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	must(t, err)
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("the answers are not those of %s:\n%s", file, diff)
+	}
+}
+
+// blocks are all records, with their blocks and states, but without what is drawn at
+// random. What is being discarded is gone by then.
+func (s *stage) blocks(t *testing.T) []string {
+	t.Helper()
+	s.allocator.Close()
+	list := &v1alpha1.IPAllocationList{}
+	must(t, s.store.List(t.Context(), list))
+	lines := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		r := &list.Items[i]
+		line := fmt.Sprintf("%s/%s %s %s for %s %s", r.Namespace, r.Name, r.Spec.State, r.Spec.CIDR, r.Spec.ClaimRef.Kind, r.Spec.ClaimRef.Name)
+		lines = append(lines, random.ReplaceAllString(line, "${1}?"))
+	}
+	return lines
+}
+
+// recordedSince is a line for each record that has come, and each that has gone.
+func (s *stage) recordedSince(t *testing.T, before []string) string {
+	t.Helper()
+	after := s.blocks(t)
+	var text strings.Builder
+	for _, line := range after {
+		if !slices.Contains(before, line) {
+			fmt.Fprintf(&text, "recorded: %s\n", line)
+		}
+	}
+	for _, line := range before {
+		if !slices.Contains(after, line) {
+			fmt.Fprintf(&text, "released: %s\n", line)
+		}
+	}
+	return text.String()
+}

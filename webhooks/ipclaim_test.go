@@ -1,0 +1,61 @@
+package webhooks
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// inNew asks for an object in a namespace that was made a moment ago.
+func (s *stage) inNew(t *testing.T, kind, spec string) (answer string) {
+	t.Helper()
+	must(t, s.store.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}))
+	req := review(kind, `{"metadata":{"name":"c"},"spec":`+spec+`}`, "", 0)
+	req.Namespace = "new"
+	return answerOf(t, s.mutate[kind].Handle(t.Context(), req), req)
+}
+
+func TestWhatIsMadeInANamespaceThatWasJustMadeIsServed(t *testing.T) {
+	for kind, spec := range map[string]string{"IPClaim": `{}`, "LocalIPPool": `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26}`} {
+		s := newStage(t)
+		if answer := s.inNew(t, kind, spec); !strings.Contains(answer, `"10.0.0.0/2`) {
+			t.Errorf("the %s is answered: %s", kind, answer)
+		}
+		s = newStage(t)
+		s.fails.Store("get Namespace", ipam.ErrCrowded)
+		if answer := s.inNew(t, kind, spec); !strings.HasPrefix(answer, "429") || !strings.Contains(answer, "reading namespace new") {
+			t.Errorf("the %s is answered, while the namespace cannot be read: %s", kind, answer)
+		}
+	}
+}
+
+func TestAClaimThatWaitsInANamespaceThatIsNotServedSaysSo(t *testing.T) {
+	s := newStage(t)
+	s.mutate["IPClaim"].(*claimMutator).allocator = allocator.New(allocator.Options{
+		Ledger: s.allocator.Ledger(), Catalogue: s.allocator.Catalogue(), Client: s.store, UnboundLimit: 1000, WatchNamespace: "team", Log: logr.Discard(),
+	})
+	if answer := s.inNew(t, "IPClaim", `{"className":"missing"}`); !strings.Contains(answer, v1alpha1.ReasonNotServed) || strings.Count(answer, "does not serve namespace new") != 5 {
+		t.Errorf("it is answered: %s", answer)
+	}
+	req := review("IPClaim", claimed(`{"className":"missing"}`), "", 0)
+	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); strings.Contains(answer, v1alpha1.ReasonNotServed) {
+		t.Errorf("one in a namespace that is served is answered: %s", answer)
+	}
+}
+
+func TestAnUpdateOutsideARequestIsAnError(t *testing.T) {
+	claim := &v1alpha1.IPClaim{}
+	if _, err := (&claimValidator{}).ValidateUpdate(t.Context(), claim, claim); err == nil {
+		t.Error("an update of a claim is allowed")
+	}
+	if _, err := (&allocationValidator{}).ValidateDelete(t.Context(), &v1alpha1.IPAllocation{}); err == nil {
+		t.Error("the deletion of an allocation is allowed")
+	}
+}
