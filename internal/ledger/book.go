@@ -26,9 +26,8 @@ type book struct {
 	blocks  bart.Table[*entry]
 	records int
 	leaving int
-	// unconfirmed are the records that are not confirmed, with the time when they were
-	// entered.
-	unconfirmed map[*entry]time.Time
+	// unconfirmed are the records that are not confirmed.
+	unconfirmed map[*entry]bool
 	// contested are the records on whose block something else was recorded when the view
 	// first showed them, with the time when that was.
 	contested map[*entry]time.Time
@@ -48,7 +47,7 @@ type book struct {
 }
 
 func newBook(key ipam.PoolKey) *book {
-	b := &book{key: key, awaited: map[chan<- struct{}]struct{}{}, unconfirmed: map[*entry]time.Time{}, contested: map[*entry]time.Time{}}
+	b := &book{key: key, awaited: map[chan<- struct{}]struct{}{}, unconfirmed: map[*entry]bool{}, contested: map[*entry]time.Time{}}
 	if key.Kind == ipam.KindRoutingDomain {
 		b.describe(ipam.Pool{Key: key, CIDR: key.Family.All(), Family: key.Family})
 	}

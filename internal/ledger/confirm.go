@@ -50,17 +50,13 @@ func (l *Ledger) confirm(e *entry) {
 	if hasRival {
 		l.contest(b, e)
 	}
-	since, seen := b.unconfirmed[e]
 	if !e.isAnswered() && (hasRival || !l.open(e.pool())) {
-		if !seen {
-			since = l.unconfirmedSince()
-		}
-		b.unconfirmed[e] = since
+		b.unconfirmed[e] = true
 		return
 	}
 	e.confirmed = true
-	delete(b.unconfirmed, e)
-	if seen {
+	if b.unconfirmed[e] {
+		delete(b.unconfirmed, e)
 		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
 	}
 	l.reopen(e)

@@ -11,9 +11,9 @@ import (
 // longer than it takes to give up a record that has lost.
 const conflictAfter = 10 * time.Second
 
-// unconfirmedSince is since when a record is not confirmed that the watch shows now. Of
-// one that the first list has, nobody knows: it counts as a conflict at once.
-func (l *Ledger) unconfirmedSince() time.Time {
+// contestedSince is since when a record is contested that the watch shows now. Of one
+// that the first list has, nobody knows: it counts as a conflict at once.
+func (l *Ledger) contestedSince() time.Time {
 	if !l.synced {
 		return time.Time{}
 	}
@@ -42,7 +42,7 @@ func (l *Ledger) Conflict(record ipam.Record) *ipam.TakenError {
 // it has it confirmed all the same.
 func (l *Ledger) contest(b *book, e *entry) {
 	if _, noted := b.contested[e]; !noted {
-		b.contested[e] = l.unconfirmedSince()
+		b.contested[e] = l.contestedSince()
 	}
 }
 
