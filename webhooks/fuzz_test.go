@@ -224,8 +224,6 @@ func newStage(f testing.TB) *stage {
 		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.ForPool,
 		Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(pool.Key),
 	})))
-	// The store in memory does not tell a watch of what was made before it.
-	go picture.Run(ctx, plainly{store}, &v1alpha1.IPAllocation{})
 	changed := make(chan struct{}, 1)
 	picture.Listen(func(ledger.Change) {
 		select {
@@ -233,7 +231,12 @@ func newStage(f testing.TB) *stage {
 		default:
 		}
 	})
+	// The store in memory does not tell a watch of what was made before it: what the test
+	// makes is made when there is one.
+	watching := make(chan struct{}, 1)
+	go picture.Run(ctx, plainly{store, watching}, &v1alpha1.IPAllocation{})
 	<-changed
+	<-watching
 	schemas, err := readSchemas()
 	must(f, err)
 	decoder, rights := admission.NewDecoder(scheme), requester.NewRights(store)
@@ -259,7 +262,11 @@ func newStage(f testing.TB) *stage {
 }
 
 // plainly lists first, then watches: the store in memory knows no other way.
-type plainly struct{ client.WithWatch }
+type plainly struct {
+	client.WithWatch
+	// watching receives a value when a watch has begun.
+	watching chan<- struct{}
+}
 
 // IsWatchListSemanticsUnSupported says so to the reflector.
 func (plainly) IsWatchListSemanticsUnSupported() bool { return true }
@@ -272,7 +279,12 @@ func (p plainly) List(options metav1.ListOptions) (runtime.Object, error) {
 
 // Watch implements cache.Watcher.
 func (p plainly) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return p.WithWatch.Watch(context.Background(), &v1alpha1.IPAllocationList{}, &client.ListOptions{Raw: &options})
+	events, err := p.WithWatch.Watch(context.Background(), &v1alpha1.IPAllocationList{}, &client.ListOptions{Raw: &options})
+	select {
+	case p.watching <- struct{}{}:
+	default:
+	}
+	return events, err
 }
 
 // funcs are what the store in memory lacks: UIDs, an authorizer, and calls that fail.
