@@ -105,7 +105,7 @@ func (w *world) serves(prefix string) {
 	for i := range 30 {
 		claim := build.Claim(team, fmt.Sprintf("%s-%d", prefix, i)).Pool(claimsPool).Length(int32(26 + i%7)).Obj()
 		w.create(claim, build.AddressClaim(team, claim.Name).Pool(hostsPool).Obj())
-		w.Expect(claim.Spec.CIDR).NotTo(BeEmpty())
+		w.Expect(claim.Spec.CIDR).NotTo(BeEmpty(), "%s is %s and says %+v", claim.Name, claim.Status.Phase, claim.Status.Conditions)
 	}
 	w.agrees()
 }
