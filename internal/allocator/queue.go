@@ -1,6 +1,8 @@
 package allocator
 
 import (
+	"net/netip"
+
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -193,8 +195,8 @@ func (e Entry) change() queue.Change {
 func (a *Allocator) WaitingFor(e Entry) []ipam.Holder { return a.queue.WaitingFor(e.change()) }
 
 // mayTake is what the ledger asks before it holds a block of the pool for the order.
-func (a *Allocator) mayTake(order Order, pool ipam.Pool) func(ledger.Room) bool {
-	return func(room ledger.Room) bool {
-		return a.queue.MayTake(pool, room, order.Holder, order.Waiting, order.Terms.Length)
+func (a *Allocator) mayTake(order Order, pool ipam.Pool) func(ledger.Room, netip.Prefix) (bool, netip.Prefix) {
+	return func(room ledger.Room, block netip.Prefix) (bool, netip.Prefix) {
+		return a.queue.MayTake(pool, room, order.Holder, order.Waiting, block)
 	}
 }

@@ -49,10 +49,12 @@ type Ask struct {
 	// Class by which the block is handed out, and what one project may hold of that.
 	Class      string
 	ClassLimit ipam.Limit
-	// MayTake, if not nil, reports whether the holder may have a block, now that there
-	// is one for it. It is called under the ledger's lock, so that no block is freed
-	// between its answer and the hold, and must not call the Ledger.
-	MayTake func(Room) bool
+	// MayTake, if not nil, reports whether the holder may have a free block. Where it may
+	// not, but may have another, wanted is what a waiter asks for there, and MayTake is
+	// called again with the next free block after that. It is called under the ledger's
+	// lock, so that no block is freed between its answer and the hold, and must not call
+	// the Ledger.
+	MayTake func(room Room, block netip.Prefix) (may bool, wanted netip.Prefix)
 }
 
 // Hold is a block that this process keeps off its own other requests until it
@@ -88,12 +90,9 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	if l.holds[ask.Record] != nil {
 		return nil, fmt.Errorf("another request for %s is under way: %w", ask.Record, ipam.ErrUnconfirmed)
 	}
-	block, b, err := l.find(ask)
+	block, b, err := l.findInTurn(ask)
 	if err != nil {
 		return nil, err
-	}
-	if !l.isInTurn(ask, b) {
-		return nil, ErrOutOfTurn
 	}
 	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, settled: make(chan struct{})}
 	h.Pool.Key = ask.Pool // also where the pool is not known
@@ -114,15 +113,31 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 func (l *Ledger) Peek(ask Ask) (netip.Prefix, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	block, b, err := l.find(ask)
-	if err == nil && !l.isInTurn(ask, b) {
-		return netip.Prefix{}, ErrOutOfTurn
-	}
+	block, _, err := l.findInTurn(ask)
 	return block, err
 }
 
-func (l *Ledger) isInTurn(ask Ask, b *book) bool {
-	return ask.MayTake == nil || ask.MayTake(Room{l, b})
+// passOver bounds how many blocks that waiters ask for are passed over to find one. Each
+// costs about as much as finding the first.
+const passOver = 64
+
+// findInTurn finds a block that the holder may have by Ask.MayTake.
+func (l *Ledger) findInTurn(ask Ask) (netip.Prefix, *book, error) {
+	block, b, err := l.find(ask)
+	if err != nil || ask.MayTake == nil {
+		return block, b, err
+	}
+	for range passOver {
+		may, wanted := ask.MayTake(Room{l, b}, block)
+		if may {
+			return block, b, nil
+		}
+		if !wanted.IsValid() || ask.Block.IsValid() {
+			break
+		}
+		block, _ = b.space.FindFrom(ahead(wanted, 1), ask.Bits) // there is one: it wraps round
+	}
+	return netip.Prefix{}, nil, ErrOutOfTurn
 }
 
 func (l *Ledger) find(ask Ask) (netip.Prefix, *book, error) {

@@ -36,7 +36,7 @@ func TestWhoseProjectHasAsMuchAsItMayIsPassedOver(t *testing.T) {
 			t.Errorf("when %v are at their limits %q is first, want %q", c.atLimit, got, c.want)
 		}
 		newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "green", Name: "new"}
-		if got := q.MayTake(pool, free(c.atLimit...), newcomer, Waiter{}, 24); got != (c.want == "") {
+		if got := mayTake(q, free(c.atLimit...), newcomer, Waiter{}, 24); got != (c.want == "") {
 			t.Errorf("when %v are at their limits a newcomer may take a block: %t", c.atLimit, got)
 		}
 	}

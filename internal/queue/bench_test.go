@@ -111,8 +111,8 @@ func (c *creates) create(tb testing.TB, pool ipam.PoolKey, length int) bool {
 	holder := ipam.Holder{Kind: "IPClaim", Namespace: "new", Name: "new"}
 	hold, err := c.ledger.Hold(ledger.Ask{
 		Pool: pool, Bits: length, Strategy: ipam.FirstFit, Holder: holder, Record: ipam.Name{Namespace: "new", Name: "new"},
-		MayTake: func(r ledger.Room) bool {
-			return c.queue.MayTake(ipam.Pool{Key: pool}, r, holder, Waiter{}, length)
+		MayTake: func(r ledger.Room, block netip.Prefix) (bool, netip.Prefix) {
+			return c.queue.MayTake(ipam.Pool{Key: pool}, r, holder, Waiter{}, block)
 		},
 	})
 	if errors.Is(err, ledger.ErrOutOfTurn) {

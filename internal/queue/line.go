@@ -220,17 +220,40 @@ const atOnce = 256
 
 // hasPlenty reports whether the pool has room for one more block of the length, for all
 // that wait for it, and for atOnce others, were they all to take as much as the largest
-// of them: a free block that holds as many of the largest that is asked for. Where
-// somebody waits for one block that is free, and for no other, it is not there for
-// others. It costs O(1).
+// of them: a free block that holds as many of the largest that is asked for. It costs
+// O(1).
 func (l *line) hasPlenty(room Room, length int) bool {
-	if !hasRoomFor(room, atOnce, length) || l.firstFree(room, ipam.Holder{}) != nil {
+	if !hasRoomFor(room, atOnce, length) {
 		return false
 	}
 	if len(l.byLength) > 0 {
 		length = min(length, l.byLength[0].length)
 	}
 	return hasRoomFor(room, atOnce+l.others, length)
+}
+
+// wanted is a free block that overlaps the given one, that a waiter asks for by its CIDR,
+// and that it may have; the given holder aside.
+func (l *line) wanted(room Room, block netip.Prefix, aside ipam.Holder) netip.Prefix {
+	if !l.exact.OverlapsPrefix(block) {
+		return netip.Prefix{}
+	}
+	waits := func(asked netip.Prefix, same []*place) bool {
+		return room.IsFree(asked) && slices.ContainsFunc(same, func(p *place) bool {
+			return p.Holder != aside && room.Allows(p.wants.Account, asked.Bits())
+		})
+	}
+	for asked, same := range l.exact.Supernets(block) {
+		if waits(asked, same) {
+			return asked
+		}
+	}
+	for asked, same := range l.exact.Subnets(block) {
+		if waits(asked, same) {
+			return asked
+		}
+	}
+	return netip.Prefix{}
 }
 
 // hasRoomFor reports whether there is one free block that holds so many of the length.

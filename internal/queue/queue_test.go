@@ -164,8 +164,48 @@ func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
 			if c.place != nil {
 				holder, place = c.place(q)
 			}
-			if got := q.MayTake(pool, c.room, holder, place, 28); got != c.want {
+			if got := mayTake(q, c.room, holder, place, 28); got != c.want {
 				t.Errorf("may take: %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// mayTake asks for the first block of a length of the pool.
+func mayTake(q *Queue, room Room, holder ipam.Holder, place Waiter, length int) bool {
+	may, _ := q.MayTake(pool, room, holder, place, netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), length))
+	return may
+}
+
+// TestWhoAsksForOneBlockKeepsNobodyFromOthers: a claim or a child pool that asks for one
+// block may wait for long, or only seem to, where this process is behind with what it has
+// seen. Where there is plenty, others take another block.
+func TestWhoAsksForOneBlockKeepsNobodyFromOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		room  Room
+		block string
+		want  string // what is wanted in its place
+		may   bool
+		as    string
+	}{
+		"another block": {everythingFree(), "10.0.1.0/28", "", true, "new"},
+		"the block":     {everythingFree(), "10.0.0.0/28", "10.0.0.0/28", false, "new"},
+		"a part of it":  {everythingFree(), "10.0.0.8/29", "10.0.0.0/28", false, "new"},
+		"more than it":  {everythingFree(), "10.0.0.0/27", "10.0.0.0/28", false, "new"},
+		"the block, for the one that asked for it": {everythingFree(), "10.0.0.0/28", "", true, "a"},
+		"another block, where there is not plenty": {freeBeside(27, "10.0.0.0/28"), "10.0.1.0/28", "", false, "new"},
+		"the block, where it is not all free":      {roomFor(8), "10.0.0.0/29", "", true, "new"},
+		"the block, where its project has enough":  {room{free: everythingFree().free, atLimit: []string{"red"}}, "10.0.0.0/28", "", true, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := New(0)
+			place, wants := forBlock("a", 1, "10.0.0.0/28")
+			wants.Account.Project = "red"
+			q.Join(place, wants)
+			holder := ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: c.as}
+			may, wanted := q.MayTake(pool, c.room, holder, Waiter{}, netip.MustParsePrefix(c.block))
+			if c.want == "" && wanted.IsValid() || c.want != "" && wanted.String() != c.want || may != c.may {
+				t.Errorf("may take: %t, but for %v; want %t, %q", may, wanted, c.may, c.want)
 			}
 		})
 	}
@@ -189,11 +229,11 @@ func TestALargeWaiterDoesNotStarveAmongSmallOnes(t *testing.T) {
 	}
 	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
 	// Room for 2,048 of the small ones.
-	if !q.MayTake(pool, roomFor(21), newcomer, Waiter{}, 32) {
+	if !mayTake(q, roomFor(21), newcomer, Waiter{}, 32) {
 		t.Error("without the large one there is not plenty")
 	}
 	q.Join(waiter("large", 1, 21))
-	if q.MayTake(pool, roomFor(21), newcomer, Waiter{}, 32) {
+	if mayTake(q, roomFor(21), newcomer, Waiter{}, 32) {
 		t.Error("a newcomer takes of the only block that is large enough for the one that waits")
 	}
 	if got := q.first(pool, roomFor(21)); got != "large" {
@@ -204,7 +244,7 @@ func TestALargeWaiterDoesNotStarveAmongSmallOnes(t *testing.T) {
 	}
 	w, _ := waiter("large", 1, 21)
 	q.Leave(w.Holder)
-	if !q.MayTake(pool, roomFor(21), newcomer, Waiter{}, 32) {
+	if !mayTake(q, roomFor(21), newcomer, Waiter{}, 32) {
 		t.Error("when the large one has left there is not plenty")
 	}
 }
@@ -356,7 +396,7 @@ func TestTheWaitersOfANamespaceAreBounded(t *testing.T) {
 	if q.IsBeyond(holder("b")) || !q.IsBeyond(holder("c")) || q.IsFull("blue") || q.IsFull("") {
 		t.Error("not those are beyond the bound that came later, or another namespace is full")
 	}
-	if place, _ := q.Place(holder("c")); q.MayTake(pool, roomFor(32), holder("c"), place, 32) {
+	if place, _ := q.Place(holder("c")); mayTake(q, roomFor(32), holder("c"), place, 32) {
 		t.Error("one that is beyond the bound overtakes those within")
 	}
 	for _, step := range []struct{ leaves, moved, first string }{{"d", "", "a"}, {"a", "c", "b"}, {"b", "", "c"}, {"c", "", ""}} {
@@ -423,7 +463,7 @@ func TestThereIsPlentyForAsManyAsWait(t *testing.T) {
 		q.Join(waiter("w-"+strconv.Itoa(i), int64(i), 32))
 		// 512 blocks are enough for 255 that wait, and 256 others; 1,024 for all.
 		for length, want := range map[int]bool{24: false, 23: i < 255, 22: true} {
-			if got := q.MayTake(pool, roomFor(length), newcomer, Waiter{}, 32); got != want {
+			if got := mayTake(q, roomFor(length), newcomer, Waiter{}, 32); got != want {
 				t.Fatalf("with %d that wait, in a /%d: may take %t, want %t", i+1, length, got, want)
 			}
 		}

@@ -6,26 +6,33 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// MayTake reports whether a holder may take a block of the length from the pool: no
-// waiter for which there is room comes before it, or there is plenty for all. Its place
-// is zero for a newcomer, which is behind all that wait.
+// MayTake reports whether a holder may take the free block from the pool: no waiter for
+// which there is room comes before it, or there is plenty for all. Where there is plenty,
+// but a waiter asks for a block that overlaps this one, it returns that waiter's block: the
+// holder may take another. The holder's place is zero for a newcomer, which is behind all
+// that wait.
 //
-// It costs O(lengths that are waited for), whatever the number of waiters.
-func (q *Queue) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, place Waiter, length int) bool {
+// It costs O(lengths that are waited for), and where there is plenty as much again for each
+// waiter that asks for a block which overlaps this one.
+func (q *Queue) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, place Waiter, block netip.Prefix) (may bool, wanted netip.Prefix) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	line := q.lines[pool.Key]
 	if line == nil {
-		return true
+		return true, netip.Prefix{}
 	}
 	if p := q.places[holder]; p != nil && p.beyond {
 		place = Waiter{}
 	}
 	first := line.first(pool, room, holder)
 	if first == nil || !place.IsZero() && !first.ahead(place, pool) {
-		return true
+		return true, netip.Prefix{}
 	}
-	return line.hasPlenty(room, length)
+	if !line.hasPlenty(room, block.Bits()) {
+		return false, netip.Prefix{}
+	}
+	wanted = line.wanted(room, block, holder)
+	return !wanted.IsValid(), wanted
 }
 
 // Due are those whose turn it is in a pool: the first for which there is room, or,
@@ -41,7 +48,7 @@ func (q *Queue) Due(pool ipam.Pool, room Room) []ipam.Holder {
 	switch {
 	case first == nil:
 		return nil
-	case line.hasPlenty(room, first.wants.Length):
+	case line.firstFree(room, ipam.Holder{}) == nil && line.hasPlenty(room, first.wants.Length):
 		return line.fitting(room)
 	}
 	return []ipam.Holder{first.Holder}

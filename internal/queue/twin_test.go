@@ -96,7 +96,7 @@ func playTwin(t *testing.T, random *rand.Rand, steps int) {
 			}
 			want, found = w.first(p, spaces[p.Key], aside)
 			may := !found || !place.IsZero() && !want.ahead(place, p)
-			if got := q.MayTake(p, spaces[p.Key], aside, place, 32); got != may {
+			if got, _ := q.MayTake(p, spaces[p.Key], aside, place, netip.MustParsePrefix("10.0.0.0/32")); got != may {
 				t.Fatalf("step %d: %s: %v may take of %s: %t, want %t (first is %v)", step, call, aside, p.Key, got, may, want.Holder)
 			}
 		}
