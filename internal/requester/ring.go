@@ -67,6 +67,8 @@ type Ring struct {
 	writer client.Client
 	secret types.NamespacedName
 	clock  clock.PassiveClock
+	// read is when refresh last loaded the keys.
+	read time.Time
 
 	mu   sync.RWMutex
 	keys map[string][]byte // by the name of the entry
@@ -83,20 +85,22 @@ func (r *Ring) NeedLeaderElection() bool { return false }
 // Start implements manager.Runnable. It makes the Secret where it is missing, also
 // later, with the keys that this replica has.
 func (r *Ring) Start(ctx context.Context) error {
-	logger := log.FromContext(ctx).WithName("requester-key")
-	var read time.Time
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if r.clock.Now().Sub(read) < rereadEvery {
-			return
-		}
-		err := r.Load(ctx)
-		if err == nil {
-			read = r.clock.Now()
-		} else if !apierrors.IsConflict(err) && ctx.Err() == nil {
-			logger.Error(err, "Reading the keys for who asked; this is tried again")
-		}
-	}, retryEvery)
+	wait.UntilWithContext(ctx, r.refresh, retryEvery)
 	return nil
+}
+
+// refresh loads the keys where they have not been read for rereadEvery. It is called by
+// Start alone.
+func (r *Ring) refresh(ctx context.Context) {
+	if r.clock.Now().Sub(r.read) < rereadEvery {
+		return
+	}
+	err := r.Load(ctx)
+	if err == nil {
+		r.read = r.clock.Now()
+	} else if !apierrors.IsConflict(err) && ctx.Err() == nil {
+		log.FromContext(ctx).WithName("requester-key").Error(err, "Reading the keys for who asked; this is tried again")
+	}
 }
 
 // Load reads the Secret, and writes a key into it where it has none.
