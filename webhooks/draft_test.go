@@ -25,3 +25,22 @@ func TestAFieldIsNotFilledInWhereThereIsNoObjectForIt(t *testing.T) {
 		t.Error("a field was kept of what had none")
 	}
 }
+
+func TestAFieldIsFilledInWhereItsObjectIsNull(t *testing.T) {
+	d, err := newDraft([]byte(`{"spec":null}`))
+	must(t, err)
+	if err := d.set("x", "spec", "cidr"); err != nil || len(d.changes) != 2 || d.text("spec", "cidr") != "x" {
+		t.Errorf("%v, %v, by %v", d.object, err, d.changes)
+	}
+}
+
+func TestAStatusIsKeptWhereItIsLeftOut(t *testing.T) {
+	old := map[string]any{"status": map[string]any{"phase": "Bound"}}
+	for sent, changes := range map[string]int{`{}`: 1, `{"status":{}}`: 1, `{"status":null}`: 1, `{"status":"none"}`: 1, `{"status":{"phase":"x"}}`: 0} {
+		d, err := newDraft([]byte(sent))
+		must(t, err)
+		if err := d.keepStatus(old); err != nil || len(d.changes) != changes {
+			t.Errorf("%s: %v, changes %v", sent, err, d.changes)
+		}
+	}
+}
