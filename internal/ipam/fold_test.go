@@ -83,6 +83,10 @@ func TestFittingSaysWhichFieldToChange(t *testing.T) {
 		want  string
 	}{
 		"a block outside":                         {Terms{Family: IPv4, Length: 24, Block: netip.MustParsePrefix("10.1.0.0/24")}, "spec.cidr: 10.1.0.0/24: lies outside pool p, which is 10.0.0.0/16"},
+		"another family":                          {Terms{Family: IPv6, Length: 64}, "spec.ipFamily: IPv6: pool p is IPv4: name a pool of the family that you need"},
+		"a length that it does not hand out":      {Terms{Family: IPv4, Length: 30}, "spec.prefixLength: 30: pool p (10.0.0.0/16) hands out /16 to /28: ask for one of these"},
+		"a block to be retained":                  {Terms{Family: IPv4, Length: 24, Retains: "spec.reclaimPolicy"}, "spec.reclaimPolicy: Retain: pool p does not allow it (allowRetain): leave reclaimPolicy out, or write Delete"},
+		"a block to be kept by a key":             {Terms{Family: IPv4, Length: 24, Retains: FieldSticky, Sticky: "node-1"}, FieldSticky + ": node-1: pool p does not allow it (allowRetain): remove the annotation"},
 		"an address outside, by another field":    {Terms{Family: IPv4, Length: 32, Block: netip.MustParsePrefix("10.1.0.1/32"), BlockField: "address", Single: true}, "address: 10.1.0.1/32: lies outside pool p, which is 10.0.0.0/16"},
 		"an address of another family":            {Terms{Family: IPv6, Length: 128, Block: netip.MustParsePrefix("::1/128"), BlockField: "address", Single: true}, "address: ::1/128: pool p is IPv4: ask for such a block, or name a pool of the family that you need"},
 		"one address of a pool of larger blocks":  {Terms{Family: IPv4, Length: 32, Single: true}, "spec.poolRef.name: p: pool p hands out /16 to /28, and an IPAddressClaim is one address, a /32: set spec.allocation of the pool so that it allows that, or name another pool"},
@@ -93,6 +97,25 @@ func TestFittingSaysWhichFieldToChange(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestAClassAllowsRetentionForItsPools(t *testing.T) {
+	pool := Pool{Key: PoolNamed("p"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/16"), Lengths: Lengths{16, 28}}
+	terms := Terms{Class: "gold", Family: IPv4, Length: 24, Retains: "spec.reclaimPolicy"}
+	if fitting, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
+		t.Errorf("by the class: %v, %v", fitting, err)
+	}
+	terms.Class, pool.AllowRetain = "", true
+	if fitting, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
+		t.Errorf("by the pool: %v, %v", fitting, err)
+	}
+}
+
+func TestAPoolBacksTheClassesThatItNames(t *testing.T) {
+	p := Pool{Classes: []string{"gold", "silver"}}
+	if !p.Backs("gold") || !p.Backs("silver") || p.Backs("lead") || p.Backs("") {
+		t.Errorf("gold %t, silver %t, lead %t, none %t", p.Backs("gold"), p.Backs("silver"), p.Backs("lead"), p.Backs(""))
 	}
 }
 

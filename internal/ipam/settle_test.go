@@ -96,3 +96,23 @@ func TestSettle(t *testing.T) {
 		})
 	}
 }
+
+func TestAClassSaysFirstForHowLongABlockIsKept(t *testing.T) {
+	pool := &Pool{ReuseDelay: time.Hour, Retention: 2 * time.Hour}
+	for name, c := range map[string]struct {
+		class *Class
+		pool  *Pool
+		want  Keeping
+	}{
+		"neither":                         {nil, nil, Keeping{}},
+		"the pool alone":                  {nil, pool, Keeping{ReuseDelay: time.Hour, Retention: 2 * time.Hour}},
+		"the class alone":                 {&Class{ReuseDelay: time.Minute, Retention: 3 * time.Hour}, nil, Keeping{ReuseDelay: time.Minute, Retention: 3 * time.Hour}},
+		"the class before the pool":       {&Class{ReuseDelay: time.Minute, Retention: 3 * time.Hour}, pool, Keeping{ReuseDelay: time.Minute, Retention: 3 * time.Hour}},
+		"a class that wants no delay":     {&Class{ReuseDelay: 0}, pool, Keeping{Retention: 2 * time.Hour}},
+		"a class that says nothing of it": {&Class{ReuseDelay: -1}, pool, Keeping{ReuseDelay: time.Hour, Retention: 2 * time.Hour}},
+	} {
+		if got := KeepingOf(c.class, c.pool); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -92,11 +92,45 @@ func TestPercent(t *testing.T) {
 		{"all but one address of ::/0 is not all", all.Sub(one), all, 99},
 		{"all is 100", all, all, 100},
 		{"more than all is 100", all, one, 100},
+		{"a quarter of many times ::/0 is 25", Count{top: 50}, Count{top: 200}, 25},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.c.Percent(c.of); got != c.want {
 				t.Errorf("%v.Percent(%v): got %d, want %d", c.c, c.of, got, c.want)
 			}
 		})
+	}
+}
+
+func TestTimes100IsExact(t *testing.T) {
+	for _, c := range []Count{
+		{lo: 1<<64 - 1}, {hi: 1<<64 - 1, lo: 1<<64 - 1}, {top: 3, hi: 1<<64 - 1, lo: 1<<64 - 1},
+		// 100 times this hi is 4 less than a multiple of 2^64: what lo carries over goes on
+		// into top.
+		{hi: carried, lo: 1<<64 - 1}, {top: 1, hi: carried, lo: 1<<64 - 1},
+	} {
+		want := new(big.Int).Mul(c.big(), big.NewInt(100))
+		if got := c.times100().big(); got.Cmp(want) != 0 {
+			t.Errorf("%v: got %v, want %v", c, got, want)
+		}
+	}
+}
+
+// carried solves 25 · x = 2^62 - 1 (mod 2^62).
+var carried = func() uint64 {
+	modulus := new(big.Int).Lsh(big.NewInt(1), 62)
+	inverse := new(big.Int).ModInverse(big.NewInt(25), modulus)
+	return inverse.Sub(modulus, inverse).Uint64()
+}()
+
+func TestParseCount(t *testing.T) {
+	most := new(big.Int).Lsh(big.NewInt(1), 192)
+	for text, want := range map[string]bool{
+		"0": true, "7": true, "-1": false, "": false, "x": false, "1.5": false, "0x10": false,
+		most.String(): false, most.Sub(most, big.NewInt(1)).String(): true,
+	} {
+		if c, ok := ParseCount(text); ok != want || ok && c.String() != text {
+			t.Errorf("%q: got %v, %t, want %t", text, c, ok, want)
+		}
 	}
 }

@@ -1,0 +1,43 @@
+package ipam
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+func TestErrorsSayWhatIsWrongWithWhichValue(t *testing.T) {
+	pools := []PoolKey{PoolNamed("p"), PoolNamed("q")}
+	limit := &LimitError{Of: "pool r", Project: "red", Unit: "blocks", Most: space.CountOf64(2), Held: space.CountOf64(2)}
+	block, held := netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("10.0.0.0/25")
+	holder := Holder{Kind: "IPClaim", Namespace: "red", Name: "a"}
+	taken := &TakenError{Block: block, Pool: pools[0], Holder: holder, Overlap: held}
+	withheld := &TakenError{Block: block, Pool: pools[0]}
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"nothing is free":       {&ExhaustedError{Pools: pools, Bits: 24, Largest: NoLength}, "no free /24 in pool p, pool q: nothing is free"},
+		"only less is free":     {&ExhaustedError{Pools: pools[:1], Bits: 24, Largest: 26}, "no free /24 in pool p: the largest free block is a /26"},
+		"a limit keeps others":  {&ExhaustedError{Pools: pools[:1], Bits: 24, Largest: 26, Limits: []*LimitError{limit}}, "no free /24 in pool p; pool r allows project red 2 blocks, which it holds: the largest free block is a /26"},
+		"a namespace's share":   {&UnclaimedError{Namespace: "red", Pool: pools[0]}, "namespace red has reached its share of unclaimed allocations in pool p: wait until earlier creates are settled"},
+		"a namespace's bound":   {&UnclaimedError{Namespace: "red", Most: 5}, "namespace red has reached its limit of 5 unclaimed allocations: wait until earlier creates are settled"},
+		"a limit":               {limit, "exceeded limit: pool r allows project red 2 blocks, 2 are held: release some, or ask for a higher limit"},
+		"it is taken":           {taken, "10.0.0.0/24 overlaps 10.0.0.0/25 in pool p, which IPClaim red/a holds"},
+		"it is taken, redacted": {taken.Redacted(), "10.0.0.0/24 is in use in pool p"},
+		"it is withheld":        {withheld, "10.0.0.0/24 is not handed out by pool p: it is reserved, a gateway or edge address, or outside its ranges"},
+		"withheld is no secret": {withheld.Redacted(), withheld.Error()},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	if got, want := limit.Stable(), "pool r allows project red 2 blocks, which it holds: release some, or ask for a higher limit"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if taken.IsWithheld() || taken.Redacted().IsWithheld() || !withheld.IsWithheld() || !withheld.Redacted().IsWithheld() {
+		t.Errorf("withheld: taken %t, redacted %t; withheld %t, redacted %t",
+			taken.IsWithheld(), taken.Redacted().IsWithheld(), withheld.IsWithheld(), withheld.Redacted().IsWithheld())
+	}
+}
