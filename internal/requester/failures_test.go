@@ -2,6 +2,7 @@ package requester
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"maps"
 	"slices"
@@ -364,8 +365,8 @@ func TestTheAskerForgetsObjectsThatWaitNoMore(t *testing.T) {
 	clock := a.clock.(*clocktesting.FakePassiveClock)
 	pass := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
 	a.later("gone")
-	pass(latest)
-	a.later("waits") // due again in a second: gone is due for less than a minute
+	pass(soonest + latest)
+	a.later("waits") // gone is due for a minute, and not for longer
 	if len(a.asked) != 2 {
 		t.Errorf("remembers %v", a.asked)
 	}
@@ -413,5 +414,46 @@ func TestForgetReportsPatchesThatItCannotChange(t *testing.T) {
 	got, err := Forget(odd{data: `{"spec":{}}`}).Data(nil)
 	if want := `{"metadata":{"annotations":{"` + v1alpha1.AnnotationRequester + `":null}},"spec":{}}`; string(got) != want || err != nil {
 		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}
+
+// An annotation has room for so many groups, and for no more.
+func TestASealedUserIsOfBoundedSize(t *testing.T) {
+	r := newWorld(t).ring(t)
+	user := authenticationv1.UserInfo{Username: "jane", Groups: []string{""}}
+	empty := sealedSize(t, r, user)
+	for user.Groups[0] = strings.Repeat("g", (longest-empty)*3/4-8); ; user.Groups[0] += "g" {
+		text, err := r.Seal(user, claimA)
+		if err != nil {
+			t.Fatalf("with %d characters: %v, want one that is sealed to %d bytes", len(user.Groups[0]), err, longest)
+		}
+		if len(text) == longest {
+			break
+		}
+	}
+	user.Groups[0] += "g"
+	if _, err := r.Seal(user, claimA); err == nil || !strings.Contains(err.Error(), "jane has too many groups") {
+		t.Errorf("with a character more: %v", err)
+	}
+}
+
+func sealedSize(t *testing.T, r *Ring, user authenticationv1.UserInfo) int {
+	t.Helper()
+	text, err := r.Seal(user, claimA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(text)
+}
+
+func TestWhatIsSealedAndNoUserIsNotOpened(t *testing.T) {
+	r := newWorld(t, secretWith(map[string][]byte{"1": key("a")})).ring(t)
+	sealer, err := gcm(key("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	encrypted := base64.RawURLEncoding.EncodeToString(sealer.Seal(nil, nil, []byte("["), claimA.additional()))
+	if user, err := r.Open(t.Context(), "v1."+idOf(key("a"))+"."+encrypted, claimA); err == nil {
+		t.Errorf("opened as %+v", user)
 	}
 }
