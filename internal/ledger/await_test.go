@@ -90,6 +90,13 @@ func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 			time.Second / 2: func(f feed) error { return f.Update(terminating("a", "1")) },
 			3 * time.Second: func(f feed) error { return f.Delete(plain) },
 		}, patience: patience, waits: 3 * time.Second, freed: true},
+		"its release is announced": {there: []any{plain}, events: map[time.Duration]func(feed) error{
+			time.Second / 2: func(f feed) error {
+				f.Leaving(ipam.Name{Namespace: plain.Namespace, Name: plain.Name})
+				return nil
+			},
+			3 * time.Second: func(f feed) error { return f.Delete(plain) },
+		}, patience: patience, waits: 3 * time.Second, freed: true},
 		"its claim goes": {there: []any{plain}, events: map[time.Duration]func(feed) error{
 			time.Second / 2: func(f feed) error { f.Claimed(ipam.Name{Namespace: "ns", Name: "a"}, false); return nil },
 			3 * time.Second: func(f feed) error { return f.Delete(plain) },
