@@ -47,10 +47,11 @@ func TestAddressRequest(t *testing.T) {
 		"a grant": {claim: asks("IPPool", v1alpha1.AnnotationUseGranted, "lab"), want: with(func(r *ipam.Request) {
 			r.Pool, r.Granted = ipam.PoolNamed("lab"), true
 		})},
-		"a grant for another pool": {claim: asks("IPPool", v1alpha1.AnnotationUseGranted, "other"), want: with(func(r *ipam.Request) { r.Pool = ipam.PoolNamed("lab") })},
-		"a block is no address":    {claim: asks("IPPool", v1alpha1.AnnotationAddress, "10.0.0.0/24"), err: `metadata.annotations[ipam.cadastre.dev/address]: Invalid value: "10.0.0.0/24"`},
-		"an address with zeros":    {claim: asks("IPPool", v1alpha1.AnnotationAddress, "2001:DB8::7"), err: `write "2001:db8::7"`},
-		"a key that is too long":   {claim: asks("IPPool", v1alpha1.AnnotationSticky, strings.Repeat("k", 254)), err: "may not be more than 253"},
+		"a grant for another pool":   {claim: asks("IPPool", v1alpha1.AnnotationUseGranted, "other"), want: with(func(r *ipam.Request) { r.Pool = ipam.PoolNamed("lab") })},
+		"a block is no address":      {claim: asks("IPPool", v1alpha1.AnnotationAddress, "10.0.0.0/24"), err: `metadata.annotations[ipam.cadastre.dev/address]: Invalid value: "10.0.0.0/24"`},
+		"an address with zeros":      {claim: asks("IPPool", v1alpha1.AnnotationAddress, "2001:DB8::7"), err: `write "2001:db8::7"`},
+		"a key as long as it may be": {claim: asks("IPClass", v1alpha1.AnnotationSticky, strings.Repeat("k", 253)), want: with(func(r *ipam.Request) { r.Class, r.Sticky = "lab", strings.Repeat("k", 253) })},
+		"a key that is too long":     {claim: asks("IPPool", v1alpha1.AnnotationSticky, strings.Repeat("k", 254)), err: "may not be more than 253"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, errs := AddressRequest(test.claim)

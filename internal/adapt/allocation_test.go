@@ -30,6 +30,7 @@ func TestARecordIsReadAsItIsWritten(t *testing.T) {
 		"of a claim past classes":                 func(r *ipam.Record) { r.Class = "" },
 		"of a single IPv6 address":                func(r *ipam.Record) { r.Block = netip.MustParsePrefix("2001:db8::1/128") },
 		"that was taken over":                     func(r *ipam.Record) { r.Adopted = true },
+		"that was made before its pool":           func(r *ipam.Record) { r.PoolUnknown = true },
 		"that is to be retained":                  func(r *ipam.Record) { r.Reclaim = ipam.Retain },
 		"that is retained until a person ends it": func(r *ipam.Record) { r.Reclaim, r.State = ipam.Retain, ipam.Retained },
 		"that is retained for a time":             func(r *ipam.Record) { r.State, r.ReleaseAfter = ipam.Retained, time.Unix(1700000000, 0) },

@@ -92,6 +92,7 @@ func TestClaimSelectsByLabels(t *testing.T) {
 
 func TestClaimRefuses(t *testing.T) {
 	const both = `spec: Invalid value: "className, poolRef, poolSelector": exclude each other: keep one of them`
+	const noName = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 	pool := &v1alpha1.PoolReference{Name: "p"}
 	zone := &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}
 	for name, tc := range map[string]struct {
@@ -102,6 +103,8 @@ func TestClaimRefuses(t *testing.T) {
 		"a class and a selector":              {v1alpha1.IPClaimSpec{ClassName: "gold", PoolSelector: zone}, []string{both}},
 		"a pool and a selector":               {v1alpha1.IPClaimSpec{PoolRef: pool, PoolSelector: zone}, []string{both}},
 		"all three":                           {v1alpha1.IPClaimSpec{ClassName: "gold", PoolRef: pool, PoolSelector: zone}, []string{both}},
+		"a class that cannot be named so":     {v1alpha1.IPClaimSpec{ClassName: "Gold"}, []string{`spec.className: Invalid value: "Gold": ` + noName}},
+		"a pool that cannot be named so":      {v1alpha1.IPClaimSpec{PoolRef: &v1alpha1.PoolReference{Name: "P"}}, []string{`spec.poolRef.name: Invalid value: "P": ` + noName}},
 		"a selector of everything":            {v1alpha1.IPClaimSpec{PoolSelector: &metav1.LabelSelector{}}, []string{`spec.poolSelector: Invalid value: "{}": selects every pool: name at least one label`}},
 		"an allocationName without a CIDR":    {v1alpha1.IPClaimSpec{AllocationName: "mine"}, []string{"spec.allocationName: Forbidden: is filled in together with cidr: leave it out"}},
 		"a CIDR that is none":                 {v1alpha1.IPClaimSpec{CIDR: "10.0.0.1/24"}, []string{`spec.cidr: Invalid value: "10.0.0.1/24": has host bits set: did you mean "10.0.0.0/24"?`}},

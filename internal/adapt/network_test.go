@@ -71,6 +71,23 @@ func TestPoolNetwork(t *testing.T) {
 			network:  &ipam.Network{Length: 64, Gateway: netip.MustParseAddr("fe80::1")},
 			withheld: []string{"fe80::-fe80::1"}},
 
+		"what hosts are told": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{
+			DNSServers: []string{"2001:db8::53", "10.0.0.53"}, SearchDomains: []string{"example.com"}, MTU: 1280, VLAN: 42,
+		}}, network: &ipam.Network{
+			Length: 64, DNSServers: []netip.Addr{netip.MustParseAddr("2001:db8::53"), netip.MustParseAddr("10.0.0.53")},
+			SearchDomains: []string{"example.com"}, MTU: 1280, VLAN: 42,
+		}},
+		"a small MTU, in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{MTU: 1279}},
+			network: &ipam.Network{Length: 24, MTU: 1279}},
+		"a small MTU is refused in IPv6": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{MTU: 1279}},
+			network: &ipam.Network{Length: 64, MTU: 1279},
+			refused: []string{"network.mtu: Invalid value: 1279: must be 1280 or more for IPv6 (RFC 8200)"}},
+		"a name server that is none is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{DNSServers: []string{"10.0.0.53", "dns"}}},
+			network: &ipam.Network{Length: 24, DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.53"), {}}},
+			refused: []string{`network.dnsServers[1]: Invalid value: "dns": is not an IP address, such as 10.0.0.1 or 2001:db8::1`}},
+		"a link-local gateway of IPv6 is refused in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "fe80::1"},
+			network: &ipam.Network{Length: 24},
+			refused: []string{`network.gateway: Invalid value: "fe80::1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
 		"a subnet smaller than the pool is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 25},
 			refused: []string{"network.prefixLength: Invalid value: 25: the pool is a /24, and lies within one subnet: write 24 or less"}},
 		"a length of 33 is refused in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 33},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -154,6 +155,48 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// TestPoolLimits: what one project may hold, and blocks as large as the pool and of one
+// length alone.
+func TestPoolLimits(t *testing.T) {
+	got, errs := Pool(poolOf(func(p *v1alpha1.IPPool) {
+		p.Spec.CIDR = "10.0.0.0/8"
+		p.Spec.RetentionPeriod = &metav1.Duration{Duration: 1}
+		p.Spec.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: new(int64(0)), Addresses: new(intstr.FromString("340282366920938463463374607431768211456"))}}
+		p.Spec.Allocation = &v1alpha1.PoolAllocation{MinPrefixLength: new(int32(8)), MaxPrefixLength: new(int32(8))}
+	}))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	most, _ := space.ParseCount("340282366920938463463374607431768211456")
+	want := ipam.Limit{Blocks: ipam.Maximum{Set: true}, Addresses: ipam.Maximum{Set: true, Count: most}}
+	if got.Limit != want || got.Retention != 1 || got.Lengths != (ipam.Lengths{Min: 8, Max: 8}) {
+		t.Errorf("got %+v, retention %v, lengths %+v", got.Limit, got.Retention, got.Lengths)
+	}
+}
+
+// A spec that was read is not read again; what is not of the spec is.
+func TestAPoolIsReadAgainWhereItsSpecHasChanged(t *testing.T) {
+	obj := poolOf(func(p *v1alpha1.IPPool) { p.UID, p.Generation, p.Spec.CIDR = "1", 1, "10.0.0.0/8" })
+	before, errs := Pool(obj)
+	if len(errs) > 0 || before.Spec != (ipam.Revision{UID: "1", Generation: 1}) {
+		t.Fatal(errs, before.Spec)
+	}
+	before.OpenSince, before.ParentGranted = time.Unix(1, 0), true
+	obj.Spec.CIDR, obj.Labels, obj.Spec.Project = "10.0.0.0/9", map[string]string{"a": "b"}, "red"
+	same, errs := PoolAfter(before, obj)
+	if len(errs) > 0 || same.CIDR != before.CIDR || same.Labels["a"] != "b" || same.Project != "red" || !same.OpenSince.IsZero() || same.ParentGranted {
+		t.Errorf("the same generation: %+v, %v", same, errs)
+	}
+	obj.Generation = 2
+	if changed, errs := PoolAfter(before, obj); len(errs) > 0 || changed.CIDR.Bits() != 9 || changed.Spec.Generation != 2 {
+		t.Errorf("another generation: %+v, %v", changed, errs)
+	}
+	obj.UID, before.Spec = "", ipam.Revision{Generation: 2}
+	if fresh, _ := PoolAfter(before, obj); fresh.CIDR.Bits() != 9 {
+		t.Errorf("one that is not stored yet: %+v", fresh)
+	}
+}
+
 func TestPoolRefuses(t *testing.T) {
 	parent := &v1alpha1.PoolReference{Name: "above"}
 	for name, tc := range map[string]struct {
@@ -213,6 +256,19 @@ func TestPoolRefuses(t *testing.T) {
 		"a delay of less than nothing": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/8", ReuseDelay: &metav1.Duration{Duration: -time.Minute}}},
 			[]string{`spec.reuseDelay: Invalid value: "-1m0s": must not be negative: leave it out for none`},
+		},
+		"a retention of no time": {
+			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/8", RetentionPeriod: &metav1.Duration{}}},
+			[]string{`spec.retentionPeriod: Invalid value: "0s": must be more than 0: leave it out for the default`},
+		},
+		"limits that are no numbers": {
+			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/8", Limits: &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{
+				Blocks: new(int64(-1)), Addresses: new(intstr.FromString("many")),
+			}}}},
+			[]string{
+				`spec.limits.perProject.blocks: Invalid value: "-1": must be a decimal number of 0 or more, of up to 39 digits`,
+				`spec.limits.perProject.addresses: Invalid value: "many": must be a decimal number of 0 or more, of up to 39 digits`,
+			},
 		},
 		"consumers of no project": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/8"}, Visibility: v1alpha1.VisibilityConsumer},

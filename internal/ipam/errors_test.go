@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -32,6 +33,9 @@ func TestErrorsSayWhatIsWrongWithWhichValue(t *testing.T) {
 		if got := c.err.Error(); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+	}
+	if err := error(&UnclaimedError{Namespace: "red"}); !errors.Is(err, ErrTooManyUnclaimed) || errors.Is(err, ErrCrowded) {
+		t.Error("an UnclaimedError is not that there are too many unclaimed allocations, or something else")
 	}
 	if got, want := limit.Stable(), "pool r allows project red 2 blocks, which it holds: release some, or ask for a higher limit"; got != want {
 		t.Errorf("got %q, want %q", got, want)

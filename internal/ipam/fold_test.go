@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 func TestFold(t *testing.T) {
@@ -54,11 +56,24 @@ func TestFold(t *testing.T) {
 		"an address of another family than the class's": {
 			req: Request{Length: NoLength, Block: netip.MustParsePrefix("2001:db8::1/128"), BlockField: "annotation"}, class: &class, field: "annotation",
 		},
-		"a plain pool has no default length":           {req: Request{Length: NoLength}, pools: []Pool{plain}, field: "spec.prefixLength"},
-		"another family than the class's":              {req: Request{Length: NoLength, Family: IPv6}, class: &class, field: "spec.ipFamily"},
-		"a length that the class does not allow":       {req: Request{Length: 29}, class: &class, field: "spec.prefixLength"},
-		"a block of a length that it does not allow":   {req: Request{Length: NoLength, Block: netip.MustParsePrefix("10.0.0.0/16")}, class: &class, field: "spec.cidr"},
-		"a block of another family than the class's":   {req: Request{Length: NoLength, Block: netip.MustParsePrefix("2001:db8::/64")}, class: &class, field: "spec.cidr"},
+		"a plain pool has no default length":                           {req: Request{Length: NoLength}, pools: []Pool{plain}, field: "spec.prefixLength"},
+		"another family than the class's":                              {req: Request{Length: NoLength, Family: IPv6}, class: &class, field: "spec.ipFamily"},
+		"a length that the class does not allow":                       {req: Request{Length: 29}, class: &class, field: "spec.prefixLength"},
+		"a block of a length that it does not allow":                   {req: Request{Length: NoLength, Block: netip.MustParsePrefix("10.0.0.0/16")}, class: &class, field: "spec.cidr"},
+		"a block of another family than the class's":                   {req: Request{Length: NoLength, Block: netip.MustParsePrefix("2001:db8::/64")}, class: &class, field: "spec.cidr"},
+		"a block of another family, of a length that the class allows": {req: Request{Length: NoLength, Block: netip.MustParsePrefix("2001:db8::/24")}, class: &class, field: "spec.cidr"},
+		"a sticky key where the class allows it": {
+			req: Request{Length: 24, Sticky: "node-1", Reclaim: Delete}, class: &class,
+			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: Delete, Retains: FieldSticky, Sticky: "node-1", Strategy: BestFit},
+		},
+		"a class without a default length, before there is a pool": {
+			req: Request{Length: NoLength}, class: &Class{Name: "n", Native: true, Family: IPv4, Lengths: Lengths{20, 28}, Length: NoLength},
+			want: Terms{Class: "n", Family: IPv4, Length: NoLength, Reclaim: Delete},
+		},
+		"a length of no family yet": {
+			req:  Request{Length: 200},
+			want: Terms{Length: 200, Reclaim: Delete, Selection: SelectFirstFit},
+		},
 		"a length that the family does not have":       {req: Request{Length: 33}, pools: []Pool{plain}, field: "spec.prefixLength"},
 		"nothing is known of a pool that is not there": {req: Request{Length: NoLength}, want: Terms{Length: NoLength, Reclaim: Delete, Selection: SelectFirstFit}},
 	} {
@@ -112,6 +127,53 @@ func TestAClassAllowsRetentionForItsPools(t *testing.T) {
 	}
 }
 
+func TestAPoolOfSingleAddressesFitsOne(t *testing.T) {
+	pool := Pool{Key: PoolNamed("p"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/16"), Lengths: Lengths{16, 32}}
+	for name, terms := range map[string]Terms{
+		"one address":      {Family: IPv4, Length: 32, Single: true},
+		"no length yet":    {Family: IPv4, Length: NoLength},
+		"all of the pool":  {Family: IPv4, Length: 16, Block: pool.CIDR},
+		"one of no length": {Family: IPv4, Length: NoLength, Single: true},
+	} {
+		if fitting, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
+			t.Errorf("%s: %v, %v", name, fitting, err)
+		}
+	}
+}
+
+func TestTheLargestBlockOfAPool(t *testing.T) {
+	cidr := netip.MustParsePrefix("10.0.0.0/24")
+	for name, c := range map[string]struct {
+		withheld []string
+		want     int
+	}{
+		"nothing is withheld": {nil, 24}, "its first address is": {[]string{"10.0.0.0/32"}, 25},
+		"its halves' are": {[]string{"10.0.0.0/32", "10.0.0.128/32"}, 26}, "all of it is": {[]string{"10.0.0.0/24"}, NoLength},
+	} {
+		var ranges []space.Range
+		for _, text := range c.withheld {
+			ranges = append(ranges, space.RangeOf(netip.MustParsePrefix(text)))
+		}
+		if got := (Pool{CIDR: cidr, Withheld: space.NewRanges(cidr, ranges)}).LargestBlock(); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestNamesOfSpaces(t *testing.T) {
+	for want, key := range map[string]PoolKey{
+		"pool p": PoolNamed("p"), "pool ns/p": LocalPoolNamed("ns", "p"),
+		"routing domain d": DomainNamed("d", IPv4), "routing domain ns/d": LocalDomainNamed("ns", "d", IPv6),
+	} {
+		if got := key.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if IPv4.All().String() != "0.0.0.0/0" || IPv6.All().String() != "::/0" {
+		t.Errorf("all of IPv4 is %s, all of IPv6 %s", IPv4.All(), IPv6.All())
+	}
+}
+
 func TestAPoolBacksTheClassesThatItNames(t *testing.T) {
 	p := Pool{Classes: []string{"gold", "silver"}}
 	if !p.Backs("gold") || !p.Backs("silver") || p.Backs("lead") || p.Backs("") {
@@ -127,9 +189,9 @@ func TestRank(t *testing.T) {
 		}
 		return Candidate{Pool: Pool{Key: key}, Utilized: used}
 	}
-	pools := []Candidate{candidate("", "b", 0.5), candidate("", "a", 0.9), candidate("", "c", 0.1), candidate("own", "z", 1)}
+	pools := []Candidate{candidate("", "b", 0.5), candidate("", "a", 0.9), candidate("", "c", 0.1), candidate("own", "z", 1), candidate("", "d", 0.1)}
 	for by, want := range map[Selection]string{
-		SelectFirstFit: "zabc", SelectLeastUtilized: "zcba", SelectMostUtilized: "zabc",
+		SelectFirstFit: "zabcd", SelectLeastUtilized: "zcdba", SelectMostUtilized: "zabcd",
 	} {
 		got := ""
 		for _, pool := range Rank(pools, by) {

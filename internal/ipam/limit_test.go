@@ -56,3 +56,16 @@ func TestALimitIsForBlocksAndForAddresses(t *testing.T) {
 		})
 	}
 }
+
+func TestALimitIsSetByEitherOfItsParts(t *testing.T) {
+	for want, limits := range map[bool][]Limit{
+		false: {{}},
+		true:  {{Blocks: Maximum{Set: true}}, {Addresses: Maximum{Set: true}}, {Maximum{Set: true}, Maximum{Set: true}}},
+	} {
+		for _, l := range limits {
+			if l.IsSet() != want {
+				t.Errorf("%+v: set %t, want %t", l, l.IsSet(), want)
+			}
+		}
+	}
+}
