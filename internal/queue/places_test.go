@@ -1,0 +1,237 @@
+package queue
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+func names(all []Waiter) (names []string) {
+	for _, w := range all {
+		names = append(names, w.Holder.Name)
+	}
+	return names
+}
+
+func dueNames(q *Queue, r Room) (names []string) {
+	for _, h := range q.Due(pool, r) {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+func holder(name string) ipam.Holder {
+	return ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: name}
+}
+
+func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
+	q := New(0)
+	other := ipam.PoolNamed("other")
+	w, wants := waiter("a", 5, 24)
+	if !q.Join(w, wants) || q.Join(w, wants) {
+		t.Error("it is not new at first, or is new again")
+	}
+	q.Join(waiter("b", 1, 24))
+	if got := names(q.All()); !slices.Equal(got, []string{"b", "a"}) {
+		t.Errorf("all are %v, want the oldest first", got)
+	}
+	place, is := q.Place(w.Holder)
+	if !is || place.Holder != w.Holder || !q.Has(w.Holder) || q.Len() != 2 {
+		t.Errorf("its place is %+v, %t, %t, of %d", place, is, q.Has(w.Holder), q.Len())
+	}
+	if !q.Stands(w.Holder, pool.Key) || q.Stands(w.Holder, other) || q.Stands(holder("c"), pool.Key) {
+		t.Error("it does not stand in its line, or stands in another")
+	}
+	if got := q.Pools(); !slices.Equal(got, []ipam.PoolKey{pool.Key}) {
+		t.Errorf("somebody is in line for %v", got)
+	}
+	if got := q.Waited([]ipam.PoolKey{other, pool.Key}); !slices.Equal(got, []ipam.PoolKey{pool.Key}) {
+		t.Errorf("of both somebody is in line for %v", got)
+	}
+	left, was := q.Leave(w.Holder)
+	if !was || !slices.Equal(left.Pools, wants.Pools) || left.Moved != (ipam.Holder{}) {
+		t.Errorf("it left: %+v, %t", left, was)
+	}
+	if left, was := q.Leave(w.Holder); was || len(left.Pools) != 0 {
+		t.Errorf("it left twice: %+v", left)
+	}
+	if _, is := q.Place(w.Holder); is || q.Has(w.Holder) || q.Stands(w.Holder, pool.Key) {
+		t.Error("it is there still")
+	}
+	q.Leave(holder("b"))
+	if len(q.targets)+len(q.lines)+len(q.namespaces)+len(q.awaiting) != 0 || len(q.Waited([]ipam.PoolKey{pool.Key})) != 0 {
+		t.Errorf("something is kept of those who left: %v %v %v %v", q.targets, q.lines, q.namespaces, q.awaiting)
+	}
+}
+
+// A waiter that comes to want something else is in that line, and in no other.
+func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
+	other := ipam.Pool{Key: ipam.PoolNamed("other")}
+	for name, park := range map[string]bool{"in line": false, "parked": true} {
+		t.Run(name, func(t *testing.T) {
+			q := New(0)
+			w, wants := waiter("a", 1, 24)
+			q.Join(w, wants)
+			if park {
+				q.Park(w.Holder, ipam.Awaited{Project: "red"}, errors.New("refused"))
+			}
+			if q.Update(w.Holder, wants) {
+				t.Error("the same is something else")
+			}
+			wants.Pools = []ipam.PoolKey{other.Key}
+			if !q.Update(w.Holder, wants) || q.Update(holder("nobody"), wants) {
+				t.Error("something else is the same, or somebody waits who does not")
+			}
+			if due := q.Due(pool, roomFor(0)); len(due) != 0 {
+				t.Errorf("in the line of before: %v", due)
+			}
+			if due := q.Due(other, roomFor(0)); len(due) != 1 {
+				t.Errorf("in its line: %v", due)
+			}
+			q.Leave(w.Holder)
+			if len(q.lines)+len(q.awaiting) != 0 {
+				t.Errorf("kept: %v, %v", q.lines, q.awaiting)
+			}
+		})
+	}
+}
+
+func TestWhereThereIsPlentyTheOldestOfEachLengthComeFirst(t *testing.T) {
+	q := New(0)
+	for i, project := range []string{"red", "blue", "red", "green", "blue"} {
+		w, wants := waiter(string(rune('a'+i)), int64(i), 24)
+		wants.Account.Project = project
+		q.Join(w, wants)
+	}
+	for range 10 { // whatever the order of maps
+		if got := dueNames(q, roomFor(0)); !slices.Equal(got, []string{"a", "b", "c", "d", "e"}) {
+			t.Fatalf("due are %v", got)
+		}
+	}
+	if !hasRoomFor(roomFor(0), 255, 8) || hasRoomFor(roomFor(0), 256, 8) {
+		t.Error("all addresses are not room for 255 of a 256th, or are for 256 and more")
+	}
+}
+
+func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
+	for range 10 { // whatever the order of maps
+		q := New(0)
+		for i, name := range []string{"a", "b", "c", "d", "e"} {
+			w, wants := forBlock(name, int64(i), "10.0.0.0/28")
+			q.Join(w, wants)
+			q.Join(w, wants) // again, and not told yet
+		}
+		q.Leave(holder("c"))
+		var got []string
+		for _, h := range q.Outdone(pool.Key, full()) {
+			got = append(got, h.Name)
+		}
+		if !slices.Equal(got, []string{"a", "b", "d", "e"}) {
+			t.Fatalf("reported %v", got)
+		}
+	}
+}
+
+// A block that a waiter asks for by CIDR is not kept for it where that may not have it, or
+// where a part of it is in use: others come before the newcomer, but there is plenty.
+func TestABlockIsNotKeptForWhoMayNotHaveIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		room Room
+		as   string
+		may  bool
+	}{
+		"it may have it":           {everythingFree(), "new", false},
+		"its project has enough":   {room{free: everythingFree().free, atLimit: []string{"red"}}, "new", true},
+		"a part of it is in use":   {roomFor(0), "new", true},
+		"it asks itself":           {everythingFree(), "exact", true},
+		"it asks, and is at limit": {room{free: everythingFree().free, atLimit: []string{"red"}}, "exact", true},
+	} {
+		q := New(0)
+		w, wants := forBlock("exact", 5, "10.0.0.0/28")
+		wants.Account.Project = "red"
+		q.Join(w, wants)
+		q.Join(waiter("any", 1, 28))
+		if got, wanted := q.MayTake(pool, c.room, holder(c.as), Waiter{}, netip.MustParsePrefix("10.0.0.0/28")); got != c.may || wanted.IsValid() == c.may {
+			t.Errorf("%s: may take %t (%v), want %t", name, got, wanted, c.may)
+		}
+	}
+}
+
+// One that is beyond the bound of its namespace comes behind all, however old it is.
+func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
+	q := New(1)
+	q.Join(waiter("within", 5, 24))
+	w, wants := waiter("old", 1, 24)
+	q.Join(w, wants)
+	if may, _ := q.MayTake(pool, roomFor(24), w.Holder, w, netip.MustParsePrefix("10.0.0.0/24")); may || !q.IsBeyond(w.Holder) {
+		t.Error("it overtakes the one that is within")
+	}
+	foreseen, wants := waiter("foreseen", 2, 24)
+	if q.Foresee(foreseen, wants); !q.IsBeyond(foreseen.Holder) {
+		t.Error("a place that is kept is not bounded")
+	}
+	if q.Stands(w.Holder, pool.Key) || q.Stands(foreseen.Holder, pool.Key) {
+		t.Error("who is beyond the bound is in line")
+	}
+}
+
+func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
+	q := New(0)
+	w, wants := waiter("a", 1, 24)
+	if p := q.Park(w.Holder, ipam.Awaited{}, nil); p.Retry != lastRetry || len(p.Pools) != 0 {
+		t.Errorf("one that does not wait: %+v", p)
+	}
+	if q.Stumble(w.Holder) || q.Keep(w.Holder) != nil {
+		t.Error("one that does not wait stumbles, or keeps a refusal")
+	}
+	q.Join(w, wants)
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		if p := q.Park(w.Holder, ipam.Awaited{}, nil); p.Retry != want*time.Second || !slices.Equal(p.Pools, wants.Pools) {
+			t.Errorf("got %+v, want %v s", p, want)
+		}
+	}
+	if len(q.awaiting) != 0 {
+		t.Errorf("awaited by nobody: %v", q.awaiting)
+	}
+	if q.Keep(w.Holder) != nil || q.Park(w.Holder, ipam.Awaited{}, nil).Retry != firstRetry {
+		t.Error("after it kept its place it is not tried again soon")
+	}
+	refused := errors.New("refused")
+	q.Park(w.Holder, ipam.Awaited{}, refused)
+	if err := q.Keep(w.Holder); !errors.Is(err, refused) {
+		t.Errorf("the refusal is %v", err)
+	}
+	if p := q.Park(w.Holder, ipam.Awaited{}, refused); p.Retry != 4*time.Second {
+		t.Errorf("refused again after %v", p.Retry)
+	}
+}
+
+// Who is parked until something changes is resumed by just that, and once.
+func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
+	q := New(0)
+	w, wants := waiter("a", 1, 24)
+	q.Join(w, wants)
+	first, second := ipam.Awaited{Project: "red"}, ipam.Awaited{Project: "blue"}
+	q.Park(w.Holder, first, nil)
+	q.Park(w.Holder, second, nil)
+	if got := q.Resume(first); len(got) != 0 || q.Stands(w.Holder, pool.Key) {
+		t.Errorf("resumed by what it does not await: %v", got)
+	}
+	if got := q.Resume(second); !slices.Equal(got, wants.Pools) || !q.Stands(w.Holder, pool.Key) {
+		t.Errorf("resumed: %v", got)
+	}
+	if got := q.Resume(second); len(got) != 0 {
+		t.Errorf("resumed twice: %v", got)
+	}
+	q.Park(w.Holder, first, nil)
+	if q.Keep(w.Holder); len(q.Resume(first)) != 0 || len(q.awaiting) != 0 {
+		t.Errorf("resumed though it kept its place: %v", q.awaiting)
+	}
+	if got := dueNames(q, roomFor(0)); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("due are %v", got)
+	}
+}
