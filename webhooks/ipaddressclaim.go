@@ -53,8 +53,7 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	}
 	// Without the project of a namespace that is new the claim waits, and is judged later.
 	_ = m.allocator.KnowNamespace(ctx, m.live, req.Namespace)
-	request.Granted = false // what the claim says of it is not the user's to say
-	granted := false
+	granted := false // what the claim says of it is not the user's to say
 	if m.allocator.NeedsGrant(request) || m.isUnknown(request.Pool) {
 		if granted, err = m.rights.MayUse(ctx, req.UserInfo, request.Pool); err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)

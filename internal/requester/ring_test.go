@@ -192,6 +192,9 @@ func TestTheAskerAsksWithBackOffAndGrantsOnce(t *testing.T) {
 	if !granted || err != nil {
 		t.Fatalf("%v, %v, want that it is granted", granted, err)
 	}
+	if len(a.asked) != 0 {
+		t.Errorf("remembered still: %v", a.asked)
+	}
 	stored := &v1alpha1.IPClaim{}
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(claim), stored); err != nil {
 		t.Fatal(err)
