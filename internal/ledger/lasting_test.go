@@ -185,11 +185,11 @@ func TestASilentWatchBeginsAnew(t *testing.T) {
 		outcome := make(chan error)
 		go func() { outcome <- h.Confirm(t.Context(), "1") }()
 		synctest.Wait()
-		time.Sleep(l.options.Silence - 1) // of the time in the bubble
+		time.Sleep(l.options.Silence - time.Nanosecond) //nolint:forbidigo // of the time in the bubble
 		if relists, _ := l.Relists(); relists != 0 {
 			t.Errorf("the watch ended %d times before its time", relists)
 		}
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond) //nolint:forbidigo // of the time in the bubble
 		must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28")), "2"))
 		if err := <-outcome; err != nil {
 			t.Error(err)

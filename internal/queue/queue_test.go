@@ -177,40 +177,6 @@ func mayTake(q *Queue, room Room, holder ipam.Holder, place Waiter, length int) 
 	return may
 }
 
-// TestWhoAsksForOneBlockKeepsNobodyFromOthers: a claim or a child pool that asks for one
-// block may wait for long, or only seem to, where this process is behind with what it has
-// seen. Where there is plenty, others take another block.
-func TestWhoAsksForOneBlockKeepsNobodyFromOthers(t *testing.T) {
-	for name, c := range map[string]struct {
-		room  Room
-		block string
-		want  string // what is wanted in its place
-		may   bool
-		as    string
-	}{
-		"another block": {everythingFree(), "10.0.1.0/28", "", true, "new"},
-		"the block":     {everythingFree(), "10.0.0.0/28", "10.0.0.0/28", false, "new"},
-		"a part of it":  {everythingFree(), "10.0.0.8/29", "10.0.0.0/28", false, "new"},
-		"more than it":  {everythingFree(), "10.0.0.0/27", "10.0.0.0/28", false, "new"},
-		"the block, for the one that asked for it": {everythingFree(), "10.0.0.0/28", "", true, "a"},
-		"another block, where there is not plenty": {freeBeside(27, "10.0.0.0/28"), "10.0.1.0/28", "", false, "new"},
-		"the block, where it is not all free":      {roomFor(8), "10.0.0.0/29", "", true, "new"},
-		"the block, where its project has enough":  {room{free: everythingFree().free, atLimit: []string{"red"}}, "10.0.0.0/28", "", true, "new"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := New(0)
-			place, wants := forBlock("a", 1, "10.0.0.0/28")
-			wants.Account.Project = "red"
-			q.Join(place, wants)
-			holder := ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: c.as}
-			may, wanted := q.MayTake(pool, c.room, holder, Waiter{}, netip.MustParsePrefix(c.block))
-			if c.want == "" && wanted.IsValid() || c.want != "" && wanted.String() != c.want || may != c.may {
-				t.Errorf("may take: %t, but for %v; want %t, %q", may, wanted, c.may, c.want)
-			}
-		})
-	}
-}
-
 func placeOf(name string) func(*Queue) (ipam.Holder, Waiter) {
 	return func(q *Queue) (ipam.Holder, Waiter) {
 		holder := ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: name}

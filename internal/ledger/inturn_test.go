@@ -1,0 +1,49 @@
+package ledger
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+)
+
+// TestWhatOthersWantIsPassedOver: the block that is held is the first free one that
+// nobody else wants.
+func TestWhatOthersWantIsPassedOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		wanted []string
+		block  string // the very block that is asked for
+		got    string // none: out of turn
+	}{
+		"nothing":                          {nil, "", "10.0.0.0/28"},
+		"the first":                        {[]string{"10.0.0.0/28"}, "", "10.0.0.16/28"},
+		"a part of the first, and more":    {[]string{"10.0.0.4/30", "10.0.0.16/28"}, "", "10.0.0.48/28"}, // 32 is withheld
+		"all":                              {[]string{"10.0.0.0/24"}, "", ""},
+		"the very block that is asked for": {[]string{"10.0.0.0/28"}, "10.0.0.0/28", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			must(t, feed{l}.Replace(listed(), "1"))
+			newcomer := ask("a")
+			if c.block != "" {
+				newcomer.Block = netip.MustParsePrefix(c.block)
+			}
+			newcomer.MayTake = func(_ Room, block netip.Prefix) (bool, netip.Prefix) {
+				for _, w := range c.wanted {
+					if w := netip.MustParsePrefix(w); w.Overlaps(block) {
+						return false, w
+					}
+				}
+				return true, netip.Prefix{}
+			}
+			if c.got == "" {
+				if _, err := l.Hold(newcomer); !errors.Is(err, ErrOutOfTurn) {
+					t.Errorf("got %v, want ErrOutOfTurn", err)
+				}
+				return
+			}
+			if h := mustHold(t, l, newcomer); h.Block.String() != c.got {
+				t.Errorf("got %s, want %s", h.Block, c.got)
+			}
+		})
+	}
+}
