@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -30,7 +31,8 @@ var _ = BeforeSuite(func() {
 	if assets == "" {
 		assets = filepath.Join("..", "..", "bin", "k8s")
 	}
-	control = &envtest.Environment{BinaryAssetsDirectory: assets}
+	// On a machine that does other work the API server takes longer than the default of 20 s.
+	control = &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: time.Minute}
 	config, err := control.Start()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(control.Stop)
