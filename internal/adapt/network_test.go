@@ -71,7 +71,7 @@ func TestPoolNetwork(t *testing.T) {
 			network:  &ipam.Network{Length: 64, Gateway: netip.MustParseAddr("fe80::1")},
 			withheld: []string{"fe80::-fe80::1"}},
 
-		"what hosts are told": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{
+		"settings for hosts": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{
 			DNSServers: []string{"2001:db8::53", "10.0.0.53"}, SearchDomains: []string{"example.com"}, MTU: 1280, VLAN: 42,
 		}}, network: &ipam.Network{
 			Length: 64, DNSServers: []netip.Addr{netip.MustParseAddr("2001:db8::53"), netip.MustParseAddr("10.0.0.53")},

@@ -157,7 +157,7 @@ func TestANameIsNotClaimedForGood(t *testing.T) {
 	}
 }
 
-// A holder that has its block already is told who else has it.
+// A request for a block in use is refused with the name of the other holder.
 func TestWhatIsInUseIsTaken(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "1", "10.0.0.0/28")
