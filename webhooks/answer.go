@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -52,14 +53,20 @@ func (s subject) refusal(err error) error {
 	case errors.As(err, &exhausted):
 		return s.insufficient(exhausted)
 	case errors.Is(err, ipam.ErrNotSynced), errors.Is(err, ipam.ErrUnconfirmed), errors.Is(err, ipam.ErrCrowded), errors.Is(err, ipam.ErrTooManyUnclaimed):
-		return apierrors.NewTooManyRequests(err.Error()+": try again", 1)
+		return tryAgain(err)
 	case errors.Is(err, ipam.ErrPoolInUse):
 		return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: blocks of an earlier pool of this name are in use: ask for its CIDR, or delete them first: %w", err))
 	case errors.As(err, &status):
 		return err
+	case errors.Is(err, context.DeadlineExceeded): // the answer is due, and something asked for is not here
+		return tryAgain(err)
 	default:
 		return apierrors.NewInternalError(err)
 	}
+}
+
+func tryAgain(err error) error {
+	return apierrors.NewTooManyRequests(err.Error()+": try again", 1)
 }
 
 func (s subject) invalid(errs ...*field.Error) error {

@@ -35,7 +35,8 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 		"the pool is in use":               {ipam.ErrPoolInUse, answer{code: 409}},
 		"the API server refuses":           {apierrors.NewTimeoutError("x", 7), answer{504, 7}},
 		"the API server finds nothing":     {apierrors.NewNotFound(schema.GroupResource{}, "x"), answer{code: 404}},
-		"the call is cut off":              {context.DeadlineExceeded, answer{code: 500}},
+		"the time is up":                   {context.DeadlineExceeded, again},
+		"the caller has gone":              {context.Canceled, answer{code: 500}},
 		"it is missing, and cannot wait":   {&ipam.MissingError{}, answer{code: 500}},
 		"not confirmed, as it was refused": {errors.Join(ipam.ErrUnconfirmed, apierrors.NewNotFound(schema.GroupResource{}, "x")), again},
 	} {

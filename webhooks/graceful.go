@@ -15,9 +15,24 @@ const (
 	// use all the time is so closed behind an answer, and none while its client is
 	// sending the next request.
 	linger = time.Second
-	// answerWithin is what the manifests let the API server wait for an answer.
-	answerWithin = 5 * time.Second
+	// waits is how long the manifests let the API server wait for an answer, and what
+	// is assumed where it does not say.
+	waits = 5 * time.Second
+	// margin is what is left of that for the way to and fro: an answer that comes too
+	// late is a failure for the user (HTTP 500), where one in time says to try again
+	// (429). The API server says in whole seconds how long it waits, rounded up.
+	margin = time.Second
 )
+
+// answerWithin is how long a request may take: the API server says with each how long
+// it waits (its query parameter timeout; k8s.io/apiserver, pkg/admission/plugin/webhook).
+func answerWithin(r *http.Request) time.Duration {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil || timeout <= 0 {
+		timeout = waits
+	}
+	return max(timeout-margin, timeout/2)
+}
 
 // Graceful is a server that answers what is under way when it is told to end.
 // The library's own cancels it: the context of a request is done as soon as that
@@ -35,7 +50,7 @@ func (g *graceful) Register(path string, hook http.Handler) {
 		if g.ending.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerWithin)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerWithin(r))
 		defer cancel()
 		if deadline, ok := ctx.Deadline(); ok {
 			_ = http.NewResponseController(w).SetReadDeadline(deadline)

@@ -43,28 +43,39 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 }
 
 // asked asks the server once, and returns the answer and why the request was cut off.
-func asked(ctx context.Context, server webhook.Server, of *bare, during func(context.Context)) (answer *deadlines, cut error) {
+func asked(ctx context.Context, server webhook.Server, of *bare, target string, during func(context.Context)) (answer *deadlines, cut error) {
 	server.Register("/", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		during(r.Context())
 		cut = r.Context().Err()
 	}))
 	answer = &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	of.hook.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody))
+	of.hook.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodPost, target, http.NoBody))
 	return answer, cut
 }
 
-func TestARequestHasAsLongAsTheAPIServerWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		of := &bare{}
-		began := time.Now()
-		answer, cut := asked(t.Context(), Graceful(of), of, func(ctx context.Context) { <-ctx.Done() })
-		if took := time.Since(began); took != answerWithin || !errors.Is(cut, context.DeadlineExceeded) {
-			t.Errorf("it was cut off after %v: %v", took, cut)
-		}
-		if !answer.read.Equal(began.Add(answerWithin)) || answer.Header().Get("Connection") != "" {
-			t.Errorf("it is read until %v, with the header %v", answer.read, answer.Header())
-		}
-	})
+func TestARequestIsAnsweredBeforeTheAPIServerGivesUp(t *testing.T) {
+	for target, want := range map[string]time.Duration{
+		"/":              4 * time.Second,
+		"/?timeout=5s":   4 * time.Second,
+		"/?timeout=30s":  29 * time.Second,
+		"/?timeout=1s":   time.Second / 2,
+		"/?timeout=-1s":  4 * time.Second,
+		"/?timeout=soon": 4 * time.Second,
+	} {
+		t.Run(target, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				of := &bare{}
+				began := time.Now()
+				answer, cut := asked(t.Context(), Graceful(of), of, target, func(ctx context.Context) { <-ctx.Done() })
+				if took := time.Since(began); took != want || !errors.Is(cut, context.DeadlineExceeded) {
+					t.Errorf("it was cut off after %v: %v; want %v", took, cut, want)
+				}
+				if !answer.read.Equal(began.Add(want)) || answer.Header().Get("Connection") != "" {
+					t.Errorf("it is read until %v, with the header %v", answer.read, answer.Header())
+				}
+			})
+		})
+	}
 }
 
 func TestARequestEndsWhenItsCallerGoes(t *testing.T) {
@@ -72,7 +83,7 @@ func TestARequestEndsWhenItsCallerGoes(t *testing.T) {
 		of := &bare{}
 		ctx, leave := context.WithCancel(t.Context())
 		began := time.Now()
-		_, cut := asked(ctx, Graceful(of), of, func(ctx context.Context) {
+		_, cut := asked(ctx, Graceful(of), of, "/", func(ctx context.Context) {
 			leave()
 			<-ctx.Done()
 		})
@@ -90,11 +101,11 @@ func TestAServerThatEndsAnswersWhatIsUnderWayAndForASecondWhatComes(t *testing.T
 		ended := make(chan error, 1)
 		go func() { ended <- server.Start(until) }()
 		serving := <-of.serving
-		_, cut := asked(serving, server, of, func(context.Context) {
+		_, cut := asked(serving, server, of, "/", func(context.Context) {
 			end()
 			began := time.Now()
 			synctest.Wait()
-			if answer, _ := asked(serving, server, of, func(context.Context) {}); answer.Header().Get("Connection") != "close" {
+			if answer, _ := asked(serving, server, of, "/", func(context.Context) {}); answer.Header().Get("Connection") != "close" {
 				t.Errorf("a request while it ends is answered with the header %v", answer.Header())
 			}
 			if err := <-ended; err != nil || time.Since(began) != linger {
