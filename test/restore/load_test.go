@@ -138,7 +138,7 @@ func isCut(err error) bool {
 		return false
 	}
 	text := err.Error()
-	return containsAny(text, "failed calling webhook") && containsAny(text, ": EOF", "connection reset", "connection refused", "http2: server sent GOAWAY")
+	return containsAny(text, "failed calling webhook") && containsAny(text, ": EOF", "server closed idle connection", "connection reset", "connection refused", "http2: server sent GOAWAY")
 }
 
 // creates waits until so many more objects were created.
