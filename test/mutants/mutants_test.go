@@ -184,7 +184,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	why := Explanations{"p/a.go F: b → nothing": "it is so", "p/a.go F: a → nothing": "it was noticed", "gone.go F: x → y": "it is not there"}
+	why := Explanations{"p/a.go F: b → nothing": "it is so", "p/a.go F: a → nothing": "it was noticed", "p/gone.go F: x → y": "it is not there", "r/c.go F: x → y": "another package"}
 	var text strings.Builder
 	if err := read.Table(&text, why); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestReport(t *testing.T) {
 	if survivors := read.Survivors(); len(survivors) != 2 || survivors[0].ID != 2 || survivors[1].ID != 4 {
 		t.Errorf("survivors are %v", survivors)
 	}
-	if stale := read.Stale(all, why); !slices.Equal(stale, []string{"gone.go F: x → y", "p/a.go F: a → nothing"}) {
+	if stale := read.Stale(all, why); !slices.Equal(stale, []string{"p/a.go F: a → nothing", "p/gone.go F: x → y"}) {
 		t.Errorf("stale are %q", stale)
 	}
 }

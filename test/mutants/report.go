@@ -134,10 +134,18 @@ func (r *Report) Survivors() []Result {
 	return survivors
 }
 
-// Stale are explanations of mutants that all mutants are not among any more, or that were
-// noticed.
+// Stale are explanations of mutants that all mutants of their package are not among any
+// more, or that were noticed.
 func (r *Report) Stale(all []Mutant, why Explanations) []string {
+	packages := map[string]bool{}
+	for _, m := range all {
+		packages[path.Dir(m.File)] = true
+	}
 	stale := maps.Clone(why)
+	maps.DeleteFunc(stale, func(key, _ string) bool {
+		file, _, _ := strings.Cut(key, " ")
+		return !packages[path.Dir(file)]
+	})
 	for _, m := range all {
 		delete(stale, m.Key())
 	}

@@ -36,11 +36,18 @@ func TestCountsAreAddedComparedAndDividedAsBigIntsAre(t *testing.T) {
 		check("Add", c.Add(d).String(), sum.String())
 		check("Sub", c.Sub(d).String(), diff.String())
 		check("Cmp", c.Cmp(d), c.big().Cmp(d.big()))
+		check("Equal", c.Equal(d), c.big().Cmp(d.big()) == 0)
 		check("Percent", c.Percent(d), bigPercent(c.big(), d.big()))
 		f, _ := new(big.Float).SetInt(c.big()).Float64()
 		if ratio := c.Float64() / f; !c.IsZero() && (ratio < 1-1e-15 || ratio > 1+1e-15) {
 			check("Float64", c.Float64(), f)
 		}
+	}
+}
+
+func TestACountEqualsItself(t *testing.T) {
+	if c := (Count{1, 2, 3}); !c.Equal(c) || c.Equal(Count{1, 2, 4}) {
+		t.Error("it does not, or equals another")
 	}
 }
 

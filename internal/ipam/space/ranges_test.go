@@ -40,7 +40,7 @@ func TestNewRanges(t *testing.T) {
 		"can be all of the pool":                               {"10.0.0.0/24", []string{"10.0.0.0-10.0.0.127", "10.0.0.128-10.0.0.255"}, "[10.0.0.0-10.0.0.255]", "256", -1},
 		"can be all addresses":                                 {"::/0", []string{"::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"}, "[::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]", "340282366920938463463374607431768211456", -1},
 		"can be the ends of everything":                        {"::/0", []string{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::"}, "[::-:: ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]", "2", 2},
-		"that are not of the family or run backwards are none": {"10.0.0.0/24", []string{"::1", "10.0.0.9-10.0.0.1", "::ffff:10.0.0.1"}, "[]", "0", 24},
+		"that are not of the family or run backwards are none": {"10.0.0.0/24", []string{"::1", "10.0.0.9-10.0.0.1", "::ffff:10.0.0.1", "10.0.0.9-ffff::", "::1-10.0.0.9"}, "[]", "0", 24},
 		"that begin together at the first address of all":      {"::/120", []string{"::-::9", "::-::3"}, "[::-::9]", "10", 121},
 		"beside the pool are none":                             {"10.0.0.0/24", []string{"10.0.1.0-10.0.1.255"}, "[]", "0", 24},
 		"leave the last free address as the largest gap":       {"10.0.0.0/30", []string{"10.0.0.0-10.0.0.2"}, "[10.0.0.0-10.0.0.2]", "3", 32},
@@ -94,6 +94,36 @@ func TestRangesAreEqualWhenTheirAddressesAre(t *testing.T) {
 	}
 	if (*Ranges)(nil).Equal(whole) || !(*Ranges)(nil).Equal(nil) {
 		t.Error("the empty set equals the empty set alone")
+	}
+}
+
+func TestRangesWithoutAnEndAreNone(t *testing.T) {
+	first, last := netip.MustParseAddr("::"), netip.MustParseAddr("ffff::")
+	if r := NewRanges(netip.MustParsePrefix("::/0"), []Range{{From: first}, {To: last}, {}}); r != nil {
+		t.Errorf("got %v", slices.Collect(r.All()))
+	}
+}
+
+func TestRangesToTheEndsOfTwoPoolsDiffer(t *testing.T) {
+	ranges := rangesOf("10.0.0.1-10.0.0.255")
+	large, small := NewRanges(netip.MustParsePrefix("10.0.0.0/24"), ranges), NewRanges(netip.MustParsePrefix("10.0.0.0/28"), ranges)
+	if large.Equal(small) || small.Equal(large) {
+		t.Error("they are the same")
+	}
+}
+
+func TestSizeInABlock(t *testing.T) {
+	r := NewRanges(netip.MustParsePrefix("10.0.0.0/24"), rangesOf("10.0.0.1-10.0.0.9", "10.0.0.255"))
+	for block, want := range map[string]string{
+		"10.0.0.0/24": "10", "10.0.0.0/8": "10", "10.0.0.8/29": "2", "10.0.0.16/28": "0", "10.0.1.0/24": "0", "::/0": "0",
+	} {
+		p := netip.MustParsePrefix(block)
+		if got := r.SizeIn(p).String(); got != want || r.Overlaps(p) != (want != "0") {
+			t.Errorf("in %s are %s, and it overlaps: %t; want %s", block, got, r.Overlaps(p), want)
+		}
+	}
+	if !r.SizeIn(netip.Prefix{}).IsZero() {
+		t.Error("there are some in a block that is not valid")
 	}
 }
 
@@ -151,6 +181,63 @@ func TestSumsOfGapsAreThoseOfTheGaps(t *testing.T) {
 				t.Fatalf("%v: got %v, want %v", p.netip(false), got, want)
 			}
 		}
+	}
+}
+
+// A prefix may begin within a gap of which the sums are kept with those behind it.
+func TestSumsAreNotThoseOfAGapInPart(t *testing.T) {
+	var ranges []Range
+	for a := uint64(4); a < 1<<12; a += 8 {
+		ranges = append(ranges, Range{uint128{0, a}.netip(false), uint128{0, a}.netip(false)})
+	}
+	r, p := NewRanges(netip.MustParsePrefix("::/112"), ranges), netip.MustParsePrefix("::400/118")
+	if lo, hi := r.span(prefixOf(p)); lo%regionsSummed != 0 || lo+regionsSummed > hi {
+		t.Fatalf("its regions are %d to %d", lo, hi)
+	}
+	if got := r.SizeIn(p).String(); got != "128" {
+		t.Errorf("got %s addresses, want 128", got)
+	}
+}
+
+// Gaps that are too small are passed over many at a time.
+func TestTheFirstLargeGapBehindManySmallOnes(t *testing.T) {
+	var ranges []Range
+	for a := uint64(1); a < 4*regionsSummed; a += 2 {
+		ranges = append(ranges, Range{uint128{0, a}.netip(false), uint128{0, a}.netip(false)})
+	}
+	s := NewWithout(netip.MustParsePrefix("::/112"), NewRanges(netip.MustParsePrefix("::/112"), ranges))
+	for fit, want := range map[Fit]string{FirstFit: "::400/120", BestFit: "::400/120", WorstFit: "::8000/120"} {
+		if got, ok := s.Find(fit, 120); !ok || got.String() != want {
+			t.Errorf("%v: got %v, want %s", fit, got, want)
+		}
+	}
+	if got, ok := s.FindFrom(netip.MustParseAddr("::1"), 120); !ok || got.String() != "::400/120" {
+		t.Errorf("from ::1: got %v", got)
+	}
+}
+
+func TestNoBlockLiesBehindTheLastOne(t *testing.T) {
+	all := ones(128)
+	last := gap{all.minus(uint128{0, 200}), all}
+	if start, ok := last.after(prefix{uint128{}, 120}); ok {
+		t.Errorf("it starts at %v", start.netip(false))
+	}
+}
+
+// What a block had to be unfolded for is folded again when the block is released.
+func TestAReleaseFoldsWhatIsWithheldAgain(t *testing.T) {
+	cidr := netip.MustParsePrefix("10.0.0.0/24")
+	s := NewWithout(cidr, NewRanges(cidr, rangesOf("10.0.0.0", "10.0.0.255")))
+	block := netip.MustParsePrefix("10.0.0.16/28")
+	for range 2 {
+		if !s.nodes[s.root].folded() {
+			t.Fatal("the pool is not folded")
+		}
+		s.Use(block)
+		if s.nodes[s.root].folded() {
+			t.Fatal("the pool is folded")
+		}
+		s.Release(block)
 	}
 }
 
