@@ -22,7 +22,8 @@ func furnished(t *testing.T, s *stage) {
 		"owned":  {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.1.0.0/16")},
 		"hidden": {Visibility: ipam.Consumer, CIDR: netip.MustParsePrefix("10.2.0.0/16")},
 		"small":  {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.3.0.0/30")},
-		"hosts": {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.4.0.0/24"), Network: &ipam.Network{
+		"wires":  {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.5.0.0/24"), Classes: []string{"lan"}, Network: &ipam.Network{Length: 24}},
+		"hosts": {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.4.0.0/24"), Classes: []string{"lan"}, Network: &ipam.Network{
 			Length: 20, Gateway: netip.MustParseAddr("10.4.0.254"), DNSServers: []netip.Addr{netip.MustParseAddr("10.4.0.253"), netip.MustParseAddr("2001:db8::53")},
 			SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
 		}},
@@ -40,6 +41,7 @@ func furnished(t *testing.T, s *stage) {
 			Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(pool.Key),
 		})
 	}
+	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
 	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
 	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.Delete}})
 	holder := allocator.HolderOfClaim(ipam.Name{Namespace: "others", Name: "secret"})
@@ -84,6 +86,8 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		{name: "with a name that is made", kind: "IPClaim", object: `{"metadata":{"generateName":"made-","namespace":"team"},"spec":{}}`},
 		{name: "as a dry run", kind: "IPClaim", how: dry, object: claimed(`{}`)},
 		{name: "of an address of a network", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"hosts"}}`)},
+		{name: "of an address of one of two networks", kind: "IPClaim", object: claimed(`{"className":"lan"}`)},
+		{name: "of an address of the other network", kind: "IPClaim", object: claimed(`{"className":"lan","cidr":"10.5.0.7/32"}`)},
 		{name: "of more than one address of a network", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"hosts"},"prefixLength":30}`)},
 		{name: "with a status of its own", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28","conditions":[{"type":"Ready","status":"True","reason":"Forged","message":"","lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`},
 		{name: "that waits, with a status of its own", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{"className":"missing"},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28"}}`},

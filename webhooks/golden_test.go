@@ -118,6 +118,12 @@ func (s *stage) blocks(t *testing.T) []string {
 	for i := range list.Items {
 		r := &list.Items[i]
 		line := fmt.Sprintf("%s/%s %s %s for %s %s", r.Namespace, r.Name, r.Spec.State, r.Spec.CIDR, r.Spec.ClaimRef.Kind, r.Spec.ClaimRef.Name)
+		if r.Spec.PoolRef != nil {
+			line += fmt.Sprintf(" of %s %s", r.Spec.PoolRef.Kind, r.Spec.PoolRef.Name)
+		}
+		if r.Spec.ClassName != "" {
+			line += " by class " + r.Spec.ClassName
+		}
 		lines = append(lines, random.ReplaceAllString(line, "${1}?"))
 	}
 	return lines

@@ -60,6 +60,7 @@ func TestARequestIsAnsweredBeforeTheAPIServerGivesUp(t *testing.T) {
 		"/?timeout=30s":  29 * time.Second,
 		"/?timeout=1s":   time.Second / 2,
 		"/?timeout=-1s":  4 * time.Second,
+		"/?timeout=0s":   4 * time.Second,
 		"/?timeout=soon": 4 * time.Second,
 	} {
 		t.Run(target, func(t *testing.T) {
