@@ -46,7 +46,7 @@ func TestCountsAreAddedComparedAndDividedAsBigIntsAre(t *testing.T) {
 }
 
 func TestACountEqualsItself(t *testing.T) {
-	if c := (Count{1, 2, 3}); !c.Equal(c) || c.Equal(Count{1, 2, 4}) {
+	if c, same := (Count{1, 2, 3}), (Count{1, 2, 3}); !c.Equal(same) || c.Equal(Count{1, 2, 4}) {
 		t.Error("it does not, or equals another")
 	}
 }

@@ -3,6 +3,8 @@ package witness
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 )
 
 // holderAddress is the kind of Cluster API's claims in the references of records.
@@ -198,11 +200,22 @@ func (w *Witness) unsettledAddress(address *Object, claim *holding) string {
 		return ""
 	case own == "":
 		return "has an IPAddress that is not recorded"
+	case claim != nil && isOfAnotherPool(address, claim):
+		return ""
 	case claim != nil:
 		return fmt.Sprintf("has an IPAddress of %s, and does not name it: it asks for one of %s, and says %+v",
 			address.Spec.PoolRef, claim.Spec.PoolRef, claim.Status.Conditions)
 	}
 	return ""
+}
+
+// isOfAnotherPool reports whether a client made the IPAddress, from another pool than the
+// claim of its name asks for, and the claim says so: the operator deletes neither.
+func isOfAnotherPool(address *Object, claim *holding) bool {
+	return address.Attempt() != "" && address.Spec.PoolRef != claim.Spec.PoolRef &&
+		slices.ContainsFunc(claim.Status.Conditions, func(c Condition) bool {
+			return strings.Contains(c.Message, "the IPAddress of this name is from the IPPool "+address.Spec.PoolRef.Name)
+		})
 }
 
 // poolWith is the pool that a reference names, if it hands out the address.

@@ -147,4 +147,24 @@ func TestWhatIsUnsettledOfAddresses(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	const another, says = `{"kind":"IPPool","name":"hosts"}`, "spec.poolRef: hosts: the IPAddress of this name is from the IPPool pool: delete one of them"
+	for name, c := range map[string]struct {
+		annotations, asked, message string
+		want                        bool
+	}{
+		"an IPAddress that its claim does not name":                       {`{"torture/attempt":"1"}`, `{"kind":"IPPool","name":"pool"}`, says, true},
+		"not one that a client made for a claim of another pool":          {`{"torture/attempt":"1"}`, another, says, false},
+		"but one where the claim does not say so":                         {`{"torture/attempt":"1"}`, another, "", true},
+		"and one that the operator made for an earlier claim of its name": {`{}`, another, says, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := taken(t, "conflict: b has it")
+			s.addressRecord("c-r", "c", "r-c", "10.0.0.9/32")
+			s.stores(Addresses, "c", "a-c", fmt.Sprintf(`"metadata":{"namespace":"team","name":"c","uid":"a-c","annotations":%s},"spec":{"address":"10.0.0.9","poolRef":{"kind":"IPPool","name":"pool"}}`, c.annotations))
+			s.stores(AddressClaims, "c", "u-c", fmt.Sprintf(`"spec":{"poolRef":%s},"status":{"conditions":[{"type":"Ready","status":"False","message":%q}]}`, c.asked, c.message))
+			if got := about(s); strings.Contains(got, "does not name it") != c.want {
+				t.Error(got)
+			}
+		})
+	}
 }
