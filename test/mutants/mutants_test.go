@@ -195,6 +195,14 @@ func TestReport(t *testing.T) {
 	if text.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
 	}
+	text.Reset()
+	if err := read.List(&text, why); err != nil {
+		t.Fatal(err)
+	}
+	const listed = "- `p/a.go`, `F`: `b` → `nothing`. it is so\n- `p/a.go`, `F`: `d` → `nothing`. Not explained.\n"
+	if text.String() != listed {
+		t.Errorf("got\n%s\nwant\n%s", text.String(), listed)
+	}
 	if survivors := read.Survivors(); len(survivors) != 2 || survivors[0].ID != 2 || survivors[1].ID != 4 {
 		t.Errorf("survivors are %v", survivors)
 	}

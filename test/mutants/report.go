@@ -125,6 +125,16 @@ func (r *Report) Table(to io.Writer, why Explanations) error {
 	return err
 }
 
+// List is the mutants that no test has noticed as Markdown, each with its explanation.
+func (r *Report) List(to io.Writer, why Explanations) error {
+	var text strings.Builder
+	for _, s := range r.Survivors() {
+		fmt.Fprintf(&text, "- `%s`, `%s`: `%s` → `%s`. %s\n", s.File, s.Function, s.Before, s.After, cmp.Or(why[s.Key()], "Not explained."))
+	}
+	_, err := io.WriteString(to, text.String())
+	return err
+}
+
 // Survivors are those that no test has noticed, in the order of the source.
 func (r *Report) Survivors() []Result {
 	survivors := slices.DeleteFunc(slices.Clone(r.Results), func(r Result) bool { return r.Outcome == Noticed || r.Outcome == Endless })

@@ -1,7 +1,7 @@
 // Command mutants changes the code in small ways, and says which changes no test notices:
 //
 //	mutants [flags] PACKAGE...     judges the packages' mutants, into out/mutants.json
-//	mutants table REPORT EXPLAINED the figures of a report, as Markdown
+//	mutants table REPORT EXPLAINED the figures of a report and what survived, as Markdown
 package main
 
 import (
@@ -206,5 +206,9 @@ func table(file, explained string) error {
 	if err != nil {
 		return err
 	}
-	return report.Table(os.Stdout, why)
+	if err := report.Table(os.Stdout, why); err != nil {
+		return err
+	}
+	fmt.Print("\nWhat no test notices, and why:\n\n")
+	return report.List(os.Stdout, why)
 }
