@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,11 +59,21 @@ func (s subject) refusal(err error) error {
 		return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: blocks of an earlier pool of this name are in use: ask for its CIDR, or delete them first: %w", err))
 	case errors.As(err, &status):
 		return err
-	case errors.Is(err, context.DeadlineExceeded): // the answer is due, and something asked for is not here
-		return tryAgain(err)
+	case errors.Is(err, context.DeadlineExceeded): // that of the request, or of one step of it
+		return tryAgain(late(err))
 	default:
 		return apierrors.NewInternalError(err)
 	}
+}
+
+// late says in plain words, and without the address of the API server, what was not answered
+// in time.
+func late(err error) error {
+	cause := context.DeadlineExceeded.Error()
+	if call, ok := errors.AsType[*url.Error](err); ok {
+		cause = call.Error()
+	}
+	return errors.New(strings.Replace(err.Error(), cause, "the API server did not answer in time", 1))
 }
 
 func tryAgain(err error) error {

@@ -123,6 +123,8 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		{name: "while classes cannot be read", kind: "IPClaim", fails: "get IPClass", object: claimed(`{"className":"missing"}`)},
 		{name: "while pools cannot be listed", kind: "IPClaim", fails: "list IPPoolList", object: claimed(`{"className":"unbacked"}`)},
 		{name: "while claims cannot be read", kind: "IPClaim", fails: "get IPClaim", object: claimed(`{}`)},
+		{name: "while claims are read too slowly", kind: "IPClaim", late: "get IPClaim", object: claimed(`{}`)},
+		{name: "while pools are listed too slowly", kind: "IPClaim", late: "list IPPoolList", object: claimed(`{"className":"unbacked"}`)},
 		{name: "while nobody says who may use what", kind: "IPClaim", fails: "create SubjectAccessReview", object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
 		{name: "while nothing can be recorded", kind: "IPClaim", fails: "create IPAllocation", object: claimed(`{}`)},
 	}.check(t, "claim-created.txt", func(t *testing.T, s *stage) {
@@ -244,6 +246,7 @@ func TestADeletedPoolIsAnswered(t *testing.T) {
 		{name: "nothing is in it", kind: "IPPool", how: validating | dry, object: pooled("owned", `{"cidr":"10.1.0.0/16"}`)},
 		{name: "a claim is in it", kind: "IPPool", how: validating | dry, object: pooled("p", `{"cidr":"10.0.0.0/16"}`)},
 		{name: "it is going already", kind: "IPPool", how: validating | dry, object: `{"metadata":{"name":"p","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/16"}}`},
+		{name: "claims are read too slowly", kind: "IPPool", how: validating | dry, late: "get IPClaim", object: pooled("p", `{"cidr":"10.0.0.0/16"}`)},
 		{name: "claims cannot be read", kind: "IPPool", how: validating | dry, fails: "get IPClaim", object: pooled("p", `{"cidr":"10.0.0.0/16"}`)},
 	}.check(t, "pool-deleted.txt", furnished)
 }
@@ -258,6 +261,7 @@ func TestAClassIsAnswered(t *testing.T) {
 		{name: "created as a second default", kind: "IPClass", object: class("n", "true", four)},
 		{name: "created as the default of the other family", kind: "IPClass", object: class("n", "true", `{"ipFamily":"IPv6"}`)},
 		{name: "created while classes cannot be listed", kind: "IPClass", fails: "list IPClassList", object: class("n", "true", four)},
+		{name: "created while classes are listed too slowly", kind: "IPClass", late: "list IPClassList", object: class("n", "true", four)},
 		{name: "created with a length that is none", kind: "IPClass", object: class("n", "false", bad)},
 		{name: "created with a time that is none", kind: "IPClass", object: class("n", "false", `{"ipFamily":"IPv4","reuseDelay":"soon","retentionPeriod":"x"}`)},
 		{name: "the default, updated", kind: "IPClass", how: updating, object: class("first", "true", `{"ipFamily":"IPv4","defaultPrefixLength":24}`), old: class("first", "true", four)},
@@ -311,6 +315,7 @@ func TestClusterAPIsObjectsAreAnswered(t *testing.T) {
 		{name: "an address of a class", kind: "IPAddress", object: object(named, ours, "IPClass", "gold", at("10.0.0.7"))},
 		{name: "an address of a class, with its pool", kind: "IPAddress", object: object(`{"name":"a","labels":{"ipam.cadastre.dev/pool":"p","ipam.cadastre.dev/pool-kind":"IPPool"}}`, ours, "IPClass", "gold", at("10.0.0.7"))},
 		{name: "a claim while nobody says who may use what", kind: "IPAddressClaim", fails: "create SubjectAccessReview", object: object(named, ours, "IPPool", "owned", "")},
+		{name: "a claim while it is answered too slowly who may use what", kind: "IPAddressClaim", late: "create SubjectAccessReview", object: object(named, ours, "IPPool", "owned", "")},
 		{name: "an address while nothing can be recorded", kind: "IPAddress", fails: "create IPAllocation", object: object(named, ours, "IPPool", "p", at("10.0.0.7"))},
 		{name: "an address of another provider", kind: "IPAddress", object: object(named, "example.com", "Pool", "p", at("10.0.0.7"))},
 	}.check(t, "cluster-api.txt", furnished)

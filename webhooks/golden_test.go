@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -70,8 +71,9 @@ type answers []struct {
 	how                     uint8
 	// user is who asks, where that is not said by how.
 	user string
-	// fails is the call to the API server that fails.
-	fails string
+	// fails is the call to the API server that fails, and late the one that is not answered
+	// in time.
+	fails, late string
 }
 
 var update = flag.Bool("update", false, "write the answers into testdata/answers")
@@ -93,6 +95,7 @@ func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *st
 		}
 		before := s.blocks(t)
 		s.fails.Store(c.fails, errors.New("the connection is cut"))
+		s.fails.Store(c.late, context.DeadlineExceeded)
 		answer := answerOf(t, handler.Handle(t.Context(), req), req)
 		s.fails.Clear()
 		fmt.Fprintf(&got, "== %s\n%s\n%s\n", c.name, answer, s.recordedSince(t, before))

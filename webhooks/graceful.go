@@ -15,13 +15,14 @@ const (
 	// use all the time is so closed behind an answer, and none while its client is
 	// sending the next request.
 	linger = time.Second
-	// waits is how long the manifests let the API server wait for an answer, and what
-	// is assumed where it does not say.
-	waits = 5 * time.Second
-	// margin is what is left of that for the way to and fro: an answer that comes too
-	// late is a failure for the user (HTTP 500), where one in time says to try again
-	// (429). The API server says in whole seconds how long it waits, rounded up.
-	margin = time.Second
+	// defaultTimeout is timeoutSeconds of the manifests, for a request that does not say
+	// how long the API server waits.
+	defaultTimeout = 5 * time.Second
+	// answerMargin is what is left of the time-out for the way of request and answer. An
+	// answer that comes too late is an error of the API server for the user (HTTP 500);
+	// one that comes in time says to try again (429). The API server rounds what it says up
+	// to whole seconds, so that nothing may be left where the user's own time-out is shorter.
+	answerMargin = time.Second
 )
 
 // answerWithin is how long a request may take: the API server says with each how long
@@ -29,9 +30,9 @@ const (
 func answerWithin(r *http.Request) time.Duration {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil || timeout <= 0 {
-		timeout = waits
+		timeout = defaultTimeout
 	}
-	return max(timeout-margin, timeout/2)
+	return max(timeout-answerMargin, timeout/2)
 }
 
 // Graceful is a server that answers what is under way when it is told to end.

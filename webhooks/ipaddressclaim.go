@@ -49,14 +49,14 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	}
 	request, errs := adapt.AddressRequest(claim)
 	if len(errs) > 0 {
-		return denied(subject{group: allocator.AddressClaimGroup, kind: allocator.AddressClaimKind, name: claim.Name}.invalid(errs...))
+		return denied(addressClaimSubject(claim.Name).invalid(errs...))
 	}
 	// Without the project of a namespace that is new the claim waits, and is judged later.
 	_ = m.allocator.KnowNamespace(ctx, m.live, req.Namespace)
 	granted := false // what the claim says of it is not the user's to say
 	if m.allocator.NeedsGrant(request) || m.isUnknown(request.Pool) {
 		if granted, err = m.rights.MayUse(ctx, req.UserInfo, request.Pool); err != nil {
-			return admission.Errored(http.StatusInternalServerError, err)
+			return denied(addressClaimSubject(claim.Name).refusal(err))
 		}
 	}
 	d.grant(&v1alpha1.PoolReference{Name: claim.PoolName}, granted)
@@ -72,6 +72,10 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	return d.response(warnings...)
+}
+
+func addressClaimSubject(name string) subject {
+	return subject{group: allocator.AddressClaimGroup, kind: allocator.AddressClaimKind, plural: "ipaddressclaims", name: name}
 }
 
 // isUnknown reports whether a claim names a pool that may come yet, and may take a right

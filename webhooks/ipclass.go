@@ -7,7 +7,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -60,19 +59,23 @@ func (m *classMutator) Handle(ctx context.Context, req admission.Request) admiss
 	return admission.Allowed("")
 }
 
+func classSubject(name string) subject {
+	return subject{kind: "IPClass", plural: "ipclasses", name: name}
+}
+
 func (m *classMutator) judge(ctx context.Context, class *v1alpha1.IPClass) error {
 	_, errs := adapt.Class(class)
 	if len(errs) == 0 && isDefault(class) {
 		second, err := m.secondDefault(ctx, class)
 		if err != nil {
-			return apierrors.NewInternalError(err)
+			return classSubject(class.Name).refusal(err)
 		}
 		errs = append(errs, second...)
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	return subject{kind: "IPClass", name: class.Name}.invalid(errs...)
+	return classSubject(class.Name).invalid(errs...)
 }
 
 // secondDefault looks live: two classes are often made by one command.
@@ -115,5 +118,5 @@ func (v *classValidator) ValidateDelete(_ context.Context, class *v1alpha1.IPCla
 	if !class.DeletionTimestamp.IsZero() || len(waiting) == 0 {
 		return nil, nil
 	}
-	return nil, subject{kind: "IPClass", plural: "ipclasses", name: class.Name}.awaited(waiting)
+	return nil, classSubject(class.Name).awaited(waiting)
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -64,7 +63,7 @@ func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admissio
 	u, err := useOf(ctx, v.live, v.allocator.Ledger(), adapt.KeyOf(pool))
 	switch {
 	case err != nil:
-		return nil, apierrors.NewInternalError(err)
+		return nil, poolSubject(pool).refusal(err)
 	case u.isNone():
 		return nil, nil
 	default:

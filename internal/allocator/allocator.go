@@ -50,8 +50,8 @@ type Options struct {
 	Log logr.Logger
 }
 
-// The longest that the steps of a request take. Together they stay below the
-// five seconds that the API server gives the webhook.
+// The longest that the steps of a request take. At admission the deadline of the request
+// (webhooks.Graceful) ends whatever would exceed it.
 const (
 	// confirmWithin bounds the whole way from finding to confirming.
 	confirmWithin = 3500 * time.Millisecond

@@ -137,8 +137,11 @@ func (a *Allocator) list(ctx context.Context, live client.Reader) error {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWithin)
 		defer cancel()
-		defer a.live.justListed()
-		return nil, a.listAll(ctx, live)
+		err := a.listAll(ctx, live)
+		if err == nil {
+			a.live.justListed()
+		}
+		return nil, err
 	})
 	select {
 	case result := <-done:

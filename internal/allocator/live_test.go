@@ -287,6 +287,9 @@ func TestWhatIsMissingIsReadLive(t *testing.T) {
 				if live.lists != c.lists || !slices.Equal(pools, c.pools) || !slices.Equal(classes, c.classes) {
 					t.Errorf("%d lists; pools %v, classes %v are known; want %d, %v, %v", live.lists, pools, classes, c.lists, c.pools, c.classes)
 				}
+				if err := a.Refresh(s.t.Context(), live, c.request); !errors.Is(err, c.fails) {
+					t.Errorf("the next one: got %v, want %v", err, c.fails)
+				}
 				s.begun()
 			})
 		})

@@ -111,9 +111,9 @@ func (p *Proxy) Delay(by time.Duration) { p.change(func(w *weather) { w.delay = 
 // was to arrive does when it ends.
 func (p *Proxy) Silence(silent bool) { p.change(func(w *weather) { w.silent = silent }) }
 
-// HoldLists holds back each list of a resource, streamed or not, for so long;
-// 0 ends that.
-func (p *Proxy) HoldLists(resource string, by time.Duration) {
+// HoldReads holds back for so long each list of a resource ("ippools"), streamed or not, or
+// each read of one object ("ippools/a"); 0 ends that.
+func (p *Proxy) HoldReads(resource string, by time.Duration) {
 	p.change(func(w *weather) { w.held, w.resource = by, resource })
 }
 

@@ -144,7 +144,7 @@ func TestProxy(t *testing.T) {
 	})
 	t.Run("holds lists of one resource back, until it is told otherwise", func(t *testing.T) {
 		p, _ := serve(t)
-		p.HoldLists("things", time.Hour)
+		p.HoldReads("things", time.Hour)
 		expect(t, get(t, p.URL()+"/others"), "list")
 		done := make(chan struct{})
 		go func() {
@@ -156,7 +156,7 @@ func TestProxy(t *testing.T) {
 			t.Error("it came at once")
 		case <-time.After(100 * time.Millisecond):
 		}
-		p.HoldLists("", 0)
+		p.HoldReads("", 0)
 		<-done
 	})
 	t.Run("holds the next create of a resource back, and no other", func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )
 
-// tryingOnce is a client that does not try again by itself what is answered with 429.
-func tryingOnce(cfg *rest.Config) rest.Interface {
+// restClient is a client of which a request can be made that is not tried again.
+func restClient(cfg *rest.Config) rest.Interface {
 	GinkgoHelper()
 	scheme := runtime.NewScheme()
 	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
@@ -28,7 +28,7 @@ func tryingOnce(cfg *rest.Config) rest.Interface {
 	return c
 }
 
-var _ = Describe("what the webhook reads does not come in time", Ordered, func() {
+var _ = Describe("a claim whose admission needs what is not read in time", Ordered, func() {
 	var w *world
 
 	BeforeAll(func(ctx context.Context) {
@@ -36,19 +36,21 @@ var _ = Describe("what the webhook reads does not come in time", Ordered, func()
 		w.namespace(ctx, "late")
 	})
 
-	It("the user is told to try again, before the API server gives up the webhook", func(ctx context.Context) {
-		once := tryingOnce(w.Config())
-		create := func() error {
-			claim := build.Claim("late", "x").Selecting("no", "such-pool").Length(32).Obj()
-			return once.Post().Namespace("late").Resource("ipclaims").Body(claim).MaxRetries(0).Do(ctx).Error()
+	DescribeTable("is answered with 429 before the API server gives up on the webhook", func(ctx context.Context, held string, b *build.ClaimBuilder, atLeast time.Duration) {
+		api, create := w.Managers[0].API, func() error {
+			return restClient(w.Config()).Post().Namespace("late").Resource("ipclaims").Body(b.Obj()).MaxRetries(0).Do(ctx).Error()
 		}
-		api := w.Managers[0].API
-		DeferCleanup(api.HoldLists, "", time.Duration(0))
-		api.HoldLists("ippools", time.Hour)
+		DeferCleanup(api.HoldReads, "", time.Duration(0))
+		api.HoldReads(held, time.Hour)
+		began := time.Now()
 		err := create()
 		Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring("try again")))
-		api.HoldLists("", 0)
-		Eventually(create).Should(Succeed())
-	})
+		Expect(err).To(MatchError(HaveSuffix(": the API server did not answer in time: try again")))
+		Expect(time.Since(began)).To(BeNumerically(">=", atLeast), "it waited for what was held back")
+		api.HoldReads("", 0)
+		Expect(create()).To(Succeed())
+	},
+		Entry("a list of pools, for which there is a bound of its own", "ippools", build.Claim("late", "selects").Selecting("no", "such-pool").Length(32), 2*time.Second),
+		Entry("a class, which the request's deadline bounds alone", "ipclasses/missing", build.Claim("late", "class").Class("missing"), 4*time.Second),
+	)
 })

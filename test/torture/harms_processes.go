@@ -19,8 +19,8 @@ func (n *nemesis) killManager(ctx context.Context) error {
 // while. As soon as that one is ready the others are killed, so that it is asked.
 func (n *nemesis) killManagersSlowList(ctx context.Context) error {
 	m, held := n.anyManager(), between(n.random, 2*time.Second, 5*time.Second)
-	m.API.HoldLists("ipallocations", held)
-	defer m.API.HoldLists("", 0)
+	m.API.HoldReads("ipallocations", held)
+	defer m.API.HoldReads("", 0)
 	if err := m.Kill(); err != nil {
 		return err
 	}
