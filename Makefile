@@ -193,15 +193,15 @@ tenants: $(assets) build ## Have a hostile tenant misuse the operator beside an 
 
 .PHONY: mutants
 mutants: ## Change the code in small ways, one at a time, and say which changes no test notices: SAMPLE of them, drawn by SEED; all without.
-	@go run ./test/cmd/mutants -sample=$(SAMPLE) -seed=$(SEED) -tests=./internal/controller/... $(mutated)
+	@go run ./test/cmd/mutants -out=$(OUT)/mutants.json -sample=$(SAMPLE) -seed=$(SEED) -tests=./internal/controller/... $(mutated)
+
+# The packages that are changed; the tests of the controllers see some of it, too.
+mutated := ./webhooks ./internal/allocator ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/adapt ./internal/requester
 
 .PHONY: mutants-document
 mutants-document: ## Write what the last `make mutants` has found into docs/reliability.md.
 	@go run ./test/cmd/mutants table $(OUT)/mutants.json test/mutants/explained.txt >$(OUT)/mutants.md
 	go run ./test/cmd/splice docs/reliability.md mutants <$(OUT)/mutants.md
-
-# What is changed by those; the tests of the controllers see some of it, too.
-mutated := ./webhooks ./internal/allocator ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/adapt ./internal/requester
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Look for known vulnerabilities in what the operator is built of.

@@ -184,7 +184,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	why := Explanations{"p/a.go F: b → nothing": "it is so", "p/a.go F: a → nothing": "it was noticed", "p/gone.go F: x → y": "it is not there", "r/c.go F: x → y": "another package"}
+	why := Explanations{"p/a.go F: b → nothing": "it is so", "p/a.go F: a → nothing": "it was noticed", "p/gone.go F: x → y": "it is not there", "mutants_test.go F: x → y": "another package"}
 	var text strings.Builder
 	if err := read.Table(&text, why); err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestReport(t *testing.T) {
 	if err := read.List(&text, why); err != nil {
 		t.Fatal(err)
 	}
-	const listed = "- `p/a.go`, `F`: `b` → `nothing`. it is so\n- `p/a.go`, `F`: `d` → `nothing`. Not explained.\n"
+	const listed = "- `p/a.go`, `F`: `` b `` → `` nothing ``. it is so\n- `p/a.go`, `F`: `` d `` → `` nothing ``. Not explained.\n"
 	if text.String() != listed {
 		t.Errorf("got\n%s\nwant\n%s", text.String(), listed)
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -128,8 +129,13 @@ func (r *Report) Table(to io.Writer, why Explanations) error {
 // List is the mutants that no test has noticed as Markdown, each with its explanation.
 func (r *Report) List(to io.Writer, why Explanations) error {
 	var text strings.Builder
+	last := ""
 	for _, s := range r.Survivors() {
-		fmt.Fprintf(&text, "- `%s`, `%s`: `%s` → `%s`. %s\n", s.File, s.Function, s.Before, s.After, cmp.Or(why[s.Key()], "Not explained."))
+		if s.Key() == last { // one of several that are alike
+			continue
+		}
+		last = s.Key()
+		fmt.Fprintf(&text, "- `%s`, `%s`: `` %s `` → `` %s ``. %s\n", s.File, s.Function, s.Before, s.After, cmp.Or(why[s.Key()], "Not explained."))
 	}
 	_, err := io.WriteString(to, text.String())
 	return err
@@ -144,8 +150,8 @@ func (r *Report) Survivors() []Result {
 	return survivors
 }
 
-// Stale are explanations of mutants that all mutants of their package are not among any
-// more, or that were noticed.
+// Stale are the explanations of mutants that are not there any more, or that were noticed.
+// Packages whose mutants are not among all are left out, where they exist.
 func (r *Report) Stale(all []Mutant, why Explanations) []string {
 	packages := map[string]bool{}
 	for _, m := range all {
@@ -154,7 +160,8 @@ func (r *Report) Stale(all []Mutant, why Explanations) []string {
 	stale := maps.Clone(why)
 	maps.DeleteFunc(stale, func(key, _ string) bool {
 		file, _, _ := strings.Cut(key, " ")
-		return !packages[path.Dir(file)]
+		_, err := os.Stat(filepath.FromSlash(file))
+		return err == nil && !packages[path.Dir(file)]
 	})
 	for _, m := range all {
 		delete(stale, m.Key())

@@ -13,9 +13,9 @@ import (
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )
 
-// previous is the build from which the operator is upgraded. One before it would not do:
-// its replicas have a newcomer wait where a child pool seems to wait for its block, and
-// answer for as long as they are there.
+// previous is the build from which the operator is upgraded. Those before it have a claim
+// wait, though there is room, while a child pool of the same pool waits for its CIDR: one
+// of their replicas that still answers would fail the test.
 const previous = "208f0fd"
 
 // checkedOut is the previous build: its manifests, and its manager in bin. Where

@@ -45,9 +45,12 @@ func TestCountsAreAddedComparedAndDividedAsBigIntsAre(t *testing.T) {
 	}
 }
 
-func TestACountEqualsItself(t *testing.T) {
-	if c, same := (Count{1, 2, 3}), (Count{1, 2, 3}); !c.Equal(same) || c.Equal(Count{1, 2, 4}) {
-		t.Error("it does not, or equals another")
+func TestEqualCounts(t *testing.T) {
+	c := Count{1, 2, 3}
+	for d, want := range map[Count]bool{{1, 2, 3}: true, {1, 2, 4}: false, {1, 3, 3}: false, {2, 2, 3}: false} {
+		if got := c.Equal(d); got != want {
+			t.Errorf("%v and %v: got %t, want %t", c, d, got, want)
+		}
 	}
 }
 

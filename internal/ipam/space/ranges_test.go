@@ -119,7 +119,7 @@ func TestSizeInABlock(t *testing.T) {
 	} {
 		p := netip.MustParsePrefix(block)
 		if got := r.SizeIn(p).String(); got != want || r.Overlaps(p) != (want != "0") {
-			t.Errorf("in %s are %s, and it overlaps: %t; want %s", block, got, r.Overlaps(p), want)
+			t.Errorf("SizeIn(%s) = %s, Overlaps = %t; want %s", block, got, r.Overlaps(p), want)
 		}
 	}
 	if !r.SizeIn(netip.Prefix{}).IsZero() {
@@ -184,8 +184,8 @@ func TestSumsOfGapsAreThoseOfTheGaps(t *testing.T) {
 	}
 }
 
-// A prefix may begin within a gap of which the sums are kept with those behind it.
-func TestSumsAreNotThoseOfAGapInPart(t *testing.T) {
+// The sums that are kept count whole gaps; the first gap of a prefix may be cut off.
+func TestSizeInAPrefixThatBeginsInsideAGap(t *testing.T) {
 	var ranges []Range
 	for a := uint64(4); a < 1<<12; a += 8 {
 		ranges = append(ranges, Range{uint128{0, a}.netip(false), uint128{0, a}.netip(false)})
@@ -212,7 +212,7 @@ func TestTheFirstLargeGapBehindManySmallOnes(t *testing.T) {
 		}
 	}
 	if got, ok := s.FindFrom(netip.MustParseAddr("::1"), 120); !ok || got.String() != "::400/120" {
-		t.Errorf("from ::1: got %v", got)
+		t.Errorf("from ::1: got %v, want ::400/120", got)
 	}
 }
 
@@ -229,15 +229,16 @@ func TestAReleaseFoldsWhatIsWithheldAgain(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	s := NewWithout(cidr, NewRanges(cidr, rangesOf("10.0.0.0", "10.0.0.255")))
 	block := netip.MustParsePrefix("10.0.0.16/28")
-	for range 2 {
-		if !s.nodes[s.root].folded() {
-			t.Fatal("the pool is not folded")
-		}
-		s.Use(block)
-		if s.nodes[s.root].folded() {
-			t.Fatal("the pool is folded")
-		}
-		s.Release(block)
+	if !s.nodes[s.root].folded() {
+		t.Fatal("the pool is not folded")
+	}
+	s.Use(block)
+	if s.nodes[s.root].folded() {
+		t.Fatal("the pool is folded with a block in use")
+	}
+	s.Release(block)
+	if !s.nodes[s.root].folded() {
+		t.Error("the pool is not folded again")
 	}
 }
 

@@ -209,6 +209,6 @@ func table(file, explained string) error {
 	if err := report.Table(os.Stdout, why); err != nil {
 		return err
 	}
-	fmt.Print("\nWhat no test notices, and why:\n\n")
+	fmt.Print("\nMutants that survive:\n\n")
 	return report.List(os.Stdout, why)
 }

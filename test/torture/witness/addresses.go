@@ -214,7 +214,7 @@ func (w *Witness) unsettledAddress(address *Object, claim *holding) string {
 func isOfAnotherPool(address *Object, claim *holding) bool {
 	return address.Attempt() != "" && address.Spec.PoolRef != claim.Spec.PoolRef &&
 		slices.ContainsFunc(claim.Status.Conditions, func(c Condition) bool {
-			return strings.Contains(c.Message, "the IPAddress of this name is from the IPPool "+address.Spec.PoolRef.Name)
+			return strings.Contains(c.Message, "the IPAddress of this name is from the IPPool "+address.Spec.PoolRef.Name+":")
 		})
 }
 

@@ -152,10 +152,11 @@ func TestWhatIsUnsettledOfAddresses(t *testing.T) {
 		annotations, asked, message string
 		want                        bool
 	}{
-		"an IPAddress that its claim does not name":                       {`{"torture/attempt":"1"}`, `{"kind":"IPPool","name":"pool"}`, says, true},
-		"not one that a client made for a claim of another pool":          {`{"torture/attempt":"1"}`, another, says, false},
-		"but one where the claim does not say so":                         {`{"torture/attempt":"1"}`, another, "", true},
-		"and one that the operator made for an earlier claim of its name": {`{}`, another, says, true},
+		"a claim of the same pool is unsettled":                     {`{"torture/attempt":"1"}`, `{"kind":"IPPool","name":"pool"}`, says, true},
+		"a claim of another pool that says so is settled":           {`{"torture/attempt":"1"}`, another, says, false},
+		"a claim of another pool that says nothing is unsettled":    {`{"torture/attempt":"1"}`, another, "", true},
+		"a claim that names a pool with a longer name is unsettled": {`{"torture/attempt":"1"}`, another, strings.Replace(says, "IPPool pool", "IPPool pools", 1), true},
+		"a claim is unsettled whose IPAddress the operator made":    {`{}`, another, says, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := taken(t, "conflict: b has it")
