@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -29,8 +30,11 @@ func answersOK(url string) func(context.Context) error {
 		last := "no answer yet"
 		err := wait.PollUntilContextTimeout(ctx, readyInterval, readyTimeout, true,
 			func(ctx context.Context) (bool, error) {
-				last = get(ctx, &client, url)
-				return last == "", nil
+				answer := get(ctx, &client, url)
+				if ctx.Err() == nil || answer == "" { // else the last one says more than that it was cut off
+					last = answer
+				}
+				return answer == "", nil
 			})
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", url, last, err)
@@ -51,7 +55,8 @@ func get(ctx context.Context, client *http.Client, url string) string {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return response.Status
+		said, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // which of the checks failed
+		return response.Status + " " + string(said)
 	}
 	return ""
 }

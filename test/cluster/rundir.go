@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// tailLines is how much of a log is quoted when its process did not get ready.
-const tailLines = 15
+// tailLines is how much of a log is quoted when its process did not get ready, but for
+// what it says each time when it is asked whether it is.
+const (
+	tailLines = 40
+	readyAsked = "healthz check failed"
+)
 
 // runDir is where one cluster keeps its files: credentials, the data of etcd,
 // one log a process (logs/NAME.log) and the process that runs (pids/NAME.pid).
@@ -64,7 +69,9 @@ func (d *runDir) tail(name string) string {
 	if err != nil {
 		return err.Error()
 	}
-	lines := bytes.Split(bytes.TrimSpace(content), []byte("\n"))
+	lines := slices.DeleteFunc(bytes.Split(bytes.TrimSpace(content), []byte("\n")), func(line []byte) bool {
+		return bytes.Contains(line, []byte(readyAsked))
+	})
 	lines = lines[max(0, len(lines)-tailLines):]
 	return fmt.Sprintf("the end of %s:\n  %s", d.logPath(name), bytes.Join(lines, []byte("\n  ")))
 }
