@@ -77,8 +77,9 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		Expect(p.Check(nil)).To(MatchError("webhook path: not loaded yet"))
 		Expect(p.Accepts(ctx, "")).To(BeFalse())
 		for range 2 { // the Secret is made, and filled
-			_, err := p.Reconcile(ctx, reconcile.Request{})
+			result, err := p.Reconcile(ctx, reconcile.Request{})
 			Expect(err).NotTo(HaveOccurred())
+			Expect(result.RequeueAfter).To(Equal(unreadyRecheck), "should no watch tell of what was made")
 		}
 		Expect(p.Check(nil)).To(MatchError(ContainSubstring("waiting for %s and %s", w.mutating.Name, w.validating.Name)))
 		w.installed(ctx)

@@ -17,6 +17,10 @@ import (
 // that is done when its time has come.
 const recheck = time.Hour
 
+// unreadyRecheck is how often it runs at least until one has reached its end: a replica
+// that starts depends on no watch alone to become ready.
+const unreadyRecheck = 5 * time.Second
+
 // errWait ends a pass that can go on only after a write of somebody else. The
 // watch of what they write starts the next one.
 var errWait = errors.New("waiting")
@@ -43,6 +47,9 @@ func (p *progress) succeeded() {
 func (p *progress) failed(ctx context.Context, err error, again time.Duration) (reconcile.Result, error) {
 	trouble := err.Error()
 	before := p.trouble.Swap(&trouble)
+	if p.check() != nil {
+		again = min(again, unreadyRecheck)
+	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}

@@ -13,7 +13,7 @@ import (
 // tailLines is how much of a log is quoted when its process did not get ready, but for
 // what it says each time when it is asked whether it is.
 const (
-	tailLines = 40
+	tailLines  = 40
 	readyAsked = "healthz check failed"
 )
 
