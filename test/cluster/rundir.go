@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// tailLines is how much of a log is quoted when its process did not get ready, but for
-// what it says each time when it is asked whether it is.
 const (
-	tailLines  = 40
+	// tailLines is how much of a log is quoted when its process did not get ready.
+	tailLines = 40
+	// readyAsked is what a manager logs each time when it is asked whether it is ready, and
+	// is not. It is left out of the quote.
 	readyAsked = "healthz check failed"
 )
 

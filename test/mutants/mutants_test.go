@@ -210,3 +210,14 @@ func TestReport(t *testing.T) {
 		t.Errorf("stale are %q", stale)
 	}
 }
+
+func TestMutantsThatAreAlikeAreListedOnce(t *testing.T) {
+	r := &Report{}
+	for line, before := range []string{"a", "b", "a"} {
+		r.Results = append(r.Results, Result{Mutant: Mutant{ID: line, File: "p/a.go", Line: line, Function: "F", Before: before, After: "nothing"}, Outcome: Survived})
+	}
+	var text strings.Builder
+	if err := r.List(&text, nil); err != nil || strings.Count(text.String(), "`` a ``") != 1 || strings.Count(text.String(), "\n") != 2 {
+		t.Errorf("%v:\n%s", err, text.String())
+	}
+}

@@ -129,12 +129,12 @@ func (r *Report) Table(to io.Writer, why Explanations) error {
 // List is the mutants that no test has noticed as Markdown, each with its explanation.
 func (r *Report) List(to io.Writer, why Explanations) error {
 	var text strings.Builder
-	last := ""
+	listed := map[string]bool{}
 	for _, s := range r.Survivors() {
-		if s.Key() == last { // one of several that are alike
+		if listed[s.Key()] { // one of several that are alike
 			continue
 		}
-		last = s.Key()
+		listed[s.Key()] = true
 		fmt.Fprintf(&text, "- `%s`, `%s`: `` %s `` → `` %s ``. %s\n", s.File, s.Function, s.Before, s.After, cmp.Or(why[s.Key()], "Not explained."))
 	}
 	_, err := io.WriteString(to, text.String())

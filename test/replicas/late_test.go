@@ -37,8 +37,9 @@ var _ = Describe("a claim whose admission needs what is not read in time", Order
 	})
 
 	DescribeTable("is answered with 429 before the API server gives up on the webhook", func(ctx context.Context, held string, b *build.ClaimBuilder, atLeast time.Duration) {
-		api, create := w.Managers[0].API, func() error {
-			return restClient(w.Config()).Post().Namespace("late").Resource("ipclaims").Body(b.Obj()).MaxRetries(0).Do(ctx).Error()
+		api, once := w.Managers[0].API, restClient(w.Config())
+		create := func() error {
+			return once.Post().Namespace("late").Resource("ipclaims").Body(b.Obj()).MaxRetries(0).Do(ctx).Error()
 		}
 		DeferCleanup(api.HoldReads, "", time.Duration(0))
 		api.HoldReads(held, time.Hour)
