@@ -75,13 +75,14 @@ func (d dump) of(kinds ...schema.GroupVersionKind) []*unstructured.Unstructured 
 
 // inUse makes a cluster that has been used: classes over several pools, child
 // pools and a namespace's own with claims in them, addresses by pool and by class,
-// and holes where some have gone.
+// and holes where some have gone. There is room for all of it whatever random
+// says: 24 claims of a /28 in each pool, and the newcomers.
 func (w *world) inUse(random *rand.Rand) {
 	w.t.Helper()
 	platform := []client.Object{
 		build.Class("gold").Length(29).Obj(), build.Class("machines").Obj(),
 		build.Pool("gold-a").CIDR("10.0.0.0/25").Classes("gold").Obj(),
-		build.Pool("gold-b").CIDR("10.1.0.0/24").Classes("gold").Obj(),
+		build.Pool("gold-b").CIDR("10.1.0.0/23").Classes("gold").Obj(),
 		build.Pool("machines").CIDR("10.2.0.0/24").Network(24, "10.2.0.1").Classes("machines").Obj(),
 		build.Pool("parent").CIDR("10.3.0.0/20").Obj(),
 	}
@@ -90,7 +91,7 @@ func (w *world) inUse(random *rand.Rand) {
 		w.ready(obj.(v1alpha1.Pool))
 	}
 	w.create(build.Claim(team, "before-the-children").Pool("parent").Length(24).Obj())
-	child, own := build.Pool("child").Child("parent", 24).Obj(), build.Pool("own").Child("parent", 24).In(team)
+	child, own := build.Pool("child").Child("parent", 23).Obj(), build.Pool("own").Child("parent", 23).In(team)
 	w.create(child, own)
 	w.ready(child, own)
 	var gone []client.Object
@@ -109,7 +110,7 @@ func (w *world) inUse(random *rand.Rand) {
 			gone = append(gone, made...)
 		}
 	}
-	w.create(build.Claim(team, "gold-b").Class("gold").CIDR("10.1.0.192/27").Obj())
+	w.create(build.Claim(team, "gold-b").Class("gold").CIDR("10.1.1.192/27").Obj())
 	gone = append(gone, &v1alpha1.IPClaim{ObjectMeta: build.Claim(team, "before-the-children").Obj().ObjectMeta})
 	w.agrees()
 	for _, obj := range gone {
