@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -168,7 +169,8 @@ func (s *stored) unclaimed() []string {
 	var wrong []string
 	for _, a := range s.addresses.Items {
 		if !claims[a.Namespace+"/"+a.Name] {
-			wrong = append(wrong, fmt.Sprintf("IPAddress %s/%s with %s has no claim: owners %v", a.Namespace, a.Name, a.Spec.Address, a.OwnerReferences))
+			wrong = append(wrong, fmt.Sprintf("IPAddress %s/%s with %s has no claim: made at %s, finalizers %v, owners %v",
+				a.Namespace, a.Name, a.Spec.Address, a.CreationTimestamp.UTC().Format(time.TimeOnly), a.Finalizers, a.OwnerReferences))
 		}
 	}
 	return wrong

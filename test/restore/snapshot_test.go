@@ -102,7 +102,7 @@ func (w *world) lose(l *load, restore func(snapshot string)) {
 
 	begin := time.Now()
 	restore(snapshot)
-	w.t.Logf("stopped, restored and started in %v", time.Since(begin).Round(time.Millisecond))
+	w.t.Logf("stopped at %s, restored and started in %v", begin.UTC().Format(time.TimeOnly), time.Since(begin).Round(time.Millisecond))
 	w.agrees()
 	after, err := w.stored(ctx)
 	w.Expect(err).NotTo(HaveOccurred())

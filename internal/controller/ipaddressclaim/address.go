@@ -40,7 +40,8 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 		return err
 	}
 	began := c.Clock.Now()
-	c.made.Store(s.name, making{since: began})
+	attempt := making{since: began}
+	c.made.Store(s.name, attempt)
 	if err := c.Client.Create(ctx, address); err != nil {
 		if allocator.IsRefused(err) {
 			c.made.Delete(s.name)
@@ -52,6 +53,7 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 		}
 		return fmt.Errorf("creating the IPAddress: %w", err)
 	}
+	c.made.CompareAndSwap(s.name, attempt, making{since: began, uid: address.UID}) // unless it has been shown
 	s.address = address
 	return nil
 }

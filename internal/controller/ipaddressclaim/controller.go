@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -133,6 +134,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // making is the last attempt to make an IPAddress.
 type making struct {
 	since time.Time
+	// uid is that of the IPAddress, where the API server has answered.
+	uid types.UID
 	// unsure says that the answer does not tell whether the IPAddress was stored, or is the
 	// one of an earlier attempt.
 	unsure bool

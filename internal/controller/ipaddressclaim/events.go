@@ -48,21 +48,42 @@ func (c *Controller) claims() handler.EventHandler {
 func (c *Controller) addresses() handler.EventHandler {
 	return replaced.Apart(handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			name := nameOf(e.Object)
-			made, ok := c.made.LoadAndDelete(name)
-			if _, lost := c.lost.Load(name); lost || !ok || made.(making).unsure || e.Object.GetDeletionTimestamp() != nil {
+			made, ok := c.shown(e.Object)
+			if _, lost := c.lost.Load(nameOf(e.Object)); lost || !ok || made.unsure || e.Object.GetDeletionTimestamp() != nil {
 				c.consider(ctx, e.Object, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { c.consider(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			q.Add(requestOf(e.Object))
-			c.made.Delete(nameOf(e.Object))
+			if made, ok := c.made.Load(nameOf(e.Object)); ok && made.(making).uid == e.Object.GetUID() {
+				c.made.Delete(nameOf(e.Object)) // another one of the name is coming still
+			}
 			c.unprotected.Delete(nameOf(e.Object))
 			c.homeless.Delete(nameOf(e.Object))
 			c.addressGone(e.Object)
 		},
 	})
+}
+
+// shown forgets that this process made the IPAddress that the cache shows, and returns
+// how; false where it did not. An event may be of an earlier one of the name: the cache
+// had lost that already when this process looked and made the next.
+func (c *Controller) shown(address client.Object) (making, bool) {
+	name := nameOf(address)
+	for {
+		last, ok := c.made.Load(name)
+		if !ok {
+			return making{}, false
+		}
+		made := last.(making)
+		if made.uid != "" && made.uid != address.GetUID() {
+			return making{}, false
+		}
+		if c.made.CompareAndDelete(name, made) {
+			return made, true
+		}
+	}
 }
 
 // consider has the claim of the object's name looked at, if it is not settled.

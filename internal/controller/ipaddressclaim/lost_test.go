@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -116,6 +117,57 @@ func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
 			c.addresses().Create(t.Context(), event.CreateEvent{Object: &ipamv1.IPAddress{ObjectMeta: s.claim.ObjectMeta}}, q)
 			if q.Len() != 1 {
 				t.Error("its IPAddress is shown, and nobody looks at it")
+			}
+		})
+	}
+}
+
+// TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext has the events of an IPAddress that is
+// gone come when the next of its name was made, or is being made, and then its claim go
+// before the cache shows the new one: as after a restore of etcd.
+func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
+	earlier := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "earlier"}}
+	comes := func(c *Controller, t *testing.T) {
+		c.addresses().Create(t.Context(), event.CreateEvent{Object: earlier}, newQueue(t))
+	}
+	goes := func(c *Controller, t *testing.T) {
+		c.addresses().Delete(t.Context(), event.DeleteEvent{Object: earlier}, newQueue(t))
+	}
+	nothing := func(*Controller, *testing.T) {}
+	for name, test := range map[string]struct{ meanwhile, after func(*Controller, *testing.T) }{
+		"it goes while the next is made":       {goes, nothing},
+		"it goes when the next was made":       {nothing, goes},
+		"it comes and goes when that was made": {nothing, func(c *Controller, t *testing.T) { comes(c, t); goes(c, t) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := servedClaim()
+			pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: record.Pool.Name}}
+			c := &Controller{Allocator: allocatorWith(t, record), Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}}
+			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(pool).WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, made client.Object, _ ...client.CreateOption) error {
+					test.meanwhile(c, t)
+					made.SetUID("next")
+					return nil
+				},
+			}).Build()
+			c.Client, c.Live = there, there
+			c.Allocator.Catalogue().SetPool(ipam.Pool{Key: record.Pool, CIDR: record.Block})
+			s.address, s.record = nil, record
+			if err := c.createAddress(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			test.after(c, t)
+			c.claims().Delete(t.Context(), event.DeleteEvent{Object: s.claim}, newQueue(t))
+			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
+				t.Fatal(err)
+			}
+			if _, known := c.lost.Load(s.name); !known {
+				t.Error("that the claim is gone is forgotten while its IPAddress is coming")
+			}
+			q := newQueue(t)
+			c.addresses().Create(t.Context(), event.CreateEvent{Object: s.address}, q)
+			if _, coming := c.made.Load(s.name); coming || q.Len() != 1 {
+				t.Errorf("its IPAddress is shown: it is still thought to be coming: %t; %d look at it", coming, q.Len())
 			}
 		})
 	}
