@@ -95,7 +95,7 @@ func rates(r *figures.Report) string {
 		t.add(row...)
 	}
 	return "\n### Rates and latencies\n\n" +
-		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules, which is what the control plane can do at most. *writes*: two such objects and a status, which is what a claim writes, made by the client itself. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
+		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules, which is what the control plane can do at most. *writes*: two such objects, one of them with a status, which is what a claim writes, made by the client itself. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
 		"*Beside* is how many there were already; *done* is until all claims were Bound, or had their address. Rates are medians of rounds, percentiles are of all samples; in an open loop (n/s) they count from when a request was meant to be sent. The last columns are CPU time for each request, until all was done; *others* are the clients and kube-controller-manager.\n\n" + t.String()
 }
 

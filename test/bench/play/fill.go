@@ -91,12 +91,15 @@ func (w *World) memory(ctx context.Context, when string) error {
 }
 
 // restart measures how long a manager takes from its start until it is ready,
-// with all that was filled.
+// with all that was filled, in a cluster at rest.
 func (w *World) restart(ctx context.Context) error {
 	series := w.report.Of(figures.Key{Scenario: "restart", At: w.held})
 	var samples []time.Duration
 	manager := w.cluster.Managers[0]
 	for range either(w, 5, 2) {
+		if err := w.rest(ctx); err != nil {
+			return err
+		}
 		if err := manager.Stop(); err != nil {
 			return err
 		}

@@ -46,8 +46,8 @@ func open(perSecond int) load.Shape { return load.Shape{PerSecond: perSecond} }
 // shapes are those that everything is measured in.
 func (w *World) shapes() []load.Shape {
 	return either(w,
-		[]load.Shape{closed(1), closed(8), closed(32), open(150), open(300)},
-		[]load.Shape{closed(8), closed(32), open(150)})
+		[]load.Shape{closed(1), closed(8), closed(32), open(100), open(150), open(300)},
+		[]load.Shape{closed(8), closed(32), open(100), open(150)})
 }
 
 // a slice is how long a round takes.
@@ -66,7 +66,7 @@ func (w *World) rates(ctx context.Context) error {
 	}
 	contenders := either(w,
 		[]contender{bare(), twoWrites(), byPool("by-pool"), service()},
-		[]contender{bare(), byPool("by-pool"), service()})
+		[]contender{bare(), twoWrites(), byPool("by-pool"), service()})
 	for _, shape := range w.shapes() {
 		if err := w.measure(ctx, contenders, plan{shape, w.slice(), either(w, 5, 2), 0}); err != nil {
 			return err
