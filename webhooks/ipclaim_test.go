@@ -1,16 +1,23 @@
 package webhooks
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // inNew asks for an object in a namespace that was made a moment ago.
@@ -57,5 +64,20 @@ func TestAnUpdateOutsideARequestIsAnError(t *testing.T) {
 	}
 	if _, err := (&allocationValidator{}).ValidateDelete(t.Context(), &v1alpha1.IPAllocation{}); err == nil {
 		t.Error("the deletion of an allocation is allowed")
+	}
+}
+
+func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
+	scheme := runtime.NewScheme()
+	must(t, errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)))
+	cached, live := fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build()
+	alloc := allocator.New(allocator.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), Catalogue: allocator.NewCatalogue(""), Log: logr.Discard()})
+	m := &claimMutator{allocator: alloc, cached: cached, live: live}
+	if m.seen() != client.Reader(cached) {
+		t.Error("all claims are known, and they are not read from the cache")
+	}
+	must(t, alloc.Feed(t.Context(), &informertest.FakeInformers{Scheme: scheme})) // and not FeedClaims
+	if m.seen() != client.Reader(live) {
+		t.Error("not all claims are known, and they are not read live")
 	}
 }

@@ -90,7 +90,7 @@ type Allocator struct {
 	wake workqueue.TypedInterface[ipam.PoolKey]
 	// turns is who serves holders of a kind when it is their turn.
 	turnsLock sync.Mutex
-	turns     map[string]func(ipam.Holder)
+	turns     map[string]*turnHandler
 	// fed says of each source whether its first list is complete.
 	fedLock sync.RWMutex
 	fed     []func() bool
@@ -120,7 +120,7 @@ func New(o Options) *Allocator {
 		defaultFamily: cmp.Or(o.DefaultFamily, ipam.IPv4),
 		attempts:      semaphore.NewWeighted(AttemptsAtOnce),
 		wake:          workqueue.NewTyped[ipam.PoolKey](),
-		turns:         map[string]func(ipam.Holder){}, claims: func() bool { return true },
+		turns:         map[string]*turnHandler{}, claims: func() bool { return true },
 	}
 	a.fed = append(a.fed, a.ledger.Synced)
 	a.catalogue.Listen(a.changed)

@@ -28,7 +28,7 @@ type Catalogue struct {
 	// tells of them.
 	clusters map[ipam.Name]bool
 	// listeners are told of changes, outside the lock.
-	listeners []func(Entry)
+	listeners []*listener
 	// changed is closed at the next change.
 	changed chan struct{}
 }
@@ -63,12 +63,22 @@ func (c *Catalogue) awaitChange(ctx context.Context) {
 	}
 }
 
-// Listen calls f after every change, once the catalogue has it. f must return at
-// once.
-func (c *Catalogue) Listen(f func(Entry)) {
+// listener is who is told of changes.
+type listener struct{ tell func(Entry) }
+
+// Listen calls f after every change, once the catalogue has it, until stop is called: a
+// change that came before may still be told. f must return at once.
+func (c *Catalogue) Listen(f func(Entry)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.listeners = append(c.listeners, f)
+	listens := &listener{f}
+	c.listeners = append(c.listeners, listens)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		// Changes are told outside the lock, from the slice as it was.
+		c.listeners = slices.DeleteFunc(slices.Clone(c.listeners), func(other *listener) bool { return other == listens })
+	}
 }
 
 // Entry is what has changed in the catalogue.
@@ -121,8 +131,8 @@ func (c *Catalogue) tell(change func() (Entry, bool)) {
 	listeners := c.listeners
 	c.mu.Unlock()
 	if changed {
-		for _, f := range listeners {
-			f(entry)
+		for _, listens := range listeners {
+			listens.tell(entry)
 		}
 		c.wakeAwaiting()
 	}

@@ -51,8 +51,8 @@ func (c *Catalogue) changeCluster(name ipam.Name, change func() bool) {
 	listeners := c.listeners
 	c.mu.Unlock()
 	for _, entry := range entries {
-		for _, f := range listeners {
-			f(entry)
+		for _, listens := range listeners {
+			listens.tell(entry)
 		}
 	}
 }

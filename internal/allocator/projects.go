@@ -86,8 +86,8 @@ func (c *Catalogue) changeProjects(namespace, label string, change func(projects
 	listeners := c.listeners
 	c.mu.Unlock()
 	for _, name := range changed {
-		for _, f := range listeners {
-			f(Entry{Namespace: name})
+		for _, listens := range listeners {
+			listens.tell(Entry{Namespace: name})
 		}
 	}
 }

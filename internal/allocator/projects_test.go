@@ -47,6 +47,23 @@ func TestANamespaceIsTheProjectOfItsNameOnlyWhereNobodyHasTheLabel(t *testing.T)
 	}
 }
 
+func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
+	c := NewCatalogue("the-platform")
+	var told []string
+	note := func(who string) func(Entry) {
+		return func(e Entry) { told = append(told, who+" of "+e.Namespace) }
+	}
+	c.SetProject("team", "red")
+	stop := c.Listen(note("a"))
+	c.Listen(note("b"))
+	c.SetProject("team", "blue")
+	stop()
+	c.SetProject("team", "green")
+	if want := []string{"a of team", "b of team", "b of team"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
 func TestNobodyJoinsAProjectByTheNameOfANamespace(t *testing.T) {
 	c := NewCatalogue("the-platform")
 	c.SetProject("ours", "red")

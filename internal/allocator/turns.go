@@ -7,13 +7,25 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
+// turnHandler is who serves the holders of a kind.
+type turnHandler struct{ serve func(ipam.Holder) }
+
 // OnTurn has serve called, from the goroutine of Wake among others, for each holder of
-// the kind whose turn it is, now or later. serve must return at once.
-func (a *Allocator) OnTurn(kind string, serve func(ipam.Holder)) {
+// the kind whose turn it is, now or later, until stop is called or somebody else serves
+// the kind. serve must return at once.
+func (a *Allocator) OnTurn(kind string, serve func(ipam.Holder)) (stop func()) {
+	serves := &turnHandler{serve}
 	a.turnsLock.Lock()
-	a.turns[kind] = serve
+	a.turns[kind] = serves
 	a.turnsLock.Unlock()
 	a.wakePools(a.queue.Pools())
+	return func() {
+		a.turnsLock.Lock()
+		defer a.turnsLock.Unlock()
+		if a.turns[kind] == serves {
+			delete(a.turns, kind)
+		}
+	}
 }
 
 // Wake looks at each pool in which something was released or changed, and has the
@@ -56,7 +68,7 @@ func (a *Allocator) due(key ipam.PoolKey) []ipam.Holder {
 func (a *Allocator) serve(holder ipam.Holder) {
 	a.turnsLock.Lock()
 	defer a.turnsLock.Unlock()
-	if serve := a.turns[holder.Kind]; serve != nil {
-		serve(holder)
+	if serves := a.turns[holder.Kind]; serves != nil {
+		serves.serve(holder)
 	}
 }

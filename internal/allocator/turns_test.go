@@ -367,3 +367,23 @@ func TestWhoeverComesToLeadServesThoseWhoWait(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoStopsServingIsNotCalledAnyMore(t *testing.T) {
+	inScene(t, func(s *scene) {
+		s.open()
+		var served []string
+		serve := func(who string) func(ipam.Holder) {
+			return func(h ipam.Holder) { served = append(served, who+" serves "+h.Name) }
+		}
+		stop := s.allocator.OnTurn("IPClaim", serve("a"))
+		s.allocator.serve(ipam.Holder{Kind: "IPClaim", Name: "x"})
+		stopB := s.allocator.OnTurn("IPClaim", serve("b"))
+		stop() // late: b serves by now
+		s.allocator.serve(ipam.Holder{Kind: "IPClaim", Name: "y"})
+		stopB()
+		s.allocator.serve(ipam.Holder{Kind: "IPClaim", Name: "z"})
+		if want := []string{"a serves x", "b serves y"}; !slices.Equal(served, want) {
+			t.Errorf("got %q, want %q", served, want)
+		}
+	})
+}

@@ -2,6 +2,7 @@
 package controller
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -14,6 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
 	"github.com/cadastre-dev/cadastre/internal/controller/orphan"
+	"github.com/cadastre-dev/cadastre/internal/leader"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/pace"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/internal/within"
@@ -42,26 +45,55 @@ type Options struct {
 	WatchFilter string
 }
 
-// SetUp registers all controllers.
-func SetUp(mgr manager.Manager, o Options) error {
+// SetUp registers all controllers: with mgr those that every replica runs, and the others
+// with the election.
+func SetUp(mgr manager.Manager, election *leader.Election, o Options) error {
 	claims, records := within.Of(o.WatchNamespace), within.Namespaces(nil)
 	if o.WatchNamespace != "" {
 		records = within.Of(o.WatchNamespace, o.Namespace)
 	}
-	orphans := &orphan.Controller{
-		Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live,
-		Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
+	var orphans *orphan.Controller // of the term
+	err := election.EachTerm(func(mgr manager.Manager) error {
+		if err := mgr.Add(notifyConflicts(o.Allocator.Ledger())); err != nil {
+			return err
+		}
+		orphans = &orphan.Controller{
+			Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live,
+			Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
+		}
+		return setUp(mgr,
+			&ipclass.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Pace: pace.New(countEvery, clock.RealClock{})},
+			&ippool.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Asker: o.Asker, Pace: pace.New(countEvery, clock.RealClock{})},
+			&ipclaim.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
+			orphans,
+		)
+	})
+	if err != nil {
+		return err
 	}
-	for _, c := range []interface{ SetUp(manager.Manager) error }{
-		&ipclass.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Pace: pace.New(countEvery, clock.RealClock{})},
-		&ippool.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Asker: o.Asker, Pace: pace.New(countEvery, clock.RealClock{})},
-		&ipclaim.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
-		orphans,
-		&ipaddressclaim.Controller{
-			Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
-			Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{},
+	return setUp(mgr, &ipaddressclaim.Replica{
+		Allocator: o.Allocator, Within: claims, WatchFilter: o.WatchFilter,
+		Lead: func() error {
+			return election.EachTerm(func(mgr manager.Manager) error {
+				return setUp(mgr, &ipaddressclaim.Controller{
+					Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
+					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{},
+				})
+			})
 		},
-	} {
+	})
+}
+
+// notifyConflicts has the controllers notified of records that overlap.
+func notifyConflicts(picture *ledger.Ledger) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		picture.NotifyConflicts(ctx)
+		return nil
+	}
+}
+
+func setUp(mgr manager.Manager, all ...interface{ SetUp(manager.Manager) error }) error {
+	for _, c := range all {
 		if err := c.SetUp(mgr); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +51,7 @@ type Ledger struct {
 	began     time.Time
 	relists   int
 	unread    int
-	listeners []func(Change)
+	listeners []*listener
 	onFree    []func(ipam.PoolKey, netip.Prefix)
 }
 
@@ -131,23 +132,36 @@ func (l *Ledger) isUnlisted() bool {
 	return l.unlisted
 }
 
+// listener is who is told of changes.
+type listener struct{ tell func(Change) }
+
 // Listen calls f for each record that is there, as Added, and then for every
-// change, one at a time and in order. f must return at once and must not call
-// the Ledger.
-func (l *Ledger) Listen(f func(Change)) {
+// change, one at a time and in order, until stop is called. f must return at once and
+// must not call the Ledger.
+func (l *Ledger) Listen(f func(Change)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for e := range l.byUID.all() {
 		f(Change{Record: e.record(), Pool: e.pool(), Kind: Added})
 	}
-	l.listeners = append(l.listeners, f)
+	return l.follow(f)
 }
 
 // Follow is Listen without what is there already.
-func (l *Ledger) Follow(f func(Change)) {
+func (l *Ledger) Follow(f func(Change)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.listeners = append(l.listeners, f)
+	return l.follow(f)
+}
+
+func (l *Ledger) follow(f func(Change)) (stop func()) {
+	listens := &listener{f}
+	l.listeners = append(l.listeners, listens)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.listeners = slices.DeleteFunc(l.listeners, func(other *listener) bool { return other == listens })
+	}
 }
 
 // Describe takes over what a pool's spec says. A child pool without a CIDR is
@@ -249,7 +263,7 @@ func (l *Ledger) prune(b *book) {
 }
 
 func (l *Ledger) tell(c Change) {
-	for _, f := range l.listeners {
-		f(c)
+	for _, listens := range l.listeners {
+		listens.tell(c)
 	}
 }

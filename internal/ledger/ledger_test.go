@@ -274,6 +274,26 @@ func TestOnlyTheFirstListIsOfWhatWasThereBefore(t *testing.T) {
 	}
 }
 
+func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
+	l := newLedger(1)
+	must(t, feed{l}.Replace(listed(), "0"))
+	var told []string
+	note := func(who string) func(Change) {
+		return func(c Change) { told = append(told, who+" of "+c.Record.UID) }
+	}
+	stops := []func(){l.Follow(note("a")), l.Listen(note("b"))}
+	l.Follow(note("c"))
+	for _, stop := range stops {
+		told = nil
+		stop()
+		must(t, feed{l}.Add(allocation("x", "1", "1", "10.0.0.0/28")))
+		must(t, feed{l}.Delete(allocation("x", "1", "1", "10.0.0.0/28")))
+	}
+	if fmt.Sprint(told) != "[c of 1 c of 1]" {
+		t.Errorf("when a and b have stopped: told %v, want c of both changes", told)
+	}
+}
+
 func TestUnboundRecordsAreBounded(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(allocation("x", "1", "1", "10.0.0.0/28"), allocation("y", "2", "1", "10.0.0.16/28")), "1"))

@@ -50,9 +50,8 @@ type Options struct {
 	// Seats is how many requests the API server serves at once, those that only
 	// read and those that write each. 0: as many as it does by default.
 	Seats int
-	// Revive starts a manager again that ends by itself, as a kubelet would: a
-	// leader does so when it cannot renew its lease, for example because the API
-	// server was away. One that is stopped or killed through Manager stays down.
+	// Revive starts a manager again that ends by itself, as a kubelet would. One that
+	// is stopped or killed through Manager stays down.
 	Revive bool
 	// Webhooks are addresses of webhook servers that the caller runs itself,
 	// behind the balancer with the managers. With any, config/default is

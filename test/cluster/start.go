@@ -254,8 +254,7 @@ func (c *Cluster) step(what string, do func() error) error {
 	return nil
 }
 
-// calmLease outlasts the stalls of a machine on which everything runs at once: a
-// leader that ends because of one is not started again, but where that is asked for.
+// calmLease outlasts the stalls of a machine on which everything runs at once.
 const calmLease = 4 * time.Second
 
 func (c *Cluster) managerArgs() []string {

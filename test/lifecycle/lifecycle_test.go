@@ -57,6 +57,7 @@ func TestLifecycle(t *testing.T) {
 	})
 	t.Run("a replica that is told to end answers what is under way", w.endsGracefully)
 	t.Run("a leader that is told to end hands over at once", w.handsOver)
+	t.Run("a leader that loses its lease goes on answering", w.losesTheLease)
 	t.Run("a replica is ready when its picture is complete, and not before", w.isReadyWhenComplete)
 }
 
@@ -184,21 +185,27 @@ func (w *world) handsOver(t *testing.T) {
 	must(t, w.Managers[leader].Start(t.Context()))
 }
 
-// leads says whether a replica leads, by its log since it was last started: there
-// the controller of claims, which only the leader runs, has begun.
+// leads reports whether a replica leads, by its log since it was last started: there the
+// controller of claims, which only the leader runs, has begun, and has not ended since.
 func (w *world) leads(m *cluster.Manager) bool {
+	runs := false
+	for line := range strings.Lines(w.log(m)) {
+		if strings.Contains(line, `controller="ipclaim"`) {
+			runs = runs && !strings.Contains(line, "All workers finished") || strings.Contains(line, "Starting workers")
+		}
+	}
+	return runs
+}
+
+// log is what a replica has logged since it was last started.
+func (w *world) log(m *cluster.Manager) string {
 	log, err := os.ReadFile(m.LogPath())
 	must(w.t, err)
 	life := string(log)
 	if i := strings.LastIndex(life, "\n--- "); i >= 0 {
 		life = life[i:]
 	}
-	for line := range strings.Lines(life) {
-		if strings.Contains(line, "Starting workers") && strings.Contains(line, `controller="ipclaim"`) {
-			return true
-		}
-	}
-	return false
+	return life
 }
 
 func (w *world) holder(ctx context.Context) string {

@@ -11,33 +11,40 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/cadastre-dev/cadastre/internal/leader"
 )
 
 // leaseName is that of the Lease, in the operator's namespace.
 const leaseName = "cadastre.ipam.cadastre.dev"
 
-// newLease is the lease of which the leader is elected; nil where none is.
-func newLease(cfg *rest.Config, o Options, log logr.Logger) (resourcelock.Interface, error) {
+// newElection elects the leader among the replicas, by a Lease; without LeaderElect
+// every replica is one.
+func newElection(cfg *rest.Config, mgr ctrl.Manager, o Options) (*leader.Election, error) {
 	if !o.LeaderElect {
-		return nil, nil
+		return leader.New(mgr, leader.Options{})
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
-	_, renew, _ := o.lease()
+	duration, renew, retry := o.lease()
 	own := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
 	lease, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.Namespace, leaseName, own, cfg, renew)
 	if err != nil {
 		return nil, err
 	}
-	return &patientLease{Interface: lease, log: log}, nil
+	return leader.New(mgr, leader.Options{
+		Lock: &patientLease{Interface: lease, log: mgr.GetLogger().WithName("lease")}, Name: leaseName,
+		LeaseDuration: duration, RenewDeadline: renew, RetryPeriod: retry,
+	})
 }
 
 // patientLease is a lease that is lost to somebody else, and not to an API server that
-// does not answer in time: a leader that is not renewed ends its process, webhooks
-// included, and takes a while to be back. So a short lease, for a quick failover, would
-// make an outage of every stall.
+// does not answer in time: a leader that is elected anew looks at everything again, and
+// does not know which deletions were seen. So a short lease, for a quick failover, would
+// make work of every stall.
 //
 // A leader may go on for longer than its lease: that there is one at most is for the
 // sake of its writes, and no promise rests on it (docs/reliability.md).

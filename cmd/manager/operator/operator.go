@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -108,7 +107,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := webhooks.SetUp(mgr, webhooks.Options{Allocator: alloc, Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring}); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
-	err = controller.SetUp(mgr, controller.Options{
+	election, err := newElection(cfg, mgr, o)
+	if err != nil {
+		return fmt.Errorf("setting up leader election: %w", err)
+	}
+	err = controller.SetUp(mgr, election, controller.Options{
 		Allocator: alloc, Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
 		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
 	})
@@ -184,19 +187,11 @@ func newManager(cfg *rest.Config, o Options, first *recordsFirst) (ctrl.Manager,
 	if err != nil {
 		return nil, nil, err
 	}
-	duration, renew, retry := o.lease()
-	lease, err := newLease(cfg, o, ctrl.Log.WithName("lease"))
-	if err != nil {
-		return nil, nil, err
-	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:  scheme,
 		Cache:   cache.Options{DefaultTransform: slimmer(), NewInformer: first.newInformer, SyncPeriod: syncPeriod(o)},
 		Metrics: *diagnostics, HealthProbeBindAddress: o.ProbeAddress,
 		WebhookServer: server,
-		// The ID is the name under which the metrics tell who leads.
-		LeaderElection: o.LeaderElect, LeaderElectionID: leaseName, LeaderElectionResourceLockInterface: lease, LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: &duration, RenewDeadline: &renew, RetryPeriod: &retry,
 		// The priority queue of controller-runtime v0.24 can block for good when it is
 		// shut down with work left in it (kubernetes-sigs/controller-runtime#3538).
 		// A call of which no answer comes must not hold up its object for good.
@@ -235,11 +230,7 @@ func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Opt
 		return nil, nil, err
 	}
 	feed := func(ctx context.Context) { picture.Run(ctx, records, &v1alpha1.IPAllocation{}) }
-	notify := func(ctx context.Context) error {
-		picture.NotifyConflicts(ctx)
-		return nil
-	}
-	return alloc, feed, mgr.Add(manager.RunnableFunc(notify))
+	return alloc, feed, nil
 }
 
 // runUntilStopped runs f in the background; what it returns stops it, and waits.

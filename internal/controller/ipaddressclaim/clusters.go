@@ -10,17 +10,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // watchClusters tells the catalogue, on every replica, which Clusters are paused. The
 // function that it returns reports whether all Clusters have been seen once.
-func (c *Controller) watchClusters(from cache.Cache) (known func() bool, err error) {
+func watchClusters(from cache.Cache, catalogue *allocator.Catalogue) (known func() bool, err error) {
 	informer, err := from.GetInformer(context.Background(), &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watching Clusters: %w", err)
 	}
-	catalogue := c.Allocator.Catalogue()
 	catalogue.KnowClusters()
 	take := func(obj any) {
 		cluster := obj.(*clusterv1.Cluster)

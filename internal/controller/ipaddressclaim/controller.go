@@ -171,10 +171,14 @@ func (c *Controller) found(s *scope, coming time.Duration) {
 	}
 }
 
-// serves reports whether a claim is of the namespaces, and has the label, that this
-// operator is limited to.
 func (c *Controller) serves(claim *ipamv1.IPAddressClaim) bool {
-	return c.Within.Has(claim.Namespace) && (c.WatchFilter == "" || labels.HasWatchLabel(claim, c.WatchFilter))
+	return isServed(claim, c.Within, c.WatchFilter)
+}
+
+// isServed reports whether a claim is of the namespaces, and has the label, that this
+// operator is limited to.
+func isServed(claim *ipamv1.IPAddressClaim, namespaces within.Namespaces, filter string) bool {
+	return namespaces.Has(claim.Namespace) && (filter == "" || labels.HasWatchLabel(claim, filter))
 }
 
 // soon has a claim looked at again for which there is something that has not been seen

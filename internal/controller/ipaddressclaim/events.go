@@ -123,21 +123,21 @@ func (c *Controller) addressGone(address client.Object) {
 // records has a claim looked at when its record was changed, is lost, or was made
 // by somebody else than this controller.
 func (c *Controller) records() source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.Ledger().Listen(func(change ledger.Change) {
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
 			holder := change.Record.Holder
 			if holder.Kind == kind && (change.Kind != ledger.Added || change.Record.HolderUID == "") {
 				q.Add(requestFor(holder))
 			}
-		})
+		}))
 		return nil
 	})
 }
 
 // turns has a claim looked at when it is its turn in the line of those who wait.
 func (c *Controller) turns() source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) }))
 		return nil
 	})
 }
@@ -147,7 +147,7 @@ func (c *Controller) turns() source.Source {
 // is missing.
 func (c *Controller) catalogue() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
-		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+		context.AfterFunc(ctx, c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
 			for _, holder := range c.Allocator.WaitingFor(e) {
 				if holder.Kind == kind {
 					q.Add(requestFor(holder))
@@ -162,7 +162,7 @@ func (c *Controller) catalogue() source.Source {
 					q.Add(request)
 				}
 			}
-		})
+		}))
 		return nil
 	})
 }

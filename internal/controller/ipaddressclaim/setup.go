@@ -16,8 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/inorder"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/within"
 )
 
 // kind is that of the claims, in Cluster API's group.
@@ -40,20 +42,30 @@ type Orphans interface {
 	Look(records ...ipam.Name)
 }
 
-// SetUp has the claims served: at once where Cluster API is there, otherwise when
-// it comes.
-func (c *Controller) SetUp(mgr manager.Manager) error {
-	c.events = mgr.GetEventRecorder("cadastre")
+// Replica is what every replica does for IPAddressClaims, whether it leads or not: it
+// knows which Clusters are paused, and who waits.
+type Replica struct {
+	Allocator *allocator.Allocator
+	// Within and WatchFilter are those of the Controller.
+	Within      within.Namespaces
+	WatchFilter string
+	// Lead has the leader run a Controller from now on. It is called when Cluster API's
+	// kinds are served: at once, or when it has been installed.
+	Lead func() error
+}
+
+// SetUp registers what every replica does.
+func (r *Replica) SetUp(mgr manager.Manager) error {
 	return (&arrival{
 		client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"),
-		watchClusters: func() (func() bool, error) { return c.watchClusters(mgr.GetCache()) },
-		require:       c.Allocator.FedBy,
-		start:         func() error { return c.start(mgr) },
+		watchClusters: func() (func() bool, error) { return watchClusters(mgr.GetCache(), r.Allocator.Catalogue()) },
+		require:       r.Allocator.FedBy,
+		start:         func() error { return r.start(mgr) },
 	}).setUp(mgr)
 }
 
 // start registers what there is to register once Cluster API's kinds are served.
-func (c *Controller) start(mgr manager.Manager) error {
+func (r *Replica) start(mgr manager.Manager) error {
 	ctx := context.Background() // an index needs no cancelling
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddressClaim{}, byCluster, indexedCluster); err != nil {
 		return err
@@ -61,8 +73,9 @@ func (c *Controller) start(mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddressClaim{}, byTarget, indexedTarget); err != nil {
 		return err
 	}
-	c.Orphans.Judge(kind, holds)
-	line := &line{allocator: c.Allocator, client: c.Client, serves: c.serves}
+	line := &line{allocator: r.Allocator, client: mgr.GetClient(), serves: func(claim *ipamv1.IPAddressClaim) bool {
+		return isServed(claim, r.Within, r.WatchFilter)
+	}}
 	if err := line.setUp(mgr); err != nil {
 		return err
 	}
@@ -71,6 +84,13 @@ func (c *Controller) start(mgr manager.Manager) error {
 	if _, err := mgr.GetCache().GetInformer(ctx, &ipamv1.IPAddress{}, cache.BlockUntilSynced(false)); err != nil {
 		return err
 	}
+	return r.Lead()
+}
+
+// SetUp registers the controller. Cluster API's kinds are to be served.
+func (c *Controller) SetUp(mgr manager.Manager) error {
+	c.events = mgr.GetEventRecorder("cadastre")
+	c.Orphans.Judge(kind, holds)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim").
 		WatchesRawSource(inorder.Sources(

@@ -38,12 +38,12 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 // already, in the picture or to be listed yet, is looked at with its claim, which is
 // told of later.
 func (c *Controller) records() source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.Ledger().Follow(func(change ledger.Change) {
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.Ledger().Follow(func(change ledger.Change) {
 			if change.Record.Holder.Kind == kind && !change.Initial {
 				q.Add(requestFor(change.Record.Holder))
 			}
-		})
+		}))
 		return nil
 	})
 }
@@ -51,8 +51,8 @@ func (c *Controller) records() source.Source {
 // turns has a claim looked at when it is its turn in the queue of those who
 // wait.
 func (c *Controller) turns() source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) }))
 		return nil
 	})
 }
@@ -61,14 +61,14 @@ func (c *Controller) turns() source.Source {
 // a pool which changed, by its name or its labels. Those that wait for a pool of
 // a class are woken in turn.
 func (c *Controller) catalogue() source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
 			for _, holder := range c.Allocator.WaitingFor(e) {
 				if holder.Kind == kind {
 					q.Add(requestFor(holder))
 				}
 			}
-		})
+		}))
 		return nil
 	})
 }

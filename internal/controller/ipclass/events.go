@@ -18,15 +18,15 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // catalogue has those classes looked at that changed, or of which a pool did. Only
 // cluster-scoped pools are counted.
 func (c *Controller) catalogue() source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
 			if e.Pool.Namespace != "" {
 				return
 			}
 			for _, class := range e.Classes {
 				q.Add(requestFor(class))
 			}
-		})
+		}))
 		return nil
 	})
 }
@@ -34,8 +34,8 @@ func (c *Controller) catalogue() source.Source {
 // records has the classes counted when anything in one of their pools changes,
 // in turn: what happens until then is counted along.
 func (c *Controller) records() source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.Ledger().Listen(func(change ledger.Change) {
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
 			if change.Kind == ledger.Changed {
 				return
 			}
@@ -43,7 +43,7 @@ func (c *Controller) records() source.Source {
 			if change.Record.Purpose == ipam.ForPool { // that pool may be ready now
 				c.enqueue(q, allocator.PoolOf(change.Record.Holder))
 			}
-		})
+		}))
 		return nil
 	})
 }

@@ -18,15 +18,15 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // records has a pool looked at when its own record changes, and counted when
 // anything in it does, in turn: what happens until then is counted along.
 func (c *Controller) records(kind ipam.PoolKind) source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.Ledger().Listen(func(change ledger.Change) {
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
 			if holder := change.Record.Holder; holder.Kind == string(kind) {
 				q.Add(requestFor(holder.Namespace, holder.Name))
 			}
 			if pool := change.Pool; pool.Kind == kind && change.Kind != ledger.Changed {
 				q.AddAfter(requestFor(pool.Namespace, pool.Name), c.Pace.Wait(pool.String()))
 			}
-		})
+		}))
 		return nil
 	})
 }
@@ -34,8 +34,8 @@ func (c *Controller) records(kind ipam.PoolKind) source.Source {
 // turns has a child pool looked at when it is its turn in the queue of those
 // who wait.
 func (c *Controller) turns(kind ipam.PoolKind) source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.OnTurn(string(kind), func(h ipam.Holder) { q.Add(requestFor(h.Namespace, h.Name)) })
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.OnTurn(string(kind), func(h ipam.Holder) { q.Add(requestFor(h.Namespace, h.Name)) }))
 		return nil
 	})
 }
@@ -43,8 +43,8 @@ func (c *Controller) turns(kind ipam.PoolKind) source.Source {
 // catalogue has a pool looked at that changed, and those that wait for it as
 // their parent.
 func (c *Controller) catalogue(kind ipam.PoolKind) source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+	return source.Func(func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
 			if e.Pool.Kind == kind {
 				q.Add(requestFor(e.Pool.Namespace, e.Pool.Name))
 			}
@@ -53,7 +53,7 @@ func (c *Controller) catalogue(kind ipam.PoolKind) source.Source {
 					q.Add(requestFor(holder.Namespace, holder.Name))
 				}
 			}
-		})
+		}))
 		return nil
 	})
 }

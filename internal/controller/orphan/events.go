@@ -24,11 +24,11 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // records has every record looked at that has changed. One that is new is looked
 // at if its holder has not come a moment later.
 func (c *Controller) records() source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
+	return source.Func(func(ctx context.Context, q queue) error {
 		c.mu.Lock()
 		c.queue = q
 		c.mu.Unlock()
-		c.Allocator.Ledger().Listen(func(change ledger.Change) {
+		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
 			if change.Kind == ledger.Added && change.Record.State == ipam.Bound && !change.Record.Terminating {
 				c.hear(change.Record.Name)
 				return
@@ -37,7 +37,7 @@ func (c *Controller) records() source.Source {
 			if pool := change.Pool; change.Kind == ledger.Removed && pool.Kind.IsPool() {
 				c.reconcileMissing(q, pool)
 			}
-		})
+		}))
 		return nil
 	})
 }
