@@ -123,8 +123,14 @@ test: $(assets) capi build ## Run all tests, the suites on the control plane inc
 	@$(call tests,-short,$(SIDE_BY_SIDE))
 
 .PHONY: test-all
-test-all: $(assets) capi build ## Run all tests at full size, the suites one after the other: half an hour.
-	@$(call tests,,1)
+test-all: test test-large ## Run all tests, and then again at full size those that are smaller in `make test`.
+
+.PHONY: test-large
+test-large: $(assets) capi build ## Run at full size the tests that are smaller in `make test`, one package after the other.
+	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list)
+	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | grep -vxF "$$(go list $(explored))" | sort))
+	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
+	go test -count=1 -p 1 -v -timeout $(TEST_TIMEOUT) $$(grep -vxF "$$raced" <<<"$$sized") | $(of_itself)
 
 # tests runs them with the flag $(1), and $(2) suites at a time.
 define tests
@@ -137,16 +143,18 @@ others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$(go list $(explored))" <<<"
 say "vet"
 go vet ./...
 say "the core, the ledger and the allocator$(if $(race),, (without the race detector: no C compiler))"
-# What passes is left out, but for what it says of itself: seeds and counts.
-go test $(1) $(race) -v -timeout $(TEST_TIMEOUT) $$raced | { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
+go test $(1) $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
 say "the model of the protocol"
-go test $(1) -v -timeout $(TEST_TIMEOUT) $(explored) | { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
+go test $(1) -v -timeout $(TEST_TIMEOUT) $(explored) | $(of_itself)
 say "packages that need no control plane"
 go test $(1) -timeout $(TEST_TIMEOUT) $$others
 say "suites that start processes, $(2) at a time"
 go test $(1) -count=1 -p $(2) -timeout $(TEST_TIMEOUT) $$suites
 say "all passed in $$((SECONDS - begin)) s"
 endef
+
+# Leaves out what passes, but for what it says of itself: seeds and counts.
+of_itself := { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
 
 # The packages that are tested with the race detector.
 raced := $(patsubst %,./%/...,$(wildcard internal/ipam internal/ledger internal/allocator))
