@@ -16,6 +16,9 @@ import (
 
 // severalReplicas compares one, two and three replicas.
 func (w *World) severalReplicas(ctx context.Context) error {
+	if err := w.afresh(ctx); err != nil {
+		return err
+	}
 	for i := range either(w, 4, 1) {
 		for j := range managers {
 			n := (i+j)%managers + 1

@@ -57,28 +57,43 @@ func (w *World) slice() load.Limit {
 
 // rates are those of plain creates, of what a claim writes, of claims and of Services.
 func (w *World) rates(ctx context.Context) error {
-	// The first requests to a control plane that has just started are slow.
-	if _, err := w.round(ctx, bare(), closed(8), load.Limit{For: time.Second}); err != nil {
-		return err
-	}
-	if _, err := w.round(ctx, byPool("by-pool"), closed(8), load.Limit{For: time.Second}); err != nil {
-		return err
-	}
-	contenders := either(w,
-		[]contender{bare(), twoWrites(), byPool("by-pool"), service()},
-		[]contender{bare(), twoWrites(), byPool("by-pool"), service()})
-	for _, shape := range w.shapes() {
-		if err := w.measure(ctx, contenders, plan{shape, w.slice(), either(w, 5, 2), 0}); err != nil {
+	contenders := []contender{bare(), twoWrites(), byPool("by-pool"), service()}
+	return w.inAllShapes(ctx, w.shapes(), contenders, either(w, 5, 2), w.slice())
+}
+
+// variants are the other ways to claim.
+func (w *World) variants(ctx context.Context) error {
+	return w.inAllShapes(ctx, either(w, w.shapes(), []load.Shape{closed(8)}), variants(),
+		either(w, 2, 1), either(w, w.slice(), load.Limit{For: time.Second}))
+}
+
+// inAllShapes measures contenders in one shape of load after the other, in a full run each
+// in a cluster of its own: what those before have left makes the API server's garbage
+// collections longer, and each Service slower.
+func (w *World) inAllShapes(ctx context.Context, shapes []load.Shape, contenders []contender, rounds int, limit load.Limit) error {
+	for i, shape := range shapes {
+		if i == 0 || !w.options.Quick {
+			if err := w.afresh(ctx); err != nil {
+				return err
+			}
+		}
+		if err := w.measure(ctx, contenders, plan{shape, limit, rounds, 0}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// variants are the other ways to claim.
-func (w *World) variants(ctx context.Context) error {
-	for _, shape := range either(w, w.shapes(), []load.Shape{closed(8)}) {
-		if err := w.measure(ctx, variants(), plan{shape, either(w, w.slice(), load.Limit{For: time.Second}), either(w, 2, 1), 0}); err != nil {
+// afresh has a cluster with next to nothing in it, in a full run; in a quick one it is that
+// which there is. The first requests to a control plane that has just started are slow.
+func (w *World) afresh(ctx context.Context) error {
+	if !w.options.Quick {
+		if err := w.anew(ctx); err != nil {
+			return err
+		}
+	}
+	for _, c := range []contender{bare(), byPool("by-pool"), service()} {
+		if _, err := w.round(ctx, c, closed(8), load.Limit{For: time.Second}); err != nil {
 			return err
 		}
 	}
