@@ -153,6 +153,13 @@ func (d *draft) keepStatus(old map[string]any) error {
 	return d.set(old["status"], "status")
 }
 
+// markAnswered says that a create has its answer: an API server that got none, because the
+// replica ended or did not answer in time, asks a second time, by the webhook
+// retry.ipclaim.ipam.cadastre.dev, whose match condition looks for this mark. The mark is
+// the UID: the API server takes out what a client writes there, and writes its own when it
+// stores the object. So nobody else can set it, and it is never stored.
+func (d *draft) markAnswered() error { return d.set("answered", "metadata", "uid") }
+
 // response is the patch from what was sent to what was filled in.
 func (d *draft) response(warnings ...string) admission.Response {
 	return admission.Patched("", d.changes...).WithWarnings(warnings...)

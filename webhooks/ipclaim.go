@@ -19,7 +19,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
-// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=create.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=create.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=retry.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 
 // claimMutator gives a claim its block and its status when it is created, and keeps both
@@ -133,6 +134,9 @@ func (m *claimMutator) answer(r *claimRequest, request ipam.Request, terms ipam.
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	r.draft.setStatus(outcome.Status(v1alpha1.IPClaimStatus{}))
+	if err := r.draft.markAnswered(); err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
 	if outcome.Phase != v1alpha1.ClaimBound {
 		warnings = append(m.askedBy(r, request), warnings...)
 	}

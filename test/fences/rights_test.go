@@ -98,7 +98,8 @@ func TestOnlyTheOperatorIsExemptFromThePolicies(t *testing.T) {
 // webhook cannot be asked, and which pass.
 func TestWhatIsAdmittedWhileNoReplicaRuns(t *testing.T) {
 	want := map[string]admissionregistrationv1.FailurePolicyType{
-		"create.ipclaim.ipam.cadastre.dev":        admissionregistrationv1.Fail,
+		"create.ipclaim.ipam.cadastre.dev":        admissionregistrationv1.Ignore, // is tried again by the next one
+		"retry.ipclaim.ipam.cadastre.dev":         admissionregistrationv1.Fail,
 		"create.ippool.ipam.cadastre.dev":         admissionregistrationv1.Fail,
 		"create.localippool.ipam.cadastre.dev":    admissionregistrationv1.Fail,
 		"default.ipclass.ipam.cadastre.dev":       admissionregistrationv1.Fail,

@@ -95,7 +95,7 @@ func lines(text string) []string {
 // edited and deleted all the same is ignored.
 func TestWhatOnlyAWebhookRefusesFailsWithoutIt(t *testing.T) {
 	want := map[string]string{
-		"create.ipclaim.ipam.cadastre.dev": "Fail", "create.ippool.ipam.cadastre.dev": "Fail", "create.localippool.ipam.cadastre.dev": "Fail",
+		"create.ipclaim.ipam.cadastre.dev": "Ignore", "retry.ipclaim.ipam.cadastre.dev": "Fail", "create.ippool.ipam.cadastre.dev": "Fail", "create.localippool.ipam.cadastre.dev": "Fail",
 		"ipclass.ipam.cadastre.dev": "Fail", "default.ipclass.ipam.cadastre.dev": "Fail", "update.ipclass.ipam.cadastre.dev": "Ignore",
 		"grant.ipaddressclaim.ipam.cadastre.dev": "Fail", "create.ipaddressclaim.ipam.cadastre.dev": "Ignore",
 		"create.ipaddress.ipam.cadastre.dev": "Ignore", "mutating update.ipclaim.ipam.cadastre.dev": "Ignore",
@@ -113,8 +113,15 @@ func TestWhatOnlyAWebhookRefusesFailsWithoutIt(t *testing.T) {
 	for _, obj := range rendered(t, "config/default") {
 		switch obj.GetKind() {
 		case "MutatingWebhookConfiguration":
-			for _, hook := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, obj).Webhooks {
+			hooks := as[admissionregistrationv1.MutatingWebhookConfiguration](t, obj).Webhooks
+			for _, hook := range hooks {
 				note("mutating ", hook.Name, hook.FailurePolicy)
+			}
+			named := func(name string) int {
+				return slices.IndexFunc(hooks, func(h admissionregistrationv1.MutatingWebhook) bool { return h.Name == name })
+			}
+			if first, again := named("create.ipclaim.ipam.cadastre.dev"), named("retry.ipclaim.ipam.cadastre.dev"); first < 0 || again < first {
+				t.Errorf("create.ipclaim is webhook %d and retry.ipclaim webhook %d: it is to come after", first, again)
 			}
 		case "ValidatingWebhookConfiguration":
 			for _, hook := range as[admissionregistrationv1.ValidatingWebhookConfiguration](t, obj).Webhooks {

@@ -2,6 +2,7 @@ package security
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -74,6 +76,28 @@ func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
 	other := build.Claim("team", "other").Pool("p").Length(28).Obj()
 	if err := w.Create(t.Context(), other); err == nil || apierrors.IsInvalid(err) {
 		t.Errorf("a claim was created while no replica runs: %v", err)
+	}
+	w.nobodyForgesAnAnswer(claim.Status)
+}
+
+// nobodyForgesAnAnswer creates claims with the mark and the status of an answer while no
+// replica runs.
+func (w *world) nobodyForgesAnAnswer(status v1alpha1.IPClaimStatus) {
+	w.t.Helper()
+	forged := build.Claim("team", "forged").Pool("p").Length(28).Obj()
+	forged.APIVersion, forged.Kind = v1alpha1.GroupVersion.String(), "IPClaim"
+	forged.UID, forged.Status = "answered", status
+	text, err := json.Marshal(forged)
+	must(w.t, err)
+	if err := w.Create(w.t.Context(), forged.DeepCopy()); err == nil || !strings.Contains(err.Error(), `failed calling webhook "retry.ipclaim.ipam.cadastre.dev"`) {
+		w.t.Errorf("created: %v", err)
+	}
+	err = w.Patch(w.t.Context(), forged.DeepCopy(), client.RawPatch(types.ApplyPatchType, text), client.FieldOwner("tenant"))
+	if err == nil || !strings.Contains(err.Error(), "uid mismatch") {
+		w.t.Errorf("applied: %v", err)
+	}
+	if err := w.Get(w.t.Context(), client.ObjectKeyFromObject(forged), forged); !apierrors.IsNotFound(err) {
+		w.t.Errorf("it is there: %v", err)
 	}
 }
 
