@@ -44,7 +44,7 @@ type stage struct {
 	store            client.WithWatch
 	allocator        *allocator.Allocator
 	// fails are the calls to the API server that fail, such as "get Namespace", each with
-	// its error.
+	// its error, or a function that returns it.
 	fails sync.Map
 	// changed has something in it after the view has changed.
 	changed chan struct{}
@@ -319,8 +319,12 @@ func (s *stage) funcs() interceptor.Funcs {
 
 // failure is the error of a call that is to fail.
 func (s *stage) failure(verb string, obj runtime.Object) error {
-	if err, ok := s.fails.Load(verb + " " + kindOf(obj)); ok {
-		return err.(error)
+	err, _ := s.fails.Load(verb + " " + kindOf(obj))
+	switch err := err.(type) {
+	case error:
+		return err
+	case func() error:
+		return err()
 	}
 	return nil
 }

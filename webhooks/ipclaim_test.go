@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -79,5 +80,32 @@ func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
 	must(t, alloc.Feed(t.Context(), &informertest.FakeInformers{Scheme: scheme})) // and not FeedClaims
 	if m.seen() != client.Reader(live) {
 		t.Error("not all claims are known, and they are not read live")
+	}
+}
+
+// TestARecordIsNotTakenOverFromAClaimThatIsThere has the claim whose record is named appear
+// when its name was free a moment ago.
+func TestARecordIsNotTakenOverFromAClaimThatIsThere(t *testing.T) {
+	s := newStage(t)
+	holder := allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"})
+	s.record(t, ipam.Record{
+		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
+		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, Holder: holder,
+	})
+	req := review("IPClaim", claimed(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", 0)
+	looks := 0
+	s.fails.Store("get IPClaim", func() error {
+		if looks++; looks != 2 {
+			return nil
+		}
+		return s.store.Create(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c"}})
+	})
+	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); !strings.HasPrefix(answer, "429") {
+		t.Errorf("it is answered: %s", answer)
+	}
+	s.fails.Delete("get IPClaim")
+	must(t, s.store.Delete(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c"}}))
+	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); !strings.HasPrefix(answer, "allowed") || strings.Contains(answer, "/spec/allocationName") {
+		t.Errorf("when the claim is gone it is answered, with another record: %s", answer)
 	}
 }

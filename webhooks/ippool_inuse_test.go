@@ -114,3 +114,17 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 	}
 	check("while three claims are there", 2, 1, occupantsRead+6-12)
 }
+
+func TestAnyHolderOrRecordKeepsAPoolInUse(t *testing.T) {
+	for _, u := range []use{
+		{live: make([]ipam.Holder, 1)}, {kept: make([]string, 1)}, {more: 1},
+		{live: make([]ipam.Holder, 1), kept: make([]string, 1)}, {live: make([]ipam.Holder, 2), kept: make([]string, 1), more: 3},
+	} {
+		if u.isNone() {
+			t.Errorf("%+v is no use", u)
+		}
+	}
+	if !(use{}).isNone() {
+		t.Error("a pool that nobody uses is in use")
+	}
+}

@@ -1,0 +1,65 @@
+package webhooks
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+func TestAPoolDoesNotWaitWhereItsNamespaceHasAsManyWaitersAsItMay(t *testing.T) {
+	s := newStage(t)
+	limited := allocator.New(allocator.Options{
+		Ledger: s.allocator.Ledger(), Catalogue: s.allocator.Catalogue(), Client: s.store, UnboundLimit: 1000, WaitingLimit: 1, Log: logr.Discard(),
+	})
+	s.mutate["LocalIPPool"].(*poolMutator).allocator = limited
+	req := review("LocalIPPool", pooled("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`), "", 0)
+	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "the pool waits") {
+		t.Errorf("while nobody waits it is answered: %s", answer)
+	}
+	claim := ipam.Name{Namespace: "team", Name: "waits"}
+	limited.Wait(allocator.Waiting{Holder: allocator.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "gold"}})
+	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "has reached its limit") {
+		t.Errorf("it is answered: %s", answer)
+	}
+	root := review("LocalIPPool", pooled("root", `{"cidr":"10.7.0.0/24"}`), "", 0)
+	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), root), root); strings.Contains(answer, "limit") {
+		t.Errorf("one that need not wait is answered: %s", answer)
+	}
+}
+
+// TestAChildOfAPoolThatIsReadLiveIsCarved has a parent that no cache has shown yet.
+func TestAChildOfAPoolThatIsReadLiveIsCarved(t *testing.T) {
+	s := newStage(t)
+	parent := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
+	parent.Spec.CIDR, parent.Spec.IPFamily, parent.Spec.RoutingDomain = "10.8.0.0/24", v1alpha1.IPv4, "default"
+	must(t, s.store.Create(t.Context(), parent))
+	key := ipam.PoolNamed("late")
+	s.record(t, ipam.Record{
+		Name: ipam.Name{Namespace: "system", Name: "ippool.late"}, Block: netip.MustParsePrefix("10.8.0.0/24"), Pool: ipam.PoolKey{Kind: ipam.KindRoutingDomain, Name: "default", Family: ipam.IPv4},
+		Purpose: ipam.ForPool, Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(key),
+	})
+	req := review("IPPool", pooled("q", `{"parentRef":{"kind":"IPPool","name":"late"},"prefixLength":26}`), "", 0)
+	if answer := answerOf(t, s.mutate["IPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "10.8.0.0/26") {
+		t.Errorf("it is answered: %s", answer)
+	}
+}
+
+func TestWhatTheSchemaAllowsAndNobodyCanReadIsABadRequest(t *testing.T) {
+	s := newStage(t)
+	schemas := s.mutate["IPPool"].(*poolMutator).schemas
+	d, err := newDraft([]byte(pooled("q", `{"cidr":"10.9.0.0/16"}`)))
+	must(t, err)
+	response := schemas.unreadable("IPPool", d, errors.New("labels are no map"))
+	if response.Allowed || response.Result.Code != http.StatusBadRequest || response.Result.Message != "labels are no map" {
+		t.Errorf("it is answered: %+v", response.Result)
+	}
+}

@@ -1,0 +1,27 @@
+package webhooks
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestANameIsMadeWhereOneIsToBeGeneratedAndNoneIsGiven(t *testing.T) {
+	long := strings.Repeat("x", 80)
+	for _, c := range []struct {
+		name, generateName, want string
+		random                   int // characters after it
+	}{
+		{name: "a", want: "a"},
+		{name: "a", generateName: "b-", want: "a"},
+		{generateName: "b-", want: "b-", random: 8},
+		{generateName: long, want: long[:58], random: 8},
+		{},
+	} {
+		got := nameFor(&metav1.ObjectMeta{Name: c.name, GenerateName: c.generateName})
+		if !strings.HasPrefix(got, c.want) || len(got) != len(c.want)+c.random {
+			t.Errorf("name %q, generateName %q: %q, want %q and %d characters", c.name, c.generateName, got, c.want, c.random)
+		}
+	}
+}
