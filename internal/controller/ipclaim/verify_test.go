@@ -5,6 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -75,6 +83,41 @@ func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
 			}
 			if s.conflict == "" || strings.Contains(s.conflict, rival.Holder.Name) != told {
 				t.Errorf("it is told %q, want that the holder is named: %t", s.conflict, told)
+			}
+		})
+	}
+}
+
+// TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose has a claim whose record is
+// gone, and its block recorded for another: its status says so, for all to read.
+func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T) {
+	for namespace, told := range map[string]bool{"beside": true, "strangers": false} {
+		t.Run(namespace, func(t *testing.T) {
+			claim, record := boundClaim()
+			record.Name = ipam.Name{Namespace: namespace, Name: "secret-12345678"}
+			record.Holder = allocator.HolderOfClaim(ipam.Name{Namespace: namespace, Name: "secret"})
+			a := allocatorWith(t, record)
+			for name, project := range map[string]string{"team": "ours", "beside": "ours", "strangers": "theirs"} {
+				a.Catalogue().SetProject(name, project)
+			}
+			scheme := runtime.NewScheme()
+			if err := v1alpha1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(claim).Build()
+			if err := there.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+				t.Fatal(err)
+			}
+			c := &Controller{Client: there, Live: there, Allocator: a, events: events.NewFakeRecorder(10)}
+			if _, err := c.Reconcile(t.Context(), claim); err == nil {
+				t.Error("it is not tried again")
+			}
+			if err := there.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+				t.Fatal(err)
+			}
+			ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
+			if ready == nil || ready.Reason != v1alpha1.ReasonConflict || strings.Contains(ready.Message, "secret") != told {
+				t.Errorf("its condition is %+v, want that the holder is named: %t", ready, told)
 			}
 		})
 	}

@@ -44,8 +44,7 @@ func (w *World) fillStep(ctx context.Context, at, step int) error {
 	reference.scenario, reference.variant = "fill", "bare"
 	// For so long that the API server collects its garbage meanwhile, as it does beside the
 	// claims: with much in its caches that is seldom, and takes long.
-	seconds := time.Duration(either(w, 5, 1))
-	if err := w.measure(ctx, []contender{reference}, plan{closed(8), load.Limit{For: seconds * time.Second}, 1, at}); err != nil {
+	if err := w.measure(ctx, []contender{reference}, plan{closed(8), load.Limit{For: either(w, 5*time.Second, time.Second)}, 1, at}); err != nil {
 		return err
 	}
 	c := byPool("fill")
