@@ -60,12 +60,12 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 	}
 }
 
-// The URL of a call has in it what is asked for, and says nothing to who made the claim.
-func TestACallThatIsLateIsToldWithoutItsURL(t *testing.T) {
+// The URL of a call says nothing to whoever made the claim.
+func TestACallThatIsLateIsReportedWithoutItsURL(t *testing.T) {
 	call := &url.Error{Op: "Get", URL: "https://10.0.0.1/apis/x", Err: context.DeadlineExceeded}
 	for _, err := range []error{context.DeadlineExceeded, call} {
 		if got := late(fmt.Errorf("reading namespace a: %w", err)).Error(); got != "reading namespace a: the API server did not answer in time" {
-			t.Errorf("%v is told as %q", err, got)
+			t.Errorf("%v reads %q", err, got)
 		}
 	}
 }

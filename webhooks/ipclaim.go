@@ -134,9 +134,6 @@ func (m *claimMutator) answer(r *claimRequest, request ipam.Request, terms ipam.
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	r.draft.setStatus(outcome.Status(v1alpha1.IPClaimStatus{}))
-	if err := r.draft.markAnswered(); err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
 	if outcome.Phase != v1alpha1.ClaimBound {
 		warnings = append(m.askedBy(r, request), warnings...)
 	}
@@ -248,6 +245,7 @@ func fillIn(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
 	d.grant(r.claim.Spec.PoolRef, r.granted)
 	d.requestedBy(r.user.Username, record)
 	errs := []error{
+		d.markAnswered(),
 		d.set(r.claim.Name, "metadata", "name"),
 		d.set(string(terms.Reclaim), "spec", "reclaimPolicy"),
 	}

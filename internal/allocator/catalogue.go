@@ -63,21 +63,27 @@ func (c *Catalogue) awaitChange(ctx context.Context) {
 	}
 }
 
-// listener is who is told of changes.
-type listener struct{ tell func(Entry) }
+// listener is notified of changes.
+type listener struct{ notify func(Entry) }
 
-// Listen calls f after every change, once the catalogue has it, until stop is called: a
-// change that came before may still be told. f must return at once.
+func notifyAll(listeners []*listener, entry Entry) {
+	for _, l := range listeners {
+		l.notify(entry)
+	}
+}
+
+// Listen calls f after every change, once the catalogue has it, until stop is called: it
+// may still be called for a change that came before. f must return at once.
 func (c *Catalogue) Listen(f func(Entry)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	listens := &listener{f}
-	c.listeners = append(c.listeners, listens)
+	added := &listener{f}
+	c.listeners = append(c.listeners, added)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		// Changes are told outside the lock, from the slice as it was.
-		c.listeners = slices.DeleteFunc(slices.Clone(c.listeners), func(other *listener) bool { return other == listens })
+		// Listeners are notified outside the lock, from the slice as it was.
+		c.listeners = slices.DeleteFunc(slices.Clone(c.listeners), func(other *listener) bool { return other == added })
 	}
 }
 
@@ -131,9 +137,7 @@ func (c *Catalogue) tell(change func() (Entry, bool)) {
 	listeners := c.listeners
 	c.mu.Unlock()
 	if changed {
-		for _, listens := range listeners {
-			listens.tell(entry)
-		}
+		notifyAll(listeners, entry)
 		c.wakeAwaiting()
 	}
 }

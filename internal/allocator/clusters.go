@@ -51,9 +51,7 @@ func (c *Catalogue) changeCluster(name ipam.Name, change func() bool) {
 	listeners := c.listeners
 	c.mu.Unlock()
 	for _, entry := range entries {
-		for _, listens := range listeners {
-			listens.tell(entry)
-		}
+		notifyAll(listeners, entry)
 	}
 }
 

@@ -86,9 +86,7 @@ func (c *Catalogue) changeProjects(namespace, label string, change func(projects
 	listeners := c.listeners
 	c.mu.Unlock()
 	for _, name := range changed {
-		for _, listens := range listeners {
-			listens.tell(Entry{Namespace: name})
-		}
+		notifyAll(listeners, Entry{Namespace: name})
 	}
 }
 

@@ -108,8 +108,7 @@ func (r *replica) note(what string) {
 	r.notes = append(r.notes, what)
 }
 
-// expect waits until so much time has passed, and compares what was noted since it was
-// called last.
+// expect compares what was noted since it was called last.
 func (r *replica) expect(t *testing.T, when string, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -152,7 +151,7 @@ func start(t *testing.T, lease *lease, name string) *replica {
 	return r
 }
 
-// eachTerm runs what notes when it begins and ends, and who has the lease then.
+// eachTerm runs what notes when it begins and ends.
 func (r *replica) eachTerm(t *testing.T, what string) {
 	t.Helper()
 	err := r.election.EachTerm(func(mgr manager.Manager) error {

@@ -49,13 +49,20 @@ func (h *handled) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegis
 	return nil
 }
 
-func TestTheEventHandlersOfATermAreTakenOff(t *testing.T) {
+// watched is a cache, the watches of a term on it, and their informer.
+func watched(t *testing.T) (*handled, *watches, cache.Informer) {
+	t.Helper()
 	all := &handled{}
 	w := &watches{Cache: all}
 	informer, err := w.GetInformer(t.Context(), &corev1.Pod{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return all, w, informer
+}
+
+func TestTheEventHandlersOfATermAreTakenOff(t *testing.T) {
+	all, w, informer := watched(t)
 	handler := toolscache.ResourceEventHandlerFuncs{}
 	for name, add := range map[string]func() (toolscache.ResourceEventHandlerRegistration, error){
 		"AddEventHandler": func() (toolscache.ResourceEventHandlerRegistration, error) { return informer.AddEventHandler(handler) },
@@ -83,12 +90,7 @@ func TestTheEventHandlersOfATermAreTakenOff(t *testing.T) {
 }
 
 func TestEventHandlersThatCannotBeAddedOrTakenOffAreTold(t *testing.T) {
-	all := &handled{}
-	w := &watches{Cache: all}
-	informer, err := w.GetInformer(t.Context(), &corev1.Pod{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, w, informer := watched(t)
 	handler := toolscache.ResourceEventHandlerFuncs{}
 	if _, err := informer.AddEventHandler(handler); err != nil {
 		t.Fatal(err)

@@ -132,8 +132,8 @@ func (l *Ledger) isUnlisted() bool {
 	return l.unlisted
 }
 
-// listener is who is told of changes.
-type listener struct{ tell func(Change) }
+// listener is notified of changes.
+type listener struct{ notify func(Change) }
 
 // Listen calls f for each record that is there, as Added, and then for every
 // change, one at a time and in order, until stop is called. f must return at once and
@@ -155,12 +155,12 @@ func (l *Ledger) Follow(f func(Change)) (stop func()) {
 }
 
 func (l *Ledger) follow(f func(Change)) (stop func()) {
-	listens := &listener{f}
-	l.listeners = append(l.listeners, listens)
+	added := &listener{f}
+	l.listeners = append(l.listeners, added)
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.listeners = slices.DeleteFunc(l.listeners, func(other *listener) bool { return other == listens })
+		l.listeners = slices.DeleteFunc(l.listeners, func(other *listener) bool { return other == added })
 	}
 }
 
@@ -263,7 +263,7 @@ func (l *Ledger) prune(b *book) {
 }
 
 func (l *Ledger) tell(c Change) {
-	for _, listens := range l.listeners {
-		listens.tell(c)
+	for _, listener := range l.listeners {
+		listener.notify(c)
 	}
 }
