@@ -66,14 +66,7 @@ func TestLifecycle(t *testing.T) {
 
 // endsGracefully stops and starts each replica under load.
 func (w *world) endsGracefully(t *testing.T) {
-	load := begin(t, w.Config(), "ended", 16)
-	for n := range 4 {
-		load.awaitMore(t, 50)
-		must(t, w.Managers[n%2].Stop())
-		load.awaitMore(t, 50)
-		must(t, w.Managers[n%2].Start(t.Context()))
-	}
-	load.end()
+	load := w.loadWhile(t, "ended", 4, (*cluster.Manager).Stop)
 	t.Logf("%d created, the slowest in %v; 4 replicas were told to end", load.created, load.slowest.Round(time.Millisecond))
 	load.mayFail(t, 2)
 	if load.slowest > 3*time.Second {
@@ -84,14 +77,7 @@ func (w *world) endsGracefully(t *testing.T) {
 // isAskedOfAnother kills and starts each replica under load.
 func (w *world) isAskedOfAnother(t *testing.T) {
 	before := w.askedAgain(t)
-	load := begin(t, w.Config(), "killed", 16)
-	for n := range 6 {
-		load.awaitMore(t, 50)
-		must(t, w.Managers[n%2].Kill())
-		load.awaitMore(t, 50)
-		must(t, w.Managers[n%2].Start(t.Context()))
-	}
-	load.end()
+	load := w.loadWhile(t, "killed", 6, (*cluster.Manager).Kill)
 	again := w.askedAgain(t) - before
 	t.Logf("%d created, the slowest in %v; 6 replicas were killed; %d creates were asked again, %d of them in vain",
 		load.created, load.slowest.Round(time.Millisecond), again, len(load.refused))
@@ -99,6 +85,21 @@ func (w *world) isAskedOfAnother(t *testing.T) {
 		t.Error("next to no create was under way when its replica was killed")
 	}
 	load.mayFail(t, again/4)
+}
+
+// loadWhile has clients create claims of that name while one replica after the other is
+// ended and started again, so many times in all.
+func (w *world) loadWhile(t *testing.T, named string, times int, end func(*cluster.Manager) error) *load {
+	t.Helper()
+	load := begin(t, w.Config(), named, 16)
+	for n := range times {
+		load.awaitMore(t, 50)
+		must(t, end(w.Managers[n%2]))
+		load.awaitMore(t, 50)
+		must(t, w.Managers[n%2].Start(t.Context()))
+	}
+	load.end()
+	return load
 }
 
 // askedAgain is how many creates of claims the API server has asked a second time, as it
