@@ -16,14 +16,8 @@ func (w *World) addressClaims(ctx context.Context) error {
 		w.say("capi     left out: nobody serves IPAddressClaims")
 		return nil
 	}
-	if err := w.afresh(ctx); err != nil {
+	if err := w.afresh(ctx, bare(), addressClaim()); err != nil {
 		return err
-	}
-	// The first creates of kinds that were just defined are slow, for all alike.
-	for _, c := range []contender{bare(), addressClaim()} {
-		if _, err := w.round(ctx, c, closed(8), load.Limit{For: time.Second}); err != nil {
-			return err
-		}
 	}
 	used := 0
 	for _, level := range either(w, []int{0, 1000, 4000, 16000}, []int{0, 300}) {

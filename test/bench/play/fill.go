@@ -18,10 +18,8 @@ func (w *World) servicesAt() int { return either(w, 9000, 500) }
 // else is claimed: memory and restarts are for as many as were filled.
 func (w *World) fill(ctx context.Context) error {
 	step, upTo := either(w, 5000, 500), either(w, 60000, 1500)
-	if !w.options.Quick {
-		if err := w.anew(ctx); err != nil {
-			return err
-		}
+	if err := w.afresh(ctx, bare()); err != nil {
+		return err
 	}
 	if err := w.memory(ctx, "before"); err != nil {
 		return err

@@ -73,7 +73,7 @@ func (w *World) variants(ctx context.Context) error {
 func (w *World) inAllShapes(ctx context.Context, shapes []load.Shape, contenders []contender, rounds int, limit load.Limit) error {
 	for i, shape := range shapes {
 		if i == 0 || !w.options.Quick {
-			if err := w.afresh(ctx); err != nil {
+			if err := w.afresh(ctx, contenders...); err != nil {
 				return err
 			}
 		}
@@ -84,15 +84,15 @@ func (w *World) inAllShapes(ctx context.Context, shapes []load.Shape, contenders
 	return nil
 }
 
-// afresh has a cluster with next to nothing in it, in a full run; in a quick one it is that
-// which there is. The first requests to a control plane that has just started are slow.
-func (w *World) afresh(ctx context.Context) error {
+// afresh starts a cluster with nothing claimed in it, but in a quick run, and has each
+// contender create for a second: the first requests for a kind are slow.
+func (w *World) afresh(ctx context.Context, contenders ...contender) error {
 	if !w.options.Quick {
 		if err := w.anew(ctx); err != nil {
 			return err
 		}
 	}
-	for _, c := range []contender{bare(), byPool("by-pool"), service()} {
+	for _, c := range contenders {
 		if _, err := w.round(ctx, c, closed(8), load.Limit{For: time.Second}); err != nil {
 			return err
 		}

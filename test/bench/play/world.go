@@ -16,7 +16,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/bench/figures"
-	"github.com/cadastre-dev/cadastre/test/bench/load"
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )
 
@@ -81,11 +80,7 @@ func (w *World) anew(ctx context.Context) error {
 		return err
 	}
 	w.wires, w.held, w.namespaces = nil, 0, 0
-	if err := w.start(ctx); err != nil {
-		return err
-	}
-	_, err := w.round(ctx, bare(), closed(8), load.Limit{For: 3 * time.Second}) // warms up
-	return err
+	return w.start(ctx)
 }
 
 func (w *World) start(ctx context.Context) error {
