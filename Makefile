@@ -128,7 +128,7 @@ test-all: test test-large ## Run all tests, and then again at full size those th
 .PHONY: test-large
 test-large: $(assets) capi build ## Run at full size the tests that are smaller in `make test`, one package after the other.
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list)
-	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | grep -vxF "$$(go list $(explored))" | sort))
+	raced=$$(comm -12 <(sort <<<"$$sized") <($(list_raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
 	go test -count=1 -p 1 -v -timeout $(TEST_TIMEOUT) $$(grep -vxF "$$raced" <<<"$$sized") | $(of_itself)
 
@@ -137,7 +137,7 @@ define tests
 say() { echo "test: $$*"; }
 begin=$$SECONDS
 all=$$(go list ./...)
-raced=$$(go list $(raced) | grep -vxF "$$(go list $(explored))")
+raced=$$($(list_raced))
 suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print $$1 }')
 others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$(go list $(explored))" <<<"$$all")
 say "vet"
@@ -161,6 +161,9 @@ raced := $(patsubst %,./%/...,$(wildcard internal/ipam internal/ledger internal/
 
 # Millions of states, by one goroutine.
 explored := ./internal/ledger/model/...
+
+# The packages that are tested with the race detector, without the models.
+list_raced = go list $(raced) | grep -vxF "$$(go list $(explored))"
 
 # Tests that run programs, such as a control plane: their results are not cached,
 # as Go does not see what those programs are.
