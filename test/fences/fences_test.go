@@ -18,7 +18,7 @@ const module = "github.com/cadastre-dev/cadastre"
 var rows = [][]string{
 	{"internal/ipam/space", "internal/failpoint"},
 	{"internal/ipam"},
-	{"api/*", "config/crd", "config/webhook", "internal/absent", "internal/inorder", "internal/leader", "internal/pace", "internal/replaced", "internal/streamlist", "internal/within"},
+	{"api/*", "config/crd", "config/webhook", "internal/absent", "internal/inorder", "internal/leader", "internal/pace", "internal/packed", "internal/replaced", "internal/streamlist", "internal/within"},
 	{"internal/adapt"},
 	{"internal/ledger"},
 	{"internal/queue"},

@@ -1,8 +1,6 @@
 package ipclaim
 
 import (
-	"unique"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -17,11 +15,11 @@ func Trim(claim *v1alpha1.IPClaim) {
 	}
 	*claim = v1alpha1.IPClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: shared(claim.Namespace), Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
+			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
 			DeletionTimestamp: claim.DeletionTimestamp,
 		},
 		Spec: v1alpha1.IPClaimSpec{
-			CIDR: claim.Spec.CIDR, AllocationName: claim.Spec.AllocationName, ReclaimPolicy: shared(claim.Spec.ReclaimPolicy),
+			CIDR: claim.Spec.CIDR, AllocationName: claim.Spec.AllocationName, ReclaimPolicy: claim.Spec.ReclaimPolicy,
 		},
 		Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound},
 	}
@@ -32,6 +30,3 @@ func Trim(claim *v1alpha1.IPClaim) {
 func isTrimmed(claim *v1alpha1.IPClaim) bool {
 	return claim.Status.Phase == v1alpha1.ClaimBound && len(claim.Status.Conditions) == 0
 }
-
-// shared is the one copy of a string.
-func shared[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }

@@ -77,23 +77,6 @@ func TestATrimmedClaimHasWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestATrimmedClaimIsSmall fails when what is kept of a claim grows: with its record in
-// the ledger it is what the operator needs for each block.
-func TestATrimmedClaimIsSmall(t *testing.T) {
-	const most = 720 // bytes
-	text := storedClaim(t)
-	plain := heapOf(func() any { return parse(t, text) })
-	small := heapOf(func() any {
-		claim := parse(t, text)
-		Trim(claim)
-		return claim
-	})
-	t.Logf("a claim takes %d bytes, %d as the cache has it", plain, small)
-	if small > most {
-		t.Errorf("a claim takes %d bytes in the cache, want %d at most", small, most)
-	}
-}
-
 // heapOf is what each of many takes.
 func heapOf(one func() any) uint64 {
 	const many = 2000

@@ -1,0 +1,89 @@
+package ipclaim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	store "github.com/cadastre-dev/cadastre/internal/packed"
+)
+
+// TestNothingIsLostByPacking: what cannot be told from the smaller form is kept as it is.
+func TestNothingIsLostByPacking(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.IPClaim)
+		packs  bool
+	}{
+		"bound":                          {func(*v1alpha1.IPClaim) {}, true},
+		"of IPv6":                        {func(c *v1alpha1.IPClaim) { c.Spec.CIDR = "2001:db8::/64" }, true},
+		"about to go":                    {func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_800_000_000, 0)} }, true},
+		"its record is called otherwise": {func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = "restored" }, true},
+		"without a reclaim policy":       {func(c *v1alpha1.IPClaim) { c.Spec.ReclaimPolicy = "" }, true},
+		"without a record":               {func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = "" }, true},
+		"no UUID":                        {func(c *v1alpha1.IPClaim) { c.UID = "1" }, false},
+		"a UUID in capitals":             {func(c *v1alpha1.IPClaim) { c.UID = "6F9619FF-8B86-D011-B42D-00CF4FC964FF" }, false},
+		"a version that is no number":    {func(c *v1alpha1.IPClaim) { c.ResourceVersion = "a" }, false},
+		"a version with zeros":           {func(c *v1alpha1.IPClaim) { c.ResourceVersion = "007" }, false},
+		"a CIDR that is none":            {func(c *v1alpha1.IPClaim) { c.Spec.CIDR = "10.0.0.0" }, false},
+		"a CIDR written otherwise":       {func(c *v1alpha1.IPClaim) { c.Spec.CIDR = "2001:DB8::/64" }, false},
+		"more than is trimmed":           {func(c *v1alpha1.IPClaim) { c.Labels = map[string]string{"a": "b"} }, false},
+		"not bound":                      {func(c *v1alpha1.IPClaim) { c.Status.Phase = v1alpha1.ClaimPending }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := parse(t, storedClaim(t))
+			Trim(claim)
+			test.change(claim)
+			kept := Pack(claim)
+			form, packs := kept.(store.Form)
+			if packs != test.packs {
+				t.Errorf("packed: %t, want %t", packs, test.packs)
+			}
+			if !packs {
+				if kept != any(claim) {
+					t.Errorf("kept %v, want the claim", kept)
+				}
+				return
+			}
+			if diff := cmp.Diff(claim, form.Unpack()); diff != "" {
+				t.Error(diff)
+			}
+			key, err := cache.MetaNamespaceKeyFunc(kept)
+			if want := claim.Namespace + "/" + claim.Name; err != nil || key != want {
+				t.Errorf("the key is %q, %v, want %q", key, err, want)
+			}
+		})
+	}
+}
+
+// TestWhatIsUnpackedMayBeChanged without a change to what is kept.
+func TestWhatIsUnpackedMayBeChanged(t *testing.T) {
+	claim := parse(t, storedClaim(t))
+	claim.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_800_000_000, 0)}
+	Trim(claim)
+	form := Pack(claim).(store.Form)
+	form.Unpack().(*v1alpha1.IPClaim).DeletionTimestamp.Time = time.Unix(0, 0)
+	if diff := cmp.Diff(claim, form.Unpack()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAPackedClaimIsSmall fails when what is kept of a claim grows: with its record in the
+// ledger it is what the operator needs for each block.
+func TestAPackedClaimIsSmall(t *testing.T) {
+	const most = 160 // bytes
+	text := storedClaim(t)
+	whole := heapOf(func() any { return parse(t, text) })
+	small := heapOf(func() any {
+		claim := parse(t, text)
+		Trim(claim)
+		return Pack(claim)
+	})
+	t.Logf("a claim takes %d bytes, %d as the cache has it", whole, small)
+	if small > most {
+		t.Errorf("a claim takes %d bytes in the cache, want %d at most", small, most)
+	}
+}
