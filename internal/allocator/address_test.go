@@ -23,12 +23,14 @@ import (
 func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 	key := ipam.PoolNamed("late")
 	private := &ipam.Pool{Key: key, Visibility: ipam.Consumer, Project: "blue"}
+	own := &ipam.Pool{Key: key, Visibility: ipam.Consumer, Project: "red"}
 	for name, test := range map[string]struct {
 		pool                   *ipam.Pool
 		released, stillUnknown bool
 	}{
 		"the pool has not come":        {nil, false, true},
 		"the namespace may use it":     {&ipam.Pool{Key: key, Visibility: ipam.Shared}, false, false},
+		"it is the namespace's":        {own, false, false},
 		"the namespace may not use it": {private, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +57,10 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 				a.catalogue.SetPool(*test.pool)
 			}
 
-			_, err := a.JudgeUse(t.Context(), ipam.Request{Claim: claim}, record)
+			got, err := a.JudgeUse(t.Context(), ipam.Request{Claim: claim}, record)
+			if want := test.stillUnknown; got.PoolUnknown != want {
+				t.Errorf("the record is returned as %+v, want it marked: %t", got, want)
+			}
 			missing, ok := errors.AsType[*ipam.MissingError](err)
 			if wanted := test.released || test.stillUnknown; ok != wanted || ok && missing.Reason != v1alpha1.ReasonPoolNotFound || !ok && err != nil {
 				t.Errorf("got error %v, want PoolNotFound: %t", err, wanted)
@@ -139,4 +144,110 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestWhoMayHoldABlockOfAPool is known once both are: the pool, and the namespace's project.
+func TestWhoMayHoldABlockOfAPool(t *testing.T) {
+	a := unstarted()
+	a.catalogue.SetProject("red", "red")
+	blue := ipam.Pool{Key: ipam.PoolNamed("blue"), Visibility: ipam.Consumer, Project: "blue"}
+	red := ipam.Pool{Key: ipam.PoolNamed("red"), Visibility: ipam.Consumer, Project: "red"}
+	a.catalogue.SetPool(blue)
+	a.catalogue.SetPool(red)
+	notFound := isMissing(v1alpha1.ReasonPoolNotFound, `there is no IPPool "blue" that this namespace may use`)
+	for name, c := range map[string]struct {
+		namespace string
+		pool      ipam.PoolKey
+		known     bool
+		err       func(error) bool
+	}{
+		"its own":                          {"red", red.Key, true, isNil},
+		"another project's":                {"red", blue.Key, true, notFound},
+		"of a pool that is not known":      {"red", ipam.PoolNamed("none"), false, isNil},
+		"of a namespace that is not known": {"new", red.Key, false, func(err error) bool { return errors.Is(err, ipam.ErrNotSynced) }},
+	} {
+		known, err := a.MayHold(ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "a"}}, c.pool)
+		if known != c.known || !c.err(err) {
+			t.Errorf("%s: the pool is known: %t, %v; want %t", name, known, err, c.known)
+		}
+	}
+}
+
+func isNil(err error) bool { return err == nil }
+
+// TestWhatCannotBeJudgedStays recorded, and the error says why.
+func TestWhatCannotBeJudgedStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace string // of the record
+		fails     map[string]error
+		want      error
+	}{
+		"the namespace is not known":      {"ns", nil, ipam.ErrNotSynced},
+		"its release fails":               {"red", map[string]error{"delete": errCut}, errCut},
+		"the mark cannot be taken off it": {"blue", map[string]error{"patch": errCut}, errCut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				a.catalogue.SetProject("red", "red")
+				a.catalogue.SetProject("blue", "blue")
+				pool := parent()
+				pool.Visibility, pool.Project = ipam.Consumer, "blue"
+				a.catalogue.SetPool(pool)
+				record := heldBlock("x", "10.0.0.0/32")
+				record.Name.Namespace, record.Holder.Namespace, record.PoolUnknown = c.namespace, c.namespace, true
+				record = over.stores(t, record)
+				over.calls(c.fails)
+				if _, err := a.JudgeUse(t.Context(), ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "x"}}, record); !errors.Is(err, c.want) {
+					t.Errorf("got %v, want %v", err, c.want)
+				}
+				if stored := over.stored(record.Name); stored == nil || !stored.DeletionTimestamp.IsZero() {
+					t.Errorf("stored is %+v", stored)
+				}
+			})
+		})
+	}
+}
+
+// TestTheTermsOfAnAddressAreThoseOfItsClass where that is known.
+func TestTheTermsOfAnAddressAreThoseOfItsClass(t *testing.T) {
+	a := unstarted()
+	a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.Retain}})
+	for class, want := range map[string]ipam.Reclaim{"kept": ipam.Retain, "none": ipam.Delete, "": ipam.Delete} {
+		terms := a.TermsOfAddress(netip.MustParseAddr("10.0.0.1"), class)
+		if terms.Reclaim != want || terms.Class != class || terms.Block.String() != "10.0.0.1/32" || terms.Length != 32 {
+			t.Errorf("class %q: %+v, want reclaim policy %s", class, terms, want)
+		}
+	}
+}
+
+// TestWhatIsEntered is a block that its holder has already, wherever it may lie.
+func TestWhatIsEntered(t *testing.T) {
+	child := ipam.PoolNamed("child")
+	for name, c := range map[string]struct {
+		pool  ipam.PoolKey
+		block string
+		is    func(error) bool
+	}{
+		"in the pool":                      {parent().Key, "10.0.0.7/32", isNil},
+		"outside of it":                    {parent().Key, "10.7.0.0/32", isA[*ipam.PolicyError]},
+		"on another's block":               {parent().Key, "10.0.9.9/32", isA[*ipam.TakenError]},
+		"of a child pool without CIDR yet": {child, "10.0.0.7/32", isA[*ipam.MissingError]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				a.catalogue.SetPool(parent())
+				a.catalogue.SetPool(ipam.Pool{Key: child, Home: parent().Key, Length: 24})
+				over.stores(t, heldBlock("other", "10.0.9.0/24"))
+				order := claimOrder("x", 32)
+				order.Terms.Block = netip.MustParsePrefix(c.block)
+				record, err := a.Enter(t.Context(), order, c.pool)
+				if !c.is(err) {
+					t.Errorf("got %+v, %v", record, err)
+				}
+			})
+		})
+	}
+	if _, err := unstarted().Enter(t.Context(), claimOrder("x", 32), parent().Key); !errors.Is(err, ipam.ErrNotSynced) {
+		t.Errorf("before everything was seen: got %v, want %v", err, ipam.ErrNotSynced)
+	}
 }

@@ -40,6 +40,7 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 		"larger than what is left":          {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, nil, "no /24 can be handed out: the ranges and reserved addresses of pool a (10.0.0.0/24) leave a /25 at most, even when it is empty: ask for a smaller block, or change them", ""},
 		"another pool has it":               {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32"), withholding("b")}, []string{"b"}, "", ""},
 		"the pool that has most is named":   {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.0/24"), withholding("b", "10.0.0.1/32", "10.0.0.129/32"), withholding("c", "10.0.0.1/32")}, nil, "pool c (10.0.0.0/24) leave a /25", ""},
+		"a later pool withholds all":        {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32"), withholding("b", "10.0.0.0/24")}, nil, "pool a (10.0.0.0/24) leave a /25", ""},
 		"all is withheld":                   {ipam.Terms{Length: 32}, []ipam.Pool{withholding("a", "10.0.0.0/24")}, nil, "no /32 can be handed out: pool a (10.0.0.0/24) withholds all of its addresses: change its ranges or reserved", ""},
 		"a pool that does not let it wait":  {ipam.Terms{Length: 24}, []ipam.Pool{rejecting}, nil, "", "leave a /25 at most"},
 		"a class that does not let it wait": {ipam.Terms{Length: 24, OnExhaustion: ipam.Reject}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, nil, "", "leave a /25 at most"},
@@ -67,5 +68,22 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestWhatBecomesOfARequestWithoutRoom(t *testing.T) {
+	rejecting, waiting := ipam.Pool{OnExhaustion: ipam.Reject}, ipam.Pool{OnExhaustion: ipam.Wait}
+	for name, c := range map[string]struct {
+		terms ipam.Terms
+		pools []ipam.Pool
+		want  ipam.OnExhaustion
+	}{
+		"the class says it":      {ipam.Terms{OnExhaustion: ipam.Reject}, []ipam.Pool{waiting}, ipam.Reject},
+		"the first pool says it": {ipam.Terms{}, []ipam.Pool{rejecting, waiting}, ipam.Reject},
+		"nobody says it":         {ipam.Terms{}, nil, ipam.Wait},
+	} {
+		if got := onExhaustion(c.terms, c.pools); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }

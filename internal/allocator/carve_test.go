@@ -13,6 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/test/build"
 )
 
@@ -63,6 +64,19 @@ func TestWhatAPoolOrders(t *testing.T) {
 			pool:   child,
 			before: func(a *Allocator) { pool := openParent(a); pool.Paused = true; a.catalogue.SetPool(pool) },
 			err:    isMissing(v1alpha1.ReasonParentNotReady, "pool parent is paused"),
+		},
+		"larger than what the parent does not withhold": {
+			pool: with(func(p *ipam.Pool) { p.Length = 17 }),
+			before: func(a *Allocator) {
+				pool := openParent(a)
+				var ends []space.Range
+				for _, block := range []string{"10.0.0.0/24", "10.0.128.0/24"} {
+					ends = append(ends, space.RangeOf(netip.MustParsePrefix(block)))
+				}
+				pool.Withheld = space.NewRanges(pool.CIDR, ends)
+				a.catalogue.SetPool(pool)
+			},
+			err: isMissing(v1alpha1.ReasonCannotFit, "no /17 can be handed out"),
 		},
 		"larger than the parent hands out": {
 			pool:   with(func(p *ipam.Pool) { p.Length = 20 }),
@@ -128,6 +142,7 @@ func TestToNameAParentTakesTheRightToUseIt(t *testing.T) {
 		"a root":                             {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.DomainNamed("default", ipam.IPv4)}, false},
 		"a namespace's, of the platform's":   {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.PoolNamed("parent")}, true},
 		"a namespace's, of what is not seen": {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.PoolNamed("none")}, true},
+		"a namespace's, of its own unseen":   {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "none")}, false},
 		"a namespace's, of its own":          {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "parent")}, false},
 	} {
 		if got := a.ParentNeedsGrant(c.pool); got != c.want {

@@ -8,7 +8,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -57,6 +61,13 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 				t.Errorf("%s: in line %t, claimed %t, leaving %t; want %t, %t, %t", step.what,
 					a.queue.Has(holder), claimed, a.ledger.IsLeaving(record.Name), step.waits, step.claimed, step.leaving)
 			}
+		}
+		other := over.stores(t, heldBlock("z", "10.0.1.0/28"))
+		gone := build.Claim("ns", "z").Pool("parent").Length(28).Obj()
+		gone.Spec.AllocationName = other.Name.Name
+		a.takeClaim(gone)
+		if a.loseClaim(gone); !a.ledger.IsLeaving(other.Name) {
+			t.Error("the record of a claim that is gone at once is not about to go")
 		}
 		a.takeClaim(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
 		a.loseClaim(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
@@ -223,4 +234,55 @@ func TestNothingIsHandedOutBeforeEverySourceIsSynced(t *testing.T) {
 		}
 		synctest.Wait()
 	})
+}
+
+// TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut and an informer that cannot be had
+// is an error.
+func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	kinds := []schema.GroupVersionKind{
+		{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}, v1alpha1.GroupVersion.WithKind("IPPool"),
+		v1alpha1.GroupVersion.WithKind("LocalIPPool"), v1alpha1.GroupVersion.WithKind("IPClass"),
+	}
+	for _, late := range kinds {
+		t.Run(late.Kind, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+				informer := controllertest.NewFakeInformer()
+				from := &informertest.FakeInformers{Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{late: informer}}
+				if err := a.Feed(t.Context(), from); err != nil {
+					t.Fatal(err)
+				}
+				a.foreseen = true
+				if err := a.Synced(); !errors.Is(err, ipam.ErrNotSynced) {
+					t.Errorf("before: %v, want %v", err, ipam.ErrNotSynced)
+				}
+				informer.Synced()
+				if err := a.Synced(); err != nil {
+					t.Errorf("after: %v", err)
+				}
+			})
+		})
+	}
+	failed := errors.New("no such kind")
+	for name, from := range map[string]*informertest.FakeInformers{
+		"cannot be had":        {Scheme: scheme, Error: failed},
+		"has ended in between": {Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{kinds[1]: ended{err: failed}}},
+	} {
+		if err := unstarted().Feed(t.Context(), from); !errors.Is(err, failed) {
+			t.Errorf("an informer that %s: got %v, want %v", name, err, failed)
+		}
+	}
+}
+
+// ended is an informer that takes no handlers any more.
+type ended struct {
+	cache.SharedIndexInformer
+	err error
+}
+
+func (e ended) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return nil, e.err
 }
