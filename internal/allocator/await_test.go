@@ -110,6 +110,9 @@ func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 					if served := released && c.waits > soon; served && (err != nil || took != soon || record.Block.Bits() != 28) || !served && (!noRoom(err) || took != c.waits) {
 						t.Errorf("got %s, %v after %v", record.Block, err, took)
 					}
+					if record.Name == order.Record {
+						t.Error("the second attempt uses the name of the first, whose record may be about to go")
+					}
 					<-time.After(time.Second)
 				})
 			})

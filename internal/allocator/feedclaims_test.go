@@ -3,6 +3,7 @@ package allocator
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -20,8 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/test/build"
 )
 
@@ -32,6 +36,7 @@ type beginning struct {
 	informers *informertest.FakeInformers
 	// claims have not all been seen before this is synced.
 	claims *controllertest.FakeInformer
+	server *apiServer
 }
 
 // begin begins with all records seen. What is there is what a list of claims by
@@ -42,7 +47,7 @@ func begin(t *testing.T, err error, there ...client.Object) beginning {
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	b := beginning{claims: controllertest.NewFakeInformer()}
+	b := beginning{claims: controllertest.NewFakeInformer(), server: newAPIServer()}
 	b.live = fake.NewClientBuilder().WithScheme(scheme).WithObjects(there...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if err != nil {
@@ -56,7 +61,7 @@ func begin(t *testing.T, err error, there ...client.Object) beginning {
 	b.informers = &informertest.FakeInformers{Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{v1alpha1.GroupVersion.WithKind("IPClaim"): b.claims}}
 	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}})
 	b.Allocator = New(Options{Ledger: picture, Catalogue: NewCatalogue(""), UnboundLimit: 7, Log: logr.Discard()})
-	go picture.Run(t.Context(), quick{newAPIServer()}, &v1alpha1.IPAllocation{})
+	go picture.Run(t.Context(), quick{b.server}, &v1alpha1.IPAllocation{})
 	if err := b.Feed(t.Context(), b.informers); err != nil {
 		t.Fatal(err)
 	}
@@ -97,10 +102,72 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 				if err := b.Synced(); err != nil || !b.KnowsClaims() || b.unclaimedLimit() != 7 {
 					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, b.KnowsClaims(), b.unclaimedLimit())
 				}
+				obj := adapt.Allocation(heldBlock("never-stored", "10.0.0.0/28"))
+				if err := b.server.create(obj); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !b.Ledger().NeverClaimed(ipam.Record{UID: string(obj.UID)}) {
+					t.Error("it is not known that no claim has ever named a record which is made then")
+				}
 				if first, _ := b.Queue().Place(HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.Queue().Len() != 1 {
 					t.Errorf("in the end %d are in line, want the one who waits: %v", b.Queue().Len(), first)
 				}
 			})
 		})
 	}
+}
+
+// TestAPlaceIsKeptForThoseWhoAreServed by this operator, and for as long as it is not known
+// that they are gone: the next of their namespace takes it then.
+func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone, next, other := build.Claim("red", "gone").Class("gold").Obj(), build.Claim("red", "next").Class("gold").Obj(), build.Claim("blue", "other").Class("gold").Obj()
+		next.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Second))
+		b := begin(t, nil, gone, next, other)
+		b.watched, b.queue = "red", queue.New(1)
+		var served []string
+		b.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
+		done := make(chan struct{})
+		go func() { b.FeedClaims(t.Context(), b.live, b.informers); close(done) }()
+		time.Sleep(again) // of the time in the bubble
+		synctest.Wait()
+		if b.Queue().Len() != 2 || b.Queue().Has(HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
+			t.Errorf("%d are in line, want the two of the namespace that is served", b.Queue().Len())
+		}
+		b.claims.Add(next)
+		b.claims.Synced()
+		<-done
+		if b.Queue().Len() != 1 || !slices.Equal(served, []string{"next"}) {
+			t.Errorf("%d are in line, and %q have been looked at, want the next one", b.Queue().Len(), served)
+		}
+	})
+}
+
+// failing is informers that cannot be had so many times, and then take no handlers once.
+type failing struct {
+	*informertest.FakeInformers
+	times int
+}
+
+func (f *failing) GetInformer(ctx context.Context, obj client.Object, opts ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
+	switch f.times--; {
+	case f.times > 0:
+		return nil, errors.New("no informer")
+	case f.times == 0:
+		return ended{err: errors.New("it has ended")}, nil
+	}
+	return f.FakeInformers.GetInformer(ctx, obj, opts...)
+}
+
+// TestTheWatchOfClaimsIsTriedAgain until it is there.
+func TestTheWatchOfClaimsIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := begin(t, nil)
+		b.claims.Synced()
+		b.FeedClaims(t.Context(), b.live, &failing{b.informers, 3})
+		if !b.KnowsClaims() {
+			t.Error("claims are not known in the end")
+		}
+	})
 }

@@ -2,14 +2,18 @@ package allocator
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/test/build"
 )
 
@@ -144,5 +148,32 @@ func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
 				t.Errorf("it cannot be read: got %v", err)
 			}
 		})
+	}
+}
+
+// TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain and otherwise in the background.
+func TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain(t *testing.T) {
+	for _, uid := range []string{"", "uid"} {
+		for _, fails := range []error{nil, errCut} {
+			t.Run(fmt.Sprintf("claim %q, the deletion fails: %v", uid, fails), func(t *testing.T) {
+				onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+					order := claimOrder("x", 28)
+					order.HolderUID = uid
+					record := over.stores(t, order.record(parent(), netip.MustParsePrefix("10.0.0.0/28")))
+					over.calls(map[string]error{"delete": fails})
+					err := a.abandon(t.Context(), order, record, ledger.ErrLost)
+					if !errors.Is(err, ledger.ErrLost) || errors.Is(err, errCut) != (fails != nil && uid != "") {
+						t.Errorf("got %v", err)
+					}
+					if there := over.stored(record.Name) != nil; fails == nil && uid != "" && there {
+						t.Error("it is stored still")
+					}
+					synctest.Wait()
+					if there := over.stored(record.Name) != nil; there != (fails != nil) {
+						t.Errorf("in the end it is stored: %t", there)
+					}
+				})
+			})
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -171,6 +172,25 @@ func TestLiveListsAreSharedAndOneASecond(t *testing.T) {
 			t.Errorf("%d lists in %v, want at most %d, of three kinds", live.lists, time.Since(began), most)
 		}
 	})
+}
+
+// TestAListIsFreshForASecond and no longer.
+func TestAListIsFreshForASecond(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
+	l := newLiveReads(clock)
+	if l.isFresh() {
+		t.Error("it is fresh before there is one")
+	}
+	l.justListed()
+	for _, step := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, true}, {listEvery - 1, true}, {listEvery, false}, {2 * listEvery, false}} {
+		clock.SetTime(time.Unix(1, 0).Add(step.after))
+		if got := l.isFresh(); got != step.want {
+			t.Errorf("after %v it is fresh: %t, want %t", step.after, got, step.want)
+		}
+	}
 }
 
 // TestAPoolThatTheWatchShowsAtOnceIsWaitedFor where all were listed a moment ago.

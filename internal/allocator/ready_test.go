@@ -23,11 +23,17 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 		"it has another CIDR": {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) {
 			p.CIDR = netip.MustParsePrefix("10.9.0.0/16")
 		}, "the CIDR of pool parent is not recorded yet"},
+		"its CIDR is another's": {func(t *testing.T, a *Allocator, over *steady, p *ipam.Pool) {
+			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.Bound)
+			own.Pool = p.Home
+			over.stores(t, own)
+			p.Key, p.CIDR = ipam.PoolNamed("child"), own.Block
+		}, "the CIDR of pool child is in conflict"},
 		"its record is releasing": {func(t *testing.T, a *Allocator, over *steady, _ *ipam.Pool) {
 			own := over.server.list().Items[0]
 			record, _ := adapt.Record(&own)
-			if _, err := a.MarkReleasing(t.Context(), record); err != nil {
-				t.Fatal(err)
+			if marked, err := a.MarkReleasing(t.Context(), record); err != nil || marked.State != ipam.Releasing {
+				t.Fatalf("marking it: got %+v, %v", marked, err)
 			}
 		}, "pool parent is being released"},
 		"its Cluster is missing": {func(_ *testing.T, a *Allocator, _ *steady, p *ipam.Pool) {

@@ -105,4 +105,76 @@ func TestAClassWhosePoolsAreHiddenIsAnsweredAsOneWithout(t *testing.T) {
 	}
 }
 
+// TestWhatARequestComesToWhereItCannotBeServed has everything seen, and asks for what is
+// missing or not allowed.
+func TestWhatARequestComesToWhereItCannotBeServed(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		a.catalogue.SetProject("ns", "ns")
+		pool := openParent(a)
+		a.catalogue.SetPool(withholding("withheld", "10.0.0.0/24"))
+		a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "foreign", Family: ipam.IPv4}})
+		claim := ipam.Name{Namespace: "ns", Name: "x"}
+		none := func(map[string]string) bool { return false }
+		for name, c := range map[string]struct {
+			request ipam.Request
+			want    string
+		}{
+			"nothing is missing":            {ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}, ""},
+			"its namespace is not known":    {ipam.Request{Claim: ipam.Name{Namespace: "new", Name: "x"}, Pool: pool.Key, Length: 28}, "the namespace new has not been seen"},
+			"another operator's class":      {ipam.Request{Claim: claim, Class: "foreign"}, `the IPClass "foreign" is served by another provisioner`},
+			"a class that is not there":     {ipam.Request{Claim: claim, Class: "none"}, `there is no IPClass "none" that this namespace may use`},
+			"its selector selects nothing":  {ipam.Request{Claim: claim, Selects: none, Length: 28}, "spec.poolSelector selects no pool that this namespace may use"},
+			"a longer block than there are": {ipam.Request{Claim: claim, Pool: pool.Key, Length: 33}, "33"},
+			"a block of another pool":       {ipam.Request{Claim: claim, Pool: pool.Key, Block: netip.MustParsePrefix("10.1.0.0/28"), Length: ipam.NoLength}, "10.1.0.0/28"},
+			"nothing can ever be free":      {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("withheld"), Length: 28}, "no /28 can be handed out"},
+			"a pool that is not there":      {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none"), Length: 28}, `there is no IPPool "none" that this namespace may use`},
+		} {
+			res, err := a.Resolve(c.request)
+			if c.want == "" && (err != nil || !slices.Equal(keysOf(res.Pools), []ipam.PoolKey{pool.Key})) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || len(res.Pools) > 0) {
+				t.Errorf("%s: got %+v, %v; want %q", name, res.Pools, err, c.want)
+			}
+		}
+		a.FedBy(func() bool { return false })
+		if _, err := a.Resolve(ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}); !errors.Is(err, ipam.ErrNotSynced) {
+			t.Errorf("before all has been seen: got %v, want %v", err, ipam.ErrNotSynced)
+		}
+	})
+}
+
+// TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass: a child that has no CIDR yet.
+func TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass(t *testing.T) {
+	a := unstarted()
+	for name, family := range map[string]ipam.Family{"four": ipam.IPv4, "six": ipam.IPv6, "unknown": ""} {
+		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed(name), Family: family, Classes: []string{"gold"}})
+	}
+	pools, err := a.poolsOf(ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}}, &ipam.Class{Name: "gold", Family: ipam.IPv4})
+	if got, want := keysOf(pools), []ipam.PoolKey{ipam.PoolNamed("four"), ipam.PoolNamed("unknown")}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+}
+
+// TestWhereToNameAPoolTakesARight: with the pool of another project, and where both the
+// namespace and the pool are known.
+func TestWhereToNameAPoolTakesARight(t *testing.T) {
+	a := unstarted()
+	a.catalogue.SetProject("red", "red")
+	a.catalogue.SetProject("blue", "blue")
+	owned := ipam.Pool{Key: ipam.PoolNamed("owned"), Visibility: ipam.Shared, Project: "blue"}
+	a.catalogue.SetPool(owned)
+	for name, c := range map[string]struct {
+		namespace, pool string
+		want            bool
+	}{
+		"another project's":      {"red", "owned", true},
+		"its own project's":      {"blue", "owned", false},
+		"one that is not there":  {"red", "none", false},
+		"from a namespace anew":  {"new", "owned", false},
+		"and of no pool that is": {"new", "none", false},
+	} {
+		if got := a.NeedsGrant(ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "x"}, Pool: ipam.PoolNamed(c.pool)}); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
 func emptyLedger() *ledger.Ledger { return ledger.New(ledger.Options{}) }

@@ -162,3 +162,41 @@ func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
 		})
 	}
 }
+
+// TestOnlyForARecordThatMayBeRetainedAClaimWaits: what goes otherwise is no loss, and what
+// stays is not to be had.
+func TestOnlyForARecordThatMayBeRetainedAClaimWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		state   ipam.State
+		reclaim ipam.Reclaim
+		sticky  string
+		leaving bool
+		waits   bool
+	}{
+		"its policy is Retain":           {ipam.Bound, ipam.Retain, "", true, true},
+		"it has a sticky key":            {ipam.Bound, ipam.Delete, "k", true, true},
+		"it is released":                 {ipam.Bound, ipam.Delete, "", true, false},
+		"its claim stays":                {ipam.Bound, ipam.Retain, "", false, false},
+		"it has a key, its claim stays":  {ipam.Bound, ipam.Delete, "k", false, false},
+		"it is released, its own stays":  {ipam.Bound, ipam.Delete, "", false, false},
+		"it cools down, with the policy": {ipam.Cooling, ipam.Retain, "", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				order := claimOrder("x", 28)
+				former := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+				former.Name.Name, former.HolderUID = "x-former", "gone"
+				former.State, former.Reclaim, former.Sticky = c.state, c.reclaim, c.sticky
+				former = over.stores(t, former)
+				if c.leaving {
+					a.ledger.Leaving(former.Name)
+				}
+				began := time.Now()
+				a.awaitRetained(t.Context(), order)
+				if waited := time.Since(began) > 0; waited != c.waits {
+					t.Errorf("it waits: %t, want %t", waited, c.waits)
+				}
+			})
+		})
+	}
+}

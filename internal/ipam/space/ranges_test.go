@@ -205,7 +205,11 @@ func TestTheFirstLargeGapBehindManySmallOnes(t *testing.T) {
 	for a := uint64(1); a < 4*regionsSummed; a += 2 {
 		ranges = append(ranges, Range{uint128{0, a}.netip(false), uint128{0, a}.netip(false)})
 	}
-	s := NewWithout(netip.MustParsePrefix("::/112"), NewRanges(netip.MustParsePrefix("::/112"), ranges))
+	withheld := NewRanges(netip.MustParsePrefix("::/112"), ranges)
+	if got, ok := withheld.after(withheld.pool, prefix{uint128{0, 1}, 120}); !ok || got != (uint128{0, 0x400}) {
+		t.Errorf("behind ::1: got %v, %t", got, ok)
+	}
+	s := NewWithout(netip.MustParsePrefix("::/112"), withheld)
 	for fit, want := range map[Fit]string{FirstFit: "::400/120", BestFit: "::400/120", WorstFit: "::8000/120"} {
 		if got, ok := s.Find(fit, 120); !ok || got.String() != want {
 			t.Errorf("%v: got %v, want %s", fit, got, want)
