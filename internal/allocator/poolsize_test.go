@@ -47,15 +47,34 @@ func unstarted() *Allocator {
 	return New(Options{Ledger: view, Catalogue: NewCatalogue(""), Log: logr.Discard()})
 }
 
+// heapInUse collects twice: what a sync.Pool keeps is given up by the second collection.
 func heapInUse() int64 {
 	var stats runtime.MemStats
+	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }
 
+// TestAPoolWithAllItCanStateTakes64KiB takes the median, as something else may allocate
+// while it measures.
 func TestAPoolWithAllItCanStateTakes64KiB(t *testing.T) {
-	const pools, most = 100, 64 << 10
+	const most = 64 << 10
+	var sizes []int64
+	for range 5 {
+		sizes = append(sizes, sizeOfPool(t))
+	}
+	slices.Sort(sizes)
+	t.Logf("a pool takes %v bytes", sizes)
+	if got := sizes[len(sizes)/2]; got > most {
+		t.Errorf("a pool takes %d bytes in ledger and catalogue, want %d at most", got, most)
+	}
+}
+
+// sizeOfPool is how many bytes each of 100 pools takes that state all they can.
+func sizeOfPool(t *testing.T) int64 {
+	t.Helper()
+	const pools = 100
 	random, a := rand.New(rand.NewPCG(1, 2)), unstarted()
 	a.takePool(largestPool(random, pools))
 	before := heapInUse()
@@ -67,14 +86,11 @@ func TestAPoolWithAllItCanStateTakes64KiB(t *testing.T) {
 		a.wake.Done(key)
 	}
 	each := (heapInUse() - before) / pools
-	t.Logf("a pool takes %d bytes", each)
 	if c, ok := a.ledger.Capacity(ipam.PoolNamed("p0")); !ok || c.Withheld.IsZero() || c.Available.IsZero() {
 		t.Fatalf("the pool is not there: %+v", c)
 	}
-	if each > most {
-		t.Errorf("a pool takes %d bytes in ledger and catalogue, want %d at most", each, most)
-	}
 	runtime.KeepAlive(a)
+	return each
 }
 
 func TestAnEventOfAPoolWhoseSpecIsUnchangedCostsNothing(t *testing.T) {

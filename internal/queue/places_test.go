@@ -210,3 +210,26 @@ func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
 		t.Errorf("due are %v", got)
 	}
 }
+
+// TestWhoLeavesTakesNobodyAlong who waits for the same: a change of it concerns the other
+// still.
+func TestWhoLeavesTakesNobodyAlong(t *testing.T) {
+	q := New(0)
+	for i, name := range []string{"a", "b", "c"} {
+		q.Join(waiter(name, int64(i), 24))
+	}
+	for _, want := range [][]string{{"b", "c"}, {"c"}, nil} {
+		first := q.All()[0].Holder
+		q.Leave(first)
+		var concerned []string
+		for _, w := range q.Concerned(Change{Pool: pool.Key}) {
+			concerned = append(concerned, w.Holder.Name)
+		}
+		if !slices.Equal(concerned, want) {
+			t.Errorf("when %s has left the pool concerns %v, want %v", first.Name, concerned, want)
+		}
+	}
+	if len(q.targets) > 0 {
+		t.Errorf("when all have left %d targets are kept", len(q.targets))
+	}
+}
