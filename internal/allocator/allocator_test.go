@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -8,7 +9,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// woken is the pools that are to be looked at now, none of which is after that.
+// woken empties the queue of pools to reconcile, and returns them sorted by name.
 func woken(a *Allocator) []ipam.PoolKey {
 	var keys []ipam.PoolKey
 	for a.wake.Len() > 0 {
@@ -16,6 +17,7 @@ func woken(a *Allocator) []ipam.PoolKey {
 		a.wake.Done(key)
 		keys = append(keys, key)
 	}
+	slices.SortFunc(keys, func(a, b ipam.PoolKey) int { return cmp.Compare(a.Name, b.Name) })
 	return keys
 }
 

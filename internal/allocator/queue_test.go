@@ -1,25 +1,15 @@
 package allocator
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
 
-	"k8s.io/apimachinery/pkg/watch"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
-
-// lookedAt is woken in the order of the pools' names.
-func lookedAt(a *Allocator) []ipam.PoolKey {
-	keys := woken(a)
-	slices.SortFunc(keys, func(a, b ipam.PoolKey) int { return cmp.Compare(a.Name, b.Name) })
-	return keys
-}
 
 // TestWhatAWaiterWantsSaysTheLimitOfItsClass so that it is passed over while its project
 // has as much as it may.
@@ -28,10 +18,9 @@ func TestWhatAWaiterWantsSaysTheLimitOfItsClass(t *testing.T) {
 		s.open()
 		s.pool.Classes = []string{"gold"}
 		s.allocator.catalogue.SetPool(s.pool)
-		limit := ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(3)}}
-		s.allocator.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}, Limit: limit}})
+		s.allocator.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}, Limit: oneBlock}})
 		request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}, Class: "gold", Length: 30}
-		if got, want := s.allocator.wants(request).Account, (ipam.Account{Project: "ns", Class: "gold", ClassLimit: limit}); got != want {
+		if got, want := s.allocator.wants(request).Account, (ipam.Account{Project: "ns", Class: "gold", ClassLimit: oneBlock}); got != want {
 			t.Errorf("of a class with a limit: got %+v, want %+v", got, want)
 		}
 		request.Class, request.Pool = "", s.pool.Key
@@ -146,7 +135,7 @@ func TestWhichPoolsAreLookedAtWhenTheCatalogueChanges(t *testing.T) {
 			{"another namespace does", func() { a.catalogue.SetProject("ns-2", "blue") }, nil},
 		} {
 			c.do()
-			if got := lookedAt(a); !slices.Equal(got, c.want) {
+			if got := woken(a); !slices.Equal(got, c.want) {
 				t.Errorf("%s: %v are looked at, want %v", c.what, got, c.want)
 			}
 		}
@@ -174,7 +163,6 @@ func TestNobodyIsServedBeforeAllHasBeenSeen(t *testing.T) {
 // TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess of the pool, or of the class,
 // whose other pools are looked at then too.
 func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) {
-	limit := ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(1)}}
 	other, third := ipam.PoolNamed("other"), ipam.PoolNamed("third")
 	ofPool, ofClass := ipam.Awaited{Project: "red", Pool: parent().Key}, ipam.Awaited{Project: "red", Class: "gold"}
 	for name, c := range map[string]struct {
@@ -185,12 +173,12 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 		// woken is whether the other pool of the class that somebody waits for is looked at.
 		woken bool
 	}{
-		"of the pool":                     {"red", "", limit, ofPool, true, false},
-		"of the pool, by another project": {"blue", "", limit, ofPool, false, false},
-		"of the pool, by nobody":          {"", "", limit, ipam.Awaited{Pool: parent().Key}, false, false},
-		"of the class":                    {"red", "gold", limit, ofClass, true, true},
-		"of the class, by nobody":         {"", "gold", limit, ipam.Awaited{Class: "gold"}, false, false},
-		"of another class":                {"red", "silver", limit, ofClass, false, false},
+		"of the pool":                     {"red", "", oneBlock, ofPool, true, false},
+		"of the pool, by another project": {"blue", "", oneBlock, ofPool, false, false},
+		"of the pool, by nobody":          {"", "", oneBlock, ipam.Awaited{Pool: parent().Key}, false, false},
+		"of the class":                    {"red", "gold", oneBlock, ofClass, true, true},
+		"of the class, by nobody":         {"", "gold", oneBlock, ipam.Awaited{Class: "gold"}, false, false},
+		"of another class":                {"red", "silver", oneBlock, ofClass, false, false},
 		"of the class, without limit":     {"red", "gold", ipam.Limit{}, ofClass, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +205,10 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 				record = over.stores(t, record)
 				a.Park(parked, &ipam.ParkedError{Awaits: c.awaits})
 				woken(a)
-				over.gone(t, record)
+				if err := a.Release(t.Context(), record); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
 				if got := a.queue.Stands(parked, parent().Key); got != c.resumed {
 					t.Errorf("it is in line again: %t, want %t", got, c.resumed)
 				}
@@ -225,23 +216,12 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 				if c.woken {
 					want = []ipam.PoolKey{other, parent().Key}
 				}
-				if got := lookedAt(a); !slices.Equal(got, want) {
+				if got := woken(a); !slices.Equal(got, want) {
 					t.Errorf("%v are looked at, want %v", got, want)
 				}
 			})
 		})
 	}
-}
-
-// gone releases a record, and waits until the replica has seen it go.
-func (c *steady) gone(t *testing.T, record ipam.Record) {
-	t.Helper()
-	obj := c.stored(record.Name)
-	obj.Finalizers = nil
-	c.server.mu.Lock()
-	c.server.write(watch.Deleted, obj)
-	c.server.mu.Unlock()
-	synctest.Wait()
 }
 
 // TestWhatALimitThatIsReachedTells: what its status says does not change with what others

@@ -165,11 +165,11 @@ func TestWhereToNameAPoolTakesARight(t *testing.T) {
 		namespace, pool string
 		want            bool
 	}{
-		"another project's":      {"red", "owned", true},
-		"its own project's":      {"blue", "owned", false},
-		"one that is not there":  {"red", "none", false},
-		"from a namespace anew":  {"new", "owned", false},
-		"and of no pool that is": {"new", "none", false},
+		"another project's":     {"red", "owned", true},
+		"its own project's":     {"blue", "owned", false},
+		"one that is not there": {"red", "none", false},
+		"from a new namespace":  {"new", "owned", false},
+		"neither is there":      {"new", "none", false},
 	} {
 		if got := a.NeedsGrant(ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "x"}, Pool: ipam.PoolNamed(c.pool)}); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
