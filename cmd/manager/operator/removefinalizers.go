@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,7 +115,8 @@ func removeAll(ctx context.Context, c client.Client, report io.Writer) (int, err
 }
 
 // remove removes the finalizer from all objects of the kind, and counts those that had
-// it.
+// it. One that somebody changes at that moment keeps it until the next pass: a running
+// operator that may not write what it wants to tries again and again.
 func (p protection) remove(ctx context.Context, c client.Client) (count int, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(p.kind.GroupVersion().WithKind(p.kind.Kind + "List"))
@@ -128,7 +129,7 @@ func (p protection) remove(ctx context.Context, c client.Client) (count int, err
 			continue
 		}
 		count++
-		if err := p.removeFrom(ctx, c, obj); absent.Ignore(err) != nil {
+		if err := p.removeFrom(ctx, c, obj); absent.Ignore(err) != nil && !apierrors.IsConflict(err) {
 			return 0, fmt.Errorf("removing the finalizer of %s %s: %w", p.kind.Kind, client.ObjectKeyFromObject(obj), err)
 		}
 	}
@@ -136,18 +137,16 @@ func (p protection) remove(ctx context.Context, c client.Client) (count int, err
 }
 
 func (p protection) removeFrom(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		obj.SetGroupVersionKind(p.kind)
-		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
-			return err
-		}
-		before := obj.DeepCopy()
-		if !controllerutil.RemoveFinalizer(obj, p.finalizer) {
-			return nil
-		}
-		if p.pause {
-			metav1.SetMetaDataAnnotation(&obj.ObjectMeta, clusterv1.PausedAnnotation, "")
-		}
-		return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	})
+	obj.SetGroupVersionKind(p.kind)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+		return err
+	}
+	before := obj.DeepCopy()
+	if !controllerutil.RemoveFinalizer(obj, p.finalizer) {
+		return nil
+	}
+	if p.pause {
+		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, clusterv1.PausedAnnotation, "")
+	}
+	return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
