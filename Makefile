@@ -130,7 +130,7 @@ test-large: $(assets) capi build ## Run at full size the tests that are smaller 
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list)
 	raced=$$(comm -12 <(sort <<<"$$sized") <($(list_raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
-	go test -count=1 -p 1 -v -timeout $(TEST_TIMEOUT) $$(grep -vxF "$$raced" <<<"$$sized") | $(of_itself)
+	$(patient) go test -count=1 -p 1 -v -timeout $(TEST_TIMEOUT) $$(grep -vxF "$$raced" <<<"$$sized") | $(of_itself)
 
 # tests runs them with the flag $(1), and $(2) suites at a time.
 define tests
@@ -142,14 +142,15 @@ suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImp
 others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$(go list $(explored))" <<<"$$all")
 say "vet"
 go vet ./...
-say "the core, the ledger and the allocator$(if $(race),, (without the race detector: no C compiler))"
+say "the ledger and the allocator$(if $(race),, (without the race detector: no C compiler))"
 go test $(1) $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
 say "the model of the protocol"
 go test $(1) -v -timeout $(TEST_TIMEOUT) $(explored) | $(of_itself)
 say "packages that need no control plane"
 go test $(1) -timeout $(TEST_TIMEOUT) $$others
 say "suites that start processes, $(2) at a time"
-go test $(1) -count=1 -p $(2) -timeout $(TEST_TIMEOUT) $$suites
+longest=$$(grep -E '/test/($(longest))$$' <<<"$$suites")
+$(patient) go test $(1) -count=1 -p $(2) -timeout $(TEST_TIMEOUT) $$longest $$(grep -vxF "$$longest" <<<"$$suites")
 say "all passed in $$((SECONDS - begin)) s"
 endef
 
@@ -157,7 +158,7 @@ endef
 of_itself := { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
 
 # The packages that are tested with the race detector.
-raced := $(patsubst %,./%/...,$(wildcard internal/ipam internal/ledger internal/allocator))
+raced := $(patsubst %,./%/...,$(wildcard internal/ledger internal/allocator))
 
 # Millions of states, by one goroutine.
 explored := ./internal/ledger/model/...
@@ -168,6 +169,12 @@ list_raced = go list $(raced) | grep -vxF "$$(go list $(explored))"
 # Tests that run programs, such as a control plane: their results are not cached,
 # as Go does not see what those programs are.
 on_processes := /\/test\/|\/envtest/
+
+# The suites that begin first, so that none of them is left alone at the end.
+longest := integration|restore|contract|replicas|torture
+
+# The control planes of suites take more memory, and less time of the processors.
+patient := CONTROL_PLANE_GOGC=400
 
 .PHONY: lint
 lint: ## Run the linters.

@@ -70,11 +70,14 @@ func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*
 
 // writeLauncher writes a script that runs one of the binaries, with its output
 // in its log, and notes its process. Envtest also calls it to ask for flags.
+// CONTROL_PLANE_GOGC in the environment is the binary's GOGC, and nobody else's: what
+// shares a machine with many suites may take memory rather than time.
 func writeLauncher(files *runDir, bin assets, name string) (string, error) {
 	script := fmt.Sprintf(`#!/bin/sh
 case "$1" in
 --help) exec '%[1]s' "$@" ;;
 esac
+export GOGC="${CONTROL_PLANE_GOGC:-${GOGC:-}}"
 echo $$ >'%[2]s'
 exec '%[1]s' "$@" >>'%[3]s' 2>&1
 `, bin.path(name), files.pidPath(name), files.logPath(name))

@@ -50,7 +50,8 @@ func (b *lateBody) Read(into []byte) (int, error) {
 }
 
 var _ = Describe("a claim of one name is created, deleted and created again by 8 clients, at one replica that sees claims late", Ordered, func() {
-	const clients, rounds = 8, 60
+	const clients = 8
+	rounds := sized(60, 25)
 	var w *world
 
 	BeforeAll(func(ctx context.Context) {

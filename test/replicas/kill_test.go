@@ -15,7 +15,8 @@ import (
 )
 
 var _ = Describe("a replica is killed between record and answer", Ordered, func() {
-	const clients, kills = 16, 12
+	const clients = 16
+	kills := sized(12, 5)
 	var w *world
 
 	BeforeAll(func(ctx context.Context) {

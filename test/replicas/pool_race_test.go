@@ -15,7 +15,8 @@ import (
 )
 
 var _ = Describe("Creates of one pool's name at one instant, with different CIDRs", func() {
-	const rounds, rivals = 12, 4
+	const rivals = 4
+	rounds := sized(12, 5)
 
 	It("leave one pool, which has its own CIDR recorded", func(ctx context.Context) {
 		w := start(ctx, cluster.Options{Managers: 3})

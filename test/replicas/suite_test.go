@@ -36,6 +36,14 @@ func TestReplicas(t *testing.T) {
 	RunSpecs(t, "Replicas")
 }
 
+// sized is how much a test does: all of it, or less with go test -short.
+func sized(all, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return all
+}
+
 // world is a cluster with a client.
 type world struct {
 	*cluster.Cluster
