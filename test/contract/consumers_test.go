@@ -144,7 +144,7 @@ func allServed(ctx context.Context, team string, claims int) {
 			}
 		}
 		return count
-	}).WithTimeout(2 * time.Minute).WithPolling(100 * time.Millisecond).Should(Equal(claims))
+	}).WithTimeout(2 * time.Minute).WithPolling(500 * time.Millisecond).Should(Equal(claims)) // a list of all of them is work, too
 	addresses := &ipamv1.IPAddressList{}
 	Expect(k8s.List(ctx, addresses, client.InNamespace(team))).To(Succeed())
 	distinct := map[string]bool{}
