@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -73,7 +73,7 @@ func isGoing(ctx context.Context, live client.Reader, o ledger.Occupant) (bool, 
 	holder := &metav1.PartialObjectMetadata{}
 	holder.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(r.Holder.Kind))
 	err := live.Get(ctx, client.ObjectKey{Namespace: r.Holder.Namespace, Name: r.Holder.Name}, holder)
-	if absent.Is(err) {
+	if kube.IsNotFound(err) {
 		return true, nil
 	}
 	return err == nil && !holder.DeletionTimestamp.IsZero(), err

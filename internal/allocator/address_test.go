@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -66,7 +66,7 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 				t.Errorf("got error %v, want PoolNotFound: %t", err, wanted)
 			}
 			err = k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
-			if gone := absent.Is(err); gone != test.released {
+			if gone := kube.IsNotFound(err); gone != test.released {
 				t.Fatalf("released: %t, want %t; %v", gone, test.released, err)
 			}
 			if _, marked := obj.Annotations[v1alpha1.AnnotationPoolUnknown]; !test.released && marked != test.stillUnknown {

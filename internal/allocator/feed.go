@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/replaced"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // Feed keeps the catalogue and the ledger's knowledge of pools up to date from the
@@ -237,7 +237,7 @@ func handler[T client.Object](take, lose func(T)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { take(obj.(T)) },
 		UpdateFunc: func(before, obj any) {
-			if replaced.By(before.(T), obj.(T)) {
+			if kube.Replaced(before.(T), obj.(T)) {
 				lose(before.(T))
 			}
 			take(obj.(T))

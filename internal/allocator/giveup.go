@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -53,7 +53,7 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, holder)
 	switch {
 	case err != nil:
-		return absent.Ignore(err)
+		return kube.IgnoreNotFound(err)
 	case record.HolderUID != "" && record.HolderUID != string(holder.GetUID()):
 		return nil
 	case has() == record.Name.Name || has() == record.Block.String():
@@ -66,7 +66,7 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}}}`,
 		holder.GetUID(), holder.GetResourceVersion(), v1alpha1.AnnotationGivenUp, record.UID)
 	if err := a.client.Patch(ctx, holder, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return absent.Ignore(fmt.Errorf("giving up %s for %s: %w", record.Name, record.Holder, err))
+		return kube.IgnoreNotFound(fmt.Errorf("giving up %s for %s: %w", record.Name, record.Holder, err))
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func hasRecord(record ipam.Record) error {
 func (a *Allocator) fenceAddress(ctx context.Context, record ipam.Record, name string) error {
 	address := addressObject("IPAddress")
 	if err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: name}, address); err != nil {
-		return absent.Ignore(err)
+		return kube.IgnoreNotFound(err)
 	}
 	text, _, _ := unstructured.NestedString(address.Object, "spec", "address")
 	if addr, err := netip.ParseAddr(text); err == nil && addr == record.Block.Addr() {

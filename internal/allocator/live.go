@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -187,7 +187,7 @@ func refresh[T client.Object](ctx context.Context, live client.Reader, kind stri
 	key := client.ObjectKeyFromObject(named)
 	err := live.Get(ctx, key, named)
 	switch {
-	case absent.Is(err):
+	case kube.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading %s %s: %w", kind, key.Name, err)

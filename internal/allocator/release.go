@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -92,7 +92,7 @@ func ignoreGone(err error) error {
 	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces" {
 		return err
 	}
-	return absent.Ignore(err)
+	return kube.IgnoreNotFound(err)
 }
 
 // delete asks for the deletion, on condition that the record is the one that

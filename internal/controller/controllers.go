@@ -17,9 +17,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/orphan"
 	"github.com/cadastre-dev/cadastre/internal/leader"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/pace"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/requester"
-	"github.com/cadastre-dev/cadastre/internal/within"
 )
 
 // countEvery is how often the counts of a pool or a class are written at most.
@@ -48,9 +47,9 @@ type Options struct {
 // SetUp registers all controllers: with mgr those that every replica runs, and the others
 // with the election.
 func SetUp(mgr manager.Manager, election *leader.Election, o Options) error {
-	claims, records := within.Of(o.WatchNamespace), within.Namespaces(nil)
+	claims, records := kube.NamespacesOf(o.WatchNamespace), kube.Namespaces(nil)
 	if o.WatchNamespace != "" {
-		records = within.Of(o.WatchNamespace, o.Namespace)
+		records = kube.NamespacesOf(o.WatchNamespace, o.Namespace)
 	}
 	var orphans *orphan.Controller // of the term
 	err := election.EachTerm(func(mgr manager.Manager) error {
@@ -62,8 +61,8 @@ func SetUp(mgr manager.Manager, election *leader.Election, o Options) error {
 			Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
 		}
 		return setUp(mgr,
-			&ipclass.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Pace: pace.New(countEvery, clock.RealClock{})},
-			&ippool.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Asker: o.Asker, Pace: pace.New(countEvery, clock.RealClock{})},
+			&ipclass.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
+			&ippool.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Asker: o.Asker, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
 			&ipclaim.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
 			orphans,
 		)

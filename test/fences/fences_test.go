@@ -17,8 +17,8 @@ const module = "github.com/cadastre-dev/cadastre"
 // another has its row, and may import it. `*` stands for one element of a path.
 var rows = [][]string{
 	{"internal/ipam/space", "internal/failpoint"},
-	{"internal/ipam"},
-	{"api/*", "config/crd", "config/webhook", "internal/absent", "internal/inorder", "internal/leader", "internal/pace", "internal/packed", "internal/replaced", "internal/streamlist", "internal/within"},
+	{"internal/ipam", "internal/kube"},
+	{"api/*", "config/crd", "config/webhook", "internal/leader", "internal/packed", "internal/streamlist"},
 	{"internal/adapt"},
 	{"internal/ledger"},
 	{"internal/queue"},

@@ -27,7 +27,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/requester"
-	"github.com/cadastre-dev/cadastre/internal/within"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;patch
@@ -53,7 +53,7 @@ type Controller struct {
 	// Workers is how many claims are reconciled at a time.
 	Workers int
 	// Within are the namespaces whose claims it looks at.
-	Within within.Namespaces
+	Within kube.Namespaces
 	// WatchFilter is the value of Cluster API's label for filters that a claim must
 	// have to be looked at; empty: any, or none.
 	WatchFilter string
@@ -177,7 +177,7 @@ func (c *Controller) serves(claim *ipamv1.IPAddressClaim) bool {
 
 // isServed reports whether a claim is of the namespaces, and has the label, that this
 // operator is limited to.
-func isServed(claim *ipamv1.IPAddressClaim, namespaces within.Namespaces, filter string) bool {
+func isServed(claim *ipamv1.IPAddressClaim, namespaces kube.Namespaces, filter string) bool {
 	return namespaces.Has(claim.Namespace) && (filter == "" || labels.HasWatchLabel(claim, filter))
 }
 

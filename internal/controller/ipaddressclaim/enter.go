@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -106,7 +106,7 @@ func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
 	allocation := &v1alpha1.IPAllocation{}
 	err := c.Live.Get(ctx, client.ObjectKey{Namespace: s.name.Namespace, Name: name}, allocation)
 	switch {
-	case absent.Is(err):
+	case kube.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("looking for IPAllocation %s/%s: %w", s.name.Namespace, name, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/replaced"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -28,7 +28,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // claims has claims looked at that are new or have changed, and are not settled,
 // and the records of those settled that are gone.
 func (c *Controller) claims() handler.EventHandler {
-	return replaced.Apart(handler.Funcs{
+	return kube.SplitReplacements(handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.consider(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { c.consider(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
@@ -46,7 +46,7 @@ func (c *Controller) claims() handler.EventHandler {
 // addresses has the claim of an IPAddress looked at, but not because this process
 // has just made the IPAddress for it, unless the claim has gone meanwhile.
 func (c *Controller) addresses() handler.EventHandler {
-	return replaced.Apart(handler.Funcs{
+	return kube.SplitReplacements(handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			made, ok := c.shown(e.Object)
 			if _, lost := c.lost.Load(nameOf(e.Object)); lost || !ok || made.unsure || e.Object.GetDeletionTimestamp() != nil {

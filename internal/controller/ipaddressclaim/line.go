@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -50,7 +50,7 @@ func (l *line) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 	claim := &ipamv1.IPAddressClaim{}
 	if err := l.client.Get(ctx, req.NamespacedName, claim); err != nil {
 		l.allocator.Leave(holder)
-		return reconcile.Result{}, absent.Ignore(err)
+		return reconcile.Result{}, kube.IgnoreNotFound(err)
 	}
 	if !claim.DeletionTimestamp.IsZero() && !inUse(claim) {
 		for _, record := range l.allocator.Ledger().HeldBy(holder) {
@@ -91,7 +91,7 @@ func (l *line) waits(ctx context.Context, claim *ipamv1.IPAddressClaim) (bool, e
 		claim.Status.AddressRef.Name != "" || !claim.DeletionTimestamp.IsZero() || annotations.HasPaused(claim) {
 		return false, nil
 	}
-	if err := l.client.Get(ctx, client.ObjectKeyFromObject(claim), &ipamv1.IPAddress{}); !absent.Is(err) {
+	if err := l.client.Get(ctx, client.ObjectKeyFromObject(claim), &ipamv1.IPAddress{}); !kube.IsNotFound(err) {
 		return false, err
 	}
 	cluster, err := clusterOf(ctx, l.client, claim)
@@ -109,7 +109,7 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 	key := client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}
 	address, claim := &ipamv1.IPAddress{}, &ipamv1.IPAddressClaim{}
 	err := reader.Get(ctx, key, address)
-	if absent.Ignore(err) != nil {
+	if kube.IgnoreNotFound(err) != nil {
 		return false, err
 	}
 	inUse := err == nil && isOurs(address.Spec.PoolRef)
@@ -120,7 +120,7 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 		return true, nil
 	}
 	if err := reader.Get(ctx, key, claim); err != nil {
-		return inUse, absent.Ignore(err)
+		return inUse, kube.IgnoreNotFound(err)
 	}
 	if record.Terminating && claim.Status.AddressRef.Name == "" && claim.DeletionTimestamp.IsZero() {
 		return false, nil

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/within"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // TestOnlyClaimsThatAreServedHereWait has claims that could not be served, in each of
@@ -36,7 +36,7 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 			conditions.Set(s.claim, metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: ipamv1.IPAddressClaimReadyPoolExhaustedReason})
 			test.change(s.claim)
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).Build()
-			c := &Controller{Allocator: allocatorWith(t, record), Client: there, Within: within.Of("team"), WatchFilter: "here"}
+			c := &Controller{Allocator: allocatorWith(t, record), Client: there, Within: kube.NamespacesOf("team"), WatchFilter: "here"}
 			waiting := &line{allocator: c.Allocator, client: there, serves: c.serves}
 			if _, err := waiting.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)

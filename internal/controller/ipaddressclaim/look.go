@@ -11,7 +11,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -48,7 +48,7 @@ func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope
 func (c *Controller) find(ctx context.Context, key types.NamespacedName, into client.Object) (bool, error) {
 	err := c.Client.Get(ctx, key, into)
 	if err != nil {
-		return false, absent.Ignore(err)
+		return false, kube.IgnoreNotFound(err)
 	}
 	return true, nil
 }
@@ -114,7 +114,7 @@ func clusterOf(ctx context.Context, reader client.Reader, claim *ipamv1.IPAddres
 	}
 	cluster := &clusterv1.Cluster{}
 	err := reader.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: name}, cluster)
-	if absent.Is(err) {
+	if kube.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // finalizerMetal3 is on the claims of Cluster API's provider for Metal3, which
@@ -44,7 +44,7 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.claim, patch); err != nil {
 		c.letGo.Delete(s.name)
-		return absent.Ignore(fmt.Errorf("letting go of the claim: %w", err))
+		return kube.IgnoreNotFound(fmt.Errorf("letting go of the claim: %w", err))
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
 	}
 	address := &ipamv1.IPAddress{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.claim), address); err != nil {
-		return absent.Ignore(err)
+		return kube.IgnoreNotFound(err)
 	}
 	s.address = address
 	return nil
@@ -96,7 +96,7 @@ func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, er
 	if s.address.DeletionTimestamp.IsZero() {
 		err := c.Client.Delete(ctx, s.address, client.Preconditions{UID: &s.address.UID})
 		if err != nil {
-			return absent.Is(err), absent.Ignore(fmt.Errorf("deleting the IPAddress: %w", err))
+			return kube.IsNotFound(err), kube.IgnoreNotFound(fmt.Errorf("deleting the IPAddress: %w", err))
 		}
 		return len(s.address.Finalizers) == 0, nil
 	}
@@ -138,11 +138,11 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 		return held
 	}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.address), &ipamv1.IPAddressClaim{})
-	if !absent.Is(err) {
+	if !kube.IsNotFound(err) {
 		return err
 	}
 	err = c.Client.Delete(ctx, s.address, client.Preconditions{UID: &s.address.UID, ResourceVersion: &s.address.ResourceVersion})
-	return absent.Ignore(err)
+	return kube.IgnoreNotFound(err)
 }
 
 // unprotect takes our finalizer off an IPAddress that is being deleted. The cache may have
@@ -159,7 +159,7 @@ func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.address, patch); err != nil {
 		c.unprotected.Delete(s.name)
-		return absent.Ignore(fmt.Errorf("letting go of the IPAddress: %w", err))
+		return kube.IgnoreNotFound(fmt.Errorf("letting go of the IPAddress: %w", err))
 	}
 	return nil
 }

@@ -17,9 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/inorder"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/within"
 )
 
 // kind is that of the claims, in Cluster API's group.
@@ -47,7 +46,7 @@ type Orphans interface {
 type Replica struct {
 	Allocator *allocator.Allocator
 	// Within and WatchFilter are those of the Controller.
-	Within      within.Namespaces
+	Within      kube.Namespaces
 	WatchFilter string
 	// Lead has the leader run a Controller from now on. It is called when Cluster API's
 	// kinds are served: at once, or when it has been installed.
@@ -93,7 +92,7 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 	c.Orphans.Judge(kind, holds)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim").
-		WatchesRawSource(inorder.Sources(
+		WatchesRawSource(kube.OrderedSources(
 			c.records(),
 			source.Kind[client.Object](mgr.GetCache(), &ipamv1.IPAddress{}, c.addresses()),
 			source.Kind[client.Object](mgr.GetCache(), &ipamv1.IPAddressClaim{}, c.claims()),

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -66,7 +66,7 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 		return reason, message, nil
 	case errors.Is(err, errNotSeen):
 		return "", "", err
-	case apierrors.IsConflict(err), absent.IsWithNamespace(err):
+	case apierrors.IsConflict(err), kube.IsNamespaceTerminating(err):
 		return "", "", nil
 	case errors.As(err, &parked):
 		return parked.Reason, parked.Message, nil
@@ -136,7 +136,7 @@ func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAd
 	base := claim.DeepCopy()
 	base.Status = before.Status
 	err = c.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
-	if err == nil || apierrors.IsConflict(err) || absent.Is(err) {
+	if err == nil || apierrors.IsConflict(err) || kube.IsNotFound(err) {
 		return err == nil, nil
 	}
 	return false, fmt.Errorf("writing status: %w", err)

@@ -17,12 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/inorder"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/requester"
-	"github.com/cadastre-dev/cadastre/internal/within"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclaims,verbs=get;list;watch;patch
@@ -41,7 +39,7 @@ type Controller struct {
 	// Workers is how many claims are reconciled at a time.
 	Workers int
 	// Within are the namespaces whose claims it looks at.
-	Within within.Namespaces
+	Within kube.Namespaces
 
 	events events.EventRecorder
 }
@@ -52,7 +50,7 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 	c.events = mgr.GetEventRecorder("cadastre")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclaim").
-		WatchesRawSource(inorder.Sources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
+		WatchesRawSource(kube.OrderedSources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
 		WatchesRawSource(c.catalogue()).
 		WatchesRawSource(c.turns()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
@@ -85,7 +83,7 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 		key := client.ObjectKeyFromObject(claim)
 		claim = &v1alpha1.IPClaim{}
 		if err := c.Live.Get(ctx, key, claim); err != nil {
-			return reconcile.Result{}, absent.Ignore(err)
+			return reconcile.Result{}, kube.IgnoreNotFound(err)
 		}
 	}
 	if !claim.DeletionTimestamp.IsZero() {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/requester"
@@ -29,7 +29,7 @@ func (c *Controller) outcome(s *scope, err error) (adapt.ClaimOutcome, error) {
 		outcome.Conflict = s.conflict
 		return outcome, nil
 	}
-	if errors.Is(err, errNotSeen) || absent.IsWithNamespace(err) {
+	if errors.Is(err, errNotSeen) || kube.IsNamespaceTerminating(err) {
 		return adapt.ClaimOutcome{}, nil
 	}
 	outcome := adapt.ClaimWaits(err)
@@ -61,7 +61,7 @@ func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim)
 		patch = requester.Forget(patch) // the claim waits no more
 	}
 	err = c.Client.Patch(ctx, claim, patch)
-	if err == nil || apierrors.IsConflict(err) || absent.Is(err) {
+	if err == nil || apierrors.IsConflict(err) || kube.IsNotFound(err) {
 		return err == nil, nil
 	}
 	return false, fmt.Errorf("writing the claim: %w", err)

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -67,7 +67,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) 
 	if err == nil {
 		return errNotSeen
 	}
-	if !absent.Is(err) {
+	if !kube.IsNotFound(err) {
 		return fmt.Errorf("looking for IPAllocation %s: %w", name, err)
 	}
 	pool, resolution, err := c.formerPool(s)

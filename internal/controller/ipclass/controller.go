@@ -14,9 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/pace"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclasses,verbs=get;list;watch
@@ -27,8 +26,8 @@ type Controller struct {
 	Allocator *allocator.Allocator
 	// Client writes, and reads from the cache.
 	Client client.Client
-	// Pace is how often the counts of a class are written.
-	Pace *pace.Pace
+	// Throttle limits how often the counts of a class are written.
+	Throttle *kube.Throttle
 }
 
 // SetUp registers the controller.
@@ -52,13 +51,13 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 	if equality.Semantic.DeepEqual(before.Status, class.Status) {
 		return reconcile.Result{}, nil
 	}
-	if early := c.Pace.Take(class.Name); early > 0 && equality.Semantic.DeepEqual(uncounted(before.Status), uncounted(class.Status)) {
+	if early := c.Throttle.Take(class.Name); early > 0 && equality.Semantic.DeepEqual(uncounted(before.Status), uncounted(class.Status)) {
 		return reconcile.Result{RequeueAfter: early}, nil // it hears of its own writes: one would follow on the other
 	}
 	// A conflict means that there is a newer version, which is looked at when the
 	// cache has it.
 	err := c.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if err != nil && !apierrors.IsConflict(err) && !absent.Is(err) {
+	if err != nil && !apierrors.IsConflict(err) && !kube.IsNotFound(err) {
 		return reconcile.Result{}, fmt.Errorf("writing status: %w", err)
 	}
 	return reconcile.Result{}, nil

@@ -54,7 +54,7 @@ func (c *Controller) enqueue(q queue, key ipam.PoolKey) {
 	}
 	pool, _ := c.Allocator.Catalogue().Pool(key)
 	for _, class := range pool.Classes {
-		q.AddAfter(requestFor(class), c.Pace.Wait(class))
+		q.AddAfter(requestFor(class), c.Throttle.Delay(class))
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/pace"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -30,8 +30,8 @@ type Controller struct {
 	Client client.Client
 	// Asker asks again for the right to use a pool.
 	Asker *requester.Asker
-	// Pace is how often the counts of a pool are written.
-	Pace *pace.Pace
+	// Throttle limits how often the counts of a pool are written.
+	Throttle *kube.Throttle
 }
 
 // SetUp registers the controller, once for each kind. It hears of its own status

@@ -24,7 +24,7 @@ func (c *Controller) records(kind ipam.PoolKind) source.Source {
 				q.Add(requestFor(holder.Namespace, holder.Name))
 			}
 			if pool := change.Pool; pool.Kind == kind && change.Kind != ledger.Changed {
-				q.AddAfter(requestFor(pool.Namespace, pool.Name), c.Pace.Wait(pool.String()))
+				q.AddAfter(requestFor(pool.Namespace, pool.Name), c.Throttle.Delay(pool.String()))
 			}
 		}))
 		return nil

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -56,7 +56,7 @@ func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
-		return absent.Ignore(fmt.Errorf("putting the finalizer back: %w", err))
+		return kube.IgnoreNotFound(fmt.Errorf("putting the finalizer back: %w", err))
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (c *Controller) letGo(ctx context.Context, s *scope) error {
 	controllerutil.RemoveFinalizer(s.obj, v1alpha1.FinalizerPool)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
-		return absent.Ignore(fmt.Errorf("removing the finalizer of the pool: %w", err))
+		return kube.IgnoreNotFound(fmt.Errorf("removing the finalizer of the pool: %w", err))
 	}
 	return nil
 }
@@ -147,5 +147,5 @@ func (c *Controller) closePool(ctx context.Context, s *scope) (inUse bool, err e
 	if errors.Is(err, ipam.ErrPoolInUse) {
 		return true, nil
 	}
-	return false, absent.Ignore(err)
+	return false, kube.IgnoreNotFound(err)
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -156,13 +156,13 @@ func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool)
 	if equality.Semantic.DeepEqual(before.PoolStatus(), obj.PoolStatus()) {
 		return 0, nil
 	}
-	if early := c.Pace.Take(adapt.KeyOf(obj).String()); early > 0 && equality.Semantic.DeepEqual(uncounted(*before.PoolStatus()), uncounted(*obj.PoolStatus())) {
+	if early := c.Throttle.Take(adapt.KeyOf(obj).String()); early > 0 && equality.Semantic.DeepEqual(uncounted(*before.PoolStatus()), uncounted(*obj.PoolStatus())) {
 		return early, nil
 	}
 	base := copyOf(obj)
 	*base.PoolStatus() = *before.PoolStatus()
 	err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
-	if err != nil && !apierrors.IsConflict(err) && !absent.Is(err) {
+	if err != nil && !apierrors.IsConflict(err) && !kube.IsNotFound(err) {
 		return 0, fmt.Errorf("writing status: %w", err)
 	}
 	return 0, nil

@@ -21,7 +21,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/within"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // Controller settles records without a holder. Only the leader runs it. Its
@@ -41,7 +41,7 @@ type Controller struct {
 	// released falls behind what is recorded, without end.
 	Workers int
 	// Within are the namespaces whose records it looks at.
-	Within within.Namespaces
+	Within kube.Namespaces
 
 	mu sync.Mutex
 	// judges say of other kinds of holders whether they exist.

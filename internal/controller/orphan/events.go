@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/replaced"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -54,7 +54,7 @@ func (c *Controller) reconcileMissing(q queue, pool ipam.PoolKey) {
 // that was seen of a claim may be that it waited; then what is recorded for it is
 // looked at without a note.
 func (c *Controller) deletions(recordOf func(client.Object) (ipam.Name, bool)) handler.EventHandler {
-	return replaced.Apart(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+	return kube.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 		name, ok := recordOf(e.Object)
 		if !ok {
 			for _, record := range c.Allocator.Ledger().HeldBy(allocator.HolderOfClaim(ipam.Name{Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()})) {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/absent"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -44,7 +44,7 @@ func same(record ipam.Record, holder client.Object) bool {
 
 func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into client.Object) (bool, error) {
 	err := reader.Get(ctx, client.ObjectKey{Namespace: holder.Namespace, Name: holder.Name}, into)
-	if absent.Is(err) {
+	if kube.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Controller) settle(ctx context.Context, record ipam.Record) (reconcile.
 	case !decided.Again.IsZero():
 		return reconcile.Result{RequeueAfter: decided.Again.Sub(now)}, nil
 	}
-	if apierrors.IsConflict(err) || absent.Is(err) || errors.Is(err, ipam.ErrPoolInUse) {
+	if apierrors.IsConflict(err) || kube.IsNotFound(err) || errors.Is(err, ipam.ErrPoolInUse) {
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
 	}
 	return reconcile.Result{}, err

@@ -1,4 +1,4 @@
-package pace
+package kube
 
 import (
 	"testing"
@@ -7,9 +7,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestPace(t *testing.T) {
+func TestThrottleSchedules(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	p := New(time.Second, clock)
+	throttle := NewThrottle(time.Second, clock)
 	for _, step := range []struct {
 		at, want time.Duration
 		why      string
@@ -21,30 +21,30 @@ func TestPace(t *testing.T) {
 		{5 * time.Second, 0, "after a quiet time nothing waits"},
 	} {
 		clock.SetTime(time.Unix(0, 0).Add(step.at))
-		if got := p.Wait("pool"); got != step.want {
+		if got := throttle.Delay("pool"); got != step.want {
 			t.Errorf("at %s: waits %s, want %s: %s", step.at, got, step.want, step.why)
 		}
 	}
-	if got := p.Wait("another"); got != 0 {
+	if got := throttle.Delay("another"); got != 0 {
 		t.Errorf("another waits %s, want 0: each has its own turns", got)
 	}
 }
 
-func TestTakingTurns(t *testing.T) {
+func TestThrottleIsTakenOnceAnInterval(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	p := New(time.Second, clock)
+	throttle := NewThrottle(time.Second, clock)
 	for _, step := range []struct {
 		at, want time.Duration
 		why      string
 	}{
 		{0, 0, "the first is taken at once"},
 		{300 * time.Millisecond, 700 * time.Millisecond, "the next is an interval later"},
-		{400 * time.Millisecond, 600 * time.Millisecond, "who asks in vain puts off nobody"},
+		{400 * time.Millisecond, 600 * time.Millisecond, "a call in vain changes nothing"},
 		{1000 * time.Millisecond, 0, "it is taken when it has come"},
 		{1500 * time.Millisecond, 500 * time.Millisecond, "and the one after it counts from there"},
 	} {
 		clock.SetTime(time.Unix(0, 0).Add(step.at))
-		if got := p.Take("pool"); got != step.want {
+		if got := throttle.Take("pool"); got != step.want {
 			t.Errorf("at %s: %s to go, want %s: %s", step.at, got, step.want, step.why)
 		}
 	}

@@ -1,4 +1,4 @@
-package absent
+package kube
 
 import (
 	"fmt"
@@ -21,10 +21,10 @@ func TestAnAPIServerThatHasJustStartedSaysNothingOfTheObject(t *testing.T) {
 		"the path is not there yet": {fmt.Errorf("writing: %w", apierrors.NewGenericServerResponse(http.StatusNotFound, "PATCH", claims, "a", "404 page not found", 0, true)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Is(c.err); got != c.want {
+			if got := IsNotFound(c.err); got != c.want {
 				t.Errorf("%v: %v, want %v", c.err, got, c.want)
 			}
-			if got := Ignore(c.err); (got == nil) != (c.want || c.err == nil) {
+			if got := IgnoreNotFound(c.err); (got == nil) != (c.want || c.err == nil) {
 				t.Errorf("what is left of %v: %v", c.err, got)
 			}
 		})

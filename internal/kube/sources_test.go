@@ -1,4 +1,4 @@
-package inorder
+package kube
 
 import (
 	"context"
@@ -9,33 +9,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// syncing notes when it is started and when it has told of everything.
+// syncing notes when it is started and when it is waited for.
 type syncing struct {
 	name  string
 	notes *[]string
 	err   error
 }
 
-func (s syncing) Start(context.Context, queue) error {
+func (s syncing) Start(context.Context, requestQueue) error {
 	*s.notes = append(*s.notes, s.name+" starts")
 	return nil
 }
 
 func (s syncing) WaitForSync(context.Context) error {
-	*s.notes = append(*s.notes, s.name+" has told")
+	*s.notes = append(*s.notes, s.name+" has synced")
 	return s.err
 }
 
-func TestASourceStartsWhenTheOneBeforeItHasTold(t *testing.T) {
+func TestASourceStartsWhenTheOneBeforeItHasSynced(t *testing.T) {
 	var notes []string
-	plain := source.Func(func(context.Context, queue) error {
+	plain := source.Func(func(context.Context, requestQueue) error {
 		notes = append(notes, "plain starts")
 		return nil
 	})
-	if err := Sources(plain, syncing{"first", &notes, nil}, syncing{"second", &notes, nil}).Start(t.Context(), nil); err != nil {
+	if err := OrderedSources(plain, syncing{"first", &notes, nil}, syncing{"second", &notes, nil}).Start(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"plain starts", "first starts", "first has told", "second starts", "second has told"}
+	want := []string{"plain starts", "first starts", "first has synced", "second starts", "second has synced"}
 	if !slices.Equal(notes, want) {
 		t.Errorf("got %q, want %q", notes, want)
 	}
@@ -44,7 +44,7 @@ func TestASourceStartsWhenTheOneBeforeItHasTold(t *testing.T) {
 func TestASourceThatFailsEndsIt(t *testing.T) {
 	var notes []string
 	failed := errors.New("no cache")
-	err := Sources(syncing{"first", &notes, failed}, syncing{"second", &notes, nil}).Start(t.Context(), nil)
+	err := OrderedSources(syncing{"first", &notes, failed}, syncing{"second", &notes, nil}).Start(t.Context(), nil)
 	if !errors.Is(err, failed) || len(notes) != 2 {
 		t.Errorf("got %v after %q, want %v before the second starts", err, notes, failed)
 	}
