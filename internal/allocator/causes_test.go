@@ -15,7 +15,7 @@ import (
 )
 
 // The classic causes of duplicates. The fourth, a collector that frees an
-// allocation in flight, is played in internal/controller/orphan.
+// allocation in flight, is played in internal/controller/allocationgc.
 
 func TestAllocatingBeforeTheWholeStateIsLoaded(t *testing.T) {
 	inScene(t, func(s *scene) {

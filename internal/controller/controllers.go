@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
-	"github.com/cadastre-dev/cadastre/internal/controller/orphan"
+	"github.com/cadastre-dev/cadastre/internal/controller/allocationgc"
 	"github.com/cadastre-dev/cadastre/internal/leader"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/kube"
@@ -51,12 +51,12 @@ func SetUp(mgr manager.Manager, election *leader.Election, o Options) error {
 	if o.WatchNamespace != "" {
 		records = kube.NamespacesOf(o.WatchNamespace, o.Namespace)
 	}
-	var orphans *orphan.Controller // of the term
+	var orphans *allocationgc.Controller // of the term
 	err := election.EachTerm(func(mgr manager.Manager) error {
 		if err := mgr.Add(notifyConflicts(o.Allocator.Ledger())); err != nil {
 			return err
 		}
-		orphans = &orphan.Controller{
+		orphans = &allocationgc.Controller{
 			Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live,
 			Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
 		}

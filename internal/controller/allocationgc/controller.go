@@ -1,9 +1,9 @@
-// Package orphan settles IPAllocations whose holder does not exist, or was not told
+// Package allocationgc settles IPAllocations whose holder does not exist, or was not told
 // of them when their release was cut short: at once when the holder's deletion was
 // seen, and otherwise after a grace period on this process's own clock and a quorum
 // read that says so. The record is read first, the holder second, so that an
 // allocation in flight is never mistaken.
-package orphan
+package allocationgc
 
 import (
 	"context"
