@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/cadastre-dev/cadastre/cmd/manager/operator"
+	"github.com/cadastre-dev/cadastre/internal/operator"
 )
 
 func main() {

@@ -23,13 +23,14 @@ var rows = [][]string{
 	{"internal/ledger"},
 	{"internal/queue"},
 	{"internal/allocator", "internal/certs", "internal/requester"},
-	{"internal/controller/*", "webhooks", "internal/cli"},
+	{"internal/controller/*", "webhooks"},
 	{"internal/controller"},
+	{"internal/operator"},
 	{"cmd/*"},
 }
 
 // clusterAPI lists who may import Cluster API, beside tests.
-var clusterAPI = []string{"internal/controller/ipaddressclaim", "cmd/*"}
+var clusterAPI = []string{"internal/controller/ipaddressclaim", "internal/operator", "cmd/*"}
 
 // listed is one package as `go list` sees it.
 type listed struct {

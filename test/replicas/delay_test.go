@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/cmd/manager/operator"
+	"github.com/cadastre-dev/cadastre/internal/operator"
 	"github.com/cadastre-dev/cadastre/test/build"
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )

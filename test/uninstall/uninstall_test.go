@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/cmd/manager/operator"
+	"github.com/cadastre-dev/cadastre/internal/operator"
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/cadastre-dev/cadastre/cmd/manager/operator"
+	"github.com/cadastre-dev/cadastre/internal/operator"
 )
 
 func main() {
