@@ -25,7 +25,7 @@ func TestPeopleHaveTheseRightsAndNoOthers(t *testing.T) {
 		"ipam-admin": {
 			all + " ipclaims,localippools,ippools,ipclasses", "use ippools", "delete," + reads + " ipallocations",
 		},
-		"ipam-operator-of-pools": {
+		"ipam-pool-admin": {
 			"create,delete,get,list,patch,update,watch ippools,ipclasses", reads + " ipclaims,localippools,ipallocations",
 		},
 		"ipam-user":   {all + " ipclaims,localippools", reads + " ipallocations", "aggregated to admin", "aggregated to edit"},

@@ -23,7 +23,7 @@ var rightsOfPeople = map[string]struct {
 		create,delete,deletecollection,get,list,patch,update,watch localippools
 		delete,get,list,watch ipallocations
 		use ippools`},
-	"ipam-operator-of-pools": {rights: `
+	"ipam-pool-admin": {rights: `
 		create,delete,get,list,patch,update,watch ipclasses
 		create,delete,get,list,patch,update,watch ippools
 		get,list,watch ipallocations
