@@ -38,7 +38,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
-// stage is the handlers as SetUp makes them, over a store in memory.
+// stage is the handlers as Setup makes them, over a store in memory.
 type stage struct {
 	mutate, validate map[string]admission.Handler
 	store            client.WithWatch

@@ -26,8 +26,8 @@ type Options struct {
 	Operator string
 }
 
-// SetUp registers all webhooks with the manager's webhook server.
-func SetUp(mgr manager.Manager, o Options) error {
+// Setup registers all webhooks with the manager's webhook server.
+func Setup(mgr manager.Manager, o Options) error {
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	schemas, err := newSchemas()
 	if err != nil {

@@ -26,7 +26,7 @@ func TestEveryPathOfTheManifestsIsServed(t *testing.T) {
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
 	})
 	must(t, err)
-	must(t, SetUp(mgr, Options{}))
+	must(t, Setup(mgr, Options{}))
 	paths, err := Paths()
 	must(t, err)
 	if len(paths.Mutating) == 0 || len(paths.Validating) == 0 {

@@ -128,8 +128,8 @@ const AnnotationRequester = "ipam.cadastre.dev/requester"
 // whatever their value, "false" included. That is Cluster API's rule for its own
 // (annotations.HasPaused), and ours follows it.
 const (
-	AnnotationPaused    = "ipam.cadastre.dev/paused"
-	AnnotationPausedAll = "cluster.x-k8s.io/paused"
+	AnnotationPaused           = "ipam.cadastre.dev/paused"
+	AnnotationClusterAPIPaused = "cluster.x-k8s.io/paused"
 )
 
 // FinalizerPool is on every pool: it stays until its last block is released.

@@ -80,7 +80,7 @@ func poolParent(obj v1alpha1.Pool, pool *ipam.Pool) field.ErrorList {
 
 func paused(annotations map[string]string) bool {
 	_, ours := annotations[v1alpha1.AnnotationPaused]
-	_, theirs := annotations[v1alpha1.AnnotationPausedAll]
+	_, theirs := annotations[v1alpha1.AnnotationClusterAPIPaused]
 	return ours || theirs
 }
 

@@ -116,7 +116,9 @@ func TestPool(t *testing.T) {
 			func(p *ipam.Pool) { p.Paused = true },
 		},
 		"that of Cluster API pauses a pool": {
-			poolOf(func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPausedAll: "true"} }),
+			poolOf(func(p *v1alpha1.IPPool) {
+				p.Annotations = map[string]string{v1alpha1.AnnotationClusterAPIPaused: "true"}
+			}),
 			func(p *ipam.Pool) { p.Paused = true },
 		},
 		"a grant is for the parent that it names": {

@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/controller/allocationgc"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipaddressclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
-	"github.com/cadastre-dev/cadastre/internal/controller/allocationgc"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/leader"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -44,9 +44,9 @@ type Options struct {
 	WatchFilter string
 }
 
-// SetUp registers all controllers: with mgr those that every replica runs, and the others
+// Setup registers all controllers: with mgr those that every replica runs, and the others
 // with the election.
-func SetUp(mgr manager.Manager, election *leader.Election, o Options) error {
+func Setup(mgr manager.Manager, election *leader.Election, o Options) error {
 	claims, records := kube.NamespacesOf(o.WatchNamespace), kube.Namespaces(nil)
 	if o.WatchNamespace != "" {
 		records = kube.NamespacesOf(o.WatchNamespace, o.Namespace)
@@ -60,7 +60,7 @@ func SetUp(mgr manager.Manager, election *leader.Election, o Options) error {
 			Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live,
 			Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
 		}
-		return setUp(mgr,
+		return setup(mgr,
 			&ipclass.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
 			&ippool.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Asker: o.Asker, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
 			&ipclaim.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
@@ -70,11 +70,11 @@ func SetUp(mgr manager.Manager, election *leader.Election, o Options) error {
 	if err != nil {
 		return err
 	}
-	return setUp(mgr, &ipaddressclaim.Replica{
+	return setup(mgr, &ipaddressclaim.Replica{
 		Allocator: o.Allocator, Within: claims, WatchFilter: o.WatchFilter,
 		Lead: func() error {
 			return election.EachTerm(func(mgr manager.Manager) error {
-				return setUp(mgr, &ipaddressclaim.Controller{
+				return setup(mgr, &ipaddressclaim.Controller{
 					Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
 					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{},
 				})
@@ -91,9 +91,9 @@ func notifyConflicts(picture *ledger.Ledger) manager.RunnableFunc {
 	}
 }
 
-func setUp(mgr manager.Manager, all ...interface{ SetUp(manager.Manager) error }) error {
+func setup(mgr manager.Manager, all ...interface{ Setup(manager.Manager) error }) error {
 	for _, c := range all {
-		if err := c.SetUp(mgr); err != nil {
+		if err := c.Setup(mgr); err != nil {
 			return err
 		}
 	}

@@ -29,8 +29,8 @@ type Options struct {
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 }
 
-// SetUp registers, with the manager of a term, what runs for as long as the term.
-type SetUp func(manager.Manager) error
+// Setup registers, with the manager of a term, what runs for as long as the term.
+type Setup func(manager.Manager) error
 
 // Election has controllers made at the beginning of each term of this replica, and ended
 // at its end. Its methods may be called concurrently.
@@ -43,7 +43,7 @@ type Election struct {
 	terms chan context.Context
 
 	mu     sync.Mutex
-	setUps []SetUp
+	setups []Setup
 	term   *term // nil while this replica does not lead
 }
 
@@ -63,15 +63,15 @@ func New(mgr manager.Manager, o Options) (*Election, error) {
 // EachTerm has f called at the beginning of each term, after those that were given before,
 // and at once where this replica leads. It is never called twice at a time, nor at the
 // time of another. Where it fails at once it is not called again.
-func (e *Election) EachTerm(f SetUp) error {
+func (e *Election) EachTerm(f Setup) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.term != nil {
-		if err := e.term.setUp(f); err != nil {
+		if err := e.term.setup(f); err != nil {
 			return err
 		}
 	}
-	e.setUps = append(e.setUps, f)
+	e.setups = append(e.setups, f)
 	return nil
 }
 
@@ -141,8 +141,8 @@ func (e *Election) lead(ctx context.Context) error {
 func (e *Election) begin(t *term) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, f := range e.setUps {
-		if err := t.setUp(f); err != nil {
+	for _, f := range e.setups {
+		if err := t.setup(f); err != nil {
 			return err
 		}
 	}

@@ -280,7 +280,7 @@ func TestWhatFailsEndsTheReplica(t *testing.T) {
 		return mgr.Add(manager.RunnableFunc(func(context.Context) error { return failed }))
 	}
 	for name, test := range map[string]struct {
-		setUp SetUp
+		setup Setup
 		lock  bool
 		want  string
 	}{
@@ -300,7 +300,7 @@ func TestWhatFailsEndsTheReplica(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := election.EachTerm(test.setUp); err != nil {
+				if err := election.EachTerm(test.setup); err != nil {
 					t.Fatal(err)
 				}
 				if err := a.added.Start(t.Context()); err == nil || err.Error() != test.want {
@@ -314,7 +314,7 @@ func TestWhatFailsEndsTheReplica(t *testing.T) {
 	}
 }
 
-func TestWhatIsAddedStartsWhenAllIsSetUp(t *testing.T) {
+func TestWhatIsAddedStartsAfterSetup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, &lease{}, "a")
 		err := a.election.EachTerm(func(mgr manager.Manager) error {

@@ -24,9 +24,9 @@ type term struct {
 	added   []manager.Runnable
 }
 
-// setUp calls f, and then starts what f has added: a controller is added before it is
+// setup calls f, and then starts what f has added: a controller is added before it is
 // told what to watch. That f fails because the term is over is no error.
-func (t *term) setUp(f SetUp) error {
+func (t *term) setup(f Setup) error {
 	if err := f(t); err != nil {
 		return t.unlessOver(err)
 	}

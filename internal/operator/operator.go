@@ -104,14 +104,14 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := mgr.Add(ring); err != nil {
 		return err
 	}
-	if err := webhooks.SetUp(mgr, webhooks.Options{Allocator: alloc, Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring}); err != nil {
+	if err := webhooks.Setup(mgr, webhooks.Options{Allocator: alloc, Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring}); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
 	election, err := newElection(cfg, mgr, o)
 	if err != nil {
 		return fmt.Errorf("setting up leader election: %w", err)
 	}
-	err = controller.SetUp(mgr, election, controller.Options{
+	err = controller.Setup(mgr, election, controller.Options{
 		Allocator: alloc, Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
 		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
 	})

@@ -94,7 +94,7 @@ var _ = Describe("protection", Ordered, func() {
 		pool := created(ctx, build.Pool("protection-paused").CIDR("10.62.1.0/24").Obj())
 		ready(ctx, pool)
 		before := created(ctx, build.Claim(team, "before").Pool("protection-paused").Length(32).Obj())
-		for _, annotation := range []string{v1alpha1.AnnotationPaused, v1alpha1.AnnotationPausedAll} {
+		for _, annotation := range []string{v1alpha1.AnnotationPaused, v1alpha1.AnnotationClusterAPIPaused} {
 			edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{annotation: ""} })
 			Eventually(func() string { return reasons(fresh(ctx, pool).Status.Conditions)["Ready"] }).Should(Equal("False/Paused"))
 			during := created(ctx, build.Claim(team, "").Generated("during-").Pool("protection-paused").Length(32).Obj())

@@ -76,8 +76,8 @@ func backOff(grace time.Duration) workqueue.TypedRateLimiter[reconcile.Request] 
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, grace)
 }
 
-// SetUp registers the controller.
-func (c *Controller) SetUp(mgr manager.Manager) error {
+// Setup registers the controller.
+func (c *Controller) Setup(mgr manager.Manager) error {
 	c.unheld, c.gone, c.released = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]sighting{}
 	c.judges = map[string]Judge{}
 	return builder.ControllerManagedBy(mgr).

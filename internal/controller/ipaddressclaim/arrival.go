@@ -56,7 +56,7 @@ func definitions() []string {
 	return []string{"ipaddressclaims." + ipamv1.GroupVersion.Group, "ipaddresses." + ipamv1.GroupVersion.Group, "clusters." + clusterv1.GroupVersion.Group}
 }
 
-func (a *arrival) setUp(mgr manager.Manager) error {
+func (a *arrival) setup(mgr manager.Manager) error {
 	if there, err := a.there(); err != nil || there {
 		if err != nil {
 			return err

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	waiters "github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -34,7 +34,7 @@ type line struct {
 	serves func(*ipamv1.IPAddressClaim) bool
 }
 
-func (l *line) setUp(mgr manager.Manager) error {
+func (l *line) setup(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim-line").
 		For(&ipamv1.IPAddressClaim{}).

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // kind is that of the claims, in Cluster API's group.
@@ -53,14 +53,14 @@ type Replica struct {
 	Lead func() error
 }
 
-// SetUp registers what every replica does.
-func (r *Replica) SetUp(mgr manager.Manager) error {
+// Setup registers what every replica does.
+func (r *Replica) Setup(mgr manager.Manager) error {
 	return (&arrival{
 		client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"),
 		watchClusters: func() (func() bool, error) { return watchClusters(mgr.GetCache(), r.Allocator.Catalogue()) },
 		require:       r.Allocator.FedBy,
 		start:         func() error { return r.start(mgr) },
-	}).setUp(mgr)
+	}).setup(mgr)
 }
 
 // start registers what there is to register once Cluster API's kinds are served.
@@ -75,7 +75,7 @@ func (r *Replica) start(mgr manager.Manager) error {
 	line := &line{allocator: r.Allocator, client: mgr.GetClient(), serves: func(claim *ipamv1.IPAddressClaim) bool {
 		return isServed(claim, r.Within, r.WatchFilter)
 	}}
-	if err := line.setUp(mgr); err != nil {
+	if err := line.setup(mgr); err != nil {
 		return err
 	}
 	// IPAddresses are watched on every replica, so that one that becomes the leader
@@ -86,8 +86,8 @@ func (r *Replica) start(mgr manager.Manager) error {
 	return r.Lead()
 }
 
-// SetUp registers the controller. Cluster API's kinds are to be served.
-func (c *Controller) SetUp(mgr manager.Manager) error {
+// Setup registers the controller. Cluster API's kinds are to be served.
+func (c *Controller) Setup(mgr manager.Manager) error {
 	c.events = mgr.GetEventRecorder("cadastre")
 	c.Orphans.Judge(kind, holds)
 	return builder.ControllerManagedBy(mgr).

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -44,9 +44,9 @@ type Controller struct {
 	events events.EventRecorder
 }
 
-// SetUp registers the controller. It receives its own writes too: a pass that worked from
+// Setup registers the controller. It receives its own writes too: a pass that worked from
 // an older version is followed by another one.
-func (c *Controller) SetUp(mgr manager.Manager) error {
+func (c *Controller) Setup(mgr manager.Manager) error {
 	c.events = mgr.GetEventRecorder("cadastre")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclaim").

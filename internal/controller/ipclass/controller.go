@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclasses,verbs=get;list;watch
@@ -30,8 +30,8 @@ type Controller struct {
 	Throttle *kube.Throttle
 }
 
-// SetUp registers the controller.
-func (c *Controller) SetUp(mgr manager.Manager) error {
+// Setup registers the controller.
+func (c *Controller) Setup(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclass").
 		For(&v1alpha1.IPClass{}).

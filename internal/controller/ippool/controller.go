@@ -34,14 +34,14 @@ type Controller struct {
 	Throttle *kube.Throttle
 }
 
-// SetUp registers the controller, once for each kind. It hears of its own status
+// Setup registers the controller, once for each kind. It hears of its own status
 // writes too: a pass that worked from an older version than that is made good by
 // the next.
-func (c *Controller) SetUp(mgr manager.Manager) error {
-	return errors.Join(setUp[*v1alpha1.IPPool](mgr, c), setUp[*v1alpha1.LocalIPPool](mgr, c))
+func (c *Controller) Setup(mgr manager.Manager) error {
+	return errors.Join(setup[*v1alpha1.IPPool](mgr, c), setup[*v1alpha1.LocalIPPool](mgr, c))
 }
 
-func setUp[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
+func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
 	var none T
 	kind := ipam.PoolKind(none.PoolKind())
 	return builder.ControllerManagedBy(mgr).

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // standing is why the pool's CIDR is not recorded; the zero value: it is.
@@ -137,7 +137,7 @@ func phase(s *scope, now standing, exhausted bool) v1alpha1.PoolPhase {
 // pausedBy names the annotations that pause a pool.
 func pausedBy(obj v1alpha1.Pool) string {
 	var names []string
-	for _, name := range []string{v1alpha1.AnnotationPaused, v1alpha1.AnnotationPausedAll} {
+	for _, name := range []string{v1alpha1.AnnotationPaused, v1alpha1.AnnotationClusterAPIPaused} {
 		if _, ok := obj.GetAnnotations()[name]; ok {
 			names = append(names, name)
 		}
