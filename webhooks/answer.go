@@ -135,7 +135,7 @@ func denied(err error) admission.Response {
 	return response
 }
 
-// canWait says whether an error only means that the request has to wait.
+// canWait reports whether an error only means that the request has to wait.
 func canWait(err error) bool {
 	var missing *ipam.MissingError
 	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](err); ok {

@@ -206,8 +206,8 @@ func newStage(f testing.TB) *stage {
 	s := &stage{}
 	store := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(s.funcs()).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}).Build()
-	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
-	alloc := allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue(""), Client: store, Namespace: "system", UnboundLimit: 1000, Log: logr.Discard()})
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
+	alloc := allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue(""), Client: store, Namespace: "system", UnboundLimit: 1000, Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(context.Background())
 	f.Cleanup(cancel)
 	pool := ipam.Pool{
@@ -215,7 +215,7 @@ func newStage(f testing.TB) *stage {
 		CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Length: 16, Classes: []string{"gold"}, Visibility: ipam.Shared,
 		Strategy: ipam.FirstFit, Lengths: ipam.Lengths{Min: 16, Max: 32}, OnExhaustion: ipam.Reject,
 	}
-	picture.Describe(pool)
+	view.Describe(pool)
 	alloc.Catalogue().SetPool(pool)
 	alloc.Catalogue().SetProject("team", "team")
 	alloc.Catalogue().SetProject("strangers", "strangers")
@@ -225,7 +225,7 @@ func newStage(f testing.TB) *stage {
 		Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(pool.Key),
 	})))
 	changed := make(chan struct{}, 1)
-	picture.Listen(func(ledger.Change) {
+	view.Listen(func(ledger.Change) {
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -234,7 +234,7 @@ func newStage(f testing.TB) *stage {
 	// The store in memory does not tell a watch of what was made before it: what the test
 	// makes is made when there is one.
 	watching := make(chan struct{}, 1)
-	go picture.Run(ctx, plainly{store, watching}, &v1alpha1.IPAllocation{})
+	go view.Run(ctx, plainly{store, watching}, &v1alpha1.IPAllocation{})
 	<-changed
 	<-watching
 	schemas, err := readSchemas()

@@ -173,7 +173,7 @@ func (m *claimMutator) seen() client.Reader {
 	return m.live
 }
 
-// waitsForPolicy says whether what is against policy now was within it once: the
+// waitsForPolicy reports whether what is against policy now was within it once: the
 // claim comes back from a backup, and the pool that its block is from may come back
 // after it.
 func (r *claimRequest) waitsForPolicy(err error) bool {

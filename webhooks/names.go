@@ -34,7 +34,7 @@ func metadataErrors(meta metav1.Object, namespaced bool) field.ErrorList {
 	return validation.ValidateObjectMetaAccessor(meta, namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 }
 
-// exists says whether an object is there: what the cache shows is asked again
+// exists reports whether an object is there: what the cache shows is asked again
 // of the API server, because the object may have been deleted since.
 func exists(ctx context.Context, cached, live client.Reader, obj client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(obj)

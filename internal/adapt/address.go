@@ -20,7 +20,7 @@ type AddressClaim struct {
 	Annotations                   map[string]string
 }
 
-// IsOurs says whether a reference of an IPAddressClaim or an IPAddress names
+// IsOurs reports whether a reference of an IPAddressClaim or an IPAddress names
 // something of Cadastre.
 func IsOurs(group, kind string) bool {
 	return IsOurGroup(group) && isTarget(kind)

@@ -183,7 +183,7 @@ func expectWithheld(spec *v1alpha1.IPPoolSpec, cidr netip.Prefix, addr netip.Add
 	return addr == subnet.Addr() || addr.Is4() && !subnet.Contains(addr.Next())
 }
 
-// within says whether an address lies in a range as it is written.
+// within reports whether an address lies in a range as it is written.
 func within(text string, addr netip.Addr) bool {
 	from, to, isRange := strings.Cut(text, "-")
 	if block, err := netip.ParsePrefix(text); err == nil {

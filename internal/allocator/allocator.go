@@ -24,7 +24,7 @@ import (
 
 // Options are what an Allocator is given at its making.
 type Options struct {
-	// Ledger is the picture, fed by whoever wires the process.
+	// Ledger is the view, fed by whoever wires the process.
 	Ledger *ledger.Ledger
 	// Catalogue is fed likewise.
 	Catalogue *Catalogue
@@ -94,7 +94,7 @@ type Allocator struct {
 	// fed says of each source whether its first list is complete.
 	fedLock sync.RWMutex
 	fed     []func() bool
-	// claims says whether every IPClaim has been seen once, foreseen whether those
+	// claims reports whether every IPClaim has been seen once, foreseen whether those
 	// that wait have been.
 	claims   func() bool
 	foreseen bool
@@ -143,7 +143,7 @@ func New(o Options) *Allocator {
 	return a
 }
 
-// Ledger is the picture that this allocator works on.
+// Ledger is the view that this allocator works on.
 func (a *Allocator) Ledger() *ledger.Ledger { return a.ledger }
 
 // Catalogue is what this allocator knows of pools and classes.

@@ -111,12 +111,12 @@ func inScene(t *testing.T, play func(*scene)) {
 			t: t, pool: pool,
 			calm: &calm{server: newAPIServer(pool), lists: make(chan struct{}), events: make(chan struct{}), claims: map[client.ObjectKey]*v1alpha1.IPClaim{}},
 		}
-		picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
-		picture.Describe(s.pool)
-		s.allocator = New(Options{Ledger: picture, Catalogue: NewCatalogue(""), Client: s.calm, Namespace: "system", Log: logr.Discard()})
+		view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
+		view.Describe(s.pool)
+		s.allocator = New(Options{Ledger: view, Catalogue: NewCatalogue(""), Client: s.calm, Namespace: "system", Log: logr.Discard()})
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { picture.Run(ctx, calmly{s.calm}, &v1alpha1.IPAllocation{}) })
+		running.Go(func() { view.Run(ctx, calmly{s.calm}, &v1alpha1.IPAllocation{}) })
 		play(s)
 		end()
 		running.Wait()
@@ -153,7 +153,7 @@ func (s *scene) recorded(order Order, block string) ipam.Record {
 	return record
 }
 
-// there says whether the API server has the record, the very one, to stay.
+// there reports whether the API server has the record, the very one, to stay.
 func (s *scene) there(record ipam.Record) bool {
 	for _, obj := range s.server.records() {
 		if string(obj.UID) == record.UID && obj.DeletionTimestamp == nil {

@@ -83,7 +83,7 @@ func PoolWaiting(pool ipam.Pool, since time.Time) Waiting {
 	return Waiting{Since: since, Holder: HolderOfPool(pool.Key), Request: AskParent(pool)}
 }
 
-// ParentNeedsGrant says whether to name its parent takes of a pool's maker the
+// ParentNeedsGrant reports whether to name its parent takes of a pool's maker the
 // right to use that, as far as can be told from what this process has seen.
 func (a *Allocator) ParentNeedsGrant(pool ipam.Pool) bool {
 	if !pool.IsChild() {
@@ -127,7 +127,7 @@ func (a *Allocator) Carve(ctx context.Context, order Order) (ipam.Record, error)
 	return record, err
 }
 
-// matches says whether a record is what the order would make.
+// matches reports whether a record is what the order would make.
 func (o Order) matches(r ipam.Record) bool {
 	if len(o.Pools) == 0 || r.Pool != o.Pools[0].Key || r.Terminating {
 		return false
@@ -143,7 +143,7 @@ func (o Order) isSameHolder(r ipam.Record) bool {
 	return r.HolderUID == "" || r.HolderUID == o.HolderUID
 }
 
-// Descends says whether a pool is the ancestor itself or below it, as far as
+// Descends reports whether a pool is the ancestor itself or below it, as far as
 // this process has seen.
 func (a *Allocator) Descends(pool, ancestor ipam.PoolKey) bool {
 	for seen := map[ipam.PoolKey]bool{}; !seen[pool]; {

@@ -36,7 +36,7 @@ func TestAllocatingBeforeTheWholeStateIsLoaded(t *testing.T) {
 }
 
 // TestAStaleCacheThatMissesOnesOwnWrite holds the watch up: the second request
-// finds its block in a picture that does not show the record of the first.
+// finds its block in a view that does not show the record of the first.
 func TestAStaleCacheThatMissesOnesOwnWrite(t *testing.T) {
 	inScene(t, func(s *scene) {
 		close(s.lists)
@@ -92,7 +92,7 @@ func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
 		}
 		synctest.Wait()
 		if room := s.allocator.Ledger().HasRoom(s.pool.Key, 32, second.Block); room {
-			t.Error("the picture shows the block as free")
+			t.Error("the view shows the block as free")
 		}
 	})
 }

@@ -66,7 +66,7 @@ func (a *Allocator) Synced() error {
 	return nil
 }
 
-// FedBy adds a source on which decisions rest; synced says whether its first list
+// FedBy adds a source on which decisions rest; synced reports whether its first list
 // is complete. It must be called before the cache is started: when the list of a source
 // that is added later is complete, claims that wait are not looked at again.
 func (a *Allocator) FedBy(synced func() bool) {
@@ -136,7 +136,7 @@ func (a *Allocator) ReadPool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
 	return adapt.PoolAfter(before, obj)
 }
 
-// waits says whether a pool waits for its parent: for any block, or, when it comes
+// waits reports whether a pool waits for its parent: for any block, or, when it comes
 // back from a backup, for the one that it had.
 func waits(obj v1alpha1.Pool, pool ipam.Pool) bool {
 	return !pool.CIDR.IsValid() || pool.IsChild() && obj.PoolStatus().AllocatedCIDR == ""

@@ -55,7 +55,7 @@ func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, from ctr
 	}
 }
 
-// tried says whether there was no error, and logs it otherwise.
+// tried reports whether there was no error, and logs it otherwise.
 func (a *Allocator) tried(err error) bool {
 	if err != nil {
 		a.log.Error(err, "Watching IPClaims; this is tried again")
@@ -95,7 +95,7 @@ func (a *Allocator) followClaims(ctx context.Context, from ctrlcache.Cache) erro
 	return nil
 }
 
-// KnowsClaims says whether every IPClaim has been seen once. Until then a cache of
+// KnowsClaims reports whether every IPClaim has been seen once. Until then a cache of
 // them has its readers wait, and records seem unclaimed that are not.
 func (a *Allocator) KnowsClaims() bool {
 	a.fedLock.RLock()

@@ -59,9 +59,9 @@ func begin(t *testing.T, err error, there ...client.Object) beginning {
 		return []string{obj.(*v1alpha1.IPClaim).Spec.AllocationName}
 	}).Build()
 	b.informers = &informertest.FakeInformers{Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{v1alpha1.GroupVersion.WithKind("IPClaim"): b.claims}}
-	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}})
-	b.Allocator = New(Options{Ledger: picture, Catalogue: NewCatalogue(""), UnboundLimit: 7, Log: logr.Discard()})
-	go picture.Run(t.Context(), quick{b.server}, &v1alpha1.IPAllocation{})
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
+	b.Allocator = New(Options{Ledger: view, Catalogue: NewCatalogue(""), UnboundLimit: 7, Log: logr.Discard()})
+	go view.Run(t.Context(), quick{b.server}, &v1alpha1.IPAllocation{})
 	if err := b.Feed(t.Context(), b.informers); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 	has.Spec.AllocationName = "record"
 	for name, c := range map[string]struct {
 		err error // of the list of those who wait
-		// early says whether blocks are handed out before all claims are known.
+		// early reports whether blocks are handed out before all claims are known.
 		early bool
 		// line is how many are in it then.
 		line int

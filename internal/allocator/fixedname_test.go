@@ -96,13 +96,13 @@ func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		over := &steady{link: link{server: newAPIServer(parent())}}
-		picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
-		a := New(Options{Ledger: picture, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})
-		picture.Describe(parent())
+		view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
+		a := New(Options{Ledger: view, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})
+		view.Describe(parent())
 		ctx, stop := context.WithCancel(context.Background())
 		defer a.Close()
 		defer stop()
-		go picture.Run(ctx, quick{over.server}, &v1alpha1.IPAllocation{})
+		go view.Run(ctx, quick{over.server}, &v1alpha1.IPAllocation{})
 		synctest.Wait()
 		test(t, a, over)
 	})

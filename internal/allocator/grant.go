@@ -251,7 +251,7 @@ func poolClosed(holder ipam.Holder, pool ipam.PoolKey) error {
 	return missing(reason, "%s is being released, or its CIDR is not recorded", pool)
 }
 
-// refused says whether a create call that failed surely created nothing.
+// refused reports whether a create call that failed surely created nothing.
 // Whatever is not an answer of the API server, and its time-outs and internal
 // errors, may have.
 func refused(err error) bool {
@@ -288,7 +288,7 @@ func (o Order) renamed() ipam.Name {
 	return AttemptName(o.Holder)
 }
 
-// nameIsFixed says whether the record's name is that of the holder's next attempt too.
+// nameIsFixed reports whether the record's name is that of the holder's next attempt too.
 func (o Order) nameIsFixed() bool {
 	return o.HolderUID != "" || o.purpose() == ipam.ForPool || o.Record == BindName(o.Holder, "")
 }

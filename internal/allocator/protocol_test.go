@@ -79,7 +79,7 @@ type play struct {
 	held []ipam.Record
 }
 
-// replica is one process with its own picture.
+// replica is one process with its own view.
 type replica struct {
 	allocator *Allocator
 	ctx       context.Context //nolint:containedctx // a process's life, which is what a replica is
@@ -122,15 +122,15 @@ func (p *play) run() {
 
 func (p *play) start(stream uint64) *replica {
 	random := rand.New(rand.NewPCG(p.seed, 1000+stream))
-	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: 2 * time.Second, Random: random})
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: 2 * time.Second, Random: random})
 	for _, pool := range p.pools {
-		picture.Describe(pool)
+		view.Describe(pool)
 	}
 	over := &link{server: p.server, random: rand.New(rand.NewPCG(p.seed, 2000+stream))}
-	r := &replica{allocator: New(Options{Ledger: picture, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})}
+	r := &replica{allocator: New(Options{Ledger: view, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.ctx, r.crash = ctx, cancel
-	r.gone.Go(func() { picture.Run(ctx, watcher{over}, &v1alpha1.IPAllocation{}) })
+	r.gone.Go(func() { view.Run(ctx, watcher{over}, &v1alpha1.IPAllocation{}) })
 	return r
 }
 
@@ -200,7 +200,7 @@ func (p *play) letGoOfOne(r *replica, random *rand.Rand) {
 	_ = r.allocator.Release(r.ctx, record) // what fails is an orphan
 }
 
-// crashNowAndThen replaces a replica by a new process with an empty picture,
+// crashNowAndThen replaces a replica by a new process with an empty view,
 // whatever the old one was doing.
 func (p *play) crashNowAndThen(random *rand.Rand) {
 	for n := range uint64(5) {
@@ -307,7 +307,7 @@ func (p *play) finish() {
 	p.stop(last)
 }
 
-// collect releases every record that is left, as the picture shows them.
+// collect releases every record that is left, as the view shows them.
 func (p *play) collect(by *replica) {
 	for round := 1; len(p.server.records()) > 0; round++ {
 		if round == 10_000 {

@@ -132,7 +132,7 @@ func (a *Allocator) poolsOf(req ipam.Request, class *ipam.Class) ([]ipam.Pool, e
 	}
 }
 
-// NeedsGrant says whether to name the pool that the request names takes the right
+// NeedsGrant reports whether to name the pool that the request names takes the right
 // to use it.
 func (a *Allocator) NeedsGrant(req ipam.Request) bool {
 	req, err := a.onBehalf(req)

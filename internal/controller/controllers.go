@@ -84,9 +84,9 @@ func Setup(mgr manager.Manager, election *leader.Election, o Options) error {
 }
 
 // notifyConflicts has the controllers notified of records that overlap.
-func notifyConflicts(picture *ledger.Ledger) manager.RunnableFunc {
+func notifyConflicts(view *ledger.Ledger) manager.RunnableFunc {
 	return func(ctx context.Context) error {
-		picture.NotifyConflicts(ctx)
+		view.NotifyConflicts(ctx)
 		return nil
 	}
 }

@@ -9,7 +9,7 @@ func SkipConfirm() bool { return false }
 // nor in which state.
 func ReleaseByName() bool { return false }
 
-// AnswerUnsynced answers from a picture that has no list yet, and takes the
+// AnswerUnsynced answers from a view that has no list yet, and takes the
 // acknowledgement of a record for its confirmation.
 func AnswerUnsynced() bool { return false }
 

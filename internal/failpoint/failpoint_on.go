@@ -11,7 +11,7 @@ func SkipConfirm() bool { return is("skip-confirm") }
 // nor in which state.
 func ReleaseByName() bool { return is("release-by-name") }
 
-// AnswerUnsynced answers from a picture that has no list yet, and takes the
+// AnswerUnsynced answers from a view that has no list yet, and takes the
 // acknowledgement of a record for its confirmation.
 func AnswerUnsynced() bool { return is("answer-unsynced") }
 

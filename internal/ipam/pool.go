@@ -20,7 +20,7 @@ const (
 	KindRoutingDomain PoolKind = "RoutingDomain"
 )
 
-// IsPool says whether this is a kind of pool.
+// IsPool reports whether this is a kind of pool.
 func (k PoolKind) IsPool() bool { return k == KindPool || k == KindLocalPool }
 
 // PoolKey names a space. Blocks with the same key exclude each other: the name
@@ -131,10 +131,10 @@ type Network struct {
 	MTU, VLAN     int
 }
 
-// IsChild says whether the pool is a block of another pool.
+// IsChild reports whether the pool is a block of another pool.
 func (p Pool) IsChild() bool { return p.Home.Kind != KindRoutingDomain }
 
-// Has says whether a block lies within the pool's CIDR.
+// Has reports whether a block lies within the pool's CIDR.
 func (p Pool) Has(block netip.Prefix) bool {
 	return p.CIDR.Bits() <= block.Bits() && p.CIDR.Contains(block.Addr())
 }
@@ -151,7 +151,7 @@ func (p Pool) LargestBlock() int {
 	return NoLength
 }
 
-// Backs says whether the pool backs a class.
+// Backs reports whether the pool backs a class.
 func (p Pool) Backs(class string) bool { return slices.Contains(p.Classes, class) }
 
 // Class is the policy for a kind of address space.

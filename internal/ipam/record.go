@@ -18,7 +18,7 @@ type Holder struct {
 	Namespace, Name string
 }
 
-// IsPool says whether the holder is a pool, which holds its own CIDR.
+// IsPool reports whether the holder is a pool, which holds its own CIDR.
 func (h Holder) IsPool() bool { return PoolKind(h.Kind).IsPool() }
 
 func (h Holder) String() string {

@@ -6,11 +6,11 @@ import "cmp"
 type Tenant struct {
 	// Project of the namespace.
 	Project string
-	// Platform says whether that is the platform's own project.
+	// Platform reports whether that is the platform's own project.
 	Platform bool
 }
 
-// MayUse says whether a tenant may use a pool or a class of the visibility and
+// MayUse reports whether a tenant may use a pool or a class of the visibility and
 // project.
 func (t Tenant) MayUse(visibility Visibility, project string) bool {
 	switch visibility {
@@ -26,7 +26,7 @@ func (t Tenant) MayUse(visibility Visibility, project string) bool {
 // Namespace of whoever asks; empty for a cluster-scoped pool.
 func (r Request) Namespace() string { return cmp.Or(r.Claim.Namespace, r.Child.Namespace) }
 
-// MayUse says whether the request may be served from a pool that it does not
+// MayUse reports whether the request may be served from a pool that it does not
 // name: one of its namespace's own, or one that is visible to its tenant.
 func (r Request) MayUse(pool Pool) bool {
 	if pool.Key.Namespace != "" {
@@ -35,13 +35,13 @@ func (r Request) MayUse(pool Pool) bool {
 	return r.Namespace() == "" || r.Tenant.MayUse(pool.Visibility, pool.Project)
 }
 
-// MayName says whether the request may name the pool. What it may not name is
+// MayName reports whether the request may name the pool. What it may not name is
 // answered as what does not exist.
 func (r Request) MayName(pool Pool) bool {
 	return r.MayUse(pool) && (r.Granted || !r.NeedsGrant(pool))
 }
 
-// NeedsGrant says whether naming the pool takes more than its being visible: for
+// NeedsGrant reports whether naming the pool takes more than its being visible: for
 // a claim and a cluster-scoped pool where it belongs to another project, for a
 // namespace's own pool always, because what it is given is out of the platform's
 // hands. Pools beside whoever asks take nothing.

@@ -87,7 +87,7 @@ const (
 // Lengths bounds prefix lengths, both ends included.
 type Lengths struct{ Min, Max int }
 
-// Contain says whether a length lies within the bounds.
+// Contain reports whether a length lies within the bounds.
 func (l Lengths) Contain(bits int) bool { return l.Min <= bits && bits <= l.Max }
 
 // NoLength stands for a prefix length that nobody has stated.

@@ -60,7 +60,7 @@ func (l *Ledger) Await(ctx context.Context, pools []ipam.PoolKey, condition func
 	}
 }
 
-// IsLeaving says whether the record is about to be released or retained.
+// IsLeaving reports whether the record is about to be released or retained.
 func (l *Ledger) IsLeaving(record ipam.Name) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +90,7 @@ func (l *Ledger) unsubscribe(pools []ipam.PoolKey, told chan struct{}) {
 	}
 }
 
-// released counts the blocks that the pools have freed so far, and says whether
+// released counts the blocks that the pools have freed so far, and reports whether
 // one of them is about to free another.
 func (l *Ledger) released(pools []ipam.PoolKey, asking ipam.Holder) (frees int, leaving bool) {
 	l.mu.Lock()
@@ -106,7 +106,7 @@ func (l *Ledger) released(pools []ipam.PoolKey, asking ipam.Holder) (frees int, 
 	return frees, leaving
 }
 
-// holdsIn says whether the holder, which is not there yet, has a record in the
+// holdsIn reports whether the holder, which is not there yet, has a record in the
 // pool from an earlier life.
 func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
 	for e := range l.byHolder.of(holder) {

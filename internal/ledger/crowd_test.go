@@ -62,7 +62,7 @@ func crowd(t *testing.T, replicas int, seed uint64) (recorded, vain int) {
 	return recorded, vain
 }
 
-// recordOne has all see the record of a hold, and says whether the
+// recordOne has all see the record of a hold, and reports whether the
 // block is its holder's. If not, the record is deleted.
 func recordOne(t *testing.T, crowded []*Ledger, h *Hold) bool {
 	name := h.entry.name

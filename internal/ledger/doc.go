@@ -1,13 +1,13 @@
-// Package ledger keeps the picture: what this process has seen of every
+// Package ledger keeps the view: what this process has seen of every
 // IPAllocation, as the space of every pool.
 //
-// The picture is fed by one watch over all namespaces, one event at a time, in
+// The view is fed by one watch over all namespaces, one event at a time, in
 // the order of the API server's revisions. That order is the lock that keeps
 // two holders off one block. Whoever wants a block
 //
-//  1. finds one that is free in the picture, and holds it there (Hold);
+//  1. finds one that is free in the view, and holds it there (Hold);
 //  2. creates a record of it;
-//  3. waits until the picture shows that record (Confirm). The picture is then
+//  3. waits until the view shows that record (Confirm). The view is then
 //     exactly the state at the revision at which the record was created: if no
 //     other record overlaps the block, it is theirs, otherwise they give way.
 //
@@ -24,7 +24,7 @@
 //
 // # Invariants
 //
-// Every record of the picture is in use in its pool's space, until the watch
+// Every record of the view is in use in its pool's space, until the watch
 // shows that it is deleted; a deletionTimestamp frees nothing. Records are told
 // apart by UID, so a late event of an old record touches no new one. Nothing is
 // held before the first list is complete.

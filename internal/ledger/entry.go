@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// entry is a record as the picture keeps it, or a hold of this process's own that
+// entry is a record as the view keeps it, or a hold of this process's own that
 // has no record yet. There may be a hundred thousand: what many of them say alike is
 // kept once.
 type entry struct {

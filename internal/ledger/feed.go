@@ -16,7 +16,7 @@ import (
 // ambiguously. An API server gives up a request after one minute.
 const disownedFor = 10 * time.Minute
 
-// Run feeds the picture from a list and watch of all IPAllocations until ctx is
+// Run feeds the view from a list and watch of all IPAllocations until ctx is
 // done. After Relist it begins anew, with a list.
 func (l *Ledger) Run(ctx context.Context, from cache.ListerWatcher, objects any) {
 	for ctx.Err() == nil {
@@ -79,7 +79,7 @@ func (f feed) Delete(obj any) error {
 	return nil
 }
 
-// Replace makes the picture what the list says, in one step.
+// Replace makes the view what the list says, in one step.
 func (f feed) Replace(objs []any, _ string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +112,7 @@ func (f feed) Replace(objs []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: the picture is whole as it is.
+// Resync does nothing: the view is whole as it is.
 func (f feed) Resync() error { return nil }
 
 // read is the record that an object states. One that cannot be read is counted.

@@ -19,7 +19,7 @@ var ErrLost = errors.New("another allocation was recorded first")
 // ErrOutOfTurn means that Ask.MayTake did not let the holder have the block.
 var ErrOutOfTurn = errors.New("it is the turn of another holder")
 
-// UnknownPoolError means that the picture has no pool of that name, or one that
+// UnknownPoolError means that the view has no pool of that name, or one that
 // has no CIDR yet.
 type UnknownPoolError struct{ Pool ipam.PoolKey }
 
@@ -72,7 +72,7 @@ type Hold struct {
 	settled chan struct{}
 	seen    string
 	refusal error
-	// former is the UID of a record of that name which was in the picture when the
+	// former is the UID of a record of that name which was in the view when the
 	// block was found, and which is going: what is heard of it says nothing of ours.
 	former string
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Ledger is the picture of what is held. The zero value is not usable.
+// Ledger is the view of what is held. The zero value is not usable.
 type Ledger struct {
 	options Options
 
@@ -74,7 +74,7 @@ func (o Options) now() time.Time {
 	return o.Clock.Now()
 }
 
-// Change is one step of the picture.
+// Change is one step of the view.
 type Change struct {
 	// Record that was added, changed or removed. Zero where pool alone changed.
 	Record ipam.Record
@@ -118,14 +118,14 @@ func New(options Options) *Ledger {
 	}
 }
 
-// Synced says whether the first list is complete.
+// Synced reports whether the first list is complete.
 func (l *Ledger) Synced() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.synced
 }
 
-// isUnlisted says whether a failpoint has answers given before the first list.
+// isUnlisted reports whether a failpoint has answers given before the first list.
 func (l *Ledger) isUnlisted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -330,9 +330,9 @@ func TestRecordsOfLocalPoolsAreBoundedByTheirOwnNamespace(t *testing.T) {
 	mustHold(t, l, bounded).Drop()
 }
 
-// TestPictureAgainstTwin plays random events, holds and lists, overlapping ones
+// TestViewAgainstTwin plays random events, holds and lists, overlapping ones
 // too, and compares what the ledger counts with an array of addresses.
-func TestPictureAgainstTwin(t *testing.T) {
+func TestViewAgainstTwin(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := &world{ledger: newLedger(seed), random: random, objects: map[string]*v1alpha1.IPAllocation{}, holds: map[string]*Hold{}}

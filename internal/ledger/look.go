@@ -17,7 +17,7 @@ type Capacity struct {
 	LargestFree int
 }
 
-// Capacity of a pool; false where the picture has no such pool with a CIDR.
+// Capacity of a pool; false where the view has no such pool with a CIDR.
 func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,7 +35,7 @@ func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 }
 
 // Utilized is the share of a pool that cannot be handed out, 0 to 1; 1 where
-// the picture has no such pool.
+// the view has no such pool.
 func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *Ledger) Relists() (relists, unread int) {
 	return l.relists, l.unread
 }
 
-// PoolState says whether a pool can hand out blocks.
+// PoolState reports whether a pool can hand out blocks.
 type PoolState struct {
 	// Record is the pool's own, zero where its CIDR is not recorded.
 	Record ipam.Record
@@ -103,7 +103,7 @@ func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
 	return state
 }
 
-// HasRoom says whether a pool has a free block of the length, or the very block
+// HasRoom reports whether a pool has a free block of the length, or the very block
 // where one is given. Where neither is known: any room at all.
 func (l *Ledger) HasRoom(pool ipam.PoolKey, length int, block netip.Prefix) bool {
 	l.mu.Lock()

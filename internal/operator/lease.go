@@ -97,7 +97,7 @@ func (l *patientLease) isOurs(record resourcelock.LeaderElectionRecord) bool {
 	return record.HolderIdentity == l.Identity()
 }
 
-// isStall says whether an error leaves open who has the lease: no answer, or one that
+// isStall reports whether an error leaves open who has the lease: no answer, or one that
 // asks to try again. What the API server says of the lease, or of our rights, does not.
 func isStall(err error) bool {
 	var status apierrors.APIStatus

@@ -6,7 +6,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 )
 
-// collect tells of the picture and the queue, as they are when they are asked.
+// collect tells of the view and the queue, as they are when they are asked.
 func collect(alloc *allocator.Allocator) []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewCounterFunc(prometheus.CounterOpts{

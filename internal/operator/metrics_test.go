@@ -16,15 +16,15 @@ import (
 )
 
 func TestMetricsSayHowFullAPoolIs(t *testing.T) {
-	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}})
-	alloc := allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue(""), Log: logr.Discard()})
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
+	alloc := allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue(""), Log: logr.Discard()})
 	defer alloc.Close()
 	for _, pool := range []ipam.Pool{
 		{Key: ipam.PoolNamed("shared"), Family: ipam.IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/24"), Withheld: space.NewRanges(netip.MustParsePrefix("10.0.0.0/24"), []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/28"))})},
 		{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")},
 	} {
 		alloc.Catalogue().SetPool(pool)
-		picture.Describe(pool)
+		view.Describe(pool)
 	}
 	alloc.Catalogue().SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
 	const want = `

@@ -81,7 +81,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	first.listed = alloc.Ledger().Synced
 	defer alloc.Close()
 	// The manager stops what it runs before its webhooks, which still answer what
-	// is under way: for that they need the picture.
+	// is under way: for that they need the view.
 	defer runUntilStopped(feed)()
 	defer runUntilStopped(alloc.Wake)()
 	defer runUntilStopped(func(ctx context.Context) {
@@ -211,25 +211,25 @@ func syncPeriod(o Options) *time.Duration {
 	return &o.SyncPeriod
 }
 
-// newAllocator makes the allocator and what feeds its picture, on every replica.
+// newAllocator makes the allocator and what feeds its view, on every replica.
 func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Options, records toolscache.ListerWatcher) (*allocator.Allocator, func(context.Context), error) {
 	direct, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, nil, err
 	}
-	picture := ledger.New(ledger.Options{
+	view := ledger.New(ledger.Options{
 		Clock: clock.RealClock{}, Silence: silence,
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	})
 	alloc := allocator.New(allocator.Options{
-		Ledger: picture, Catalogue: allocator.NewCatalogue(o.PlatformProject), Client: direct,
+		Ledger: view, Catalogue: allocator.NewCatalogue(o.PlatformProject), Client: direct,
 		Namespace: o.Namespace, UnboundLimit: o.UnboundLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,
 		DefaultFamily: ipam.Family(o.DefaultIPFamily), Log: mgr.GetLogger().WithName("allocator"),
 	})
 	if err := alloc.Feed(ctx, mgr.GetCache()); err != nil {
 		return nil, nil, err
 	}
-	feed := func(ctx context.Context) { picture.Run(ctx, records, &v1alpha1.IPAllocation{}) }
+	feed := func(ctx context.Context) { view.Run(ctx, records, &v1alpha1.IPAllocation{}) }
 	return alloc, feed, nil
 }
 

@@ -26,7 +26,7 @@ import (
 type recordsFirst struct {
 	records                          streamlist.Source
 	claims, addressClaims, addresses streamlist.Source
-	// listed says whether the records are there. To be set before a cache starts.
+	// listed reports whether the records are there. To be set before a cache starts.
 	listed func() bool
 }
 

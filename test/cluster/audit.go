@@ -29,7 +29,7 @@ type Audited struct {
 	Annotations    map[string]string
 }
 
-// Forbidden says whether the operator had no right to ask for that.
+// Forbidden reports whether the operator had no right to ask for that.
 func (a Audited) Forbidden() bool { return a.Annotations["authorization.k8s.io/decision"] == "forbid" }
 
 // audit turns the API server's audit log on. To be called before it starts.

@@ -120,7 +120,7 @@ func (p *Process) Done() <-chan struct{} {
 	return p.done
 }
 
-// Running tells whether the process was started and has not ended. One that is
+// Running reports whether the process was started and has not ended. One that is
 // paused is running.
 func (p *Process) Running() bool {
 	done := p.Done()
@@ -199,7 +199,7 @@ func (p *Process) Pause() error {
 	return nil
 }
 
-// isStopped says whether a process is stopped by a signal, as Linux tells
+// isStopped reports whether a process is stopped by a signal, as Linux tells
 // (proc_pid_stat(5)). Where nobody tells, it is taken for stopped.
 func isStopped(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -221,7 +221,7 @@ func (p *Process) Restart(ctx context.Context) error {
 	return p.Start(ctx)
 }
 
-// end makes sure that the process is not revived, and tells whether it runs.
+// end makes sure that the process is not revived, and reports whether it runs.
 func (p *Process) end() (running bool) {
 	p.mu.Lock()
 	p.ending = true

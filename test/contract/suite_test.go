@@ -118,7 +118,7 @@ func edited[T client.Object](ctx context.Context, obj T, edit func(T)) T {
 	return obj
 }
 
-// gone says whether an object does not exist any more.
+// gone reports whether an object does not exist any more.
 func gone(ctx context.Context, obj client.Object) func() bool {
 	return func() bool {
 		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj))

@@ -1,6 +1,6 @@
 // Package growth shows that a claim costs the operator as much work when many
 // blocks are in use as when few are. Work is counted, not timed: how often each
-// statement of the operator, and of the libraries that keep its picture and its
+// statement of the operator, and of the libraries that keep its view and its
 // caches, is executed for a claim.
 package growth
 

@@ -54,7 +54,7 @@ func reconciledKinds() []schema.GroupVersionKind {
 	return kinds
 }
 
-// isBehind says whether the status of an object is not about its present spec.
+// isBehind reports whether the status of an object is not about its present spec.
 // That of an IPAddressClaim has the generation in its condition; one that names
 // neither a pool nor a class of ours is nobody's. An IPClaim has its status from the
 // beginning, and no generation.

@@ -23,7 +23,7 @@ func recordOf(ctx context.Context, pool string) *v1alpha1.IPAllocation {
 	return record
 }
 
-// missing says whether an object is gone.
+// missing reports whether an object is gone.
 func missing(ctx context.Context, obj client.Object) func() bool {
 	return func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)) }
 }

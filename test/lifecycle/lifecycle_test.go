@@ -61,7 +61,7 @@ func TestLifecycle(t *testing.T) {
 	t.Run("what a replica that is killed was asked is asked of another", w.isAskedOfAnother)
 	t.Run("a leader that is told to end hands over at once", w.handsOver)
 	t.Run("a leader that loses its lease goes on answering", w.losesTheLease)
-	t.Run("a replica is ready when its picture is complete, and not before", w.isReadyWhenComplete)
+	t.Run("a replica is ready when its view is complete, and not before", w.isReadyWhenComplete)
 }
 
 // endsGracefully stops and starts each replica under load.

@@ -126,7 +126,7 @@ func (l *load) count(ctx context.Context, err error, done *int) {
 	}
 }
 
-// isCut says whether a connection was cut in mid-request, the client's own or, as
+// isCut reports whether a connection was cut in mid-request, the client's own or, as
 // the API server says in its answer, that of the API server to a webhook: the
 // client's next attempt hides it.
 func isCut(err error) bool {

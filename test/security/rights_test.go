@@ -41,7 +41,7 @@ func unused() map[right]string {
 		{"get", "", "secrets", own}:                                                         "where the cache does not have the Secret that another replica has just made",
 		{"get", "", "namespaces", ""}:                                                       "where the cache does not have a namespace that was just made",
 		{"get", "ipam.cadastre.dev", "ipclasses", ""}:                                       "where the cache does not have a class that was just made",
-		{"get", "ipam.cadastre.dev", "ipallocations", ""}:                                   "where somebody has put a finalizer of their own on a record, or the picture does not have it",
+		{"get", "ipam.cadastre.dev", "ipallocations", ""}:                                   "where somebody has put a finalizer of their own on a record, or the view does not have it",
 		{"create", "admissionregistration.k8s.io", "validatingadmissionpolicies", ""}:       "what remove-finalizers does before the operator is removed",
 		{"create", "admissionregistration.k8s.io", "validatingadmissionpolicybindings", ""}: "likewise",
 		{"get", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""}:        "where the cache is behind",

@@ -152,7 +152,7 @@ func (a *addressActor) drop(ctx context.Context, slot int) error {
 	return nil
 }
 
-// isForeign says whether a finalizer is none of the operator's.
+// isForeign reports whether a finalizer is none of the operator's.
 func isForeign(finalizer string) bool {
 	return finalizer == metal3Finalizer || finalizer == holdFinalizer
 }
@@ -190,7 +190,7 @@ func (p *party) letGoOfAddresses(ctx context.Context, namespace string, all func
 
 func never() bool { return false }
 
-// endAddresses deletes every IPAddressClaim and IPAddress, and says whether there
+// endAddresses deletes every IPAddressClaim and IPAddress, and reports whether there
 // was none any more.
 func (p *party) endAddresses(ctx context.Context) bool {
 	claims, addresses := &ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}

@@ -109,7 +109,7 @@ func (w *world) note(in map[string]time.Time, key string) {
 	}
 }
 
-// isRefusal says whether an error is the API server's word that nothing was
+// isRefusal reports whether an error is the API server's word that nothing was
 // stored. Whatever is not its answer, and what it says of itself, may have been.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus

@@ -110,7 +110,7 @@ func (n *nemesis) forceLiving(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// force takes the operator's finalizer off a record, and says whether it came to
+// force takes the operator's finalizer off a record, and reports whether it came to
 // an end.
 func (n *nemesis) force(ctx context.Context, record *v1alpha1.IPAllocation) bool {
 	n.witness.Force(string(record.UID))

@@ -78,7 +78,7 @@ func (n *nemesis) killEtcd(ctx context.Context) error {
 	return n.APIServer.Start(ctx)
 }
 
-// answers says whether the API server answers from etcd.
+// answers reports whether the API server answers from etcd.
 func (n *nemesis) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

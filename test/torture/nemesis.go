@@ -100,7 +100,7 @@ func (n *nemesis) harm(ctx context.Context) error {
 	return nil
 }
 
-// lags says whether there are fewer faults yet than grants, of as many as are wanted
+// lags reports whether there are fewer faults yet than grants, of as many as are wanted
 // of each.
 func (n *nemesis) lags() bool {
 	return len(n.injected())*n.config.Grants < n.witness.Figures().Grants*n.config.Faults
@@ -148,7 +148,7 @@ func (n *nemesis) mark(active bool, f *fault) {
 	}
 }
 
-// excuses says whether a fault was active, or could still be felt, at any time
+// excuses reports whether a fault was active, or could still be felt, at any time
 // since then.
 func (n *nemesis) excuses(since time.Time) bool {
 	n.mu.Lock()

@@ -89,5 +89,5 @@ func out(t *testing.T, sub string) string {
 	return root + "/out/torture/test" + sub
 }
 
-// found says whether a run ended with a violation.
+// found reports whether a run ended with a violation.
 func found(err error) bool { return errors.Is(err, ErrViolated) }

@@ -141,7 +141,7 @@ func between(random *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(random.Int64N(int64(to-from)))
 }
 
-// until looks again and again, at most for so long, and says whether it came true.
+// until looks again and again, at most for so long, and reports whether it came true.
 func until(ctx context.Context, within time.Duration, condition func() bool) bool {
 	return untilEvery(ctx, within, 50*time.Millisecond, condition)
 }

@@ -25,21 +25,21 @@ import (
 // TestOnlyRecordsWithoutHolderAreLookedAt shows a new leader some records: those
 // with a holder cost no pass, those without, and those that are not merely held, do.
 func TestOnlyRecordsWithoutHolderAreLookedAt(t *testing.T) {
-	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	seen := make(chan struct{}, 10)
-	picture.Follow(func(ledger.Change) { seen <- struct{}{} })
+	view.Follow(func(ledger.Change) { seen <- struct{}{} })
 	from := fcache.NewFakeControllerSource()
 	for name, state := range map[string]ipam.State{"held": ipam.Bound, "orphan": ipam.Bound, "kept": ipam.Retained} {
 		obj := adapt.Allocation(recordNamed(name, state))
 		obj.UID = types.UID(name)
 		from.Add(obj)
 	}
-	go picture.Run(t.Context(), from, &v1alpha1.IPAllocation{})
+	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
 	for range 3 {
 		<-seen
 	}
 	c := &Controller{
-		Allocator: allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue("")}),
+		Allocator: allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue("")}),
 		judges: map[string]Judge{"Thing": func(_ context.Context, _ client.Reader, r ipam.Record) (bool, error) {
 			return r.Holder.Name != "orphan", nil
 		}},

@@ -55,12 +55,12 @@ type Controller struct {
 	// news are records that are to be looked at only if they still have no holder
 	// when their holders have had time to come.
 	news []ipam.Name
-	// released is which state of a record was released and when; the picture shows a
+	// released is which state of a record was released and when; the view shows a
 	// moment later that it is gone.
 	released map[ipam.Name]sighting
 }
 
-// Judge says whether the holder that a record names exists and names it.
+// Judge reports whether the holder that a record names exists and names it.
 type Judge func(context.Context, client.Reader, ipam.Record) (bool, error)
 
 // sighting is when one state of a record was first seen without its holder.

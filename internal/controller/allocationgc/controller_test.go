@@ -30,7 +30,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )
 
-// story is one record on a real API server, a picture of it, and a controller
+// story is one record on a real API server, a view of it, and a controller
 // whose clock is ours.
 type story struct {
 	t          *testing.T
@@ -47,22 +47,22 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	must(t, v1alpha1.AddToScheme(scheme))
 	k8s, err := client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
 	must(t, err)
-	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	catalogue := allocator.NewCatalogue("")
 	pool.Home = ipam.DomainNamed(pool.Key.Name, ipam.FamilyOf(pool.CIDR))
 	catalogue.SetPool(pool)
-	picture.Describe(pool)
+	view.Describe(pool)
 	over, err := rest.HTTPClientFor(c.Config())
 	must(t, err)
 	records, err := streamlist.New[v1alpha1.IPAllocation](c.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
 	must(t, err)
-	go picture.Run(t.Context(), records, &v1alpha1.IPAllocation{})
+	go view.Run(t.Context(), records, &v1alpha1.IPAllocation{})
 	s := &story{
 		t: t, k8s: k8s, clock: clocktesting.NewFakePassiveClock(time.Now()),
 		name: ipam.Name{Namespace: pool.Key.Name, Name: "record"},
 	}
 	s.controller = &Controller{
-		Allocator: allocator.New(allocator.Options{Ledger: picture, Catalogue: catalogue, Client: k8s, Log: logr.Discard()}),
+		Allocator: allocator.New(allocator.Options{Ledger: view, Catalogue: catalogue, Client: k8s, Log: logr.Discard()}),
 		Client:    k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
 		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
 	}
@@ -79,7 +79,7 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	return s
 }
 
-// seen waits until the picture shows the record so.
+// seen waits until the view shows the record so.
 func (s *story) seen(as func(ipam.Record, bool) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
@@ -95,7 +95,7 @@ func (s *story) seen(as func(ipam.Record, bool) bool) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			s.t.Fatal("the picture does not show it")
+			s.t.Fatal("the view does not show it")
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
-// holds says whether the holder that the record names exists and names it.
+// holds reports whether the holder that the record names exists and names it.
 func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool, error) {
 	switch holder := record.Holder; {
 	case holder.Kind == "IPClaim":
@@ -54,7 +54,7 @@ func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into cl
 }
 
 // settle does what is decided of a record without holder, in the state in which
-// it was judged. One that has changed since is judged again when the picture
+// it was judged. One that has changed since is judged again when the view
 // shows the change, or after another grace period.
 func (c *Controller) settle(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
 	now := c.Clock.Now()
@@ -118,7 +118,7 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	return nil
 }
 
-// sawDeletion says whether the deletion of this record's holder was seen. A name
+// sawDeletion reports whether the deletion of this record's holder was seen. A name
 // is used for one claim only, so that of a claim is enough; a pool's record, and
 // one that was taken over, must carry the UID of the holder that went.
 func (c *Controller) sawDeletion(record ipam.Record) bool {

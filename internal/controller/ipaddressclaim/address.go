@@ -169,7 +169,7 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 		is(a.Controller) == is(b.Controller) && is(a.BlockOwnerDeletion) == is(b.BlockOwnerDeletion)
 }
 
-// isClaim says whether an owner is the claim, in whatever life and version.
+// isClaim reports whether an owner is the claim, in whatever life and version.
 func isClaim(ref metav1.OwnerReference, claim *ipamv1.IPAddressClaim) bool {
 	return ref.Kind == kind && ref.Name == claim.Name && groupOf(ref.APIVersion) == ipamv1.GroupVersion.Group
 }

@@ -131,7 +131,7 @@ func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	return reconcile.Result{}, nil
 }
 
-// defined says whether all CRDs have come.
+// defined reports whether all CRDs have come.
 func (a *arrival) defined(ctx context.Context) bool {
 	for _, name := range definitions() {
 		if a.client.Get(ctx, client.ObjectKey{Name: name}, definition()) != nil {
@@ -148,7 +148,7 @@ func definition() *metav1.PartialObjectMetadata {
 	return obj
 }
 
-// there says whether all kinds are served.
+// there reports whether all kinds are served.
 func (a *arrival) there() (bool, error) {
 	for _, gvk := range needed() {
 		_, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)

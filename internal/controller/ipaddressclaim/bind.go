@@ -17,7 +17,7 @@ import (
 )
 
 // errNotSeen means that what there is was made a moment ago, and is not in a
-// cache yet, or in the picture. The claim is reconciled again soon.
+// cache yet, or in the view. The claim is reconciled again soon.
 var errNotSeen = errors.New("the address is not in the cache yet")
 
 // protectClaim puts our finalizer on a claim on which admission has not (contract,

@@ -97,7 +97,7 @@ func (c *Controller) judgeUse(ctx context.Context, s *scope) error {
 }
 
 // isUnrecorded makes sure that the record which the IPAddress names is not merely
-// missing in the picture.
+// missing in the view.
 func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
 	name := s.address.Annotations[v1alpha1.AnnotationAllocation]
 	if name == "" {
@@ -118,7 +118,7 @@ func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isUnseen says whether the picture has yet to show this version of a record.
+// isUnseen reports whether the view has yet to show this version of a record.
 func (c *Controller) isUnseen(record ipam.Record) bool {
 	seen, ok := c.Allocator.Ledger().Record(record.Name)
 	return !ok || seen.Version != record.Version

@@ -24,7 +24,7 @@ import (
 )
 
 // line keeps, on every replica, those claims in line that the leader could not
-// serve, so that nobody overtakes them; and tells the picture of addresses that
+// serve, so that nobody overtakes them; and tells the view of addresses that
 // are about to be released. It writes nothing.
 type line struct {
 	allocator *allocator.Allocator
@@ -101,7 +101,7 @@ func (l *line) waits(ctx context.Context, claim *ipamv1.IPAddressClaim) (bool, e
 	return !annotations.IsPaused(cluster, cluster), nil
 }
 
-// holds says whether a record's holder exists: the IPAddress of the claim's name
+// holds reports whether a record's holder exists: the IPAddress of the claim's name
 // with this address, or, while there is no IPAddress, the claim. A record that is
 // being deleted, while its claim is not and has not been told of any address, is what
 // is left of a release that was cut short: the claim cannot be served until it is gone.
@@ -128,7 +128,7 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 	return inUse || record.HolderUID == "" || record.HolderUID == string(claim.UID), nil
 }
 
-// has says whether an IPAddress is that of the record.
+// has reports whether an IPAddress is that of the record.
 func has(address *ipamv1.IPAddress, record ipam.Record) bool {
 	addr, invalid := adapt.AddressInUse(nil, address.Spec.Address)
 	return invalid == nil && addr == record.Block.Addr()

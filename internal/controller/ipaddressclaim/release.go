@@ -55,14 +55,14 @@ type letting struct {
 	at      time.Time
 }
 
-// showsWithin is for how long the caches and the picture may have yet to show what was
+// showsWithin is for how long the caches and the view may have yet to show what was
 // done. After that it is looked at again, and a claim let go of again: a restore of etcd
 // brings back the very version.
 const showsWithin = 5 * time.Second
 
 func (c *Controller) hasJustLetGo(s *scope) bool { return c.isRecent(s.letGo, s.claim) }
 
-// isRecent says whether this very version of an object was let go of a moment ago.
+// isRecent reports whether this very version of an object was let go of a moment ago.
 func (c *Controller) isRecent(last letting, obj client.Object) bool {
 	return last.version == obj.GetResourceVersion() && c.Clock.Since(last.at) < showsWithin
 }
@@ -81,7 +81,7 @@ func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// inUse says whether somebody's finalizer keeps the claim: a machine that has not
+// inUse reports whether somebody's finalizer keeps the claim: a machine that has not
 // gone yet. The garbage collector's own waits for us, in turn.
 func inUse(claim *ipamv1.IPAddressClaim) bool {
 	return slices.ContainsFunc(claim.Finalizers, func(f string) bool {
@@ -89,7 +89,7 @@ func inUse(claim *ipamv1.IPAddressClaim) bool {
 	})
 }
 
-// deleteAddress deletes the IPAddress, and says whether it is gone. Where it is
+// deleteAddress deletes the IPAddress, and reports whether it is gone. Where it is
 // not, the pass goes on when the cache shows the next step; somebody else's
 // finalizer may keep it.
 func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, err error) {

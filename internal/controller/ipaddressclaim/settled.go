@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// settled says whether a pass over the claim would change nothing: its record is
-// in the picture, its IPAddress in the cache and dressed, and its status tells of
+// settled reports whether a pass over the claim would change nothing: its record is
+// in the view, its IPAddress in the cache and dressed, and its status tells of
 // both. A leader that is new finds nearly all claims like that, and those who wait
 // are not to wait for them. It costs O(1), and is never true where a pass would do
 // something.
@@ -23,7 +23,7 @@ func (c *Controller) settled(ctx context.Context, key types.NamespacedName) bool
 	return err == nil && c.isServed(s) && c.isDressed(ctx, s)
 }
 
-// isServed says whether the claim has its address and says so. It sets the record.
+// isServed reports whether the claim has its address and says so. It sets the record.
 func (c *Controller) isServed(s *scope) bool {
 	if s.next() != serve || s.address == nil || !s.address.DeletionTimestamp.IsZero() ||
 		s.address.Spec.PoolRef != s.claim.Spec.PoolRef || !slices.Contains(s.claim.Finalizers, v1alpha1.FinalizerRelease) {
@@ -37,13 +37,13 @@ func (c *Controller) isServed(s *scope) bool {
 	return c.tells(s)
 }
 
-// isRecordOf says whether the record is the claim's own and its IPAddress's.
+// isRecordOf reports whether the record is the claim's own and its IPAddress's.
 func isRecordOf(s *scope, record ipam.Record) bool {
 	return record.HolderUID == string(s.claim.UID) && !record.PoolUnknown && record.State == ipam.Bound && !record.Terminating &&
 		record.Block.Addr().String() == s.address.Spec.Address
 }
 
-// tells says whether the claim's status is what a pass would write.
+// tells reports whether the claim's status is what a pass would write.
 func (c *Controller) tells(s *scope) bool {
 	if c.Allocator.Queue().Has(s.holder()) {
 		return false
@@ -54,7 +54,7 @@ func (c *Controller) tells(s *scope) bool {
 		ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == s.claim.Generation && ready.Reason == reason && ready.Message == message
 }
 
-// isDressed says whether the IPAddress lacks nothing of what dress gives.
+// isDressed reports whether the IPAddress lacks nothing of what dress gives.
 func (c *Controller) isDressed(ctx context.Context, s *scope) bool {
 	dressed := s.address.DeepCopy()
 	return c.dress(ctx, s, dressed) == nil && sameDress(s.address, dressed)

@@ -19,7 +19,7 @@ import (
 )
 
 // TestAClaimIsLookedAtAgainWhoseRecordIsNotSeenYet has the caches show a claim and its
-// IPAddress before the picture shows their record, as after a restore of etcd. That
+// IPAddress before the view shows their record, as after a restore of etcd. That
 // the record turns up is no news: it is as this controller makes them.
 func TestAClaimIsLookedAtAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	s, record := servedClaim()

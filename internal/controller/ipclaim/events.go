@@ -35,7 +35,7 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 }
 
 // records has a claim looked at whenever its record changes. What is recorded
-// already, in the picture or to be listed yet, is looked at with its claim, which is
+// already, in the view or to be listed yet, is looked at with its claim, which is
 // told of later.
 func (c *Controller) records() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {

@@ -107,9 +107,9 @@ func own() ipam.Record {
 func allocatorWith(t *testing.T, records ...ipam.Record) *allocator.Allocator {
 	t.Helper()
 	records = append(records, own())
-	picture := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	seen := make(chan struct{}, len(records))
-	picture.Follow(func(ledger.Change) { seen <- struct{}{} })
+	view.Follow(func(ledger.Change) { seen <- struct{}{} })
 	from := fcache.NewFakeControllerSource()
 	for _, record := range records {
 		obj := adapt.Allocation(record)
@@ -119,9 +119,9 @@ func allocatorWith(t *testing.T, records ...ipam.Record) *allocator.Allocator {
 		}
 		from.Add(obj)
 	}
-	go picture.Run(t.Context(), from, &v1alpha1.IPAllocation{})
+	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
 	for range records {
 		<-seen
 	}
-	return allocator.New(allocator.Options{Ledger: picture, Catalogue: allocator.NewCatalogue("")})
+	return allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue("")})
 }

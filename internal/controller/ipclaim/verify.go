@@ -15,9 +15,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
-// errNotSeen means that the record exists, but not yet in the picture. The
+// errNotSeen means that the record exists, but not yet in the view. The
 // claim is reconciled again when it turns up there.
-var errNotSeen = errors.New("the allocation is not in the picture yet")
+var errNotSeen = errors.New("the allocation is not in the view yet")
 
 // verify checks that the record which the claim names holds the claim's block,
 // and records it anew where there is none: after a restore, or when somebody

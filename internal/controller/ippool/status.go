@@ -66,7 +66,7 @@ func stand(err error) (standing, error) {
 	}
 }
 
-// count writes the pool's capacity, and says whether nothing is left.
+// count writes the pool's capacity, and reports whether nothing is left.
 func (c *Controller) count(s *scope) bool {
 	status := s.obj.PoolStatus()
 	capacity, ok := c.Allocator.Ledger().Capacity(s.pool.Key)

@@ -7,7 +7,7 @@
 //
 //   - records with a UID (here: their number), a name, a version, a claim and a
 //     block; the blocks are of two sizes, and overlap;
-//   - one log of events; each replica's picture follows it at its own pace, so
+//   - one log of events; each replica's view follows it at its own pace, so
 //     every delay of a watch is an interleaving. A relist takes the whole state;
 //   - a webhook's request: hold, create, confirm, answer; then the API server
 //     persists the claim or refuses it. The caller may have gone at any step;

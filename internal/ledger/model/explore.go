@@ -72,7 +72,7 @@ func (m *Model) violation(s *state) string {
 	}
 	for i := range s.stage {
 		if r := &s.stage[i]; r.life == up && r.listed == 0 && r.at == s.logged && r.seen != presentIn(s) {
-			return fmt.Sprintf("replica %d has seen everything, and its picture is wrong", i)
+			return fmt.Sprintf("replica %d has seen everything, and its view is wrong", i)
 		}
 	}
 	return ""
@@ -88,7 +88,7 @@ func presentIn(s *state) uint8 {
 	return all
 }
 
-// quiet says whether nothing is under way, every record has a holder, and nobody waits
+// quiet reports whether nothing is under way, every record has a holder, and nobody waits
 // who could be served.
 func (m *Model) quiet(s *state) bool {
 	for _, r := range s.stage {
@@ -104,7 +104,7 @@ func (m *Model) quiet(s *state) bool {
 	return presentIn(s) == held(s) && !m.waitsForNothing(s)
 }
 
-// waitsForNothing says whether there is a claim that waits although nobody has its
+// waitsForNothing reports whether there is a claim that waits although nobody has its
 // block. Once all the records are made that the scenario allows, nobody can be helped.
 func (m *Model) waitsForNothing(s *state) bool {
 	taken, left := uint8(0), false

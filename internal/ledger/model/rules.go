@@ -9,9 +9,9 @@ type Rules uint16
 const (
 	// Confirm: a block is handed out only when no other record overlaps it.
 	Confirm Rules = 1 << iota
-	// OwnWatch: that is judged when the picture shows the record, not before.
+	// OwnWatch: that is judged when the view shows the record, not before.
 	OwnWatch
-	// AtomicReplace: a list becomes the picture in one step.
+	// AtomicReplace: a list becomes the view in one step.
 	AtomicReplace
 	// DeleteByUID: a deletion meets the record that was judged, not another of
 	// its name.

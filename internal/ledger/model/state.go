@@ -67,7 +67,7 @@ type replica struct {
 	life lifePhase
 	// at is how much of the log it has seen.
 	at uint8
-	// seen is its picture, one bit a record, and versions what it saw of each.
+	// seen is its view, one bit a record, and versions what it saw of each.
 	seen     uint8
 	versions [maxRecords]uint8
 	// terminating are those of seen that are deleted, but for the finalizer.
@@ -153,7 +153,7 @@ func (s *state) change(c uint8) {
 	}
 }
 
-// sameName says whether two records have one name: those that leaders make for
+// sameName reports whether two records have one name: those that leaders make for
 // one claim.
 func (s *state) sameName(a, b uint8) bool {
 	return a == b || s.records[a].bound && s.records[b].bound && s.records[a].claim == s.records[b].claim
@@ -161,7 +161,7 @@ func (s *state) sameName(a, b uint8) bool {
 
 func (m *Model) block(s *state, n uint8) uint8 { return m.scenario.Claims[s.records[n].claim].Block }
 
-// rival says whether a picture has a record that overlaps a block, other than
+// rival reports whether a view has a record that overlaps a block, other than
 // one of the given record's name.
 func (m *Model) rival(s *state, r *replica, block, than uint8) bool {
 	for n := range uint8(maxRecords) {

@@ -113,7 +113,7 @@ func (m *Model) next(s *state, emit func(step, state)) {
 
 type move func(step, func(*state))
 
-// livesOn is what befalls a process and its picture.
+// livesOn is what befalls a process and its view.
 func (m *Model) livesOn(s *state, i int, to move) {
 	r, who := &s.stage[i], uint8(i)
 	if r.life == down {

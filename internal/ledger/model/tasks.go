@@ -67,7 +67,7 @@ func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 	}
 }
 
-// restorable says whether a claim that is created again may have a record that was made
+// restorable reports whether a claim that is created again may have a record that was made
 // for it: the one that it named, or one that is retained. One that has a rival is left to
 // the collector, whoever names it.
 func (m *Model) restorable(s *state, r *replica, c, rec uint8) bool {
@@ -75,10 +75,10 @@ func (m *Model) restorable(s *state, r *replica, c, rec uint8) bool {
 		(m.rules&Undisputed == 0 || !m.rival(s, r, m.block(s, rec), rec))
 }
 
-// holds says whether the picture has a record, and not as one that is being deleted.
+// holds reports whether the view has a record, and not as one that is being deleted.
 func (r *replica) holds(rec uint8) bool { return r.seen&^r.terminating&bit(rec) != 0 }
 
-// about is a task that concerns a record as the picture shows it.
+// about is a task that concerns a record as the view shows it.
 func (m *Model) about(s *state, i int, doing doing, rec uint8) task {
 	return task{doing: doing, claim: s.records[rec].claim, record: rec, version: s.stage[i].versions[rec], bound: s.records[rec].bound}
 }
@@ -95,7 +95,7 @@ func (m *Model) takeOver(s *state, i int, rec uint8) {
 	s.stage[i].task = m.about(s, i, next, rec)
 }
 
-// graceIsOver says whether no request is under way that may yet have the record
+// graceIsOver reports whether no request is under way that may yet have the record
 // persisted. Of leaders nothing is assumed.
 func (m *Model) graceIsOver(s *state, rec uint8) bool {
 	if m.rules&Grace == 0 {
@@ -304,7 +304,7 @@ func (m *Model) remove(s *state, t task) {
 	}
 }
 
-// meets says whether a deletion meets a record. The removal of the finalizer, which
+// meets reports whether a deletion meets a record. The removal of the finalizer, which
 // comes after, does not carry the version.
 func (m *Model) meets(s *state, t task, n uint8) bool {
 	r := &s.records[n]

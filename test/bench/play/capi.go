@@ -45,7 +45,7 @@ func (w *World) installClusterAPI(ctx context.Context) error {
 	return w.cluster.InstallClusterAPICRDs(ctx)
 }
 
-// serves says whether somebody gives an IPAddressClaim its address.
+// serves reports whether somebody gives an IPAddressClaim its address.
 func (w *World) serves(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

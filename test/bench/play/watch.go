@@ -25,7 +25,7 @@ type object struct {
 	} `json:"status"`
 }
 
-// done says whether an object is all that its maker wanted.
+// done reports whether an object is all that its maker wanted.
 type done func(*object) bool
 
 func created(*object) bool { return true }

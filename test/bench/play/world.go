@@ -52,7 +52,7 @@ type World struct {
 	held int
 	// namespaces counts those that were made.
 	namespaces int
-	// capi says whether somebody serves IPAddressClaims.
+	// capi reports whether somebody serves IPAddressClaims.
 	capi bool
 }
 

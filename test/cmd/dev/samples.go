@@ -44,7 +44,7 @@ func findSamples(at place) (samples, error) {
 	return found, nil
 }
 
-// hasClaims tells whether a file is one of IPClaims. It has to be all of one sort.
+// hasClaims reports whether a file is one of IPClaims. It has to be all of one sort.
 func hasClaims(path string) (bool, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -81,7 +81,7 @@ func (w *Witness) blockFor(claim *Object) netip.Prefix {
 	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
-// waitsInLine says whether an IPAddressClaim waits for any address of the pool
+// waitsInLine reports whether an IPAddressClaim waits for any address of the pool
 // that it names.
 func waitsInLine(h *holding) bool {
 	return h.Spec.PoolRef.Kind == "IPPool" && !h.Block.IsValid() && h.Status.AddressRef.Name == "" &&
@@ -101,7 +101,7 @@ func (w *Witness) recordOfAddress(h *holding) *Object {
 	return nil
 }
 
-// isBeingServed says whether a block is recorded for an IPAddressClaim that waits
+// isBeingServed reports whether a block is recorded for an IPAddressClaim that waits
 // no longer, though its IPAddress has not been made yet.
 func (w *Witness) isBeingServed(h *holding) bool {
 	for _, r := range w.byHolder[h.key()] {
@@ -112,7 +112,7 @@ func (w *Witness) isBeingServed(h *holding) bool {
 	return false
 }
 
-// isAdopted says whether somebody made the IPAddress before its claim was served:
+// isAdopted reports whether somebody made the IPAddress before its claim was served:
 // that takes no turn.
 func (w *Witness) isAdopted(h *holding) bool {
 	address := w.addresses[h.key()]
@@ -136,7 +136,7 @@ func (w *Witness) indexRecord(e Event) {
 	}
 }
 
-// isInUse says whether an IPAddress exists that the record stands for.
+// isInUse reports whether an IPAddress exists that the record stands for.
 func (w *Witness) isInUse(record *Object) bool {
 	address := w.addresses[record.Metadata.Namespace+"/"+record.Spec.ClaimRef.Name]
 	if address == nil || record.Spec.ClaimRef.Kind != holderAddress {

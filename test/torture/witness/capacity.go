@@ -70,7 +70,7 @@ func (c *count) mark(what []bool, block netip.Prefix) {
 	}
 }
 
-// hasRoom says whether a block of the length is free.
+// hasRoom reports whether a block of the length is free.
 func (c *count) hasRoom(bits int) bool {
 	size := 1 << max(0, 32-bits)
 	for at := 0; at+size <= len(c.recorded); at += size {

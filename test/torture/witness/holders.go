@@ -34,7 +34,7 @@ func (w *Witness) takeHolder(e Event, all map[string]*holding) {
 	}
 }
 
-// isHeld says whether a claim or pool, as it is stored, holds its block.
+// isHeld reports whether a claim or pool, as it is stored, holds its block.
 func isHeld(h *holding) bool {
 	switch h.kind {
 	case Claims:
@@ -198,7 +198,7 @@ func (w *Witness) judgeTurn(e Event, served *holding, recorded time.Time) {
 // power of two, where there is room for everybody: nobody has to wait for others.
 const plenty = 8
 
-// hasPlenty says whether a pool has that much room for blocks of a length.
+// hasPlenty reports whether a pool has that much room for blocks of a length.
 func (w *Witness) hasPlenty(name string, length int) bool {
 	pool := w.pools["/"+name]
 	return pool != nil && length-plenty >= pool.Block.Bits() && spaceOf(w.recorded, "pool "+name).hasFree(pool.Block, length-plenty)

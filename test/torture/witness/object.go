@@ -106,12 +106,12 @@ func (o *Object) Attempt() string { return o.Metadata.Annotations[AttemptAnnotat
 // Terminating objects are being deleted.
 func (o *Object) Terminating() bool { return o.Metadata.DeletionTimestamp != nil }
 
-// says says whether a condition has the reason.
+// says reports whether a condition has the reason.
 func (o *Object) says(reason string) bool {
 	return slices.ContainsFunc(o.Status.Conditions, func(c Condition) bool { return c.Reason == reason })
 }
 
-// Is says whether the condition is True.
+// Is reports whether the condition is True.
 func (o *Object) Is(condition string) bool {
 	return slices.ContainsFunc(o.Status.Conditions, func(c Condition) bool {
 		return c.Type == condition && c.Status == "True"

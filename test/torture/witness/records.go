@@ -75,7 +75,7 @@ func (w *Witness) holderOf(record *Object) *holding {
 	return h
 }
 
-// names says whether a claim or pool names this very record as its own.
+// names reports whether a claim or pool names this very record as its own.
 func names(holder, record *Object) bool {
 	switch record.Spec.ClaimRef.Kind {
 	case "IPPool":

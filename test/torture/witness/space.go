@@ -66,7 +66,7 @@ func (s *space) overlapping(block netip.Prefix, but string) []string {
 	return found
 }
 
-// hasFree says whether a part of a pool is free, of that length.
+// hasFree reports whether a part of a pool is free, of that length.
 func (s *space) hasFree(pool netip.Prefix, bits int) bool {
 	for n := range uint32(1) << (bits - pool.Bits()) {
 		part := netip.PrefixFrom(address(number(pool.Addr())+n<<(32-bits)), bits)

@@ -156,7 +156,7 @@ func conflicts(h *holding) bool {
 	return false
 }
 
-// IsHeld says whether the record of the UID is that of somebody who holds its
+// IsHeld reports whether the record of the UID is that of somebody who holds its
 // block, and is not being deleted.
 func (w *Witness) IsHeld(uid string) bool {
 	w.mu.Lock()

@@ -54,7 +54,7 @@ type Violation struct {
 
 // Witness keeps what is stored. Its methods may be called concurrently.
 type Witness struct {
-	// excused says whether a fault was active at any time from then on.
+	// excused reports whether a fault was active at any time from then on.
 	excused func(since time.Time) bool
 
 	mu       sync.Mutex
@@ -123,7 +123,7 @@ type Figures struct {
 	Restored int `json:"recordedAgainAfterForce"`
 }
 
-// New is a witness that has seen nothing. excused says whether a fault was active
+// New is a witness that has seen nothing. excused reports whether a fault was active
 // at any time since then.
 func New(excused func(since time.Time) bool) *Witness {
 	return &Witness{

@@ -13,7 +13,7 @@ func (m *Model) see(s *state, i int) {
 	m.settle(s, r, e.record)
 }
 
-// list makes the picture what the API server has: in one step, or the missing
+// list makes the view what the API server has: in one step, or the missing
 // struck and the rest still to be entered.
 func (m *Model) list(s *state, i int) {
 	r := &s.stage[i]
@@ -64,7 +64,7 @@ func (s *state) asEvent(n uint8) event {
 	return event{terminating: s.records[n].terminating, record: n, version: s.records[n].version}
 }
 
-// strike takes a record out of the picture.
+// strike takes a record out of the view.
 func (r *replica) strike(n uint8) {
 	r.seen &^= bit(n)
 	r.terminating &^= bit(n)
@@ -100,7 +100,7 @@ func (m *Model) settle(s *state, r *replica, n uint8) {
 	m.judge(s, r)
 }
 
-// judge decides by the picture as it is.
+// judge decides by the view as it is.
 func (m *Model) judge(s *state, r *replica) {
 	t := &r.task
 	t.doing = ours
