@@ -19,7 +19,7 @@ var ErrUnconfirmed = errors.New("the allocation could not be confirmed in time")
 
 // ErrCrowded means that more are created at this moment than the API server can
 // store. Nothing was recorded; ask again soon.
-var ErrCrowded = errors.New("more is being created at this moment than can be recorded")
+var ErrCrowded = errors.New("too many concurrent allocations")
 
 // ErrTooManyUnclaimed means that a namespace has as many unclaimed records as it
 // may have, in all or in one pool. Try again when they are claimed or collected.
@@ -201,5 +201,5 @@ func (e *TakenError) Error() string {
 	if e.Holder == (Holder{}) {
 		return fmt.Sprintf("%s is not handed out by %s: it is reserved, a gateway or edge address, or outside its ranges", e.Block, e.Pool)
 	}
-	return fmt.Sprintf("%s overlaps %s in %s, which %s holds", e.Block, e.Overlap, e.Pool, e.Holder)
+	return fmt.Sprintf("%s conflicts with %s of %s, held by %s", e.Block, e.Overlap, e.Pool, e.Holder)
 }

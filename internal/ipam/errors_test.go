@@ -25,7 +25,7 @@ func TestErrorsSayWhatIsWrongWithWhichValue(t *testing.T) {
 		"a namespace's share":   {&UnclaimedError{Namespace: "red", Pool: pools[0]}, "namespace red has reached its share of unclaimed allocations in pool p: wait until earlier creates are settled"},
 		"a namespace's bound":   {&UnclaimedError{Namespace: "red", Most: 5}, "namespace red has reached its limit of 5 unclaimed allocations: wait until earlier creates are settled"},
 		"a limit":               {limit, "exceeded limit: pool r allows project red 2 blocks, 2 are held: release some, or ask for a higher limit"},
-		"it is taken":           {taken, "10.0.0.0/24 overlaps 10.0.0.0/25 in pool p, which IPClaim red/a holds"},
+		"it is taken":           {taken, "10.0.0.0/24 conflicts with 10.0.0.0/25 of pool p, held by IPClaim red/a"},
 		"it is taken, redacted": {taken.Redacted(), "10.0.0.0/24 is in use in pool p"},
 		"it is withheld":        {withheld, "10.0.0.0/24 is not handed out by pool p: it is reserved, a gateway or edge address, or outside its ranges"},
 		"withheld is no secret": {withheld.Redacted(), withheld.Error()},

@@ -87,7 +87,7 @@ func (l *patientLease) Update(ctx context.Context, record resourcelock.LeaderEle
 		return err
 	}
 	if !l.late {
-		l.log.Info("The lease could not be renewed: leading on until somebody else has it", "lease", l.Describe(), "error", err.Error())
+		l.log.Info("Could not renew the leader lease; continuing until another replica acquires it", "lease", l.Describe(), "error", err.Error())
 		l.late = true
 	}
 	return nil

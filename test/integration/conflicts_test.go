@@ -46,7 +46,7 @@ var _ = Describe("conflicts", Ordered, func() {
 		}))
 		Expect(first.Status.AllocatedCIDR).To(Equal(first.Spec.CIDR))
 		Expect(conditionOf(first.Status.Conditions, v1alpha1.ConditionReady).Message).To(Equal(
-			first.Spec.CIDR + " overlaps " + first.Spec.CIDR + " in pool conflicts, which IPClaim conflicts/second holds: have one of the two released"))
+			first.Spec.CIDR + " conflicts with " + first.Spec.CIDR + " of pool conflicts, held by IPClaim conflicts/second: have one of the two released"))
 		Expect(first.Labels).To(Equal(whole.Labels), "caches keep little of a claim that is Bound; what is written has all of it")
 		Expect(first.Annotations).To(Equal(whole.Annotations))
 		Expect(first.Spec).To(Equal(whole.Spec))

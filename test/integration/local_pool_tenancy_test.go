@@ -166,6 +166,6 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(err).To(MatchError(ContainSubstring("10.76.17.0/24 is in use in pool local-granted")))
 		Expect(err.Error()).NotTo(ContainSubstring(blue))
 		err = bob.Create(ctx, build.Pool("clash").Child("local-granted", 24).CIDR("10.76.16.0/24").In(red))
-		Expect(err).To(MatchError(ContainSubstring("which LocalIPPool local-red/child holds")), "its own project")
+		Expect(err).To(MatchError(ContainSubstring("held by LocalIPPool local-red/child")), "its own project")
 	})
 })

@@ -67,7 +67,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 
 	It("keeps two roots of one namespace and domain apart", func(ctx context.Context) {
 		Expect(told.Create(ctx, build.Pool("overlaps").CIDR("10.75.8.0/24").In(team))).To(MatchError(ContainSubstring(
-			"overlaps 10.75.0.0/16 in routing domain local-pool/default, which LocalIPPool local-pool/root holds")))
+			"conflicts with 10.75.0.0/16 of routing domain local-pool/default, held by LocalIPPool local-pool/root")))
 		Expect(told.code()).To(Equal(http.StatusConflict))
 		ready(ctx, created(ctx, build.Pool("elsewhere").Domain("vrf").CIDR("10.75.8.0/24").In(team)))
 	})
@@ -77,7 +77,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Expect(child.Spec.CIDR).To(Equal("10.75.0.0/24"))
 		ready(ctx, child)
 		record := fresh(ctx, localRecord(team, "child"))
-		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocal, Name: "root"}))
+		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: "root"}))
 		root := build.Pool("root").In(team)
 		Eventually(func() int64 { return fresh(ctx, root).Status.Allocations }).Should(Equal(int64(1)))
 		Eventually(localAvailable(ctx, root)).Should(Equal("65280"))
@@ -89,7 +89,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		claim := created(ctx, build.Claim(team, "by-ref").LocalPool("child").Length(28).Obj())
 		Expect(claim.Spec.CIDR).To(Equal("10.75.0.0/28"))
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
-		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocal, Name: "child"}))
+		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: "child"}))
 		Eventually(localAvailable(ctx, build.Pool("child").In(team))).Should(Equal("240"))
 	})
 

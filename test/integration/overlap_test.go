@@ -27,7 +27,7 @@ var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 		err := k8s.Create(ctx, pool.DeepCopy())
 		Expect(err).To(Satisfy(apierrors.IsConflict))
 		Expect(err.Error()).To(ContainSubstring(fmt.Sprintf(
-			"spec.cidr: %s overlaps %s in routing domain overlap, which IPPool %s holds: choose another cidr, make this pool a child of the other, or give it a routingDomain of its own",
+			"spec.cidr: %s conflicts with %s of routing domain overlap, held by IPPool %s: choose another cidr, make this pool a child of the other, or give it a routingDomain of its own",
 			cidr, overlaps, by)))
 		Expect(missing(ctx, pool)()).To(BeTrue())
 		Expect(recordsOf(ctx, pool)).To(BeEmpty())

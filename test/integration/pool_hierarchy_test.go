@@ -133,7 +133,7 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 		}).CIDR("10.9.0.0/16").Obj())
 		Expect(child.Spec.CIDR).To(Equal("10.9.0.0/16"))
 		tree = append(tree, ready(ctx, child))
-		refusal{code: 409, field: "spec.cidr", value: "10.9.128.0/17 overlaps 10.9.0.0/16", remedy: "IPPool east-exact"}.expect(
+		refusal{code: 409, field: "spec.cidr", value: "10.9.128.0/17 conflicts with 10.9.0.0/16", remedy: "IPPool east-exact"}.expect(
 			k8s.Create(ctx, build.Pool("east-inexact").With(func(s *v1alpha1.IPPoolSpec) {
 				s.ParentRef = &v1alpha1.PoolReference{Name: "east"}
 			}).CIDR("10.9.128.0/17").Obj()))

@@ -59,7 +59,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	})
 
 	DescribeTable("is refused as in use", func(ctx context.Context, cidr string) {
-		Expect(refused(ctx, team, "static-a", cidr)).To(ContainSubstring(cidr + " overlaps 10.34.4.0/24 in pool static-a, which IPClaim static-block/held holds"))
+		Expect(refused(ctx, team, "static-a", cidr)).To(ContainSubstring(cidr + " conflicts with 10.34.4.0/24 of pool static-a, held by IPClaim static-block/held"))
 	},
 		Entry("where somebody holds it", "10.34.4.0/24"),
 		Entry("where it is a part of what somebody holds", "10.34.4.128/25"),
@@ -98,7 +98,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	It("is refused as in use of a class too", func(ctx context.Context) {
 		err := k8s.Create(ctx, build.Claim(team, "by-class-2").Class("static").CIDR("10.34.20.0/24").Obj())
 		Expect(err).To(Satisfy(apierrors.IsConflict))
-		Expect(err.Error()).To(ContainSubstring("10.34.20.0/24 overlaps 10.34.20.0/24 in pool static-b, which IPClaim static-block/by-class holds"))
+		Expect(err.Error()).To(ContainSubstring("10.34.20.0/24 conflicts with 10.34.20.0/24 of pool static-b, held by IPClaim static-block/by-class"))
 	})
 
 	DescribeTable("is refused where it is withheld:", func(ctx context.Context, pool, cidr string) {
@@ -119,7 +119,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("is refused, and not waited for, whatever the pool says of exhaustion", func(ctx context.Context) {
-		Expect(fresh(ctx, build.Pool("static-a").Obj()).Spec.OnExhaustion).To(Or(BeEmpty(), Equal(v1alpha1.WaitOnExhaustion)))
+		Expect(fresh(ctx, build.Pool("static-a").Obj()).Spec.OnExhaustion).To(Or(BeEmpty(), Equal(v1alpha1.OnExhaustionWait)))
 		refused(ctx, team, "static-a", "10.34.4.0/24")
 	})
 

@@ -149,7 +149,7 @@ func (r *restoration) poolIs(was *unstructured.Unstructured) string {
 	}
 	delete(r.conflicts, nameOf(was))
 	ready := meta.FindStatusCondition(is.PoolStatus().Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Reason == v1alpha1.ReasonConflict && strings.Contains(ready.Message, "which") {
+	if ready != nil && ready.Reason == v1alpha1.ReasonConflict && strings.Contains(ready.Message, "held by") {
 		r.conflicts[nameOf(was)] = ready.Message
 	}
 	return ""
@@ -175,7 +175,7 @@ func (r *restoration) claimIs(was *unstructured.Unstructured) string {
 		return ""
 	}
 	pending := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionPending)
-	if pending == nil || pending.Reason != v1alpha1.ReasonConflict || !strings.Contains(pending.Message, "which") {
+	if pending == nil || pending.Reason != v1alpha1.ReasonConflict || !strings.Contains(pending.Message, "held by") {
 		return fmt.Sprintf("is %s and says %s", claim.Status.Phase, said(claim.Status.Conditions))
 	}
 	r.conflicts[nameOf(was)] = pending.Message
