@@ -139,7 +139,7 @@ func denied(err error) admission.Response {
 func canWait(err error) bool {
 	var missing *ipam.MissingError
 	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](err); ok {
-		return exhausted.OnExhaustion == ipam.Wait
+		return exhausted.OnExhaustion == ipam.OnExhaustionWait
 	}
 	return errors.As(err, &missing)
 }

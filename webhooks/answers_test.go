@@ -19,35 +19,35 @@ import (
 func furnished(t *testing.T, s *stage) {
 	t.Helper()
 	for name, pool := range map[string]ipam.Pool{
-		"owned":  {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.1.0.0/16")},
-		"hidden": {Visibility: ipam.Consumer, CIDR: netip.MustParsePrefix("10.2.0.0/16")},
-		"small":  {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.3.0.0/30")},
-		"wires":  {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.5.0.0/24"), Classes: []string{"lan"}, Network: &ipam.Network{Length: 24}},
-		"hosts": {Visibility: ipam.Shared, CIDR: netip.MustParsePrefix("10.4.0.0/24"), Classes: []string{"lan"}, Network: &ipam.Network{
+		"owned":  {Visibility: ipam.VisibilityShared, CIDR: netip.MustParsePrefix("10.1.0.0/16")},
+		"hidden": {Visibility: ipam.VisibilityConsumer, CIDR: netip.MustParsePrefix("10.2.0.0/16")},
+		"small":  {Visibility: ipam.VisibilityShared, CIDR: netip.MustParsePrefix("10.3.0.0/30")},
+		"wires":  {Visibility: ipam.VisibilityShared, CIDR: netip.MustParsePrefix("10.5.0.0/24"), Classes: []string{"lan"}, Network: &ipam.Network{Length: 24}},
+		"hosts": {Visibility: ipam.VisibilityShared, CIDR: netip.MustParsePrefix("10.4.0.0/24"), Classes: []string{"lan"}, Network: &ipam.Network{
 			Length: 20, Gateway: netip.MustParseAddr("10.4.0.254"), DNSServers: []netip.Addr{netip.MustParseAddr("10.4.0.253"), netip.MustParseAddr("2001:db8::53")},
 			SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
 		}},
 	} {
-		pool.Key, pool.Family, pool.Strategy, pool.Length = ipam.PoolNamed(name), ipam.IPv4, ipam.FirstFit, pool.CIDR.Bits()
-		pool.Lengths, pool.OnExhaustion = ipam.Lengths{Min: 8, Max: 32}, ipam.Wait
-		pool.Home = ipam.PoolKey{Kind: ipam.KindRoutingDomain, Name: "default", Family: ipam.IPv4}
+		pool.Key, pool.Family, pool.Strategy, pool.Length = ipam.PoolNamed(name), ipam.IPv4, ipam.StrategyFirstFit, pool.CIDR.Bits()
+		pool.Lengths, pool.OnExhaustion = ipam.Lengths{Min: 8, Max: 32}, ipam.OnExhaustionWait
+		pool.Home = ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: "default", Family: ipam.IPv4}
 		if name == "owned" || name == "hidden" {
 			pool.Project = "others"
 		}
 		s.allocator.Ledger().Describe(pool)
 		s.allocator.Catalogue().SetPool(pool)
 		s.record(t, ipam.Record{
-			Name: ipam.Name{Namespace: "system", Name: "ippool." + name}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.ForPool,
-			Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(pool.Key),
+			Name: ipam.Name{Namespace: "system", Name: "ippool." + name}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
+			Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfPool(pool.Key),
 		})
 	}
 	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
 	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
-	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.Delete}})
+	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
 	holder := allocator.HolderOfClaim(ipam.Name{Namespace: "others", Name: "secret"})
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "others", Name: "secret-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),
-		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, Holder: holder, HolderUID: "1",
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: holder, HolderUID: "1",
 	})
 	for _, there := range []client.Object{
 		&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "there"}},
@@ -132,7 +132,7 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		furnished(t, s)
 		s.record(t, ipam.Record{
 			Name: ipam.Name{Namespace: "team", Name: "back-12345678"}, Block: netip.MustParsePrefix("10.0.0.32/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
-			Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "back"}), HolderUID: "1",
+			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "back"}), HolderUID: "1",
 		})
 		must(t, s.store.Create(t.Context(), &v1alpha1.IPClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: v1alpha1.IPClassSpec{Provisioner: v1alpha1.NativeProvisioner, IPFamily: v1alpha1.IPv4},

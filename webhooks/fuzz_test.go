@@ -211,9 +211,9 @@ func newStage(f testing.TB) *stage {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.Cleanup(cancel)
 	pool := ipam.Pool{
-		Key: ipam.PoolNamed("p"), Home: ipam.PoolKey{Kind: ipam.KindRoutingDomain, Name: "default", Family: ipam.IPv4},
-		CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Length: 16, Classes: []string{"gold"}, Visibility: ipam.Shared,
-		Strategy: ipam.FirstFit, Lengths: ipam.Lengths{Min: 16, Max: 32}, OnExhaustion: ipam.Reject,
+		Key: ipam.PoolNamed("p"), Home: ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: "default", Family: ipam.IPv4},
+		CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Length: 16, Classes: []string{"gold"}, Visibility: ipam.VisibilityShared,
+		Strategy: ipam.StrategyFirstFit, Lengths: ipam.Lengths{Min: 16, Max: 32}, OnExhaustion: ipam.OnExhaustionReject,
 	}
 	view.Describe(pool)
 	alloc.Catalogue().SetPool(pool)
@@ -221,8 +221,8 @@ func newStage(f testing.TB) *stage {
 	alloc.Catalogue().SetProject("strangers", "strangers")
 	alloc.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
 	must(f, store.Create(ctx, adapt.Allocation(ipam.Record{
-		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.ForPool,
-		Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(pool.Key),
+		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
+		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfPool(pool.Key),
 	})))
 	changed := make(chan struct{}, 1)
 	view.Listen(func(ledger.Change) {
@@ -252,8 +252,8 @@ func newStage(f testing.TB) *stage {
 	s.store, s.allocator, s.changed, s.validate = store, alloc, changed, validate
 	s.mutate = map[string]admission.Handler{
 		"IPClaim":        &claimMutator{allocator: alloc, cached: store, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
-		"IPPool":         &poolMutator{kind: v1alpha1.KindIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
-		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocal, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
+		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
+		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
 		"IPAddressClaim": &addressClaimMutator{allocator: alloc, live: store, rights: rights, ring: ring},
 		"IPAddress":      &addressMutator{allocator: alloc, live: store},
 		"IPClass":        &classMutator{live: store, decoder: decoder, schemas: schemas},

@@ -82,7 +82,7 @@ func addressClaimSubject(name string) subject {
 // to use then: a restore may bring claims back before their pools.
 func (m *addressClaimMutator) isUnknown(pool ipam.PoolKey) bool {
 	_, known := m.allocator.Catalogue().Pool(pool)
-	return pool.Kind == ipam.KindPool && !known
+	return pool.Kind == ipam.PoolKindIPPool && !known
 }
 
 // unserved admits a claim that names nothing of ours, with a warning where it means to.

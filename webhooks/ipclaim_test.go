@@ -90,7 +90,7 @@ func TestARecordIsNotTakenOverFromAClaimThatIsThere(t *testing.T) {
 	holder := allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"})
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
-		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, Holder: holder,
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: holder,
 	})
 	req := review("IPClaim", claimed(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", 0)
 	looks := 0

@@ -71,7 +71,7 @@ func (r *poolRequest) copy() v1alpha1.Pool { return r.obj.DeepCopyObject().(v1al
 
 func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Response {
 	pool, errs := adapt.Pool(r.obj)
-	errs = append(errs, metadataErrors(r.obj, m.kind == v1alpha1.PoolKindLocal)...)
+	errs = append(errs, metadataErrors(r.obj, m.kind == v1alpha1.PoolKindLocalIPPool)...)
 	errs = append(errs, m.cycle(pool)...)
 	if len(errs) == 0 {
 		errs = m.schemas.errors(string(m.kind), r.draft.object)

@@ -67,7 +67,7 @@ func useOf(ctx context.Context, live client.Reader, view *ledger.Ledger, pool ip
 // to be kept, that does not matter, nor where nobody is known to have it.
 func isGoing(ctx context.Context, live client.Reader, o ledger.Occupant) (bool, error) {
 	r := o.Record
-	if !isHeld(r) || r.Reclaim == ipam.Retain || r.Sticky != "" || !o.Claimed || r.Holder.Group != v1alpha1.GroupVersion.Group {
+	if !isHeld(r) || r.Reclaim == ipam.ReclaimRetain || r.Sticky != "" || !o.Claimed || r.Holder.Group != v1alpha1.GroupVersion.Group {
 		return false, nil
 	}
 	holder := &metav1.PartialObjectMetadata{}
@@ -81,17 +81,17 @@ func isGoing(ctx context.Context, live client.Reader, o ledger.Occupant) (bool, 
 
 // isHeld reports whether the record is of a holder that is there, or was when it was
 // written: a pool that is being deleted has its own record released first.
-func isHeld(r ipam.Record) bool { return r.State == ipam.Bound || r.State == ipam.Releasing }
+func isHeld(r ipam.Record) bool { return r.State == ipam.StateBound || r.State == ipam.StateReleasing }
 
 // keptBy says in which state a record without holder is, and what releases it.
 func keptBy(r ipam.Record) string {
 	name := "IPAllocation " + r.Name.String()
 	switch {
-	case r.State == ipam.Retained && r.ReleaseAfter.IsZero():
+	case r.State == ipam.StateRetained && r.ReleaseAfter.IsZero():
 		return name + " is retained: delete it to release the block"
-	case r.State == ipam.Retained:
+	case r.State == ipam.StateRetained:
 		return fmt.Sprintf("%s is retained until %s: delete it to release the block", name, r.ReleaseAfter.UTC().Format(time.RFC3339))
-	case r.State == ipam.Cooling:
+	case r.State == ipam.StateCooling:
 		return fmt.Sprintf("%s is cooling down until %s, when the block is released", name, r.ReleaseAfter.UTC().Format(time.RFC3339))
 	default:
 		return fmt.Sprintf("%s is not claimed: the block is released after the grace period for orphans, unless %s claims it", name, r.Holder)

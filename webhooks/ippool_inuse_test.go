@@ -22,9 +22,9 @@ func claimHolder(name string) ipam.Holder {
 
 func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
 	due := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	record := ipam.Record{Name: ipam.Name{Namespace: "a", Name: "x-abc"}, Holder: claimHolder("x"), State: ipam.Retained}
+	record := ipam.Record{Name: ipam.Name{Namespace: "a", Name: "x-abc"}, Holder: claimHolder("x"), State: ipam.StateRetained}
 	retained, ending, cooling, unclaimed := record, record, record, record
-	ending.ReleaseAfter, cooling.ReleaseAfter, cooling.State, unclaimed.State = due, due, ipam.Cooling, ipam.Bound
+	ending.ReleaseAfter, cooling.ReleaseAfter, cooling.State, unclaimed.State = due, due, ipam.StateCooling, ipam.StateBound
 	for name, tc := range map[string]struct {
 		use  use
 		want string
@@ -58,12 +58,12 @@ func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
 	).Build()
 	pool := func(name string) ipam.Holder { return allocator.HolderOfPool(ipam.PoolNamed(name)) }
 	bound := func(h ipam.Holder) ipam.Record {
-		return ipam.Record{Holder: h, State: ipam.Bound, Reclaim: ipam.Delete}
+		return ipam.Record{Holder: h, State: ipam.StateBound, Reclaim: ipam.ReclaimDelete}
 	}
 	retain, sticky, retained := bound(claimHolder("gone")), bound(claimHolder("gone")), bound(claimHolder("gone"))
-	retain.Reclaim, sticky.Sticky, retained.State = ipam.Retain, "key", ipam.Retained
+	retain.Reclaim, sticky.Sticky, retained.State = ipam.ReclaimRetain, "key", ipam.StateRetained
 	releasing := bound(pool("gone"))
-	releasing.State = ipam.Releasing
+	releasing.State = ipam.StateReleasing
 	for name, tc := range map[string]struct {
 		occupant ledger.Occupant
 		want     bool
@@ -94,10 +94,10 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 		name := fmt.Sprint("c", i)
 		record := ipam.Record{
 			Name: ipam.Name{Namespace: "team", Name: name}, Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 32), Pool: ipam.PoolNamed("p"),
-			Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}), HolderUID: "1",
+			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}), HolderUID: "1",
 		}
 		if i == 0 {
-			record.State, record.Reclaim = ipam.Retained, ipam.Retain
+			record.State, record.Reclaim = ipam.StateRetained, ipam.ReclaimRetain
 		}
 		s.record(t, record)
 	}

@@ -44,8 +44,8 @@ func TestAChildOfAPoolThatIsReadLiveIsCarved(t *testing.T) {
 	must(t, s.store.Create(t.Context(), parent))
 	key := ipam.PoolNamed("late")
 	s.record(t, ipam.Record{
-		Name: ipam.Name{Namespace: "system", Name: "ippool.late"}, Block: netip.MustParsePrefix("10.8.0.0/24"), Pool: ipam.PoolKey{Kind: ipam.KindRoutingDomain, Name: "default", Family: ipam.IPv4},
-		Purpose: ipam.ForPool, Reclaim: ipam.Delete, State: ipam.Bound, Holder: allocator.HolderOfPool(key),
+		Name: ipam.Name{Namespace: "system", Name: "ippool.late"}, Block: netip.MustParsePrefix("10.8.0.0/24"), Pool: ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: "default", Family: ipam.IPv4},
+		Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfPool(key),
 	})
 	req := review("IPPool", pooled("q", `{"parentRef":{"kind":"IPPool","name":"late"},"prefixLength":26}`), "", 0)
 	if answer := answerOf(t, s.mutate["IPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "10.8.0.0/26") {

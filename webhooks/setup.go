@@ -38,7 +38,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &admission.Webhook{
 		Handler: &claimMutator{allocator: o.Allocator, cached: cached, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
 	})
-	for _, kind := range []v1alpha1.PoolKind{v1alpha1.KindIPPool, v1alpha1.PoolKindLocal} {
+	for _, kind := range []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool} {
 		server.Register("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &admission.Webhook{
 			Handler: &poolMutator{kind: kind, allocator: o.Allocator, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
 		})

@@ -23,10 +23,10 @@ type Strategy string
 
 // The strategies.
 const (
-	FirstFit Strategy = "FirstFit"
-	BestFit  Strategy = "BestFit"
-	WorstFit Strategy = "WorstFit"
-	Random   Strategy = "Random"
+	StrategyFirstFit Strategy = "FirstFit"
+	StrategyBestFit  Strategy = "BestFit"
+	StrategyWorstFit Strategy = "WorstFit"
+	StrategyRandom   Strategy = "Random"
 )
 
 // OnExhaustion says what becomes of a request for which there is no room.
@@ -38,8 +38,8 @@ type OnExhaustion string
 
 // What becomes of a request for which there is no room.
 const (
-	WaitOnExhaustion   OnExhaustion = "Wait"
-	RejectOnExhaustion OnExhaustion = "Reject"
+	OnExhaustionWait   OnExhaustion = "Wait"
+	OnExhaustionReject OnExhaustion = "Reject"
 )
 
 // ReclaimPolicy says what becomes of a block when its claim is gone.
@@ -76,8 +76,8 @@ type PoolKind string
 
 // The kinds of pools: cluster-scoped, and a namespace's own.
 const (
-	KindIPPool    PoolKind = "IPPool"
-	PoolKindLocal PoolKind = "LocalIPPool"
+	PoolKindIPPool      PoolKind = "IPPool"
+	PoolKindLocalIPPool PoolKind = "LocalIPPool"
 )
 
 // PoolReference names a pool. A LocalIPPool is always one of the namespace of

@@ -28,14 +28,14 @@ var (
 
 // NewPool is an empty pool of a kind; an IPPool where none is stated.
 func NewPool(kind PoolKind) Pool {
-	if kind == PoolKindLocal {
+	if kind == PoolKindLocalIPPool {
 		return &LocalIPPool{}
 	}
 	return &IPPool{}
 }
 
 // PoolKind implements Pool.
-func (*IPPool) PoolKind() PoolKind { return KindIPPool }
+func (*IPPool) PoolKind() PoolKind { return PoolKindIPPool }
 
 // PoolSpec implements Pool.
 func (p *IPPool) PoolSpec() *PoolSpec { return &p.Spec.PoolSpec }
@@ -47,7 +47,7 @@ func (p *IPPool) PoolStatus() *PoolStatus { return &p.Status }
 func (p *IPPool) SharedWith() (Visibility, string) { return p.Spec.Visibility, p.Spec.Project }
 
 // PoolKind implements Pool.
-func (*LocalIPPool) PoolKind() PoolKind { return PoolKindLocal }
+func (*LocalIPPool) PoolKind() PoolKind { return PoolKindLocalIPPool }
 
 // PoolSpec implements Pool.
 func (p *LocalIPPool) PoolSpec() *PoolSpec { return &p.Spec.PoolSpec }

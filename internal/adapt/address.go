@@ -28,7 +28,7 @@ func IsOurs(group, kind string) bool {
 
 // isTarget reports whether addresses are handed out from objects of a kind.
 func isTarget(kind string) bool {
-	return kind == string(ipam.KindPool) || kind == string(ipam.KindLocalPool) || kind == kindClass
+	return kind == string(ipam.PoolKindIPPool) || kind == string(ipam.PoolKindLocalIPPool) || kind == kindClass
 }
 
 // IsOurGroup reports whether a reference of an IPAddressClaim or an IPAddress is into
@@ -38,16 +38,16 @@ func IsOurGroup(group string) bool { return group == v1alpha1.GroupVersion.Group
 // UnknownKind refuses a reference into Cadastre's API group whose kind that does not
 // have.
 func UnknownKind(kind string) *field.Error {
-	return field.NotSupported(field.NewPath("spec", "poolRef", "kind"), kind, []string{string(ipam.KindPool), string(ipam.KindLocalPool), kindClass})
+	return field.NotSupported(field.NewPath("spec", "poolRef", "kind"), kind, []string{string(ipam.PoolKindIPPool), string(ipam.PoolKindLocalIPPool), kindClass})
 }
 
 // PoolOfAddress is the pool that a reference names, for an object of the
 // namespace; the zero key where it names a class.
 func PoolOfAddress(kind, namespace, name string) ipam.PoolKey {
 	switch kind {
-	case string(ipam.KindPool):
+	case string(ipam.PoolKindIPPool):
 		return ipam.PoolNamed(name)
-	case string(ipam.KindLocalPool):
+	case string(ipam.PoolKindLocalIPPool):
 		return ipam.LocalPoolNamed(namespace, name)
 	}
 	return ipam.PoolKey{}

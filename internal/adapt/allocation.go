@@ -45,7 +45,7 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 	if spec.ReleaseAfter != nil {
 		record.ReleaseAfter = spec.ReleaseAfter.Time
 	}
-	if record.Purpose == ipam.ForPool { // not beside its record
+	if record.Purpose == ipam.PurposePool { // not beside its record
 		record.Holder.Namespace = spec.ClaimRef.Namespace
 	}
 	switch { // whatever is a namespace's own is of the holder's
@@ -93,7 +93,7 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 	if r.PoolUnknown {
 		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, v1alpha1.AnnotationPoolUnknown, "true")
 	}
-	if r.Pool.Kind == ipam.KindRoutingDomain {
+	if r.Pool.Kind == ipam.PoolKindRoutingDomain {
 		obj.Spec.RoutingDomain = r.Pool.Name
 	} else {
 		obj.Spec.PoolRef = PoolReference(r.Pool)

@@ -19,7 +19,7 @@ func claimed() ipam.Record {
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, UID: "1-2-3", Version: "42",
 		Block: netip.MustParsePrefix("10.0.0.0/24"), Pool: ipam.PoolNamed("p"), Class: "gold",
 		Holder:    ipam.Holder{Group: "ipam.cadastre.dev", Kind: "IPClaim", Namespace: "team", Name: "c"},
-		HolderUID: "4-5-6", Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, RequestedBy: "jane",
+		HolderUID: "4-5-6", Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, RequestedBy: "jane",
 	}
 }
 
@@ -31,35 +31,35 @@ func TestARecordIsReadAsItIsWritten(t *testing.T) {
 		"of a single IPv6 address":                func(r *ipam.Record) { r.Block = netip.MustParsePrefix("2001:db8::1/128") },
 		"that was taken over":                     func(r *ipam.Record) { r.Adopted = true },
 		"that was made before its pool":           func(r *ipam.Record) { r.PoolUnknown = true },
-		"that is to be retained":                  func(r *ipam.Record) { r.Reclaim = ipam.Retain },
-		"that is retained until a person ends it": func(r *ipam.Record) { r.Reclaim, r.State = ipam.Retain, ipam.Retained },
-		"that is retained for a time":             func(r *ipam.Record) { r.State, r.ReleaseAfter = ipam.Retained, time.Unix(1700000000, 0) },
-		"that is cooling":                         func(r *ipam.Record) { r.State, r.ReleaseAfter = ipam.Cooling, time.Unix(1700000000, 0) },
+		"that is to be retained":                  func(r *ipam.Record) { r.Reclaim = ipam.ReclaimRetain },
+		"that is retained until a person ends it": func(r *ipam.Record) { r.Reclaim, r.State = ipam.ReclaimRetain, ipam.StateRetained },
+		"that is retained for a time":             func(r *ipam.Record) { r.State, r.ReleaseAfter = ipam.StateRetained, time.Unix(1700000000, 0) },
+		"that is cooling":                         func(r *ipam.Record) { r.State, r.ReleaseAfter = ipam.StateCooling, time.Unix(1700000000, 0) },
 		"of a child pool, which has no namespace": func(r *ipam.Record) {
 			r.Name = ipam.Name{Namespace: "cadastre-system", Name: "ippool.q"}
-			r.Purpose, r.Holder = ipam.ForPool, ipam.Holder{Group: "ipam.cadastre.dev", Kind: "IPPool", Name: "q"}
+			r.Purpose, r.Holder = ipam.PurposePool, ipam.Holder{Group: "ipam.cadastre.dev", Kind: "IPPool", Name: "q"}
 		},
 		"of a root pool, which lies in a routing domain": func(r *ipam.Record) {
-			r.Purpose, r.Holder = ipam.ForPool, ipam.Holder{Group: "ipam.cadastre.dev", Kind: "IPPool", Name: "q"}
+			r.Purpose, r.Holder = ipam.PurposePool, ipam.Holder{Group: "ipam.cadastre.dev", Kind: "IPPool", Name: "q"}
 			r.Pool = ipam.DomainNamed("default", ipam.IPv4)
 		},
 		"of an IPv6 root pool, which lies in the other half of it": func(r *ipam.Record) {
-			r.Purpose, r.Holder = ipam.ForPool, ipam.Holder{Group: "ipam.cadastre.dev", Kind: "IPPool", Name: "q"}
+			r.Purpose, r.Holder = ipam.PurposePool, ipam.Holder{Group: "ipam.cadastre.dev", Kind: "IPPool", Name: "q"}
 			r.Block, r.Pool = netip.MustParsePrefix("2001:db8::/32"), ipam.DomainNamed("vrf-1", ipam.IPv6)
 		},
 		"of a claim in its namespace's own pool": func(r *ipam.Record) { r.Pool = ipam.LocalPoolNamed("team", "p") },
 		"of a local root pool, in a domain of its namespace's own": func(r *ipam.Record) {
-			r.Name, r.Purpose = ipam.Name{Namespace: "cadastre-system", Name: "localippool.team.q"}, ipam.ForPool
+			r.Name, r.Purpose = ipam.Name{Namespace: "cadastre-system", Name: "localippool.team.q"}, ipam.PurposePool
 			r.Holder = ipam.Holder{Group: "ipam.cadastre.dev", Kind: "LocalIPPool", Namespace: "team", Name: "q"}
 			r.Pool = ipam.LocalDomainNamed("team", "default", ipam.IPv4)
 		},
 		"of a local pool in one beside it": func(r *ipam.Record) {
-			r.Name, r.Purpose = ipam.Name{Namespace: "cadastre-system", Name: "localippool.team.q"}, ipam.ForPool
+			r.Name, r.Purpose = ipam.Name{Namespace: "cadastre-system", Name: "localippool.team.q"}, ipam.PurposePool
 			r.Holder = ipam.Holder{Group: "ipam.cadastre.dev", Kind: "LocalIPPool", Namespace: "team", Name: "q"}
 			r.Pool = ipam.LocalPoolNamed("team", "above")
 		},
 		"of a local pool in an IPPool": func(r *ipam.Record) {
-			r.Name, r.Purpose = ipam.Name{Namespace: "cadastre-system", Name: "localippool.team.q"}, ipam.ForPool
+			r.Name, r.Purpose = ipam.Name{Namespace: "cadastre-system", Name: "localippool.team.q"}, ipam.PurposePool
 			r.Holder = ipam.Holder{Group: "ipam.cadastre.dev", Kind: "LocalIPPool", Namespace: "team", Name: "q"}
 		},
 	} {
@@ -82,7 +82,7 @@ func TestAllocation(t *testing.T) {
 	want := &v1alpha1.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c-12345678", UID: "1-2-3", ResourceVersion: "42", Finalizers: []string{v1alpha1.FinalizerHeld}},
 		Spec: v1alpha1.IPAllocationSpec{
-			CIDR: "10.0.0.0/24", IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "p"}, ClassName: "gold",
+			CIDR: "10.0.0.0/24", IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, ClassName: "gold",
 			ClaimRef: v1alpha1.ClaimReference{APIGroup: "ipam.cadastre.dev", Kind: "IPClaim", Name: "c", UID: "4-5-6"},
 			Purpose:  v1alpha1.PurposeClaim, ReclaimPolicy: v1alpha1.ReclaimDelete, State: v1alpha1.AllocationBound, RequestedBy: "jane",
 		},

@@ -36,7 +36,7 @@ func TestClaim(t *testing.T) {
 		"a claim as it is filled in": {spec: v1alpha1.IPClaimSpec{ClassName: "gold", IPFamily: v1alpha1.IPv4, PrefixLength: new(int32(24)),
 			CIDR: "10.0.0.0/24", AllocationName: "c-12345678", ReclaimPolicy: v1alpha1.ReclaimRetain},
 			want: func(r *ipam.Request) {
-				r.Class, r.Family, r.Length, r.Block, r.Reclaim = "gold", ipam.IPv4, 24, netip.MustParsePrefix("10.0.0.0/24"), ipam.Retain
+				r.Class, r.Family, r.Length, r.Block, r.Reclaim = "gold", ipam.IPv4, 24, netip.MustParsePrefix("10.0.0.0/24"), ipam.ReclaimRetain
 			}},
 		"a grant is for the pool that it names": {spec: v1alpha1.IPClaimSpec{PoolRef: pool},
 			annotations: map[string]string{v1alpha1.AnnotationUseGranted: "p"},

@@ -25,13 +25,13 @@ func Class(obj *v1alpha1.IPClass) (ipam.Class, field.ErrorList) {
 		Project:      spec.Project,
 		Lengths:      ipam.Lengths{Min: 0, Max: family.Bits()},
 	}
-	class.AllowRetain = class.Reclaim == ipam.Retain
+	class.AllowRetain = class.Reclaim == ipam.ReclaimRetain
 	if spec.AllowRetain != nil {
 		class.AllowRetain = *spec.AllowRetain
 	}
 	errs := append(notNegative(path.Child("reuseDelay"), spec.ReuseDelay), retention(path.Child("retentionPeriod"), spec.RetentionPeriod)...)
 	errs = append(errs, limit(path.Child("limits"), spec.Limits, &class.Limit)...)
-	if class.Reclaim == ipam.Retain && !class.AllowRetain {
+	if class.Reclaim == ipam.ReclaimRetain && !class.AllowRetain {
 		errs = append(errs, field.Invalid(path.Child("allowRetain"), false, "must not be false where reclaimPolicy is Retain: remove one of them"))
 	}
 	errs = append(errs, consumer(spec.Visibility, spec.Project)...)

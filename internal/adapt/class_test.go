@@ -16,7 +16,7 @@ import (
 func TestClass(t *testing.T) {
 	defaults := ipam.Class{
 		Name: "c", Native: true, Family: ipam.IPv4, Selection: ipam.SelectFirstFit, ReuseDelay: -1,
-		Lengths: ipam.Lengths{Min: 0, Max: 32}, Length: ipam.NoLength, Reclaim: ipam.Delete, Visibility: ipam.Shared,
+		Lengths: ipam.Lengths{Min: 0, Max: 32}, Length: ipam.NoLength, Reclaim: ipam.ReclaimDelete, Visibility: ipam.VisibilityShared,
 	}
 	for name, tc := range map[string]struct {
 		spec v1alpha1.IPClassSpec
@@ -42,12 +42,12 @@ func TestClass(t *testing.T) {
 			AllowedPrefixLengths: &v1alpha1.PrefixLengthBounds{Min: new(int32(20))}}, func(c *ipam.Class) { c.Lengths.Min = 20 }},
 		"a length of 0 is one": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, DefaultPrefixLength: new(int32(0))}, func(c *ipam.Class) { c.Length = 0 }},
 		"policy is taken over": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4,
-			PoolSelection: v1alpha1.SelectMostUtilized, Strategy: v1alpha1.Random, OnExhaustion: v1alpha1.RejectOnExhaustion,
+			PoolSelection: v1alpha1.SelectMostUtilized, Strategy: v1alpha1.StrategyRandom, OnExhaustion: v1alpha1.OnExhaustionReject,
 			ReclaimPolicy: v1alpha1.ReclaimRetain, RetentionPeriod: &metav1.Duration{Duration: time.Hour}, ReuseDelay: &metav1.Duration{Duration: time.Minute},
 			Visibility: v1alpha1.VisibilityConsumer, Project: "shop"}, func(c *ipam.Class) {
-			c.Selection, c.Strategy, c.OnExhaustion = ipam.SelectMostUtilized, ipam.Random, ipam.Reject
-			c.Reclaim, c.Retention, c.ReuseDelay = ipam.Retain, time.Hour, time.Minute
-			c.Visibility, c.Project, c.AllowRetain = ipam.Consumer, "shop", true
+			c.Selection, c.Strategy, c.OnExhaustion = ipam.SelectMostUtilized, ipam.StrategyRandom, ipam.OnExhaustionReject
+			c.Reclaim, c.Retention, c.ReuseDelay = ipam.ReclaimRetain, time.Hour, time.Minute
+			c.Visibility, c.Project, c.AllowRetain = ipam.VisibilityConsumer, "shop", true
 		}},
 		"retaining can be allowed beside": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, AllowRetain: new(true)}, func(c *ipam.Class) { c.AllowRetain = true }},
 		"limits are numbers of any size": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Limits: &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{

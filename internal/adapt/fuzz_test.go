@@ -86,7 +86,7 @@ func FuzzPool(f *testing.F) {
 		spec.CIDR, spec.IPFamily = cidr, families[int(flags)%len(families)]
 		spec.PrefixLength = optional(length)
 		if parent != "" {
-			spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: parent}
+			spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent}
 		}
 		spec.Ranges, spec.Reserved = listed(ranges), listed(reserved)
 		if flags&4 != 0 {
@@ -246,7 +246,7 @@ func FuzzClaim(f *testing.F) {
 		spec := &obj.Spec
 		spec.ClassName, spec.CIDR, spec.PrefixLength, spec.IPFamily = class, cidr, optional(length), families[int(flags)%len(families)]
 		if pool != "" {
-			spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: pool}
+			spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool}
 		}
 		if key != "" {
 			spec.PoolSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
@@ -301,7 +301,7 @@ func FuzzRecord(f *testing.F) {
 		if flags&8 != 0 {
 			obj.Spec.RoutingDomain = where
 		} else if where != "" {
-			obj.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: where}
+			obj.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: where}
 		}
 		if flags&16 != 0 {
 			obj.Annotations = map[string]string{v1alpha1.AnnotationAdopted: "true"}

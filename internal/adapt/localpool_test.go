@@ -26,13 +26,13 @@ func TestALocalPoolIsReadAsAnIPPoolButForItsPlace(t *testing.T) {
 	}{
 		"a root lies in a domain of its namespace's own": {
 			v1alpha1.PoolSpec{CIDR: "10.0.0.0/8", ClassNames: []string{"gold"}, Reserved: []string{"10.0.0.0/30"}},
-			ipam.PoolKey{Kind: ipam.KindRoutingDomain, Namespace: "team", Name: "default", Family: ipam.IPv4},
+			ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Namespace: "team", Name: "default", Family: ipam.IPv4},
 		},
 		"a root in a domain by name": {
 			v1alpha1.PoolSpec{CIDR: "2001:db8::/32", RoutingDomain: "vrf-1"},
 			ipam.LocalDomainNamed("team", "vrf-1", ipam.IPv6),
 		},
-		"a child of an IPPool":            {above(v1alpha1.KindIPPool), ipam.PoolNamed("above")},
+		"a child of an IPPool":            {above(v1alpha1.PoolKindIPPool), ipam.PoolNamed("above")},
 		"a child of what states no kind":  {above(""), ipam.PoolNamed("above")},
 		"a child of a pool of hosts":      {v1alpha1.PoolSpec{CIDR: "10.0.1.0/24", ParentRef: above("").ParentRef, Network: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.1.1"}}, ipam.PoolNamed("above")},
 		"one without a block, and bounds": {v1alpha1.PoolSpec{PrefixLength: new(int32(24)), ParentRef: above("").ParentRef}, ipam.PoolNamed("above")},
@@ -62,10 +62,10 @@ func TestParentsAreOfTheRightKind(t *testing.T) {
 		spec            v1alpha1.PoolSpec
 		platform, local []string
 	}{
-		"an IPPool":                      {spec(v1alpha1.KindIPPool, "above"), nil, nil},
-		"a LocalIPPool":                  {spec(v1alpha1.PoolKindLocal, "above"), []string{notLocal}, nil},
-		"an IPPool of the same name":     {spec(v1alpha1.KindIPPool, "p"), []string{itself}, nil},
-		"a LocalIPPool of the same name": {spec(v1alpha1.PoolKindLocal, "p"), []string{notLocal}, []string{itself}},
+		"an IPPool":                      {spec(v1alpha1.PoolKindIPPool, "above"), nil, nil},
+		"a LocalIPPool":                  {spec(v1alpha1.PoolKindLocalIPPool, "above"), []string{notLocal}, nil},
+		"an IPPool of the same name":     {spec(v1alpha1.PoolKindIPPool, "p"), []string{itself}, nil},
+		"a LocalIPPool of the same name": {spec(v1alpha1.PoolKindLocalIPPool, "p"), []string{notLocal}, []string{itself}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			platform, local := bothKinds(tc.spec)

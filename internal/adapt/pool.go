@@ -17,7 +17,7 @@ import (
 // PoolKey is the key of the pool that a reference names, from within a namespace
 // or, where that is empty, from a cluster-scoped pool.
 func PoolKey(namespace string, ref v1alpha1.PoolReference) ipam.PoolKey {
-	if ref.Kind == v1alpha1.PoolKindLocal {
+	if ref.Kind == v1alpha1.PoolKindLocalIPPool {
 		return ipam.LocalPoolNamed(namespace, ref.Name)
 	}
 	return ipam.PoolNamed(ref.Name)
@@ -25,7 +25,7 @@ func PoolKey(namespace string, ref v1alpha1.PoolReference) ipam.PoolKey {
 
 // KeyOf is the key of a pool.
 func KeyOf(obj v1alpha1.Pool) ipam.PoolKey {
-	if obj.PoolKind() == v1alpha1.PoolKindLocal {
+	if obj.PoolKind() == v1alpha1.PoolKindLocalIPPool {
 		return ipam.LocalPoolNamed(obj.GetNamespace(), obj.GetName())
 	}
 	return ipam.PoolNamed(obj.GetName())
@@ -70,7 +70,7 @@ func poolParent(obj v1alpha1.Pool, pool *ipam.Pool) field.ErrorList {
 	path := field.NewPath("spec", "parentRef")
 	pool.ParentGranted = obj.GetAnnotations()[v1alpha1.AnnotationUseGranted] == parent.Name
 	switch {
-	case pool.Key.Kind == ipam.KindPool && parent.Kind == v1alpha1.PoolKindLocal:
+	case pool.Key.Kind == ipam.PoolKindIPPool && parent.Kind == v1alpha1.PoolKindLocalIPPool:
 		return field.ErrorList{field.Invalid(path.Child("kind"), parent.Kind, "a cluster-scoped pool cannot be part of a namespace's own: name an IPPool")}
 	case PoolKey(pool.Key.Namespace, *parent) == pool.Key:
 		return field.ErrorList{field.Invalid(path.Child("name"), parent.Name, "is the pool itself: name the pool of which this one is a part")}
@@ -88,7 +88,7 @@ func poolSpec(namespace string, spec *v1alpha1.PoolSpec) (ipam.Pool, field.Error
 	path := field.NewPath("spec")
 	pool := ipam.Pool{
 		Classes:      spec.ClassNames,
-		OnExhaustion: ipam.Wait,
+		OnExhaustion: ipam.OnExhaustionWait,
 		ReuseDelay:   duration(spec.ReuseDelay, 0),
 		Retention:    duration(spec.RetentionPeriod, 0),
 		AllowRetain:  spec.AllowRetain,
@@ -182,7 +182,7 @@ func poolWithheld(path *field.Path, spec *v1alpha1.PoolSpec, network []space.Ran
 }
 
 func poolLengths(path *field.Path, spec *v1alpha1.PoolAllocation, pool *ipam.Pool) field.ErrorList {
-	pool.Strategy = ipam.FirstFit
+	pool.Strategy = ipam.StrategyFirstFit
 	pool.Lengths = ipam.Lengths{Min: max(pool.CIDR.Bits(), 0), Max: familyOr6(pool.Family).Bits()}
 	if spec == nil {
 		return nil

@@ -25,7 +25,7 @@ func TestPool(t *testing.T) {
 	defaults := ipam.Pool{
 		Key: ipam.PoolNamed("p"), CIDR: netip.MustParsePrefix("10.0.0.0/8"), Family: ipam.IPv4,
 		Home: ipam.DomainNamed("default", ipam.IPv4), Length: 8, Lengths: ipam.Lengths{Min: 8, Max: 32},
-		Strategy: ipam.FirstFit, OnExhaustion: ipam.Wait, Visibility: ipam.Shared,
+		Strategy: ipam.StrategyFirstFit, OnExhaustion: ipam.OnExhaustionWait, Visibility: ipam.VisibilityShared,
 	}
 	for name, tc := range map[string]struct {
 		obj  *v1alpha1.IPPool
@@ -64,7 +64,7 @@ func TestPool(t *testing.T) {
 		},
 		"a child that is carved has both": {
 			poolOf(func(p *v1alpha1.IPPool) {
-				p.Spec.ParentRef, p.Spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "above"}, new(int32(8))
+				p.Spec.ParentRef, p.Spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "above"}, new(int32(8))
 			}), func(p *ipam.Pool) { p.Home = ipam.PoolNamed("above") },
 		},
 		"a child may ask for its CIDR alone": {
@@ -73,10 +73,10 @@ func TestPool(t *testing.T) {
 		},
 		"bounds, strategy and exhaustion are taken over": {
 			poolOf(func(p *v1alpha1.IPPool) {
-				p.Spec.Allocation = &v1alpha1.PoolAllocation{MinPrefixLength: new(int32(16)), MaxPrefixLength: new(int32(28)), Strategy: v1alpha1.BestFit}
-				p.Spec.OnExhaustion = v1alpha1.RejectOnExhaustion
+				p.Spec.Allocation = &v1alpha1.PoolAllocation{MinPrefixLength: new(int32(16)), MaxPrefixLength: new(int32(28)), Strategy: v1alpha1.StrategyBestFit}
+				p.Spec.OnExhaustion = v1alpha1.OnExhaustionReject
 			}), func(p *ipam.Pool) {
-				p.Lengths, p.Strategy, p.OnExhaustion = ipam.Lengths{Min: 16, Max: 28}, ipam.BestFit, ipam.Reject
+				p.Lengths, p.Strategy, p.OnExhaustion = ipam.Lengths{Min: 16, Max: 28}, ipam.StrategyBestFit, ipam.OnExhaustionReject
 			},
 		},
 		"one bound leaves the other as it is": {
@@ -104,7 +104,7 @@ func TestPool(t *testing.T) {
 				p.Spec.Visibility, p.Spec.Project = v1alpha1.VisibilityConsumer, "shop"
 			}), func(p *ipam.Pool) {
 				p.Labels, p.Classes, p.ReuseDelay = map[string]string{"zone": "a"}, []string{"gold", "silver"}, time.Hour
-				p.Visibility, p.Project = ipam.Consumer, "shop"
+				p.Visibility, p.Project = ipam.VisibilityConsumer, "shop"
 			},
 		},
 		"a pool that is being deleted is terminating": {
@@ -297,17 +297,17 @@ func TestPoolReferenceIsTheInverseOfPoolKey(t *testing.T) {
 		ref  v1alpha1.PoolReference
 		want ipam.PoolKey
 	}{
-		"a reference of the kind":  {v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "p"}, ipam.PoolNamed("p")},
+		"a reference of the kind":  {v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, ipam.PoolNamed("p")},
 		"a reference of no kind":   {v1alpha1.PoolReference{Name: "p"}, ipam.PoolNamed("p")},
-		"one of the namespace":     {v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocal, Name: "p"}, ipam.LocalPoolNamed("team", "p")},
-		"a name with all its dots": {v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "a.b"}, ipam.PoolNamed("a.b")},
+		"one of the namespace":     {v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: "p"}, ipam.LocalPoolNamed("team", "p")},
+		"a name with all its dots": {v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "a.b"}, ipam.PoolNamed("a.b")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := PoolKey("team", tc.ref)
 			if key != tc.want {
 				t.Errorf("PoolKey(%v) = %v, want %v", tc.ref, key, tc.want)
 			}
-			want := v1alpha1.PoolReference{Kind: orDefault(tc.ref.Kind, v1alpha1.KindIPPool), Name: tc.ref.Name}
+			want := v1alpha1.PoolReference{Kind: orDefault(tc.ref.Kind, v1alpha1.PoolKindIPPool), Name: tc.ref.Name}
 			if got := PoolReference(key); *got != want {
 				t.Errorf("PoolReference(%v) = %v, want %v", key, *got, want)
 			}

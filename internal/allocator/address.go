@@ -86,7 +86,7 @@ func (a *Allocator) EnterAddress(ctx context.Context, claim ipam.Name, pool ipam
 
 // TermsOfAddress are those on which an address is recorded that an IPAddress has already.
 func (a *Allocator) TermsOfAddress(addr netip.Addr, class string) ipam.Terms {
-	terms := ipam.Terms{Class: class, Block: netip.PrefixFrom(addr, addr.BitLen()), Length: addr.BitLen(), Reclaim: ipam.Delete}
+	terms := ipam.Terms{Class: class, Block: netip.PrefixFrom(addr, addr.BitLen()), Length: addr.BitLen(), Reclaim: ipam.ReclaimDelete}
 	if known, ok := a.catalogue.Class(class); ok {
 		terms.Reclaim = known.Reclaim
 	}

@@ -22,14 +22,14 @@ import (
 // before its pool.
 func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 	key := ipam.PoolNamed("late")
-	private := &ipam.Pool{Key: key, Visibility: ipam.Consumer, Project: "blue"}
-	own := &ipam.Pool{Key: key, Visibility: ipam.Consumer, Project: "red"}
+	private := &ipam.Pool{Key: key, Visibility: ipam.VisibilityConsumer, Project: "blue"}
+	own := &ipam.Pool{Key: key, Visibility: ipam.VisibilityConsumer, Project: "red"}
 	for name, test := range map[string]struct {
 		pool                   *ipam.Pool
 		released, stillUnknown bool
 	}{
 		"the pool has not come":        {nil, false, true},
-		"the namespace may use it":     {&ipam.Pool{Key: key, Visibility: ipam.Shared}, false, false},
+		"the namespace may use it":     {&ipam.Pool{Key: key, Visibility: ipam.VisibilityShared}, false, false},
 		"it is the namespace's":        {own, false, false},
 		"the namespace may not use it": {private, true, false},
 	} {
@@ -41,7 +41,7 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 			claim := ipam.Name{Namespace: "red", Name: "a"}
 			obj := adapt.Allocation(ipam.Record{
 				Name: ipam.Name{Namespace: "red", Name: "a-12345678"}, UID: "uid", Block: netip.MustParsePrefix("10.0.0.1/32"), Pool: key,
-				Holder: HolderOfAddressClaim(claim), Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, PoolUnknown: true,
+				Holder: HolderOfAddressClaim(claim), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, PoolUnknown: true,
 			})
 			k8s := fake.NewClientBuilder().WithScheme(scheme).WithObjects(obj).Build()
 			if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -134,7 +134,7 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			pool := ipam.Pool{Key: late, Home: parent().Home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4, Visibility: ipam.Shared, Limit: oneBlock}
+			pool := ipam.Pool{Key: late, Home: parent().Home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4, Visibility: ipam.VisibilityShared, Limit: oneBlock}
 			a.catalogue.SetPool(pool)
 			a.ledger.Describe(pool)
 			_, err := a.JudgeUse(t.Context(), ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "a-1"}}, last)
@@ -150,8 +150,8 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 func TestWhoMayHoldABlockOfAPool(t *testing.T) {
 	a := unstarted()
 	a.catalogue.SetProject("red", "red")
-	blue := ipam.Pool{Key: ipam.PoolNamed("blue"), Visibility: ipam.Consumer, Project: "blue"}
-	red := ipam.Pool{Key: ipam.PoolNamed("red"), Visibility: ipam.Consumer, Project: "red"}
+	blue := ipam.Pool{Key: ipam.PoolNamed("blue"), Visibility: ipam.VisibilityConsumer, Project: "blue"}
+	red := ipam.Pool{Key: ipam.PoolNamed("red"), Visibility: ipam.VisibilityConsumer, Project: "red"}
 	a.catalogue.SetPool(blue)
 	a.catalogue.SetPool(red)
 	notFound := isMissing(v1alpha1.ReasonPoolNotFound, `there is no IPPool "blue" that this namespace may use`)
@@ -191,7 +191,7 @@ func TestWhatCannotBeJudgedStays(t *testing.T) {
 				a.catalogue.SetProject("red", "red")
 				a.catalogue.SetProject("blue", "blue")
 				pool := parent()
-				pool.Visibility, pool.Project = ipam.Consumer, "blue"
+				pool.Visibility, pool.Project = ipam.VisibilityConsumer, "blue"
 				a.catalogue.SetPool(pool)
 				record := heldBlock("x", "10.0.0.0/32")
 				record.Name.Namespace, record.Holder.Namespace, record.PoolUnknown = c.namespace, c.namespace, true
@@ -211,8 +211,8 @@ func TestWhatCannotBeJudgedStays(t *testing.T) {
 // TestTheTermsOfAnAddressAreThoseOfItsClass where that is known.
 func TestTheTermsOfAnAddressAreThoseOfItsClass(t *testing.T) {
 	a := unstarted()
-	a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.Retain}})
-	for class, want := range map[string]ipam.Reclaim{"kept": ipam.Retain, "none": ipam.Delete, "": ipam.Delete} {
+	a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.ReclaimRetain}})
+	for class, want := range map[string]ipam.Reclaim{"kept": ipam.ReclaimRetain, "none": ipam.ReclaimDelete, "": ipam.ReclaimDelete} {
 		terms := a.TermsOfAddress(netip.MustParseAddr("10.0.0.1"), class)
 		if terms.Reclaim != want || terms.Class != class || terms.Block.String() != "10.0.0.1/32" || terms.Length != 32 {
 			t.Errorf("class %q: %+v, want reclaim policy %s", class, terms, want)

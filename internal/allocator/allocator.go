@@ -135,7 +135,7 @@ func New(o Options) *Allocator {
 		case ledger.Removed:
 			a.resumeLimited(c.Record)
 		case ledger.Added, ledger.Changed:
-			if c.Record.Purpose == ipam.ForPool { // that pool may be ready now
+			if c.Record.Purpose == ipam.PurposePool { // that pool may be ready now
 				a.wake.Add(PoolOf(c.Record.Holder))
 			}
 		}
@@ -169,7 +169,7 @@ func PoolOf(h ipam.Holder) ipam.PoolKey {
 // instead, and with what none of the others begins with.
 func (a *Allocator) RecordOfPool(pool ipam.PoolKey) ipam.Name {
 	kind, name := "ippool", pool.Name
-	if pool.Kind == ipam.KindLocalPool {
+	if pool.Kind == ipam.PoolKindLocalIPPool {
 		kind, name = "localippool", pool.Namespace+"."+pool.Name
 	}
 	full := kind + "." + name

@@ -29,12 +29,12 @@ func TestAPoolIsLookedAtWhenItsOwnRecordIsSeen(t *testing.T) {
 			t.Errorf("at first: %v, want the parent", got)
 		}
 		child := ipam.PoolNamed("child")
-		own := over.stores(t, ownRecord(a, child, "10.0.7.0/24", ipam.Releasing))
+		own := over.stores(t, ownRecord(a, child, "10.0.7.0/24", ipam.StateReleasing))
 		over.stores(t, heldBlock("x", "10.0.0.0/28"))
 		if got := woken(a); !slices.Equal(got, []ipam.PoolKey{child}) {
 			t.Errorf("when a child is recorded: %v, want the child", got)
 		}
-		if err := a.Keep(t.Context(), own, ipam.Settlement{State: ipam.Bound}); err != nil {
+		if err := a.Keep(t.Context(), own, ipam.Settlement{State: ipam.StateBound}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

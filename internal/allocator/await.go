@@ -61,7 +61,7 @@ func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, ca
 	}
 	wait := patience
 	var exhausted *ipam.ExhaustedError
-	if !errors.As(cause, &exhausted) || exhausted.OnExhaustion == ipam.Reject {
+	if !errors.As(cause, &exhausted) || exhausted.OnExhaustion == ipam.OnExhaustionReject {
 		wait = 0
 	}
 	return a.ledger.AwaitRelease(ctx, order.keys(), order.Holder, frees, wait)

@@ -32,7 +32,7 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 				child.UID, child.ResourceVersion = "child-uid", "5"
 				s.allocator.takePool(child)
 				stop := time.AfterFunc(c.shown, func() {
-					own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.Bound)
+					own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.StateBound)
 					own.Pool = s.pool.Key
 					if err := s.server.create(adapt.Allocation(own)); err != nil {
 						t.Error(err)
@@ -91,9 +91,9 @@ func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 						return nil
 					}
 					order := claimOrder("x", 28)
-					order.Terms.OnExhaustion = ipam.Wait
+					order.Terms.OnExhaustion = ipam.OnExhaustionWait
 					if strings.HasPrefix(name, "the claim may not wait") {
-						order.Terms.OnExhaustion = ipam.Reject
+						order.Terms.OnExhaustion = ipam.OnExhaustionReject
 					}
 					const soon = 20 * time.Millisecond
 					if released {

@@ -32,7 +32,7 @@ func BindName(holder ipam.Holder, uid string) ipam.Name {
 func (a *Allocator) Bind(ctx context.Context, order Order) (ipam.Record, error) {
 	order.Record = BindName(order.Holder, order.HolderUID)
 	for _, record := range a.ledger.HeldBy(order.Holder) {
-		if record.HolderUID == order.HolderUID && record.State == ipam.Bound && !record.Terminating {
+		if record.HolderUID == order.HolderUID && record.State == ipam.StateBound && !record.Terminating {
 			return a.takeOver(ctx, record, order.HolderUID)
 		}
 	}
@@ -100,8 +100,8 @@ func (a *Allocator) adopt(ctx context.Context, record ipam.Record, uid string) (
 		holder = strconv.Quote(uid)
 	}
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}},"spec":{"state":%q,"claimRef":{"uid":%s}}}`,
-		record.UID, record.Version, v1alpha1.AnnotationAdopted, randomSuffix(), ipam.Bound, holder)
-	record.Adopted, record.HolderUID, record.State = true, uid, ipam.Bound
+		record.UID, record.Version, v1alpha1.AnnotationAdopted, randomSuffix(), ipam.StateBound, holder)
+	record.Adopted, record.HolderUID, record.State = true, uid, ipam.StateBound
 	return a.patch(ctx, record, patch)
 }
 
@@ -141,7 +141,7 @@ func (a *Allocator) patch(ctx context.Context, record ipam.Record, patch string)
 // and still says the same, and the claim may have it: it is of a pool that was resolved.
 func (a *Allocator) Restored(ctx context.Context, order Order, name string) (ipam.Record, bool) {
 	record, ok := a.ledger.Record(ipam.Name{Namespace: order.Holder.Namespace, Name: name})
-	if !ok || record.Holder != order.Holder || record.Block != order.Terms.Block || record.State != ipam.Bound || record.Terminating {
+	if !ok || record.Holder != order.Holder || record.Block != order.Terms.Block || record.State != ipam.StateBound || record.Terminating {
 		return ipam.Record{}, false
 	}
 	may := slices.ContainsFunc(order.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })

@@ -37,8 +37,8 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 		"nothing":                      {func(*ipam.Record) {}, true},
 		"its holder is another of it":  {func(r *ipam.Record) { r.HolderUID = "former" }, false},
 		"its holder is not known":      {func(r *ipam.Record) { r.HolderUID = "" }, false},
-		"it is retained, and too long": {func(r *ipam.Record) { r.State = ipam.Retained }, false},
-		"it cools down":                {func(r *ipam.Record) { r.State = ipam.Cooling }, false},
+		"it is retained, and too long": {func(r *ipam.Record) { r.State = ipam.StateRetained }, false},
+		"it cools down":                {func(r *ipam.Record) { r.State = ipam.StateCooling }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
@@ -216,7 +216,7 @@ func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
 				record := heldBlock("x", "10.0.1.0/28")
 				record.Pool, record.Holder = closed.Key, c.holder
 				if record.Holder.IsPool() {
-					record.Purpose = ipam.ForPool
+					record.Purpose = ipam.PurposePool
 				}
 				record = over.stores(t, record)
 				err := a.Confirmed(record)
@@ -236,12 +236,12 @@ func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
 func TestARecordIsAdoptedForItsHolder(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.Releasing)
+			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateReleasing)
 			own.HolderUID = uid
 			own = over.stores(t, own)
 			adopted, err := a.Adopt(t.Context(), own)
 			stored := over.stored(own.Name)
-			if err != nil || !adopted.Adopted || adopted.State != ipam.Bound || adopted.HolderUID != uid || adopted.Version != stored.ResourceVersion {
+			if err != nil || !adopted.Adopted || adopted.State != ipam.StateBound || adopted.HolderUID != uid || adopted.Version != stored.ResourceVersion {
 				t.Errorf("UID %q: got %+v, %v", uid, adopted, err)
 			}
 			if stored.Spec.State != v1alpha1.AllocationBound || string(stored.Spec.ClaimRef.UID) != uid || stored.Annotations[v1alpha1.AnnotationAdopted] == "" {
@@ -303,7 +303,7 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		"it is of one of its pools":    {func(_ *ipam.Record, o *Order) { o.Pools = []ipam.Pool{{Key: ipam.PoolNamed("other")}, parent()} }, true},
 		"the record is of another":     {func(r *ipam.Record, _ *Order) { r.Holder.Name = "y" }, false},
 		"it has another block":         {func(r *ipam.Record, _ *Order) { r.Block = netip.MustParsePrefix("10.0.0.16/28") }, false},
-		"it is retained":               {func(r *ipam.Record, _ *Order) { r.State = ipam.Retained }, false},
+		"it is retained":               {func(r *ipam.Record, _ *Order) { r.State = ipam.StateRetained }, false},
 		"it is of another pool":        {func(_ *ipam.Record, o *Order) { o.Pools = []ipam.Pool{{Key: ipam.PoolNamed("other")}} }, false},
 		"it may have none of its pool": {func(_ *ipam.Record, o *Order) { o.Pools = nil }, false},
 		"it is of another class":       {func(r *ipam.Record, _ *Order) { r.Class = "gold" }, false},

@@ -106,7 +106,7 @@ func inScene(t *testing.T, play func(*scene)) {
 	klog.SetLogger(logr.Discard())
 	synctest.Test(t, func(t *testing.T) {
 		block := netip.MustParsePrefix("10.0.0.0/29")
-		pool := ipam.Pool{Key: ipam.PoolNamed("p"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: block, Family: ipam.IPv4, Strategy: ipam.FirstFit}
+		pool := ipam.Pool{Key: ipam.PoolNamed("p"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: block, Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
 		s := &scene{
 			t: t, pool: pool,
 			calm: &calm{server: newAPIServer(pool), lists: make(chan struct{}), events: make(chan struct{}), claims: map[client.ObjectKey]*v1alpha1.IPClaim{}},
@@ -129,7 +129,7 @@ func (s *scene) order(claim string, bits int) Order {
 	holder := HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})
 	order := Order{Holder: holder, Record: AttemptName(holder)}
 	order.Pools = []ipam.Pool{s.pool}
-	order.Terms = ipam.Terms{Length: bits, Reclaim: ipam.Delete, OnExhaustion: ipam.Reject}
+	order.Terms = ipam.Terms{Length: bits, Reclaim: ipam.ReclaimDelete, OnExhaustion: ipam.OnExhaustionReject}
 	return order
 }
 

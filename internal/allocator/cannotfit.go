@@ -24,7 +24,7 @@ func possible(terms ipam.Terms, pools []ipam.Pool) ([]ipam.Pool, error) {
 	if len(fit) > 0 || len(pools) == 0 {
 		return fit, nil
 	}
-	if onExhaustion(terms, pools) == ipam.Reject {
+	if onExhaustion(terms, pools) == ipam.OnExhaustionReject {
 		return nil, &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: tooLarge(pools)}
 	}
 	return nil, missing(v1alpha1.ReasonCannotFit, "no /%d can be handed out: %s", terms.Length, tooLarge(pools))
@@ -58,6 +58,6 @@ func onExhaustion(terms ipam.Terms, pools []ipam.Pool) ipam.OnExhaustion {
 	case len(pools) > 0:
 		return pools[0].OnExhaustion
 	default:
-		return ipam.Wait
+		return ipam.OnExhaustionWait
 	}
 }

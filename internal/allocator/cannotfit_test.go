@@ -21,13 +21,13 @@ func withholding(name string, blocks ...string) ipam.Pool {
 	}
 	return ipam.Pool{
 		Key: ipam.PoolNamed(name), CIDR: cidr, Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 24, Max: 32},
-		OnExhaustion: ipam.Wait, Withheld: space.NewRanges(cidr, ranges),
+		OnExhaustion: ipam.OnExhaustionWait, Withheld: space.NewRanges(cidr, ranges),
 	}
 }
 
 func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 	rejecting := withholding("rejecting", "10.0.0.0/26")
-	rejecting.OnExhaustion = ipam.Reject
+	rejecting.OnExhaustion = ipam.OnExhaustionReject
 	for name, tc := range map[string]struct {
 		terms   ipam.Terms
 		pools   []ipam.Pool
@@ -43,8 +43,8 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 		"a later pool withholds all":        {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32"), withholding("b", "10.0.0.0/24")}, nil, "pool a (10.0.0.0/24) leave a /25", ""},
 		"all is withheld":                   {ipam.Terms{Length: 32}, []ipam.Pool{withholding("a", "10.0.0.0/24")}, nil, "no /32 can be handed out: pool a (10.0.0.0/24) withholds all of its addresses: change its ranges or reserved", ""},
 		"a pool that does not let it wait":  {ipam.Terms{Length: 24}, []ipam.Pool{rejecting}, nil, "", "leave a /25 at most"},
-		"a class that does not let it wait": {ipam.Terms{Length: 24, OnExhaustion: ipam.Reject}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, nil, "", "leave a /25 at most"},
-		"a class that does":                 {ipam.Terms{Length: 24, OnExhaustion: ipam.Wait}, []ipam.Pool{rejecting}, nil, "leave a /25 at most", ""},
+		"a class that does not let it wait": {ipam.Terms{Length: 24, OnExhaustion: ipam.OnExhaustionReject}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, nil, "", "leave a /25 at most"},
+		"a class that does":                 {ipam.Terms{Length: 24, OnExhaustion: ipam.OnExhaustionWait}, []ipam.Pool{rejecting}, nil, "leave a /25 at most", ""},
 		"a pool without CIDR may come to":   {ipam.Terms{Length: 24}, []ipam.Pool{{Key: ipam.PoolNamed("child")}}, []string{"child"}, "", ""},
 		"no length is known yet":            {ipam.Terms{Length: ipam.NoLength}, []ipam.Pool{withholding("a", "10.0.0.0/24")}, []string{"a"}, "", ""},
 	} {
@@ -72,15 +72,15 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 }
 
 func TestWhatBecomesOfARequestWithoutRoom(t *testing.T) {
-	rejecting, waiting := ipam.Pool{OnExhaustion: ipam.Reject}, ipam.Pool{OnExhaustion: ipam.Wait}
+	rejecting, waiting := ipam.Pool{OnExhaustion: ipam.OnExhaustionReject}, ipam.Pool{OnExhaustion: ipam.OnExhaustionWait}
 	for name, c := range map[string]struct {
 		terms ipam.Terms
 		pools []ipam.Pool
 		want  ipam.OnExhaustion
 	}{
-		"the class says it":      {ipam.Terms{OnExhaustion: ipam.Reject}, []ipam.Pool{waiting}, ipam.Reject},
-		"the first pool says it": {ipam.Terms{}, []ipam.Pool{rejecting, waiting}, ipam.Reject},
-		"nobody says it":         {ipam.Terms{}, nil, ipam.Wait},
+		"the class says it":      {ipam.Terms{OnExhaustion: ipam.OnExhaustionReject}, []ipam.Pool{waiting}, ipam.OnExhaustionReject},
+		"the first pool says it": {ipam.Terms{}, []ipam.Pool{rejecting, waiting}, ipam.OnExhaustionReject},
+		"nobody says it":         {ipam.Terms{}, nil, ipam.OnExhaustionWait},
 	} {
 		if got := onExhaustion(c.terms, c.pools); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

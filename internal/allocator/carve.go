@@ -32,7 +32,7 @@ func (a *Allocator) PoolOrder(pool ipam.Pool, uid, requestedBy string) (Order, e
 		Holder: HolderOfPool(pool.Key), HolderUID: uid,
 		Record: a.RecordOfPool(pool.Key), RequestedBy: requestedBy,
 	}
-	order.Terms = ipam.Terms{Family: pool.Family, Length: pool.Length, Block: pool.CIDR, Reclaim: ipam.Delete}
+	order.Terms = ipam.Terms{Family: pool.Family, Length: pool.Length, Block: pool.CIDR, Reclaim: ipam.ReclaimDelete}
 	if place, ok := a.queue.Place(order.Holder); ok {
 		order.Waiting = place
 	}

@@ -104,7 +104,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 					t.Fatalf("got %+v, %v; want it from %s", order, err, c.want)
 				}
 				if order.Holder != HolderOfPool(c.pool.Key) || order.HolderUID != "uid" || order.Record != a.RecordOfPool(c.pool.Key) ||
-					order.RequestedBy != "alice" || order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.Delete || !order.Waiting.IsZero() {
+					order.RequestedBy != "alice" || order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.ReclaimDelete || !order.Waiting.IsZero() {
 					t.Errorf("got %+v", order)
 				}
 				place := PoolWaiting(c.pool, metav1.Now().Time)
@@ -196,7 +196,7 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 				pool := openParent(a)
 				child := ipam.PoolNamed("child")
 				order := Order{Holder: HolderOfPool(child), HolderUID: uid, Record: a.RecordOfPool(child)}
-				order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.7.0/24"), Reclaim: ipam.Delete}
+				order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.7.0/24"), Reclaim: ipam.ReclaimDelete}
 				order.Pools = []ipam.Pool{pool}
 				own := order.record(pool, order.Terms.Block)
 				c.change(&own, &order)
@@ -251,7 +251,7 @@ func TestACarvingThatIsCutOffSaysSo(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		order := childOrder(a, 24)
 		order.Terms.Block, order.HolderUID = netip.MustParsePrefix("10.0.7.0/24"), "uid"
-		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.8.0/24", ipam.Bound)
+		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.8.0/24", ipam.StateBound)
 		over.stores(t, own)
 		over.calls(map[string]error{"patch": errCut})
 		if _, err := a.Carve(t.Context(), order); !errors.Is(err, errCut) {

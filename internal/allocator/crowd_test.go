@@ -52,7 +52,7 @@ func (c *crowded) Create(ctx context.Context, obj client.Object, opts ...client.
 func newcomer(n int) Order {
 	holder := HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%d", n)})
 	order := Order{Holder: holder, Record: AttemptName(holder)}
-	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 28, Reclaim: ipam.Delete}
+	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 28, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
 }

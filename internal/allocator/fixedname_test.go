@@ -87,7 +87,7 @@ func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch,
 
 // parent is the pool that a replica of onReplica knows.
 func parent() ipam.Pool {
-	return ipam.Pool{Key: ipam.PoolNamed("parent"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.FirstFit}
+	return ipam.Pool{Key: ipam.PoolNamed("parent"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
 }
 
 // onReplica runs a test on a replica that has seen all that is stored, within a
@@ -135,7 +135,7 @@ func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
 // childOrder is the order for a child pool of a length that does not exist yet.
 func childOrder(a *Allocator, length int) Order {
 	order := Order{Holder: HolderOfPool(ipam.PoolNamed("child")), Record: a.RecordOfPool(ipam.PoolNamed("child"))}
-	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.Delete}
+	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
 }
@@ -177,7 +177,7 @@ func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		order := Order{Holder: HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
 		order.Record = BindName(order.Holder, "")
-		order.Terms = ipam.Terms{Block: netip.MustParsePrefix("10.0.0.7/32"), Length: 32, Reclaim: ipam.Delete}
+		order.Terms = ipam.Terms{Block: netip.MustParsePrefix("10.0.0.7/32"), Length: 32, Reclaim: ipam.ReclaimDelete}
 		over.fails = errors.New("connection reset")
 		if _, err := a.Enter(t.Context(), order, parent().Key); err == nil {
 			t.Fatal("it was recorded")
@@ -193,7 +193,7 @@ func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
 func TestWhoIsInLineHasItsTurnAndWaitsForNoRelease(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		order := childOrder(a, 8) // larger than the parent
-		order.Terms.OnExhaustion = ipam.Wait
+		order.Terms.OnExhaustion = ipam.OnExhaustionWait
 		for _, inLine := range []bool{false, true} {
 			if inLine {
 				a.Wait(Waiting{Holder: order.Holder})

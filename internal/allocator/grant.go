@@ -275,7 +275,7 @@ func (o Order) record(pool ipam.Pool, block netip.Prefix) ipam.Record {
 	return ipam.Record{
 		Name: o.Record, Block: block, Pool: pool.Key, Class: o.Terms.Class,
 		Holder: o.Holder, HolderUID: o.HolderUID, Purpose: o.purpose(),
-		Reclaim: o.Terms.Reclaim, State: ipam.Bound, RequestedBy: o.RequestedBy, Sticky: o.Sticky, PoolUnknown: o.PoolUnknown,
+		Reclaim: o.Terms.Reclaim, State: ipam.StateBound, RequestedBy: o.RequestedBy, Sticky: o.Sticky, PoolUnknown: o.PoolUnknown,
 	}
 }
 
@@ -290,14 +290,14 @@ func (o Order) renamed() ipam.Name {
 
 // nameIsFixed reports whether the record's name is that of the holder's next attempt too.
 func (o Order) nameIsFixed() bool {
-	return o.HolderUID != "" || o.purpose() == ipam.ForPool || o.Record == BindName(o.Holder, "")
+	return o.HolderUID != "" || o.purpose() == ipam.PurposePool || o.Record == BindName(o.Holder, "")
 }
 
 func (o Order) purpose() ipam.Purpose {
 	if o.Holder.IsPool() {
-		return ipam.ForPool
+		return ipam.PurposePool
 	}
-	return ipam.ForClaim
+	return ipam.PurposeClaim
 }
 
 // AttemptName is a name for the record of one attempt to serve a claim that

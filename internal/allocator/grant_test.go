@@ -22,8 +22,8 @@ import (
 // second is a pool beside the parent, open like it.
 func second(a *Allocator, over *steady, t *testing.T) ipam.Pool {
 	t.Helper()
-	pool := ipam.Pool{Key: ipam.PoolNamed("second"), Home: parent().Home, CIDR: netip.MustParsePrefix("10.1.0.0/29"), Family: ipam.IPv4, Strategy: ipam.FirstFit}
-	own := ownRecord(a, pool.Key, "10.1.0.0/29", ipam.Bound)
+	pool := ipam.Pool{Key: ipam.PoolNamed("second"), Home: parent().Home, CIDR: netip.MustParsePrefix("10.1.0.0/29"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
+	own := ownRecord(a, pool.Key, "10.1.0.0/29", ipam.StateBound)
 	own.Pool = pool.Home
 	over.stores(t, own)
 	a.ledger.Describe(pool)
@@ -121,9 +121,9 @@ func TestWhatIsAskedOfTheLedger(t *testing.T) {
 			want   func(ledger.Ask) bool
 		}{
 			{"the pool's strategy", func() {}, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool {
-				return k.Strategy == ipam.FirstFit && k.ClassLimit == ipam.Limit{} && k.Project == "red" && k.UnclaimedLimit == 5
+				return k.Strategy == ipam.StrategyFirstFit && k.ClassLimit == ipam.Limit{} && k.Project == "red" && k.UnclaimedLimit == 5
 			}},
-			{"the order's own", func() { order.Terms.Strategy = ipam.BestFit }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.Strategy == ipam.BestFit }},
+			{"the order's own", func() { order.Terms.Strategy = ipam.StrategyBestFit }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.Strategy == ipam.StrategyBestFit }},
 			{"a class", func() { order.Terms.Class = "gold" }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.Class == "gold" && k.ClassLimit == oneBlock }},
 			{"the block that a claim has", func() {}, func() ledger.Ask { return a.inUse(order, parent().Key) }, func(k ledger.Ask) bool {
 				return k.InUse && k.Unlimited && k.ClassLimit == ipam.Limit{} && k.Class == "gold"
@@ -228,7 +228,7 @@ func TestARecordOfAClaimThatLosesARaceIsReleased(t *testing.T) {
 			close(s.events)
 		}()
 		order := s.bound("x", "uid", 30)
-		order.Terms.OnExhaustion = ipam.Reject
+		order.Terms.OnExhaustion = ipam.OnExhaustionReject
 		if _, err := s.allocator.Grant(s.t.Context(), order); !noRoom(err) {
 			t.Errorf("got %v, want that there is no room", err)
 		}
@@ -246,7 +246,7 @@ func TestAPoolThatCloses(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				own := over.server.list().Items[0]
 				record, _ := adapt.Record(&own)
-				if err := a.Keep(t.Context(), record, ipam.Settlement{State: ipam.Releasing}); err != nil {
+				if err := a.Keep(t.Context(), record, ipam.Settlement{State: ipam.StateReleasing}); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -350,7 +350,9 @@ func TestWhichRecordsHaveFixedNames(t *testing.T) {
 }
 
 func TestWhatSeveralPoolsSayTogether(t *testing.T) {
-	pool := func(name string) ipam.Pool { return ipam.Pool{Key: ipam.PoolNamed(name), OnExhaustion: ipam.Reject} }
+	pool := func(name string) ipam.Pool {
+		return ipam.Pool{Key: ipam.PoolNamed(name), OnExhaustion: ipam.OnExhaustionReject}
+	}
 	full := func(largest int) error { return &ipam.ExhaustedError{Largest: largest} }
 	taken, limit, other := &ipam.TakenError{}, &ipam.LimitError{Of: "pool b"}, &ipam.LimitError{Of: "pool c"}
 	for name, c := range map[string]struct {
@@ -389,6 +391,6 @@ func TestWhatSeveralPoolsSayTogether(t *testing.T) {
 func exhausted(pools, largest, limits int) func(error) bool {
 	return func(err error) bool {
 		e, ok := errors.AsType[*ipam.ExhaustedError](err)
-		return ok && len(e.Pools) == pools && e.Largest == largest && len(e.Limits) == limits && e.Bits == 24 && e.OnExhaustion == ipam.Reject
+		return ok && len(e.Pools) == pools && e.Largest == largest && len(e.Limits) == limits && e.Bits == 24 && e.OnExhaustion == ipam.OnExhaustionReject
 	}
 }

@@ -72,7 +72,7 @@ func TestNobodyJoinsAProjectByTheNameOfANamespace(t *testing.T) {
 	c.SetProject("the-platform", "")
 	for _, namespace := range []string{"red", "the-platform"} {
 		tenant, _ := c.Tenant(namespace)
-		if tenant.Platform || tenant.MayUse(ipam.Consumer, namespace) {
+		if tenant.Platform || tenant.MayUse(ipam.VisibilityConsumer, namespace) {
 			t.Errorf("namespace %s is taken for a part of the project: %+v", namespace, tenant)
 		}
 	}

@@ -92,7 +92,7 @@ func newPlay(t *testing.T, seed uint64, rounds int, total *tally) *play {
 	for name, cidr := range map[string]string{"small": "10.0.0.0/26", "larger": "10.1.0.0/24", "six": "2001:db8::/120"} {
 		block := netip.MustParsePrefix(cidr)
 		p.pools = append(p.pools, ipam.Pool{
-			Key: ipam.PoolNamed(name), Home: ipam.DomainNamed("default", ipam.FamilyOf(block)), CIDR: block, Family: ipam.FamilyOf(block), Strategy: ipam.FirstFit,
+			Key: ipam.PoolNamed(name), Home: ipam.DomainNamed("default", ipam.FamilyOf(block)), CIDR: block, Family: ipam.FamilyOf(block), Strategy: ipam.StrategyFirstFit,
 			Withheld: space.NewRanges(block, []space.Range{{From: block.Addr(), To: block.Addr()}}),
 		})
 	}
@@ -141,7 +141,7 @@ func (p *play) write(home int, random *rand.Rand) {
 		holder := ipam.Holder{Kind: "IPClaim", Namespace: "default", Name: fmt.Sprintf("c-%d-%d-%d", home, random.IntN(1000), round)}
 		order := Order{Holder: holder, Record: AttemptName(holder)}
 		order.Pools = []ipam.Pool{pool}
-		order.Terms = ipam.Terms{Length: pool.Family.Bits() - random.IntN(4), Reclaim: ipam.Delete}
+		order.Terms = ipam.Terms{Length: pool.Family.Bits() - random.IntN(4), Reclaim: ipam.ReclaimDelete}
 		p.ask(home, order)
 		time.Sleep(time.Duration(random.Int64N(int64(2 * time.Millisecond))))
 		for random.IntN(3) > 0 {

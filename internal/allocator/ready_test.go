@@ -24,7 +24,7 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 			p.CIDR = netip.MustParsePrefix("10.9.0.0/16")
 		}, "the CIDR of pool parent is not recorded yet"},
 		"its CIDR is another's": {func(t *testing.T, a *Allocator, over *steady, p *ipam.Pool) {
-			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.Bound)
+			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound)
 			own.Pool = p.Home
 			over.stores(t, own)
 			p.Key, p.CIDR = ipam.PoolNamed("child"), own.Block
@@ -32,7 +32,7 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 		"its record is releasing": {func(t *testing.T, a *Allocator, over *steady, _ *ipam.Pool) {
 			own := over.server.list().Items[0]
 			record, _ := adapt.Record(&own)
-			if marked, err := a.MarkReleasing(t.Context(), record); err != nil || marked.State != ipam.Releasing {
+			if marked, err := a.MarkReleasing(t.Context(), record); err != nil || marked.State != ipam.StateReleasing {
 				t.Fatalf("marking it: got %+v, %v", marked, err)
 			}
 		}, "pool parent is being released"},
@@ -70,7 +70,7 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 				order := claimOrder("x", 28)
 				order.HolderUID = uid
 				kept := order.record(parent(), netip.MustParsePrefix("10.0.0.16/28"))
-				kept.Name.Name, kept.State, kept.Reclaim, kept.HolderUID, kept.ReleaseAfter = "x-former", ipam.Retained, ipam.Retain, "former", due
+				kept.Name.Name, kept.State, kept.Reclaim, kept.HolderUID, kept.ReleaseAfter = "x-former", ipam.StateRetained, ipam.ReclaimRetain, "former", due
 				kept = over.stores(t, kept)
 				if cut {
 					over.calls(map[string]error{"patch": errCut})
@@ -83,7 +83,7 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 					return
 				}
 				stored := over.stored(kept.Name)
-				if err != nil || record.UID != kept.UID || !record.Adopted || record.State != ipam.Bound || record.HolderUID != uid || record.Version != stored.ResourceVersion {
+				if err != nil || record.UID != kept.UID || !record.Adopted || record.State != ipam.StateBound || record.HolderUID != uid || record.Version != stored.ResourceVersion {
 					t.Errorf("UID %q: got %+v, %v", uid, record, err)
 				}
 				isStored := uid != ""
@@ -91,7 +91,7 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 					(stored.Spec.ReleaseAfter == nil) != isStored || (stored.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete) != isStored {
 					t.Errorf("UID %q: stored is %+v", uid, stored.Spec)
 				}
-				if record.ReleaseAfter.IsZero() != isStored || (record.Reclaim == ipam.Delete) != isStored {
+				if record.ReleaseAfter.IsZero() != isStored || (record.Reclaim == ipam.ReclaimDelete) != isStored {
 					t.Errorf("UID %q: got %+v, want policy and time as stored", uid, record)
 				}
 			})

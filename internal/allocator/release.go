@@ -33,7 +33,7 @@ import (
 // The own record of a pool is released in two steps (MarkReleasing); where blocks of
 // the pool are recorded the error is ipam.ErrPoolInUse.
 func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
-	if record.Purpose == ipam.ForPool && !failpoint.SkipPoolCheck() {
+	if record.Purpose == ipam.PurposePool && !failpoint.SkipPoolCheck() {
 		marked, err := a.MarkReleasing(ctx, record)
 		if err != nil {
 			return ignoreGone(err)
@@ -56,13 +56,13 @@ func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Re
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
 	pool, before := PoolOf(own.Holder), own.Version
-	if a.ledger.Records(pool) > 0 && own.State != ipam.Releasing {
+	if a.ledger.Records(pool) > 0 && own.State != ipam.StateReleasing {
 		return ipam.Record{}, ipam.ErrPoolInUse
 	}
 	marked := own
-	if own.State != ipam.Releasing {
+	if own.State != ipam.StateReleasing {
 		var err error
-		if marked, err = a.setState(ctx, own, ipam.Releasing); err != nil {
+		if marked, err = a.setState(ctx, own, ipam.StateReleasing); err != nil {
 			return ipam.Record{}, err
 		}
 	}
@@ -75,7 +75,7 @@ func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Re
 	case ledger.Unused:
 		return marked, nil
 	case ledger.InUse:
-		_, err := a.setState(ctx, marked, ipam.Bound)
+		_, err := a.setState(ctx, marked, ipam.StateBound)
 		return ipam.Record{}, errors.Join(ipam.ErrPoolInUse, err)
 	}
 	return ipam.Record{}, fmt.Errorf("marking IPAllocation %s: %w", own.Name, ipam.ErrUnconfirmed)

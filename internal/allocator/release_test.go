@@ -68,7 +68,7 @@ func heldBlock(claim, block string) ipam.Record {
 func ownRecord(a *Allocator, pool ipam.PoolKey, block string, state ipam.State) ipam.Record {
 	order := Order{Holder: HolderOfPool(pool), Record: a.RecordOfPool(pool)}
 	record := order.record(parent(), netip.MustParsePrefix(block))
-	record.Reclaim, record.State = ipam.Delete, state
+	record.Reclaim, record.State = ipam.ReclaimDelete, state
 	return record
 }
 
@@ -152,14 +152,14 @@ func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
 		calls []string
 		after ipam.State // empty: it is gone
 	}{
-		"nothing is recorded in it":                    {ipam.Bound, false, nil, nil, []string{"patch", "delete", "patch"}, ""},
-		"it was marked before":                         {ipam.Releasing, false, nil, nil, []string{"delete", "patch"}, ""},
-		"a block is recorded in it":                    {ipam.Bound, true, nil, ipam.ErrPoolInUse, nil, ipam.Bound},
-		"it was marked, and a block is recorded":       {ipam.Releasing, true, nil, ipam.ErrPoolInUse, []string{"patch"}, ipam.Bound},
-		"it was marked, a block is recorded, cut off":  {ipam.Releasing, true, map[string]error{"patch": errCut}, ipam.ErrPoolInUse, []string{"patch"}, ipam.Releasing},
-		"marking it is cut off":                        {ipam.Bound, false, map[string]error{"patch": errCut}, errCut, []string{"patch"}, ipam.Bound},
-		"it is gone when it is marked":                 {ipam.Bound, false, map[string]error{"patch": gone("ipallocations")}, nil, []string{"patch"}, ipam.Bound},
-		"the operator's namespace is gone at the mark": {ipam.Bound, false, map[string]error{"patch": namespaceGone()}, apierrors.NewNotFound(resource, ""), []string{"patch"}, ipam.Bound},
+		"nothing is recorded in it":                    {ipam.StateBound, false, nil, nil, []string{"patch", "delete", "patch"}, ""},
+		"it was marked before":                         {ipam.StateReleasing, false, nil, nil, []string{"delete", "patch"}, ""},
+		"a block is recorded in it":                    {ipam.StateBound, true, nil, ipam.ErrPoolInUse, nil, ipam.StateBound},
+		"it was marked, and a block is recorded":       {ipam.StateReleasing, true, nil, ipam.ErrPoolInUse, []string{"patch"}, ipam.StateBound},
+		"it was marked, a block is recorded, cut off":  {ipam.StateReleasing, true, map[string]error{"patch": errCut}, ipam.ErrPoolInUse, []string{"patch"}, ipam.StateReleasing},
+		"marking it is cut off":                        {ipam.StateBound, false, map[string]error{"patch": errCut}, errCut, []string{"patch"}, ipam.StateBound},
+		"it is gone when it is marked":                 {ipam.StateBound, false, map[string]error{"patch": gone("ipallocations")}, nil, []string{"patch"}, ipam.StateBound},
+		"the operator's namespace is gone at the mark": {ipam.StateBound, false, map[string]error{"patch": namespaceGone()}, apierrors.NewNotFound(resource, ""), []string{"patch"}, ipam.StateBound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
@@ -207,7 +207,7 @@ func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
 	for name, shown := range map[string]bool{"it is shown in time": true, "it is not": false} {
 		t.Run(name, func(t *testing.T) {
 			inScene(t, func(s *scene) {
-				own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.Bound)
+				own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.StateBound)
 				own.Pool = s.pool.Key
 				obj := adapt.Allocation(own)
 				if err := s.server.create(obj); err != nil {
@@ -264,7 +264,7 @@ func TestWhatIsNotUsedIsGivenUp(t *testing.T) {
 // TestWhatIsGivenUpInVainIsNotTriedForEver: the collection of orphans finds it.
 func TestWhatIsGivenUpInVainIsNotTriedForEver(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		own := over.stores(t, ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.Bound))
+		own := over.stores(t, ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound))
 		calls := over.calls(map[string]error{"patch": errCut})
 		a.Discard(own)
 		synctest.Wait()
@@ -282,7 +282,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 	}{
 		"kept for a time": {
 			func(a *Allocator, ctx context.Context, r ipam.Record) error {
-				return a.Keep(ctx, r, ipam.Settlement{State: ipam.Cooling, ReleaseAfter: due})
+				return a.Keep(ctx, r, ipam.Settlement{State: ipam.StateCooling, ReleaseAfter: due})
 			},
 			func(s v1alpha1.IPAllocationSpec) bool {
 				return s.State == v1alpha1.AllocationCooling && s.ReleaseAfter != nil && s.ReleaseAfter.Time.Equal(due)
@@ -290,7 +290,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 		},
 		"kept for ever": {
 			func(a *Allocator, ctx context.Context, r ipam.Record) error {
-				return a.Keep(ctx, r, ipam.Settlement{State: ipam.Retained})
+				return a.Keep(ctx, r, ipam.Settlement{State: ipam.StateRetained})
 			},
 			func(s v1alpha1.IPAllocationSpec) bool {
 				return s.State == v1alpha1.AllocationRetained && s.ReleaseAfter == nil
@@ -298,8 +298,8 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 		},
 		"its policy": {
 			func(a *Allocator, ctx context.Context, r ipam.Record) error {
-				changed, err := a.Reclaim(ctx, r, ipam.Retain)
-				if err == nil && (changed.Reclaim != ipam.Retain || changed.Version == r.Version || changed.UID != r.UID) {
+				changed, err := a.Reclaim(ctx, r, ipam.ReclaimRetain)
+				if err == nil && (changed.Reclaim != ipam.ReclaimRetain || changed.Version == r.Version || changed.UID != r.UID) {
 					err = errors.New("what is returned is not what is stored")
 				}
 				return err

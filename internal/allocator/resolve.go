@@ -147,7 +147,7 @@ func (a *Allocator) NeedsGrant(req ipam.Request) bool {
 // that does not exist as far as this process has seen. Which of the two is not for
 // the requester to learn.
 func (a *Allocator) LacksRight(req ipam.Request) bool {
-	if req.Pool.Kind != ipam.KindPool {
+	if req.Pool.Kind != ipam.PoolKindIPPool {
 		return false
 	}
 	req, err := a.onBehalf(req)
@@ -176,7 +176,7 @@ func (a *Allocator) MayBeGranted(req ipam.Request) bool {
 // noPool is what a request is told of a pool that does not exist, and of one that it
 // may not use: the same. Another is what it could name instead.
 func noPool(req ipam.Request, reason, another string) *ipam.MissingError {
-	if req.Pool.Kind != ipam.KindPool {
+	if req.Pool.Kind != ipam.PoolKindIPPool {
 		return missing(reason, "there is no %s %q: create it, or name another %s", req.Pool.Kind, req.Pool.Name, another)
 	}
 	asking := "namespace"
@@ -223,7 +223,7 @@ func (a *Allocator) PoolReady(pool ipam.Pool) error {
 	switch {
 	case state.Rival != nil:
 		return missing(v1alpha1.ReasonPoolNotReady, "the CIDR of %s is in conflict", pool.Key)
-	case state.Record.State == ipam.Releasing || state.Record.Terminating:
+	case state.Record.State == ipam.StateReleasing || state.Record.Terminating:
 		return missing(v1alpha1.ReasonPoolNotReady, "%s is being released", pool.Key)
 	case !state.Open:
 		return missing(v1alpha1.ReasonPoolNotReady, "the CIDR of %s is not recorded yet", pool.Key)

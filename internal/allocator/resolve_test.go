@@ -16,7 +16,7 @@ import (
 func TestAClaimThatSaysNothingIsOfTheDefaultFamilyWhateverDefaultsThereAre(t *testing.T) {
 	four, six := defaultClass("four", ipam.IPv4, 1), defaultClass("six", ipam.IPv6, 2)
 	hidden := defaultClass("hidden", ipam.IPv4, 0)
-	hidden.Visibility, hidden.Project = ipam.Consumer, "others"
+	hidden.Visibility, hidden.Project = ipam.VisibilityConsumer, "others"
 	block := netip.MustParsePrefix("2001:db8::/64")
 	for name, c := range map[string]struct {
 		of      ipam.Family
@@ -64,11 +64,11 @@ func defaultClass(name string, family ipam.Family, created int64) ClassEntry {
 func TestASelectorFindsOnlyWhatTheNamespaceMayUse(t *testing.T) {
 	a := New(Options{Ledger: emptyLedger(), Catalogue: NewCatalogue("the-platform")})
 	for name, visible := range map[string]ipam.Pool{
-		"shared":   {Visibility: ipam.Shared},
-		"own":      {Visibility: ipam.Consumer, Project: "red"},
-		"others":   {Visibility: ipam.Consumer, Project: "blue"},
-		"platform": {Visibility: ipam.Platform},
-		"owned":    {Visibility: ipam.Shared, Project: "blue"}, // to name it takes the right to use it
+		"shared":   {Visibility: ipam.VisibilityShared},
+		"own":      {Visibility: ipam.VisibilityConsumer, Project: "red"},
+		"others":   {Visibility: ipam.VisibilityConsumer, Project: "blue"},
+		"platform": {Visibility: ipam.VisibilityPlatform},
+		"owned":    {Visibility: ipam.VisibilityShared, Project: "blue"}, // to name it takes the right to use it
 	} {
 		visible.Key, visible.Labels = ipam.PoolNamed(name), map[string]string{"zone": "a"}
 		a.catalogue.SetPool(visible)
@@ -97,7 +97,7 @@ func TestAClassWhosePoolsAreHiddenIsAnsweredAsOneWithout(t *testing.T) {
 	class := &ipam.Class{Name: "gold", Family: ipam.IPv4}
 	request := ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "c"}, Tenant: ipam.Tenant{Project: "red"}}
 	_, none := a.poolsOf(request, class)
-	a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("p"), Family: ipam.IPv4, Classes: []string{"gold"}, Visibility: ipam.Consumer, Project: "blue"})
+	a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("p"), Family: ipam.IPv4, Classes: []string{"gold"}, Visibility: ipam.VisibilityConsumer, Project: "blue"})
 	_, hidden := a.poolsOf(request, class)
 	const want = `no IPv4 pool that this namespace may use backs the IPClass "gold": add the class to the classNames of one, or change the visibility of one that backs it`
 	if none == nil || none.Error() != want || hidden == nil || hidden.Error() != want {
@@ -159,7 +159,7 @@ func TestWhereToNameAPoolTakesARight(t *testing.T) {
 	a := unstarted()
 	a.catalogue.SetProject("red", "red")
 	a.catalogue.SetProject("blue", "blue")
-	owned := ipam.Pool{Key: ipam.PoolNamed("owned"), Visibility: ipam.Shared, Project: "blue"}
+	owned := ipam.Pool{Key: ipam.PoolNamed("owned"), Visibility: ipam.VisibilityShared, Project: "blue"}
 	a.catalogue.SetPool(owned)
 	for name, c := range map[string]struct {
 		namespace, pool string

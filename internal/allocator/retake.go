@@ -48,8 +48,8 @@ func (a *Allocator) formerly(order Order) []ipam.Record {
 // same name took it over. That one is not stored: the name is free. Should it be after
 // all, it is this claim that is not, and both name the one record.
 func (o Order) mayRetake(record ipam.Record) bool {
-	takenOver := record.State == ipam.Bound && record.HolderUID == "" && !record.ReleaseAfter.IsZero()
-	return record.State == ipam.Retained || takenOver && record.Holder == o.Holder
+	takenOver := record.State == ipam.StateBound && record.HolderUID == "" && !record.ReleaseAfter.IsZero()
+	return record.State == ipam.StateRetained || takenOver && record.Holder == o.Holder
 }
 
 func (o Order) accepts(record ipam.Record) bool {
@@ -71,12 +71,12 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 	if !ok {
 		return ipam.Record{}, false
 	}
-	spec := fmt.Sprintf(`"state":%q,"claimRef":{"name":%q,"uid":null}`, ipam.Bound, order.Holder.Name)
-	record.State, record.Adopted = ipam.Bound, true
+	spec := fmt.Sprintf(`"state":%q,"claimRef":{"name":%q,"uid":null}`, ipam.StateBound, order.Holder.Name)
+	record.State, record.Adopted = ipam.StateBound, true
 	record.Holder, record.HolderUID = order.Holder, order.HolderUID
 	if order.HolderUID != "" {
 		spec = fmt.Sprintf(`"state":%q,"releaseAfter":null,"reclaimPolicy":%q,"claimRef":{"name":%q,"uid":%q}`,
-			ipam.Bound, order.Terms.Reclaim, order.Holder.Name, order.HolderUID)
+			ipam.StateBound, order.Terms.Reclaim, order.Holder.Name, order.HolderUID)
 		record.Reclaim, record.ReleaseAfter = order.Terms.Reclaim, time.Time{}
 	}
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}},"spec":{%s}}`,
@@ -90,7 +90,7 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
 	unsettled := func() bool {
 		return slices.ContainsFunc(a.formerly(order), func(r ipam.Record) bool {
-			return r.State == ipam.Bound && (r.Reclaim == ipam.Retain || r.Sticky != "") && a.ledger.IsLeaving(r.Name)
+			return r.State == ipam.StateBound && (r.Reclaim == ipam.ReclaimRetain || r.Sticky != "") && a.ledger.IsLeaving(r.Name)
 		})
 	}
 	if !unsettled() {
@@ -119,7 +119,7 @@ func (a *Allocator) MayRetain(req ipam.Request, recorded string) error {
 		}
 		of = key.String()
 	}
-	return &ipam.PolicyError{Field: "spec.reclaimPolicy", Value: ipam.Retain,
+	return &ipam.PolicyError{Field: "spec.reclaimPolicy", Value: ipam.ReclaimRetain,
 		Remedy: of + " does not allow it (allowRetain): leave it Delete"}
 }
 

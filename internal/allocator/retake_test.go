@@ -36,7 +36,7 @@ func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 				}
 				order := claimOrder("x", 28)
 				kept := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
-				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.Retained, ipam.Retain
+				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
 				create(kept)
 				synctest.Wait()
 				if record, ok := a.retained(order); ok != (rival == "") {
@@ -51,7 +51,7 @@ func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 func claimOrder(claim string, length int) Order {
 	order := Order{Holder: HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})}
 	order.Record = AttemptName(order.Holder)
-	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.Delete}
+	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
 }
@@ -72,21 +72,21 @@ func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 		"that it is asked for":  {func(_ *ipam.Record, o *Order) { o.Terms.Block = netip.MustParsePrefix("10.0.0.0/28") }, true},
 		"the name":              {func(_ *ipam.Record, o *Order) { o.Holder.Name = "y" }, false},
 		"the namespace":         {func(_ *ipam.Record, o *Order) { o.Holder.Namespace = "other" }, false},
-		"it is bound":           {func(r *ipam.Record, _ *Order) { r.State = ipam.Bound }, false},
-		"it cools down":         {func(r *ipam.Record, _ *Order) { r.State, r.ReleaseAfter = ipam.Cooling, due }, false},
-		"it was taken over":     {func(r *ipam.Record, _ *Order) { r.State, r.ReleaseAfter = ipam.Bound, due }, true},
-		"it was, and is stored": {func(r *ipam.Record, _ *Order) { r.State, r.ReleaseAfter, r.HolderUID = ipam.Bound, due, "uid" }, false},
+		"it is bound":           {func(r *ipam.Record, _ *Order) { r.State = ipam.StateBound }, false},
+		"it cools down":         {func(r *ipam.Record, _ *Order) { r.State, r.ReleaseAfter = ipam.StateCooling, due }, false},
+		"it was taken over":     {func(r *ipam.Record, _ *Order) { r.State, r.ReleaseAfter = ipam.StateBound, due }, true},
+		"it was, and is stored": {func(r *ipam.Record, _ *Order) { r.State, r.ReleaseAfter, r.HolderUID = ipam.StateBound, due, "uid" }, false},
 		"under its key":         {func(r *ipam.Record, o *Order) { r.Sticky, o.Sticky, o.Holder.Name = "k", "k", "y" }, true},
 		"under another key":     {func(r *ipam.Record, o *Order) { r.Sticky, o.Sticky, o.Holder.Name = "k", "l", "y" }, false},
 		"taken over under its key": {func(r *ipam.Record, o *Order) {
-			r.State, r.ReleaseAfter, r.Sticky, o.Sticky, o.Holder.Name = ipam.Bound, due, "k", "k", "y"
+			r.State, r.ReleaseAfter, r.Sticky, o.Sticky, o.Holder.Name = ipam.StateBound, due, "k", "k", "y"
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				order := claimOrder("x", 28)
 				kept := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
-				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.Retained, ipam.Retain
+				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
 				c.change(&kept, &order)
 				if err := over.server.create(adapt.Allocation(kept)); err != nil {
 					t.Fatal(err)
@@ -108,7 +108,7 @@ func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
 		order.Sticky = "k"
 		for i, name := range []string{"a", "b", "c"} {
 			kept := claimOrder(name, 28).record(parent(), netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/28", 16*i)))
-			kept.Name.Name, kept.State, kept.Reclaim, kept.Sticky = name+"-former", ipam.Retained, ipam.Retain, "k"
+			kept.Name.Name, kept.State, kept.Reclaim, kept.Sticky = name+"-former", ipam.StateRetained, ipam.ReclaimRetain, "k"
 			kept.ReleaseAfter = time.Date(2040, 1, 1, []int{1, 3, 2}[i], 0, 0, 0, time.UTC)
 			if err := over.server.create(adapt.Allocation(kept)); err != nil {
 				t.Fatal(err)
@@ -134,7 +134,7 @@ func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				order := claimOrder("x", 28)
 				former := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
-				former.Name.Name, former.Reclaim, former.HolderUID = "x-former", ipam.Retain, "gone"
+				former.Name.Name, former.Reclaim, former.HolderUID = "x-former", ipam.ReclaimRetain, "gone"
 				if err := over.server.create(adapt.Allocation(former)); err != nil {
 					t.Fatal(err)
 				}
@@ -173,13 +173,13 @@ func TestOnlyForARecordThatMayBeRetainedAClaimWaits(t *testing.T) {
 		leaving bool
 		waits   bool
 	}{
-		"its policy is Retain":           {ipam.Bound, ipam.Retain, "", true, true},
-		"it has a sticky key":            {ipam.Bound, ipam.Delete, "k", true, true},
-		"it is released":                 {ipam.Bound, ipam.Delete, "", true, false},
-		"its claim stays":                {ipam.Bound, ipam.Retain, "", false, false},
-		"it has a key, its claim stays":  {ipam.Bound, ipam.Delete, "k", false, false},
-		"it is released, its own stays":  {ipam.Bound, ipam.Delete, "", false, false},
-		"it cools down, with the policy": {ipam.Cooling, ipam.Retain, "", true, false},
+		"its policy is Retain":           {ipam.StateBound, ipam.ReclaimRetain, "", true, true},
+		"it has a sticky key":            {ipam.StateBound, ipam.ReclaimDelete, "k", true, true},
+		"it is released":                 {ipam.StateBound, ipam.ReclaimDelete, "", true, false},
+		"its claim stays":                {ipam.StateBound, ipam.ReclaimRetain, "", false, false},
+		"it has a key, its claim stays":  {ipam.StateBound, ipam.ReclaimDelete, "k", false, false},
+		"it is released, its own stays":  {ipam.StateBound, ipam.ReclaimDelete, "", false, false},
+		"it cools down, with the policy": {ipam.StateCooling, ipam.ReclaimRetain, "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {

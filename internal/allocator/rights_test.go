@@ -12,7 +12,7 @@ func TestARightIsAskedForWhereItIsAllThatLacks(t *testing.T) {
 	c.SetProject("red", "red")
 	c.SetPool(ipam.Pool{Key: ipam.PoolNamed("free")})
 	c.SetPool(ipam.Pool{Key: ipam.PoolNamed("owned"), Project: "blue"})
-	c.SetPool(ipam.Pool{Key: ipam.PoolNamed("hidden"), Project: "blue", Visibility: ipam.Consumer})
+	c.SetPool(ipam.Pool{Key: ipam.PoolNamed("hidden"), Project: "blue", Visibility: ipam.VisibilityConsumer})
 	c.SetPool(ipam.Pool{Key: ipam.LocalPoolNamed("red", "own")})
 	a := &Allocator{catalogue: c}
 	claim := ipam.Name{Namespace: "red", Name: "c"}

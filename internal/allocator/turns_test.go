@@ -226,8 +226,8 @@ func TestWhatAWaiterWantsFollowsTheCatalogue(t *testing.T) {
 			{"the class allows no /30", func() { gold.Lengths.Min = 31; a.catalogue.SetClass(gold) }, 1},
 			{"the class goes", func() { a.catalogue.DropClass("gold") }, 0},
 			{"it comes again", func() { gold.Lengths.Min = 0; a.catalogue.SetClass(gold) }, 3},
-			{"the pool is the platform's alone", func() { pool.Visibility = ipam.Platform; a.catalogue.SetPool(pool) }, 0},
-			{"the pool is the project's", func() { pool.Visibility, pool.Project = ipam.Consumer, "blue"; a.catalogue.SetPool(pool) }, 0},
+			{"the pool is the platform's alone", func() { pool.Visibility = ipam.VisibilityPlatform; a.catalogue.SetPool(pool) }, 0},
+			{"the pool is the project's", func() { pool.Visibility, pool.Project = ipam.VisibilityConsumer, "blue"; a.catalogue.SetPool(pool) }, 0},
 			{"to which the namespace comes", func() { a.catalogue.SetProject("ns", "blue") }, 3},
 			{"the namespace goes", func() { a.loseNamespace(namespaceNamed("ns")) }, 0},
 		} {

@@ -25,7 +25,7 @@ func Fold(req Request, class *Class, pools []Pool) (Terms, error) {
 		return Terms{}, err
 	}
 	if t.Reclaim == "" {
-		t.Reclaim = Delete
+		t.Reclaim = ReclaimDelete
 	}
 	t.Sticky = req.Sticky
 	if t.Retains = retains(t.Reclaim, req.Sticky); t.Retains != "" && class != nil && !class.AllowRetain {
@@ -40,7 +40,7 @@ const FieldSticky = "metadata.annotations[ipam.cadastre.dev/sticky]"
 // retains is the field that asks for the block to be kept; empty where none does.
 func retains(reclaim Reclaim, sticky string) string {
 	switch {
-	case reclaim == Retain:
+	case reclaim == ReclaimRetain:
 		return "spec.reclaimPolicy"
 	case sticky != "":
 		return FieldSticky
@@ -50,7 +50,7 @@ func retains(reclaim Reclaim, sticky string) string {
 
 // notRetained refuses to keep a block.
 func (t *Terms) notRetained(of string) error {
-	value, remedy := any(Retain), "leave reclaimPolicy out, or write Delete"
+	value, remedy := any(ReclaimRetain), "leave reclaimPolicy out, or write Delete"
 	if t.Retains == FieldSticky {
 		value, remedy = t.Sticky, "remove the annotation"
 	}

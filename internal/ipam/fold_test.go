@@ -12,8 +12,8 @@ import (
 func TestFold(t *testing.T) {
 	plain := Pool{Key: PoolNamed("plain"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/8"), Lengths: Lengths{8, 32}}
 	hosts := Pool{Key: PoolNamed("hosts"), Family: IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64"), Lengths: Lengths{64, 128}, Network: &Network{Length: 64}}
-	class := Class{Name: "c", Native: true, Family: IPv4, Lengths: Lengths{20, 28}, Length: 24, Reclaim: Retain, AllowRetain: true, Strategy: BestFit}
-	deletes := Class{Name: "d", Native: true, Family: IPv4, Lengths: Lengths{0, 32}, Length: 24, Reclaim: Delete}
+	class := Class{Name: "c", Native: true, Family: IPv4, Lengths: Lengths{20, 28}, Length: 24, Reclaim: ReclaimRetain, AllowRetain: true, Strategy: StrategyBestFit}
+	deletes := Class{Name: "d", Native: true, Family: IPv4, Lengths: Lengths{0, 32}, Length: 24, Reclaim: ReclaimDelete}
 	hostClass := Class{Name: "h", Native: true, Family: IPv4, Lengths: Lengths{8, 32}, Length: 24}
 	for name, c := range map[string]struct {
 		req   Request
@@ -24,33 +24,33 @@ func TestFold(t *testing.T) {
 	}{
 		"the class says what the claim does not": {
 			req: Request{Length: NoLength}, class: &class,
-			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: Retain, Retains: "spec.reclaimPolicy", Strategy: BestFit},
+			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: ReclaimRetain, Retains: "spec.reclaimPolicy", Strategy: StrategyBestFit},
 		},
 		"the claim counts before the class": {
-			req: Request{Length: 28, Reclaim: Delete}, class: &class,
-			want: Terms{Class: "c", Family: IPv4, Length: 28, Reclaim: Delete, Strategy: BestFit},
+			req: Request{Length: 28, Reclaim: ReclaimDelete}, class: &class,
+			want: Terms{Class: "c", Family: IPv4, Length: 28, Reclaim: ReclaimDelete, Strategy: StrategyBestFit},
 		},
 		"the very block says its length": {
 			req: Request{Length: NoLength, Block: netip.MustParsePrefix("10.1.0.0/26")}, class: &class,
-			want: Terms{Class: "c", Family: IPv4, Length: 26, Reclaim: Retain, Retains: "spec.reclaimPolicy", Strategy: BestFit, Block: netip.MustParsePrefix("10.1.0.0/26")},
+			want: Terms{Class: "c", Family: IPv4, Length: 26, Reclaim: ReclaimRetain, Retains: "spec.reclaimPolicy", Strategy: StrategyBestFit, Block: netip.MustParsePrefix("10.1.0.0/26")},
 		},
 		"a pool with a network hands out single addresses": {
 			req: Request{Length: NoLength}, pools: []Pool{hosts},
-			want: Terms{Family: IPv6, Length: 128, Reclaim: Delete, Selection: SelectFirstFit},
+			want: Terms{Family: IPv6, Length: 128, Reclaim: ReclaimDelete, Selection: SelectFirstFit},
 		},
-		"a class that deletes does not retain": {req: Request{Length: 24, Reclaim: Retain}, class: &deletes, field: "spec.reclaimPolicy"},
+		"a class that deletes does not retain": {req: Request{Length: 24, Reclaim: ReclaimRetain}, class: &deletes, field: "spec.reclaimPolicy"},
 		"nor does it for a sticky key":         {req: Request{Length: 24, Sticky: "node-1"}, class: &deletes, field: FieldSticky},
 		"one address, whatever the class hands out by default": {
 			req: Request{Length: NoLength, Single: true}, class: &hostClass, pools: []Pool{plain},
-			want: Terms{Class: "h", Family: IPv4, Length: 32, Reclaim: Delete, Single: true},
+			want: Terms{Class: "h", Family: IPv4, Length: 32, Reclaim: ReclaimDelete, Single: true},
 		},
 		"one address, before there is a pool": {
 			req: Request{Length: NoLength, Single: true}, class: &hostClass,
-			want: Terms{Class: "h", Family: IPv4, Length: 32, Reclaim: Delete, Single: true},
+			want: Terms{Class: "h", Family: IPv4, Length: 32, Reclaim: ReclaimDelete, Single: true},
 		},
 		"one address of a plain pool": {
 			req: Request{Length: NoLength, Single: true}, pools: []Pool{plain},
-			want: Terms{Family: IPv4, Length: 32, Reclaim: Delete, Selection: SelectFirstFit, Single: true},
+			want: Terms{Family: IPv4, Length: 32, Reclaim: ReclaimDelete, Selection: SelectFirstFit, Single: true},
 		},
 		"a class that hands out no single address": {req: Request{Length: NoLength, Single: true}, class: &class, pools: []Pool{plain}, field: "spec.poolRef.name"},
 		"an address of another family than the class's": {
@@ -63,19 +63,19 @@ func TestFold(t *testing.T) {
 		"a block of another family than the class's":                   {req: Request{Length: NoLength, Block: netip.MustParsePrefix("2001:db8::/64")}, class: &class, field: "spec.cidr"},
 		"a block of another family, of a length that the class allows": {req: Request{Length: NoLength, Block: netip.MustParsePrefix("2001:db8::/24")}, class: &class, field: "spec.cidr"},
 		"a sticky key where the class allows it": {
-			req: Request{Length: 24, Sticky: "node-1", Reclaim: Delete}, class: &class,
-			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: Delete, Retains: FieldSticky, Sticky: "node-1", Strategy: BestFit},
+			req: Request{Length: 24, Sticky: "node-1", Reclaim: ReclaimDelete}, class: &class,
+			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: ReclaimDelete, Retains: FieldSticky, Sticky: "node-1", Strategy: StrategyBestFit},
 		},
 		"a class without a default length, before there is a pool": {
 			req: Request{Length: NoLength}, class: &Class{Name: "n", Native: true, Family: IPv4, Lengths: Lengths{20, 28}, Length: NoLength},
-			want: Terms{Class: "n", Family: IPv4, Length: NoLength, Reclaim: Delete},
+			want: Terms{Class: "n", Family: IPv4, Length: NoLength, Reclaim: ReclaimDelete},
 		},
 		"a length of no family yet": {
 			req:  Request{Length: 200},
-			want: Terms{Length: 200, Reclaim: Delete, Selection: SelectFirstFit},
+			want: Terms{Length: 200, Reclaim: ReclaimDelete, Selection: SelectFirstFit},
 		},
 		"a length that the family does not have":       {req: Request{Length: 33}, pools: []Pool{plain}, field: "spec.prefixLength"},
-		"nothing is known of a pool that is not there": {req: Request{Length: NoLength}, want: Terms{Length: NoLength, Reclaim: Delete, Selection: SelectFirstFit}},
+		"nothing is known of a pool that is not there": {req: Request{Length: NoLength}, want: Terms{Length: NoLength, Reclaim: ReclaimDelete, Selection: SelectFirstFit}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Fold(c.req, c.class, c.pools)
@@ -217,15 +217,15 @@ func TestWhatARequestMayUseAndName(t *testing.T) {
 		{"a claim, of a shared pool", Pool{Key: PoolNamed("p")}, claim, true, false, false},
 		{"a claim, of its own project's pool", Pool{Key: PoolNamed("p"), Project: "red"}, claim, true, false, false},
 		{"a claim, of another project's pool", Pool{Key: PoolNamed("p"), Project: "blue"}, claim, true, true, true},
-		{"a claim, of another project's pool for itself", Pool{Key: PoolNamed("p"), Project: "blue", Visibility: Consumer}, claim, false, true, true},
+		{"a claim, of another project's pool for itself", Pool{Key: PoolNamed("p"), Project: "blue", Visibility: VisibilityConsumer}, claim, false, true, true},
 		{"a claim, of a pool beside it", Pool{Key: LocalPoolNamed("team", "p")}, claim, true, false, false},
 		{"a claim, of a pool of another namespace", Pool{Key: LocalPoolNamed("other", "p")}, claim, false, false, true},
 		{"a local pool, of a shared parent", Pool{Key: PoolNamed("p")}, beside, true, true, true},
 		{"a local pool, of its own project's parent", Pool{Key: PoolNamed("p"), Project: "red"}, beside, true, true, true},
-		{"a local pool, of the platform's parent", Pool{Key: PoolNamed("p"), Visibility: Platform}, beside, false, true, true},
+		{"a local pool, of the platform's parent", Pool{Key: PoolNamed("p"), Visibility: VisibilityPlatform}, beside, false, true, true},
 		{"a local pool, of a parent beside it", Pool{Key: LocalPoolNamed("team", "p")}, beside, true, false, false},
 		{"a local pool, of a parent of another namespace", Pool{Key: LocalPoolNamed("other", "p")}, beside, false, false, true},
-		{"a cluster-scoped pool, of one without project", Pool{Key: PoolNamed("p"), Visibility: Platform}, platforms, true, false, false},
+		{"a cluster-scoped pool, of one without project", Pool{Key: PoolNamed("p"), Visibility: VisibilityPlatform}, platforms, true, false, false},
 		{"a cluster-scoped pool, of one with a project", Pool{Key: PoolNamed("p"), Project: "red"}, platforms, true, true, true},
 		{"a cluster-scoped pool, of a namespace's own", Pool{Key: LocalPoolNamed("team", "p")}, platforms, false, false, true},
 	} {
@@ -262,12 +262,12 @@ func TestTenant(t *testing.T) {
 		project    string
 		want       bool
 	}{
-		{red, Shared, "", true},
-		{red, Shared, "blue", true},
-		{red, Consumer, "red", true},
-		{red, Consumer, "blue", false},
-		{red, Platform, "", false},
-		{Tenant{Project: "ours", Platform: true}, Platform, "", true},
+		{red, VisibilityShared, "", true},
+		{red, VisibilityShared, "blue", true},
+		{red, VisibilityConsumer, "red", true},
+		{red, VisibilityConsumer, "blue", false},
+		{red, VisibilityPlatform, "", false},
+		{Tenant{Project: "ours", Platform: true}, VisibilityPlatform, "", true},
 	} {
 		if got := c.tenant.MayUse(c.visibility, c.project); got != c.want {
 			t.Errorf("%+v, %s of %q: got %t, want %t", c.tenant, c.visibility, c.project, got, c.want)

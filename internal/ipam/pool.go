@@ -15,13 +15,13 @@ type PoolKind string
 // routing domains, which are spaces too: what they hand out are the CIDRs of root
 // pools.
 const (
-	KindPool          PoolKind = "IPPool"
-	KindLocalPool     PoolKind = "LocalIPPool"
-	KindRoutingDomain PoolKind = "RoutingDomain"
+	PoolKindIPPool        PoolKind = "IPPool"
+	PoolKindLocalIPPool   PoolKind = "LocalIPPool"
+	PoolKindRoutingDomain PoolKind = "RoutingDomain"
 )
 
 // IsPool reports whether this is a kind of pool.
-func (k PoolKind) IsPool() bool { return k == KindPool || k == KindLocalPool }
+func (k PoolKind) IsPool() bool { return k == PoolKindIPPool || k == PoolKindLocalIPPool }
 
 // PoolKey names a space. Blocks with the same key exclude each other: the name
 // counts, not the UID, so that a pool that was forced away and made again finds
@@ -36,29 +36,29 @@ type PoolKey struct {
 }
 
 // PoolNamed is the key of a cluster-scoped pool.
-func PoolNamed(name string) PoolKey { return PoolKey{Kind: KindPool, Name: name} }
+func PoolNamed(name string) PoolKey { return PoolKey{Kind: PoolKindIPPool, Name: name} }
 
 // LocalPoolNamed is the key of a namespace's own pool.
 func LocalPoolNamed(namespace, name string) PoolKey {
-	return PoolKey{Kind: KindLocalPool, Namespace: namespace, Name: name}
+	return PoolKey{Kind: PoolKindLocalIPPool, Namespace: namespace, Name: name}
 }
 
 // DomainNamed is the key of one family of a routing domain of cluster-scoped
 // pools.
 func DomainNamed(name string, family Family) PoolKey {
-	return PoolKey{Kind: KindRoutingDomain, Name: name, Family: family}
+	return PoolKey{Kind: PoolKindRoutingDomain, Name: name, Family: family}
 }
 
 // LocalDomainNamed is the key of one family of a routing domain of a namespace's
 // own; that of DomainNamed where the namespace is empty. No other space has it,
 // whatever the names.
 func LocalDomainNamed(namespace, name string, family Family) PoolKey {
-	return PoolKey{Kind: KindRoutingDomain, Namespace: namespace, Name: name, Family: family}
+	return PoolKey{Kind: PoolKindRoutingDomain, Namespace: namespace, Name: name, Family: family}
 }
 
 func (k PoolKey) String() string {
 	what := "pool "
-	if k.Kind == KindRoutingDomain {
+	if k.Kind == PoolKindRoutingDomain {
 		what = "routing domain "
 	}
 	if k.Namespace != "" {
@@ -132,7 +132,7 @@ type Network struct {
 }
 
 // IsChild reports whether the pool is a block of another pool.
-func (p Pool) IsChild() bool { return p.Home.Kind != KindRoutingDomain }
+func (p Pool) IsChild() bool { return p.Home.Kind != PoolKindRoutingDomain }
 
 // Has reports whether a block lies within the pool's CIDR.
 func (p Pool) Has(block netip.Prefix) bool {

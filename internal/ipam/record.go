@@ -35,10 +35,10 @@ type State string
 // be handed out again; as the space of a pool from which nothing is handed out any
 // more, because it is about to be released.
 const (
-	Bound     State = "Bound"
-	Retained  State = "Retained"
-	Cooling   State = "Cooling"
-	Releasing State = "Releasing"
+	StateBound     State = "Bound"
+	StateRetained  State = "Retained"
+	StateCooling   State = "Cooling"
+	StateReleasing State = "Releasing"
 )
 
 // Purpose says what a block is held for.
@@ -46,8 +46,8 @@ type Purpose string
 
 // What a block is held for.
 const (
-	ForClaim Purpose = "Claim"
-	ForPool  Purpose = "Pool"
+	PurposeClaim Purpose = "Claim"
+	PurposePool  Purpose = "Pool"
 )
 
 // Record is an IPAllocation: that a block is held, by whom, and from which pool.

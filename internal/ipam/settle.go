@@ -64,18 +64,18 @@ type Settlement struct {
 // can come back there.
 func Settle(r Record, k Keeping, now time.Time) Settlement {
 	switch {
-	case r.Purpose == ForPool:
+	case r.Purpose == PurposePool:
 		return Settlement{Release: true}
 	case r.wasTakenOver() && !r.Terminating:
-		return Settlement{State: Retained, ReleaseAfter: r.ReleaseAfter}
-	case r.State == Bound && r.isKept():
-		return Settlement{State: Retained, ReleaseAfter: r.keptUntil(k, now)}
-	case r.State == Retained && !r.Terminating && r.ReleaseAfter.IsZero():
-		return Settlement{State: Retained, ReleaseAfter: r.keptUntil(k, now)}
+		return Settlement{State: StateRetained, ReleaseAfter: r.ReleaseAfter}
+	case r.State == StateBound && r.isKept():
+		return Settlement{State: StateRetained, ReleaseAfter: r.keptUntil(k, now)}
+	case r.State == StateRetained && !r.Terminating && r.ReleaseAfter.IsZero():
+		return Settlement{State: StateRetained, ReleaseAfter: r.keptUntil(k, now)}
 	case r.isNotDue(now):
 		return Settlement{Again: r.ReleaseAfter}
-	case r.State != Cooling && k.ReuseDelay > 0:
-		return Settlement{State: Cooling, ReleaseAfter: now.Add(k.ReuseDelay)}
+	case r.State != StateCooling && k.ReuseDelay > 0:
+		return Settlement{State: StateCooling, ReleaseAfter: now.Add(k.ReuseDelay)}
 	default:
 		return Settlement{Release: true}
 	}
@@ -84,24 +84,24 @@ func Settle(r Record, k Keeping, now time.Time) Settlement {
 // wasTakenOver reports whether the record was retained until a claim took it over that
 // has not been stored as far as is known.
 func (r Record) wasTakenOver() bool {
-	return r.State == Bound && r.HolderUID == "" && !r.ReleaseAfter.IsZero()
+	return r.State == StateBound && r.HolderUID == "" && !r.ReleaseAfter.IsZero()
 }
 
 // isNotDue reports whether the time of a retained or cooling record is not over. A
 // person who deletes a retained one ends its time.
 func (r Record) isNotDue(now time.Time) bool {
-	ended := r.State == Bound || r.State == Retained && r.Terminating
+	ended := r.State == StateBound || r.State == StateRetained && r.Terminating
 	return !ended && now.Before(r.ReleaseAfter)
 }
 
 // isKept reports whether the block is kept for another claim once its holder is gone.
 func (r Record) isKept() bool {
-	return !r.Terminating && (r.Reclaim == Retain || r.Sticky != "")
+	return !r.Terminating && (r.Reclaim == ReclaimRetain || r.Sticky != "")
 }
 
 // keptUntil is when a kept block is free.
 func (r Record) keptUntil(k Keeping, now time.Time) time.Time {
-	if r.Reclaim != Retain { // for the next of its sticky key
+	if r.Reclaim != ReclaimRetain { // for the next of its sticky key
 		return now.Add(cmp.Or(k.Retention, stickyFor))
 	}
 	return now.Add(cmp.Or(k.Retention, retainedFor))

@@ -14,79 +14,79 @@ func TestSettle(t *testing.T) {
 		want   Settlement
 	}{
 		"a deleted claim's block is free": {
-			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim}, Keeping{}, Settlement{Release: true},
+			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim}, Keeping{}, Settlement{Release: true},
 		},
 		"it cools down where the class says so": {
-			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Cooling, ReleaseAfter: hour},
+			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim}, Keeping{ReuseDelay: time.Hour}, Settlement{State: StateCooling, ReleaseAfter: hour},
 		},
 		"it goes on cooling until it is due": {
-			Record{State: Cooling, Purpose: ForClaim, ReleaseAfter: hour}, Keeping{ReuseDelay: time.Hour}, Settlement{Again: hour},
+			Record{State: StateCooling, Purpose: PurposeClaim, ReleaseAfter: hour}, Keeping{ReuseDelay: time.Hour}, Settlement{Again: hour},
 		},
 		"it is free when it is due": {
-			Record{State: Cooling, Purpose: ForClaim, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
+			Record{State: StateCooling, Purpose: PurposeClaim, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
 		},
 		"a retained block is kept for 30 days": {
-			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim}, Keeping{}, Settlement{State: Retained, ReleaseAfter: now.Add(720 * time.Hour)},
+			Record{State: StateBound, Reclaim: ReclaimRetain, Purpose: PurposeClaim}, Keeping{}, Settlement{State: StateRetained, ReleaseAfter: now.Add(720 * time.Hour)},
 		},
 		"until a person deletes it": {
-			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true}, Keeping{}, Settlement{Release: true},
+			Record{State: StateRetained, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Terminating: true}, Keeping{}, Settlement{Release: true},
 		},
 		"until a person deletes it, before its period is over": {
-			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true, ReleaseAfter: hour}, Keeping{Retention: time.Hour}, Settlement{Release: true},
+			Record{State: StateRetained, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Terminating: true, ReleaseAfter: hour}, Keeping{Retention: time.Hour}, Settlement{Release: true},
 		},
 		"a retained block that a person ends cools down where the class says so": {
-			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Cooling, ReleaseAfter: hour},
+			Record{State: StateRetained, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Terminating: true}, Keeping{ReuseDelay: time.Hour}, Settlement{State: StateCooling, ReleaseAfter: hour},
 		},
 		"also before its period is over": {
-			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, Terminating: true, ReleaseAfter: now.Add(time.Minute)}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Cooling, ReleaseAfter: hour},
+			Record{State: StateRetained, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Terminating: true, ReleaseAfter: now.Add(time.Minute)}, Keeping{ReuseDelay: time.Hour}, Settlement{State: StateCooling, ReleaseAfter: hour},
 		},
 		"it cools down until it is due, although it is deleted": {
-			Record{State: Cooling, Reclaim: Retain, Purpose: ForClaim, Terminating: true, ReleaseAfter: hour}, Keeping{ReuseDelay: time.Hour}, Settlement{Again: hour},
+			Record{State: StateCooling, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Terminating: true, ReleaseAfter: hour}, Keeping{ReuseDelay: time.Hour}, Settlement{Again: hour},
 		},
 		"and is free then": {
-			Record{State: Cooling, Reclaim: Retain, Purpose: ForClaim, Terminating: true, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
+			Record{State: StateCooling, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Terminating: true, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
 		},
 		"or for its period": {
-			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim}, Keeping{Retention: time.Hour}, Settlement{State: Retained, ReleaseAfter: hour},
+			Record{State: StateBound, Reclaim: ReclaimRetain, Purpose: PurposeClaim}, Keeping{Retention: time.Hour}, Settlement{State: StateRetained, ReleaseAfter: hour},
 		},
 		"after which it cools down": {
-			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Cooling, ReleaseAfter: hour},
+			Record{State: StateRetained, Reclaim: ReclaimRetain, Purpose: PurposeClaim, ReleaseAfter: now}, Keeping{ReuseDelay: time.Hour}, Settlement{State: StateCooling, ReleaseAfter: hour},
 		},
 		"nothing is retained for ever": {
-			Record{State: Retained, Reclaim: Retain, Purpose: ForClaim}, Keeping{ReuseDelay: time.Hour}, Settlement{State: Retained, ReleaseAfter: now.Add(720 * time.Hour)},
+			Record{State: StateRetained, Reclaim: ReclaimRetain, Purpose: PurposeClaim}, Keeping{ReuseDelay: time.Hour}, Settlement{State: StateRetained, ReleaseAfter: now.Add(720 * time.Hour)},
 		},
 		"one that was taken over for a claim that was never stored is retained again, unchanged": {
-			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Adopted: true, ReleaseAfter: hour}, Keeping{}, Settlement{State: Retained, ReleaseAfter: hour},
+			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim, Adopted: true, ReleaseAfter: hour}, Keeping{}, Settlement{State: StateRetained, ReleaseAfter: hour},
 		},
 		"also when it would have been due meanwhile": {
-			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim, Adopted: true, ReleaseAfter: now}, Keeping{}, Settlement{State: Retained, ReleaseAfter: now},
+			Record{State: StateBound, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Adopted: true, ReleaseAfter: now}, Keeping{}, Settlement{State: StateRetained, ReleaseAfter: now},
 		},
 		"one that a claim has had is not": {
-			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, HolderUID: "1", ReleaseAfter: hour}, Keeping{}, Settlement{Release: true},
+			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim, HolderUID: "1", ReleaseAfter: hour}, Keeping{}, Settlement{Release: true},
 		},
 		"in a namespace that is being deleted it is released": {
-			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, ReleaseAfter: hour, Terminating: true}, Keeping{}, Settlement{Release: true},
+			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim, ReleaseAfter: hour, Terminating: true}, Keeping{}, Settlement{Release: true},
 		},
 		"a pool's own record that is being released is released": {
-			Record{State: Releasing, Purpose: ForPool}, Keeping{}, Settlement{Release: true},
+			Record{State: StateReleasing, Purpose: PurposePool}, Keeping{}, Settlement{Release: true},
 		},
 		"in a namespace that goes away nothing is retained": {
-			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim, Terminating: true}, Keeping{}, Settlement{Release: true},
+			Record{State: StateBound, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Terminating: true}, Keeping{}, Settlement{Release: true},
 		},
 		"a sticky block is retained for an hour": {
-			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Sticky: "node-1"}, Keeping{}, Settlement{State: Retained, ReleaseAfter: hour},
+			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim, Sticky: "node-1"}, Keeping{}, Settlement{State: StateRetained, ReleaseAfter: hour},
 		},
 		"or for the period of its pool": {
-			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Sticky: "node-1"}, Keeping{Retention: 2 * time.Hour}, Settlement{State: Retained, ReleaseAfter: now.Add(2 * time.Hour)},
+			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim, Sticky: "node-1"}, Keeping{Retention: 2 * time.Hour}, Settlement{State: StateRetained, ReleaseAfter: now.Add(2 * time.Hour)},
 		},
 		"and for 30 days where its class retains": {
-			Record{State: Bound, Reclaim: Retain, Purpose: ForClaim, Sticky: "node-1"}, Keeping{}, Settlement{State: Retained, ReleaseAfter: now.Add(720 * time.Hour)},
+			Record{State: StateBound, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Sticky: "node-1"}, Keeping{}, Settlement{State: StateRetained, ReleaseAfter: now.Add(720 * time.Hour)},
 		},
 		"a sticky block of a namespace that goes away is free": {
-			Record{State: Bound, Reclaim: Delete, Purpose: ForClaim, Sticky: "node-1", Terminating: true}, Keeping{}, Settlement{Release: true},
+			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim, Sticky: "node-1", Terminating: true}, Keeping{}, Settlement{Release: true},
 		},
 		"a pool's own CIDR is neither retained nor cooled": {
-			Record{State: Bound, Reclaim: Retain, Purpose: ForPool}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
+			Record{State: StateBound, Reclaim: ReclaimRetain, Purpose: PurposePool}, Keeping{ReuseDelay: time.Hour}, Settlement{Release: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

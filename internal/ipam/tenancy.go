@@ -14,9 +14,9 @@ type Tenant struct {
 // project.
 func (t Tenant) MayUse(visibility Visibility, project string) bool {
 	switch visibility {
-	case Consumer:
+	case VisibilityConsumer:
 		return t.Project == project
-	case Platform:
+	case VisibilityPlatform:
 		return t.Platform
 	default:
 		return true
@@ -46,8 +46,8 @@ func (r Request) MayName(pool Pool) bool {
 // namespace's own pool always, because what it is given is out of the platform's
 // hands. Pools beside whoever asks take nothing.
 func (r Request) NeedsGrant(pool Pool) bool {
-	if pool.Key.Kind == KindLocalPool {
+	if pool.Key.Kind == PoolKindLocalIPPool {
 		return false
 	}
-	return r.Child.Kind == KindLocalPool || pool.Project != "" && pool.Project != r.Tenant.Project
+	return r.Child.Kind == PoolKindLocalIPPool || pool.Project != "" && pool.Project != r.Tenant.Project
 }

@@ -40,10 +40,10 @@ type Strategy string
 
 // The strategies.
 const (
-	FirstFit Strategy = "FirstFit"
-	BestFit  Strategy = "BestFit"
-	WorstFit Strategy = "WorstFit"
-	Random   Strategy = "Random"
+	StrategyFirstFit Strategy = "FirstFit"
+	StrategyBestFit  Strategy = "BestFit"
+	StrategyWorstFit Strategy = "WorstFit"
+	StrategyRandom   Strategy = "Random"
 )
 
 // Selection says which of several pools serves a claim.
@@ -61,8 +61,8 @@ type OnExhaustion string
 
 // What becomes of a request for which there is no room.
 const (
-	Wait   OnExhaustion = "Wait"
-	Reject OnExhaustion = "Reject"
+	OnExhaustionWait   OnExhaustion = "Wait"
+	OnExhaustionReject OnExhaustion = "Reject"
 )
 
 // Reclaim says what becomes of a block when its holder is gone.
@@ -70,8 +70,8 @@ type Reclaim string
 
 // What becomes of a block when its holder is gone.
 const (
-	Delete Reclaim = "Delete"
-	Retain Reclaim = "Retain"
+	ReclaimDelete Reclaim = "Delete"
+	ReclaimRetain Reclaim = "Retain"
 )
 
 // Visibility says whose claims may use a pool or a class.
@@ -79,9 +79,9 @@ type Visibility string
 
 // Whose claims may use a pool or a class.
 const (
-	Shared   Visibility = "Shared"
-	Consumer Visibility = "Consumer"
-	Platform Visibility = "Platform"
+	VisibilityShared   Visibility = "Shared"
+	VisibilityConsumer Visibility = "Consumer"
+	VisibilityPlatform Visibility = "Platform"
 )
 
 // Lengths bounds prefix lengths, both ends included.

@@ -110,7 +110,7 @@ func (l *Ledger) released(pools []ipam.PoolKey, asking ipam.Holder) (frees int, 
 // pool from an earlier life.
 func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
 	for e := range l.byHolder.of(holder) {
-		if e.pool() == pool && (e.state() == ipam.Bound || e.state() == ipam.Releasing) {
+		if e.pool() == pool && (e.state() == ipam.StateBound || e.state() == ipam.StateReleasing) {
 			return true
 		}
 	}

@@ -48,7 +48,7 @@ type book struct {
 
 func newBook(key ipam.PoolKey) *book {
 	b := &book{key: key, awaited: map[chan<- struct{}]struct{}{}, unconfirmed: map[*entry]bool{}, contested: map[*entry]time.Time{}}
-	if key.Kind == ipam.KindRoutingDomain {
+	if key.Kind == ipam.PoolKindRoutingDomain {
 		b.describe(ipam.Pool{Key: key, CIDR: key.Family.All(), Family: key.Family})
 	}
 	return b
@@ -149,7 +149,7 @@ func (b *book) setLeaving(e *entry, leaving bool) {
 // settled notes that a record stands differently: one that is retained or cools
 // down is not about to be released.
 func (b *book) settled(e *entry) {
-	if e.state() != ipam.Bound {
+	if e.state() != ipam.StateBound {
 		b.setLeaving(e, false)
 	}
 	b.tellAwaiting()
@@ -195,11 +195,11 @@ func (b *book) rival(block netip.Prefix, name ipam.Name) *entry {
 // find is a free block; it is not in use yet.
 func (b *book) find(bits int, strategy ipam.Strategy, random *rand.Rand, now time.Time) (netip.Prefix, bool) {
 	switch strategy {
-	case ipam.BestFit:
+	case ipam.StrategyBestFit:
 		return b.space.Find(space.BestFit, bits)
-	case ipam.WorstFit:
+	case ipam.StrategyWorstFit:
 		return b.space.Find(space.WorstFit, bits)
-	case ipam.Random:
+	case ipam.StrategyRandom:
 		return b.space.FindFrom(randomAddr(b.pool.CIDR, random), bits)
 	}
 	first, ok := b.space.Find(space.FirstFit, bits)
@@ -271,7 +271,7 @@ func (b *book) largestFree() int {
 // held in it, and nobody awaits anything there. A routing domain is described by its
 // name alone.
 func (b *book) empty() bool {
-	described := b.space != nil && b.key.Kind != ipam.KindRoutingDomain
+	described := b.space != nil && b.key.Kind != ipam.PoolKindRoutingDomain
 	return !described && b.blocks.Size() == 0 && len(b.awaited) == 0
 }
 

@@ -92,7 +92,7 @@ func (l *Ledger) confirmAfter(gone *entry, b *book) {
 
 // reopen confirms the records of the pool whose own record has changed.
 func (l *Ledger) reopen(own *entry) {
-	if own.purpose() != ipam.ForPool {
+	if own.purpose() != ipam.PurposePool {
 		return
 	}
 	h := own.holder()
@@ -112,7 +112,7 @@ func (l *Ledger) open(key ipam.PoolKey) bool {
 		return true
 	}
 	for own := range l.byHolder.of(adapt.HolderOfPool(key)) {
-		if own.purpose() == ipam.ForPool && own.confirmed && own.state() == ipam.Bound && !own.terminating && l.isOf(own, key) {
+		if own.purpose() == ipam.PurposePool && own.confirmed && own.state() == ipam.StateBound && !own.terminating && l.isOf(own, key) {
 			return true
 		}
 	}
@@ -182,7 +182,7 @@ func (l *Ledger) Release(marked ipam.Record, before string, pool ipam.PoolKey) S
 // poolsFirst orders the own records of pools before those of blocks.
 func poolsFirst(a, b *entry) int {
 	rank := func(e *entry) int {
-		if e.purpose() == ipam.ForPool {
+		if e.purpose() == ipam.PurposePool {
 			return 0
 		}
 		return 1

@@ -85,8 +85,8 @@ func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
 	child := adapt.Allocation(ipam.Record{
-		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.ForPool,
-		Block: small.Masked(), State: ipam.Bound, Holder: adapt.HolderOfPool(ipam.PoolNamed("child")),
+		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.PurposePool,
+		Block: small.Masked(), State: ipam.StateBound, Holder: adapt.HolderOfPool(ipam.PoolNamed("child")),
 	})
 	child.Spec.CIDR = "10.0.0.0/28"
 	must(t, feed{l}.Update(marked(own(key, small.String()), "2")))

@@ -16,7 +16,7 @@ import (
 // inDomain asks for a block of a routing domain, as a root pool does for its CIDR.
 func inDomain(name, block string) Ask {
 	return Ask{
-		Pool: ipam.PoolKey{Kind: ipam.KindRoutingDomain, Name: name, Family: ipam.IPv4}, Block: netip.MustParsePrefix(block), Bits: 24,
+		Pool: ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: name, Family: ipam.IPv4}, Block: netip.MustParsePrefix(block), Bits: 24,
 		Record: ipam.Name{Namespace: "system", Name: "ippool." + name}, Holder: ipam.Holder{Kind: "IPPool", Name: name},
 	}
 }
@@ -91,7 +91,7 @@ func TestARoutingDomainIsKeptWhileARequestAwaitsSomethingThere(t *testing.T) {
 func TestABlockThatCoolsDownIsNotOnItsWayAlthoughItsRecordIsDeleted(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(nil, "1"))
-	for state, want := range map[ipam.State]bool{ipam.Bound: true, ipam.Retained: true, ipam.Cooling: false} {
+	for state, want := range map[ipam.State]bool{ipam.StateBound: true, ipam.StateRetained: true, ipam.StateCooling: false} {
 		object := allocation(string(state), "uid-"+string(state), "2", "10.0.0.64/28")
 		must(t, feed{l}.Add(object))
 		changed := allocation(string(state), "uid-"+string(state), "3", "10.0.0.64/28")

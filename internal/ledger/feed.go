@@ -144,7 +144,7 @@ func (l *Ledger) put(r ipam.Record) *entry {
 		l.tell(Change{Record: r, Pool: r.Pool, Kind: Changed})
 		l.reopen(e)
 	}
-	if r.Terminating && r.State != ipam.Cooling { // one that cools down stays until it is due
+	if r.Terminating && r.State != ipam.StateCooling { // one that cools down stays until it is due
 		l.books[r.Pool].setLeaving(e, true)
 	}
 	return e

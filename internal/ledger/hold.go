@@ -145,7 +145,7 @@ func (l *Ledger) find(ask Ask) (netip.Prefix, *book, error) {
 		return netip.Prefix{}, nil, ipam.ErrNotSynced
 	}
 	b := l.books[ask.Pool]
-	if b == nil && (ask.InUse || ask.Pool.Kind == ipam.KindRoutingDomain) {
+	if b == nil && (ask.InUse || ask.Pool.Kind == ipam.PoolKindRoutingDomain) {
 		b = l.unused(ask.Pool) // kept once something is held in it
 	}
 	if !ask.InUse && (b == nil || b.space == nil) {

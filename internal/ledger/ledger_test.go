@@ -40,7 +40,7 @@ func newLedger(seed uint64) *Ledger {
 func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
 	return adapt.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "ns", Name: name}, UID: uid, Version: version,
-		Block: netip.MustParsePrefix(block), Pool: key, Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound,
+		Block: netip.MustParsePrefix(block), Pool: key, Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 		Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: name},
 	})
 }
@@ -49,7 +49,7 @@ func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
 func own(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
 	return adapt.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "uid-of-" + pool.Name, Version: "1",
-		Block: netip.MustParsePrefix(cidr), Pool: home, Purpose: ipam.ForPool, Reclaim: ipam.Delete, State: ipam.Bound,
+		Block: netip.MustParsePrefix(cidr), Pool: home, Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 		Holder: adapt.HolderOfPool(pool),
 	})
 }
@@ -135,7 +135,7 @@ func TestEveryBlockThatBecomesFreeIsTold(t *testing.T) {
 		}, ""},
 		{"a pool's withheld space changes", func() { l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4}) }, "p 10.0.0.0/24"},
 		{"a pool's strategy changes", func() {
-			l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Strategy: ipam.BestFit})
+			l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Strategy: ipam.StrategyBestFit})
 		}, ""},
 		{"a record is deleted", func() { must(t, feed{l}.Delete(allocation("c", "1", "1", "10.0.0.0/28"))) }, "p 10.0.0.0/28"},
 	} {
@@ -313,8 +313,8 @@ func TestUnboundRecordsAreBounded(t *testing.T) {
 func TestRecordsOfLocalPoolsAreBoundedByTheirOwnNamespace(t *testing.T) {
 	l := newLedger(1)
 	record := ipam.Record{
-		Name: ipam.Name{Namespace: "operator", Name: "localippool.ns.p"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.ForPool,
-		Block: netip.MustParsePrefix("10.0.0.0/28"), State: ipam.Bound, Holder: ipam.Holder{Kind: "LocalIPPool", Namespace: "ns", Name: "p"},
+		Name: ipam.Name{Namespace: "operator", Name: "localippool.ns.p"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.PurposePool,
+		Block: netip.MustParsePrefix("10.0.0.0/28"), State: ipam.StateBound, Holder: ipam.Holder{Kind: "LocalIPPool", Namespace: "ns", Name: "p"},
 	}
 	must(t, feed{l}.Replace(listed(adapt.Allocation(record)), "1"))
 	bounded := ask("a")

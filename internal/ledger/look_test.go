@@ -340,7 +340,7 @@ func TestARandomBlockMayBeAnyFreeOne(t *testing.T) {
 	drawn := map[netip.Prefix]int{}
 	for range 600 {
 		a := ask("a")
-		a.Strategy = ipam.Random
+		a.Strategy = ipam.StrategyRandom
 		h := mustHold(t, l, a)
 		drawn[h.Block]++
 		h.Drop()

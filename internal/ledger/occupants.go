@@ -22,7 +22,7 @@ func (l *Ledger) Occupants(pool ipam.PoolKey, most int) (first []Occupant, all i
 	for _, head := range b.blocks.AllSorted() {
 		for e := range head.chain() {
 			if e.hold == nil && !e.isReleased() && len(first) < most {
-				first = append(first, Occupant{Record: e.record(), Claimed: e.claimed || e.holderUID != "" || e.alike.Value().purpose == ipam.ForPool})
+				first = append(first, Occupant{Record: e.record(), Claimed: e.claimed || e.holderUID != "" || e.alike.Value().purpose == ipam.PurposePool})
 			}
 		}
 		if len(first) == most {
@@ -35,5 +35,5 @@ func (l *Ledger) Occupants(pool ipam.PoolKey, most int) (first []Occupant, all i
 // isReleased reports whether the record is about to be released and not kept for
 // another claim.
 func (e *entry) isReleased() bool {
-	return e.leaving && e.alike.Value().reclaim != ipam.Retain && e.sticky == ""
+	return e.leaving && e.alike.Value().reclaim != ipam.ReclaimRetain && e.sticky == ""
 }

@@ -49,9 +49,9 @@ func allocationText(t *testing.T, n int) []byte {
 	obj := adapt.Allocation(ipam.Record{
 		Name:  ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%06d-abcdefgh", n)},
 		Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 12), byte(n >> 4), byte(n << 4)}), 28),
-		Pool:  ipam.PoolKey{Kind: ipam.KindPool, Name: "corporate"}, Class: "networks",
+		Pool:  ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "corporate"}, Class: "networks",
 		Holder:  ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: "team", Name: fmt.Sprintf("c-%06d", n)},
-		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, RequestedBy: "system:serviceaccount:team:deployer",
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, RequestedBy: "system:serviceaccount:team:deployer",
 	})
 	obj.UID, obj.ResourceVersion = types.UID(fmt.Sprintf("6f9619ff-8b86-d011-b42d-%012d", n)), fmt.Sprint(100000+n)
 	text, err := json.Marshal(obj)

@@ -31,7 +31,7 @@ type account struct {
 // has unclaimed. Cluster-scoped pools belong to no namespace, and are not bounded.
 func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 	namespace := e.holder().Namespace
-	if e.hold == nil && (namespace == "" || e.state() != ipam.Bound || e.holderUID != "" || e.claimed) {
+	if e.hold == nil && (namespace == "" || e.state() != ipam.StateBound || e.holderUID != "" || e.claimed) {
 		return
 	}
 	for _, key := range []share{{namespace: namespace}, {namespace, e.pool()}} {

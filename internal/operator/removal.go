@@ -73,7 +73,7 @@ func awaitRefusal(ctx context.Context, c client.Client, namespace string) error 
 	name := ipam.Name{Namespace: namespace, Name: "removal-probe"}
 	probe := ipam.Record{
 		Name: name, Block: netip.MustParsePrefix("192.0.2.0/32"), Pool: ipam.PoolNamed(name.Name),
-		Holder: allocator.HolderOfClaim(name), Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound,
+		Holder: allocator.HolderOfClaim(name), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 	}
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, enforcedEvery, enforcedWithin, true, func(ctx context.Context) (bool, error) {

@@ -38,8 +38,8 @@ func protections() []protection {
 	return []protection{
 		{kind: v1alpha1.GroupVersion.WithKind("IPAllocation"), finalizer: v1alpha1.FinalizerHeld},
 		{kind: ipamv1.GroupVersion.WithKind("IPAddressClaim"), finalizer: v1alpha1.FinalizerRelease, pause: true},
-		{kind: v1alpha1.GroupVersion.WithKind(string(v1alpha1.KindIPPool)), finalizer: v1alpha1.FinalizerPool},
-		{kind: v1alpha1.GroupVersion.WithKind(string(v1alpha1.PoolKindLocal)), finalizer: v1alpha1.FinalizerPool},
+		{kind: v1alpha1.GroupVersion.WithKind(string(v1alpha1.PoolKindIPPool)), finalizer: v1alpha1.FinalizerPool},
+		{kind: v1alpha1.GroupVersion.WithKind(string(v1alpha1.PoolKindLocalIPPool)), finalizer: v1alpha1.FinalizerPool},
 		{kind: ipamv1.GroupVersion.WithKind("IPAddress"), finalizer: v1alpha1.FinalizerProtect},
 	}
 }

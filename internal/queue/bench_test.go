@@ -84,10 +84,10 @@ func newCreates(tb testing.TB, kind ...string) *creates {
 	from := fcache.NewFakeControllerSource()
 	for i, key := range append(theirs(50), ipam.PoolNamed("other")) {
 		cidr := netip.MustParsePrefix("10.0.0.0/15")
-		c.ledger.Describe(ipam.Pool{Key: key, CIDR: cidr, Family: ipam.IPv4, Strategy: ipam.FirstFit})
+		c.ledger.Describe(ipam.Pool{Key: key, CIDR: cidr, Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit})
 		obj := adapt.Allocation(ipam.Record{
 			Name: ipam.Name{Namespace: "ns", Name: key.Name}, Block: netip.MustParsePrefix("10.0.0.0/16"), Pool: key,
-			Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound, Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: key.Name},
+			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: key.Name},
 		})
 		obj.UID = types.UID(fmt.Sprint(i))
 		from.Add(obj)
@@ -110,7 +110,7 @@ func (c *creates) create(tb testing.TB, pool ipam.PoolKey, length int) bool {
 	c.n++
 	holder := ipam.Holder{Kind: "IPClaim", Namespace: "new", Name: "new"}
 	hold, err := c.ledger.Hold(ledger.Ask{
-		Pool: pool, Bits: length, Strategy: ipam.FirstFit, Holder: holder, Record: ipam.Name{Namespace: "new", Name: "new"},
+		Pool: pool, Bits: length, Strategy: ipam.StrategyFirstFit, Holder: holder, Record: ipam.Name{Namespace: "new", Name: "new"},
 		MayTake: func(r ledger.Room, block netip.Prefix) (bool, netip.Prefix) {
 			return c.queue.MayTake(ipam.Pool{Key: pool}, r, holder, Waiter{}, block)
 		},

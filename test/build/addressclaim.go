@@ -21,7 +21,7 @@ func (b *AddressClaimBuilder) Obj() *ipamv1.IPAddressClaim { return b.obj.DeepCo
 
 // Pool names an IPPool.
 func (b *AddressClaimBuilder) Pool(name string) *AddressClaimBuilder {
-	return b.From(v1alpha1.GroupVersion.Group, string(v1alpha1.KindIPPool), name)
+	return b.From(v1alpha1.GroupVersion.Group, string(v1alpha1.PoolKindIPPool), name)
 }
 
 // Class names an IPClass.

@@ -38,14 +38,14 @@ func (b *PoolBuilder) CIDR(cidr string) *PoolBuilder {
 
 // Child makes it a child of a parent, of a length.
 func (b *PoolBuilder) Child(parent string, length int32) *PoolBuilder {
-	b.obj.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: parent}
+	b.obj.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent}
 	b.obj.Spec.PrefixLength = &length
 	return b
 }
 
 // Beside makes it a child of a LocalIPPool, of a length.
 func (b *PoolBuilder) Beside(parent string, length int32) *PoolBuilder {
-	b.Child(parent, length).obj.Spec.ParentRef.Kind = v1alpha1.PoolKindLocal
+	b.Child(parent, length).obj.Spec.ParentRef.Kind = v1alpha1.PoolKindLocalIPPool
 	return b
 }
 
@@ -99,7 +99,7 @@ func (b *PoolBuilder) Lengths(shortest, longest int32) *PoolBuilder {
 
 // Rejects has it refuse claims for which there is no room.
 func (b *PoolBuilder) Rejects() *PoolBuilder {
-	b.obj.Spec.OnExhaustion = v1alpha1.RejectOnExhaustion
+	b.obj.Spec.OnExhaustion = v1alpha1.OnExhaustionReject
 	return b
 }
 
@@ -172,13 +172,13 @@ func (b *ClaimBuilder) Obj() *v1alpha1.IPClaim { return b.obj.DeepCopy() }
 
 // Pool names the pool.
 func (b *ClaimBuilder) Pool(name string) *ClaimBuilder {
-	b.obj.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: name}
+	b.obj.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: name}
 	return b
 }
 
 // LocalPool names a pool of the claim's namespace.
 func (b *ClaimBuilder) LocalPool(name string) *ClaimBuilder {
-	b.obj.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocal, Name: name}
+	b.obj.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: name}
 	return b
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // The kinds that claims name.
-const kindPool, kindClass = string(v1alpha1.KindIPPool), "IPClass"
+const kindPool, kindClass = string(v1alpha1.PoolKindIPPool), "IPClass"
 
 // infrastructureGroup is that of the provider that is played.
 const infrastructureGroup = "infrastructure.example.com"

@@ -74,7 +74,7 @@ var _ = Describe("clusterctl move", func() {
 		source.ready(ctx, f.name)
 		f.localPool(ctx, "root", func(spec *v1alpha1.PoolSpec) { spec.CIDR, spec.AllowRetain = "10.217.0.0/26", true })
 		f.localPool(ctx, "child", func(spec *v1alpha1.PoolSpec) {
-			spec.ParentRef, spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: f.name}, new(int32(26))
+			spec.ParentRef, spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: f.name}, new(int32(26))
 			spec.AllowRetain = true
 			spec.AllowRetain = true
 		})

@@ -59,7 +59,7 @@ var _ = Describe("A LocalIPPool", Ordered, func() {
 		waits := created(ctx, asking(team, "waits", "moving").Obj())
 		Eventually(reason(ctx, waits)).Should(Equal("False/PoolNotReady"))
 		ours := build.Claim(team, "ours").Obj()
-		ours.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocal, Name: "moving"}
+		ours.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: "moving"}
 		ours.Spec.PrefixLength = new(int32(32))
 		Expect(created(ctx, ours).Spec.CIDR).To(BeEmpty())
 

@@ -99,7 +99,7 @@ func prepare(t *testing.T, c *cluster.Cluster) client.Client {
 	must(t, admin.Create(t.Context(), build.Class("hosts").Length(32).Obj()))
 	pool, local := build.Pool("base").CIDR("10.1.0.0/16").Classes("hosts").Label("zone", "a").Obj(), build.Pool("local").CIDR("10.2.0.0/16").In("default")
 	must(t, errors.Join(admin.Create(t.Context(), pool), admin.Create(t.Context(), local)))
-	claim := build.AddressClaim("default", "first").From(v1alpha1.GroupVersion.Group, string(v1alpha1.PoolKindLocal), "local").Obj()
+	claim := build.AddressClaim("default", "first").From(v1alpha1.GroupVersion.Group, string(v1alpha1.PoolKindLocalIPPool), "local").Obj()
 	must(t, admin.Create(t.Context(), claim))
 	must(t, wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		err := errors.Join(admin.Get(ctx, client.ObjectKeyFromObject(pool), pool), admin.Get(ctx, client.ObjectKeyFromObject(claim), claim))

@@ -127,7 +127,7 @@ func recordsHeld(ctx context.Context, meant func(holder types.NamespacedName) bo
 	for i := range list.Items {
 		record := &list.Items[i]
 		holder := types.NamespacedName{Namespace: cmp.Or(record.Spec.ClaimRef.Namespace, record.Namespace), Name: record.Spec.ClaimRef.Name}
-		if record.Spec.ClaimRef.Kind == string(v1alpha1.KindIPPool) {
+		if record.Spec.ClaimRef.Kind == string(v1alpha1.PoolKindIPPool) {
 			holder.Namespace = ""
 		}
 		if meant(holder) {

@@ -42,7 +42,7 @@ var _ = Describe("claim-lifecycle", Ordered, func() {
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 		Expect(claim.Status.AllocatedCIDR).To(Equal(claim.Spec.CIDR))
 		Expect(claim.Status.Address + "/32").To(Equal(claim.Spec.CIDR))
-		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "lifecycle"}))
+		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "lifecycle"}))
 		Expect(claim.Status.BoundAllocationRef.Name).To(Equal(claim.Spec.AllocationName))
 		Expect(reasons(claim.Status.Conditions)).To(Equal(map[string]string{
 			"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound",

@@ -39,7 +39,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		created(ctx, build.Claim(team, "all").Pool("claim-status-full").Length(30).Obj())
 		forged = v1alpha1.IPClaimStatus{
 			Phase: v1alpha1.ClaimBound, AllocatedCIDR: "10.0.0.0/8", BoundAllocationRef: &v1alpha1.AllocationReference{Name: "forged"},
-			PoolRef:    &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "forged"},
+			PoolRef:    &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "forged"},
 			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Forged", LastTransitionTime: metav1.Now()}},
 		}
 	})
@@ -59,7 +59,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		Expect(told(claim)).To(Equal(map[string]string{"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound"}))
 		claim.Status.Conditions = nil
 		Expect(claim.Status).To(Equal(v1alpha1.IPClaimStatus{
-			Phase: v1alpha1.ClaimBound, AllocatedCIDR: claim.Spec.CIDR, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "claim-status"},
+			Phase: v1alpha1.ClaimBound, AllocatedCIDR: claim.Spec.CIDR, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "claim-status"},
 			BoundAllocationRef: &v1alpha1.AllocationReference{Name: claim.Spec.AllocationName},
 		}))
 	})
@@ -114,7 +114,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	DescribeTable("is not what whoever creates the claim says", func(ctx context.Context, class string, create func(context.Context, client.Object) error) {
 		claim := build.Claim(team, "forged-by-"+strings.ReplaceAll(CurrentSpecReport().LeafNodeText, " ", "-")).Obj()
 		if class == "" {
-			claim.Spec.PoolRef, claim.Spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "claim-status"}, new(int32(28))
+			claim.Spec.PoolRef, claim.Spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "claim-status"}, new(int32(28))
 		} else {
 			claim.Spec.ClassName = class
 		}

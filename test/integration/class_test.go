@@ -65,11 +65,11 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	It("serves a claim that names it, and writes down by what a block was handed out", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "named").Class("class-plain").Length(24).Obj())
 		expectBound(ctx, claim, "10.32.0.0/24")
-		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "class-plain"}))
+		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
 		record := &v1alpha1.IPAllocation{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: team, Name: claim.Spec.AllocationName}, record)).To(Succeed())
 		Expect(record.Spec.ClassName).To(Equal("class-plain"))
-		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "class-plain"}))
+		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
 		Expect(record.Spec.RequestedBy).To(Equal("admin"))
 	})
 
@@ -119,8 +119,8 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("hands out by its own strategy where it has one", func(ctx context.Context) {
-		created(ctx, build.Class("class-best").With(func(s *v1alpha1.IPClassSpec) { s.Strategy = v1alpha1.BestFit }).Obj())
-		ready(ctx, created(ctx, build.Pool("class-best").Domain("class").CIDR("10.32.128.0/24").Strategy(v1alpha1.FirstFit).Classes("class-best").Obj()))
+		created(ctx, build.Class("class-best").With(func(s *v1alpha1.IPClassSpec) { s.Strategy = v1alpha1.StrategyBestFit }).Obj())
+		ready(ctx, created(ctx, build.Pool("class-best").Domain("class").CIDR("10.32.128.0/24").Strategy(v1alpha1.StrategyFirstFit).Classes("class-best").Obj()))
 		created(ctx, build.Claim(team, "best-held").Pool("class-best").CIDR("10.32.128.128/26").Obj())
 		created(ctx, build.Claim(team, "best-held-2").Pool("class-best").CIDR("10.32.128.192/27").Obj())
 		Expect(created(ctx, build.Claim(team, "best-by-class").Class("class-best").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.128.224/28"))

@@ -114,8 +114,8 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("does as the class says, whatever the pool says", func(ctx context.Context) {
-		created(ctx, build.Class("full-class-reject").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.OnExhaustion = v1alpha1.RejectOnExhaustion }).Obj())
-		created(ctx, build.Class("full-class-wait").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.OnExhaustion = v1alpha1.WaitOnExhaustion }).Obj())
+		created(ctx, build.Class("full-class-reject").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.OnExhaustion = v1alpha1.OnExhaustionReject }).Obj())
+		created(ctx, build.Class("full-class-wait").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.OnExhaustion = v1alpha1.OnExhaustionWait }).Obj())
 		ready(ctx, created(ctx, build.Pool("full-class-a").Domain("exhaustion").CIDR("10.28.3.0/32").Classes("full-class-reject").Obj()))
 		ready(ctx, created(ctx, build.Pool("full-class-b").Domain("exhaustion").CIDR("10.28.4.0/32").Classes("full-class-wait").Rejects().Obj()))
 		Expect(created(ctx, build.Claim(team, "class-a").Class("full-class-reject").Obj()).Spec.CIDR).To(Equal("10.28.3.0/32"))

@@ -41,18 +41,18 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 		}
 		Expect(got).To(Equal(want))
 	},
-		Entry("by FirstFit the lowest address", v1alpha1.FirstFit,
+		Entry("by FirstFit the lowest address", v1alpha1.StrategyFirstFit,
 			"10.36.0.32/28", "10.36.0.48/28", "10.36.0.80/29", "10.36.0.128/26", "10.36.0.88/30"),
 		Entry("by default the lowest address", v1alpha1.Strategy(""),
 			"10.36.0.32/28", "10.36.0.48/28", "10.36.0.80/29", "10.36.0.128/26", "10.36.0.88/30"),
-		Entry("by BestFit from the smallest hole that is large enough", v1alpha1.BestFit,
+		Entry("by BestFit from the smallest hole that is large enough", v1alpha1.StrategyBestFit,
 			"10.36.0.80/28", "10.36.0.32/28", "10.36.0.48/29", "10.36.0.56/30", "10.36.0.128/27"),
-		Entry("by WorstFit from the largest hole", v1alpha1.WorstFit,
+		Entry("by WorstFit from the largest hole", v1alpha1.StrategyWorstFit,
 			"10.36.0.128/28", "10.36.0.192/28", "10.36.0.32/29", "10.36.0.160/30"),
 	)
 
 	It("hand out by Random what is free, and no two claims the same", func(ctx context.Context) {
-		pool := fragmented(ctx, "strategy-random", v1alpha1.Random)
+		pool := fragmented(ctx, "strategy-random", v1alpha1.StrategyRandom)
 		within := netip.MustParsePrefix("10.36.0.0/24")
 		got := map[netip.Prefix]bool{}
 		for range 11 { // all that is free: 2 + 1 + 8 blocks of 16 addresses
@@ -70,7 +70,7 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("hand out by Random in no order", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("strategy-random-hosts").Domain("strategy-random-hosts").CIDR("10.36.0.0/24").Strategy(v1alpha1.Random).Obj()))
+		ready(ctx, created(ctx, build.Pool("strategy-random-hosts").Domain("strategy-random-hosts").CIDR("10.36.0.0/24").Strategy(v1alpha1.StrategyRandom).Obj()))
 		var got []netip.Addr
 		for range 16 {
 			claim := created(ctx, build.Claim(team, "").Generated("random-host-").Pool("strategy-random-hosts").Length(32).Obj())
@@ -82,7 +82,7 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("hand out by Random in IPv6 from all over the pool", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("strategy-random-six").Domain("strategy-random").CIDR("2001:db8:36::/48").Strategy(v1alpha1.Random).Obj()))
+		ready(ctx, created(ctx, build.Pool("strategy-random-six").Domain("strategy-random").CIDR("2001:db8:36::/48").Strategy(v1alpha1.StrategyRandom).Obj()))
 		thirds := map[byte]bool{}
 		for range 64 {
 			claim := created(ctx, build.Claim(team, "").Generated("random-six-").Pool("strategy-random-six").Length(64).Obj())
@@ -94,7 +94,7 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("apply to child pools as to claims", func(ctx context.Context) {
-		parent := fragmented(ctx, "strategy-parent", v1alpha1.BestFit)
+		parent := fragmented(ctx, "strategy-parent", v1alpha1.StrategyBestFit)
 		for i, want := range []string{"10.36.0.80/28", "10.36.0.32/28"} {
 			child := created(ctx, build.Pool(fmt.Sprintf("strategy-child-%d", i)).Child(parent.Name, 28).Obj())
 			Expect(child.Spec.CIDR).To(Equal(want))

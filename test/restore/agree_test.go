@@ -107,7 +107,7 @@ func poolOf(claim *v1alpha1.IPClaim) string {
 	switch ref := claim.Spec.PoolRef; {
 	case ref == nil:
 		return ""
-	case ref.Kind == v1alpha1.PoolKindLocal:
+	case ref.Kind == v1alpha1.PoolKindLocalIPPool:
 		return "LocalIPPool/" + claim.Namespace + "/" + ref.Name
 	default:
 		return "IPPool//" + ref.Name
@@ -137,9 +137,9 @@ func asPools[T any, P interface {
 
 func kindOf(p v1alpha1.Pool) string {
 	if p.GetNamespace() == "" {
-		return string(v1alpha1.KindIPPool)
+		return string(v1alpha1.PoolKindIPPool)
 	}
-	return string(v1alpha1.PoolKindLocal)
+	return string(v1alpha1.PoolKindLocalIPPool)
 }
 
 // unheld are records that are not their holder's.
@@ -181,9 +181,9 @@ func space(r v1alpha1.IPAllocation) string {
 	switch ref := r.Spec.PoolRef; {
 	case ref == nil:
 		return "domain " + r.Spec.RoutingDomain + " of " + r.Spec.ClaimRef.Namespace
-	case ref.Kind == v1alpha1.PoolKindLocal && r.Namespace == cluster.Namespace:
+	case ref.Kind == v1alpha1.PoolKindLocalIPPool && r.Namespace == cluster.Namespace:
 		return "LocalIPPool/" + r.Spec.ClaimRef.Namespace + "/" + ref.Name
-	case ref.Kind == v1alpha1.PoolKindLocal:
+	case ref.Kind == v1alpha1.PoolKindLocalIPPool:
 		return "LocalIPPool/" + r.Namespace + "/" + ref.Name
 	default:
 		return "IPPool//" + ref.Name

@@ -30,7 +30,7 @@ func (w *world) addressesAreMended() {
 	w.create(capiCluster("addresses", "fleet"))
 	byPool := build.AddressClaim("addresses", "by-pool").Pool("addresses").Cluster("fleet").Obj()
 	byClass := build.AddressClaim("addresses", "by-class").Class("addresses").Obj()
-	byLocal := build.AddressClaim("addresses", "by-local").From(v1alpha1.GroupVersion.Group, string(v1alpha1.PoolKindLocal), "own").Obj()
+	byLocal := build.AddressClaim("addresses", "by-local").From(v1alpha1.GroupVersion.Group, string(v1alpha1.PoolKindLocalIPPool), "own").Obj()
 	w.create(byPool, byClass, byLocal)
 	for _, claim := range []*ipamv1.IPAddressClaim{byPool, byClass, byLocal} {
 		w.served(claim)

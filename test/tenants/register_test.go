@@ -70,7 +70,7 @@ func (r *register) see(event watch.EventType, record *v1alpha1.IPAllocation) {
 	}
 	r.all[record.UID] = record
 	pool := record.Spec.PoolRef
-	if pool != nil && pool.Kind == v1alpha1.KindIPPool && slices.Contains([]string{poolOwn, poolOthers, poolInner}, pool.Name) {
+	if pool != nil && pool.Kind == v1alpha1.PoolKindIPPool && slices.Contains([]string{poolOwn, poolOthers, poolInner}, pool.Name) {
 		r.violations = append(r.violations, fmt.Sprintf("%s/%s records %s of pool %s", record.Namespace, record.Name, record.Spec.CIDR, pool.Name))
 	}
 	for name, count := range r.counts() {
@@ -82,7 +82,7 @@ func (r *register) see(event watch.EventType, record *v1alpha1.IPAllocation) {
 func (r *register) counts() map[string]int {
 	counts := map[string]int{}
 	for _, record := range r.all {
-		if pool := record.Spec.PoolRef; pool != nil && pool.Kind == v1alpha1.KindIPPool {
+		if pool := record.Spec.PoolRef; pool != nil && pool.Kind == v1alpha1.PoolKindIPPool {
 			counts[pool.Name]++
 		}
 		if record.Spec.State == v1alpha1.AllocationRetained {

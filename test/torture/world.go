@@ -103,7 +103,7 @@ func (w *world) furnish(ctx context.Context) error {
 		build.Pool(poolCool).CIDR("10.68.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.ReuseDelay = &metav1.Duration{Duration: time.Second}
 		}).Obj(),
-		build.Pool(poolRandom).CIDR("10.69.0.0/22").Strategy(v1alpha1.Random).Obj(),
+		build.Pool(poolRandom).CIDR("10.69.0.0/22").Strategy(v1alpha1.StrategyRandom).Obj(),
 		build.Pool(poolParent).CIDR("10.80.0.0/18").Obj(),
 	}
 	for site := range sites {

@@ -56,7 +56,7 @@ func (c *Controller) sift(ctx context.Context, q queue) {
 // isHeld reports whether the cache has the holder of the record, and it names it.
 func (c *Controller) isHeld(ctx context.Context, name ipam.Name) bool {
 	record, ok := c.Allocator.Ledger().Record(name)
-	if !ok || record.State != ipam.Bound {
+	if !ok || record.State != ipam.StateBound {
 		return false
 	}
 	held, err := c.holds(ctx, c.Client, record)

@@ -29,7 +29,7 @@ func TestOnlyRecordsWithoutHolderAreLookedAt(t *testing.T) {
 	seen := make(chan struct{}, 10)
 	view.Follow(func(ledger.Change) { seen <- struct{}{} })
 	from := fcache.NewFakeControllerSource()
-	for name, state := range map[string]ipam.State{"held": ipam.Bound, "orphan": ipam.Bound, "kept": ipam.Retained} {
+	for name, state := range map[string]ipam.State{"held": ipam.StateBound, "orphan": ipam.StateBound, "kept": ipam.StateRetained} {
 		obj := adapt.Allocation(recordNamed(name, state))
 		obj.UID = types.UID(name)
 		from.Add(obj)
@@ -66,7 +66,7 @@ func TestOnlyRecordsWithoutHolderAreLookedAt(t *testing.T) {
 func recordNamed(name string, state ipam.State) ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: name}, UID: name, Block: netip.MustParsePrefix("10.0.0.1/32"),
-		Pool: ipam.PoolKey{Kind: ipam.KindPool, Name: "hosts"}, Holder: ipam.Holder{Group: "g", Kind: "Thing", Namespace: "team", Name: name},
-		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: state,
+		Pool: ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "hosts"}, Holder: ipam.Holder{Group: "g", Kind: "Thing", Namespace: "team", Name: name},
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: state,
 	}
 }

@@ -68,11 +68,11 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	}
 	must(t, k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
 	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
-		Name: ipam.Name{Namespace: s.name.Namespace, Name: "own"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.ForPool,
-		State: ipam.Bound, Holder: adapt.HolderOfPool(pool.Key),
+		Name: ipam.Name{Namespace: s.name.Namespace, Name: "own"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
+		State: ipam.StateBound, Holder: adapt.HolderOfPool(pool.Key),
 	})))
 	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
-		Name: s.name, Block: pool.CIDR, Pool: pool.Key, Purpose: ipam.ForClaim, Reclaim: reclaim, State: ipam.Bound,
+		Name: s.name, Block: pool.CIDR, Pool: pool.Key, Purpose: ipam.PurposeClaim, Reclaim: reclaim, State: ipam.StateBound,
 		Holder: ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: s.name.Namespace, Name: "claim"},
 	})))
 	s.seen(func(_ ipam.Record, ok bool) bool { return ok })
@@ -136,7 +136,7 @@ func TestOrphan(t *testing.T) {
 	}
 
 	t.Run("a record whose claim was never seen is released after the grace, not before", func(t *testing.T) {
-		s := begin(t, c, pool("grace", 0), ipam.Delete)
+		s := begin(t, c, pool("grace", 0), ipam.ReclaimDelete)
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
@@ -149,7 +149,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a claim that turns up within the grace keeps its record", func(t *testing.T) {
-		s := begin(t, c, pool("turns-up", 0), ipam.Delete)
+		s := begin(t, c, pool("turns-up", 0), ipam.ReclaimDelete)
 		s.reconciled()
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
@@ -162,7 +162,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a claim that the cache does not show is looked for again", func(t *testing.T) {
-		s := begin(t, c, pool("behind", 0), ipam.Delete)
+		s := begin(t, c, pool("behind", 0), ipam.ReclaimDelete)
 		s.controller.Client = blind{}
 		s.reconciled()
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
@@ -177,7 +177,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a leader that was paused cannot write a record that is given up into its claim", func(t *testing.T) {
-		s := begin(t, c, pool("paused-leader", 0), ipam.Delete)
+		s := begin(t, c, pool("paused-leader", 0), ipam.ReclaimDelete)
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		must(t, s.k8s.Create(t.Context(), claim))
 		record, _ := s.controller.Allocator.Ledger().Record(s.name)
@@ -196,7 +196,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record that is left in a namespace that is gone is released when that is there again", func(t *testing.T) {
-		s := begin(t, c, pool("left-behind", 0), ipam.Delete)
+		s := begin(t, c, pool("left-behind", 0), ipam.ReclaimDelete)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}
 		must(t, s.k8s.Delete(t.Context(), namespace))
 		must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
@@ -216,7 +216,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a release of which nothing is seen is done again", func(t *testing.T) {
-		s := begin(t, c, pool("unseen-release", 0), ipam.Delete)
+		s := begin(t, c, pool("unseen-release", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Allocator.Ledger().Record(s.name)
 		s.sawDeletion()
 		s.controller.released[s.name] = sighting{uid: record.UID, at: s.clock.Now()} // so an API server said that had just started
@@ -229,23 +229,23 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a released block cools down for the reuse delay", func(t *testing.T) {
-		s := begin(t, c, pool("reuse-delay", time.Hour), ipam.Delete)
+		s := begin(t, c, pool("reuse-delay", time.Hour), ipam.ReclaimDelete)
 		s.sawDeletion()
-		s.reconciledTo(ipam.Cooling)
+		s.reconciledTo(ipam.StateCooling)
 		if again := s.reconciled(); again <= 59*time.Minute || again > time.Hour {
 			t.Errorf("looks again after %s, want about 1h", again)
 		}
 		s.passes(59 * time.Minute)
 		s.reconciled()
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.Cooling })
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.StateCooling })
 		s.passes(2 * time.Minute)
 		s.reconciledAway()
 	})
 
 	t.Run("a retained block stays for 30 days, or until a person deletes the record", func(t *testing.T) {
-		s := begin(t, c, pool("retained", 0), ipam.Retain)
+		s := begin(t, c, pool("retained", 0), ipam.ReclaimRetain)
 		s.sawDeletion()
-		s.reconciledTo(ipam.Retained)
+		s.reconciledTo(ipam.StateRetained)
 		s.passes(719 * time.Hour)
 		if again := s.reconciled(); again <= 59*time.Minute || again > time.Hour {
 			t.Errorf("looks again after %s, want about 1h", again)
@@ -259,14 +259,14 @@ func TestOrphan(t *testing.T) {
 	// another is a record that is made while all claims are known.
 	another := func(s *story, name, block string) {
 		made, _ := s.controller.Allocator.Ledger().Record(s.name)
-		made.Name.Name, made.Version, made.Block, made.Reclaim = name, "", netip.MustParsePrefix(block), ipam.Retain
+		made.Name.Name, made.Version, made.Block, made.Reclaim = name, "", netip.MustParsePrefix(block), ipam.ReclaimRetain
 		must(t, s.k8s.Create(t.Context(), adapt.Allocation(made)))
 		s.name = made.Name
 		s.seen(func(_ ipam.Record, ok bool) bool { return ok })
 	}
 
 	t.Run("nothing is retained for a claim that was never stored, nor cools down", func(t *testing.T) {
-		s := begin(t, c, pool("never-stored", time.Hour), ipam.Retain)
+		s := begin(t, c, pool("never-stored", time.Hour), ipam.ReclaimRetain)
 		before := s.name
 		s.controller.Allocator.Ledger().ClaimsKnown()
 		another(s, "never-stored", "10.0.1.0/24")
@@ -277,19 +277,19 @@ func TestOrphan(t *testing.T) {
 		s.name = before // of this one nobody knows: it was there already
 		s.reconciled()
 		s.passes(180 * time.Second)
-		s.reconciledTo(ipam.Retained)
+		s.reconciledTo(ipam.StateRetained)
 	})
 
 	t.Run("a block is retained for a claim of which only the end was seen", func(t *testing.T) {
-		s := begin(t, c, pool("end-seen", 0), ipam.Retain)
+		s := begin(t, c, pool("end-seen", 0), ipam.ReclaimRetain)
 		s.controller.Allocator.Ledger().ClaimsKnown()
 		another(s, "end-seen", "10.0.1.0/24")
 		s.sawDeletion()
-		s.reconciledTo(ipam.Retained)
+		s.reconciledTo(ipam.StateRetained)
 	})
 
 	t.Run("nothing is retained for a claim whose record lost its block to another one", func(t *testing.T) {
-		s := begin(t, c, pool("lost", 0), ipam.Delete)
+		s := begin(t, c, pool("lost", 0), ipam.ReclaimDelete)
 		another(s, "lost", "10.0.0.0/28")
 		s.reconciled()
 		s.passes(180 * time.Second)
@@ -297,12 +297,12 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a pool's own record that another replica is about to release is left to it for the grace", func(t *testing.T) {
-		s := begin(t, c, pool("releasing", 0), ipam.Delete)
+		s := begin(t, c, pool("releasing", 0), ipam.ReclaimDelete)
 		s.name.Name = "own"
 		record, _ := s.controller.Allocator.Ledger().Record(s.name)
 		marked := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":"Releasing"}}`))
 		must(t, s.k8s.Patch(t.Context(), adapt.Allocation(record), marked))
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.Releasing })
+		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.StateReleasing })
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
@@ -310,7 +310,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("the deletion of an earlier holder does not release a record that was taken over", func(t *testing.T) {
-		s := begin(t, c, pool("taken-over", 0), ipam.Delete)
+		s := begin(t, c, pool("taken-over", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Allocator.Ledger().Record(s.name)
 		_, err := s.controller.Allocator.Adopt(t.Context(), record)
 		must(t, err)
@@ -322,7 +322,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("the deletion of a claim's former life does not release the record that its restored one took over", func(t *testing.T) {
-		s := begin(t, c, pool("restored", 0), ipam.Delete)
+		s := begin(t, c, pool("restored", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Allocator.Ledger().Record(s.name)
 		former := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		must(t, s.k8s.Create(t.Context(), former))
@@ -353,7 +353,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record is not given the UID of a claim that is gone by now", func(t *testing.T) {
-		s := begin(t, c, pool("stamped", 0), ipam.Delete)
+		s := begin(t, c, pool("stamped", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Allocator.Ledger().Record(s.name)
 		claim := func() *v1alpha1.IPClaim {
 			return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
@@ -373,7 +373,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record that changed after it was judged is not released", func(t *testing.T) {
-		s := begin(t, c, pool("changed", 0), ipam.Delete)
+		s := begin(t, c, pool("changed", 0), ipam.ReclaimDelete)
 		judged, _ := s.controller.Allocator.Ledger().Record(s.name)
 		_, err := s.controller.Allocator.Adopt(t.Context(), judged)
 		must(t, err)
@@ -396,7 +396,7 @@ func TestACollectorThatFreesAnAllocationInFlight(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{Progress: t.Output()})
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Stop()) })
-	s := begin(t, c, ipam.Pool{Key: ipam.PoolNamed("in-flight"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4}, ipam.Delete)
+	s := begin(t, c, ipam.Pool{Key: ipam.PoolNamed("in-flight"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4}, ipam.ReclaimDelete)
 	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 	claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
 	s.controller.Live = persisting{s.k8s, func() { must(t, s.k8s.Create(t.Context(), claim)) }}

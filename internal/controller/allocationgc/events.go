@@ -29,7 +29,7 @@ func (c *Controller) records() source.Source {
 		c.queue = q
 		c.mu.Unlock()
 		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
-			if change.Kind == ledger.Added && change.Record.State == ipam.Bound && !change.Record.Terminating {
+			if change.Kind == ledger.Added && change.Record.State == ipam.StateBound && !change.Record.Terminating {
 				c.hear(change.Record.Name)
 				return
 			}

@@ -82,13 +82,13 @@ func (c *Controller) settle(ctx context.Context, record ipam.Record) (reconcile.
 // That is so where the claim was not stored, as far as this process can tell, and where
 // another record is on the block.
 func (c *Controller) asHeld(record ipam.Record, keeping ipam.Keeping) (ipam.Record, ipam.Keeping) {
-	if record.State != ipam.Bound || !record.ReleaseAfter.IsZero() {
+	if record.State != ipam.StateBound || !record.ReleaseAfter.IsZero() {
 		return record, keeping
 	}
 	_, lost := errors.AsType[*ipam.TakenError](c.Allocator.Confirmed(record))
 	lost = lost || c.Allocator.Ledger().Conflict(record) != nil
 	if lost || c.Allocator.Ledger().NeverClaimed(record) && record.HolderUID == "" && !c.sawDeletion(record) {
-		record.Reclaim, record.Sticky, keeping.ReuseDelay = ipam.Delete, "", 0
+		record.Reclaim, record.Sticky, keeping.ReuseDelay = ipam.ReclaimDelete, "", 0
 	}
 	return record, keeping
 }
@@ -96,7 +96,7 @@ func (c *Controller) asHeld(record ipam.Record, keeping ipam.Keeping) (ipam.Reco
 // isKept reports whether a record is kept without a holder. One that is being released
 // is not: whoever marked it is about to delete it, and to use its name again.
 func isKept(record ipam.Record) bool {
-	return record.State == ipam.Retained || record.State == ipam.Cooling
+	return record.State == ipam.StateRetained || record.State == ipam.StateCooling
 }
 
 // release releases a record, once within the grace: its deletion is seen in two
@@ -129,7 +129,7 @@ func (c *Controller) sawDeletion(record ipam.Record) bool {
 		return false
 	}
 	if record.HolderUID == "" {
-		return record.Purpose == ipam.ForClaim && !record.Adopted
+		return record.Purpose == ipam.PurposeClaim && !record.Adopted
 	}
 	return record.HolderUID == uid
 }

@@ -48,7 +48,7 @@ func (c *Controller) recordOf(s *scope, addr netip.Addr) (own ipam.Record, found
 		switch {
 		case record.Block.Addr() != addr:
 			c.Orphans.Look(record.Name)
-		case record.State == ipam.Bound && !record.Terminating:
+		case record.State == ipam.StateBound && !record.Terminating:
 			own, found = record, true
 		}
 	}
@@ -112,7 +112,7 @@ func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
 		return fmt.Errorf("looking for IPAllocation %s/%s: %w", s.name.Namespace, name, err)
 	}
 	record, unreadable := adapt.Record(allocation)
-	if unreadable == nil && record.Holder == s.holder() && record.State == ipam.Bound && !record.Terminating && c.isUnseen(record) {
+	if unreadable == nil && record.Holder == s.holder() && record.State == ipam.StateBound && !record.Terminating && c.isUnseen(record) {
 		return errNotSeen
 	}
 	return nil

@@ -39,7 +39,7 @@ func (c *Controller) isServed(s *scope) bool {
 
 // isRecordOf reports whether the record is the claim's own and its IPAddress's.
 func isRecordOf(s *scope, record ipam.Record) bool {
-	return record.HolderUID == string(s.claim.UID) && !record.PoolUnknown && record.State == ipam.Bound && !record.Terminating &&
+	return record.HolderUID == string(s.claim.UID) && !record.PoolUnknown && record.State == ipam.StateBound && !record.Terminating &&
 		record.Block.Addr().String() == s.address.Spec.Address
 }
 

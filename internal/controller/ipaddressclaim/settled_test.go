@@ -44,7 +44,7 @@ func TestAServedClaimIsLeftAlone(t *testing.T) {
 		"its record was made before it was":   {record: func(r *ipam.Record) { r.HolderUID = "" }},
 		"its record has another address":      {record: func(r *ipam.Record) { r.Block = netip.MustParsePrefix("10.0.0.9/32") }},
 		"its record is of another pool":       {record: func(r *ipam.Record) { r.Pool.Name = "other" }},
-		"its record is cooling down":          {record: func(r *ipam.Record) { r.State = ipam.Cooling }},
+		"its record is cooling down":          {record: func(r *ipam.Record) { r.State = ipam.StateCooling }},
 		"it is in the line of those who wait": {change: func(s *scope) { s.request.Sticky = "wait" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +85,8 @@ func servedClaim() (*scope, ipam.Record) {
 	s.request, _ = adapt.AddressRequest(parts(s.claim))
 	return s, ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "a-12345678"}, UID: "record", Block: netip.MustParsePrefix("10.0.0.1/32"),
-		Pool: ipam.PoolKey{Kind: ipam.KindPool, Name: "hosts"}, Holder: s.holder(), HolderUID: "uid",
-		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound,
+		Pool: ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "hosts"}, Holder: s.holder(), HolderUID: "uid",
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 	}
 }
 
@@ -97,7 +97,7 @@ func allocatorWith(t *testing.T, records ...ipam.Record) *allocator.Allocator {
 		pool := records[0].Pool
 		records = append(records, ipam.Record{
 			Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "own", Block: ipam.FamilyOf(records[0].Block).All(),
-			Pool: ipam.DomainNamed("default", ipam.FamilyOf(records[0].Block)), Holder: allocator.HolderOfPool(pool), Purpose: ipam.ForPool, State: ipam.Bound,
+			Pool: ipam.DomainNamed("default", ipam.FamilyOf(records[0].Block)), Holder: allocator.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
 		})
 	}
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})

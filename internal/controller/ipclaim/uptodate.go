@@ -24,7 +24,7 @@ func isRecordOf(claim *v1alpha1.IPClaim, record ipam.Record) bool {
 	policy := ipam.Reclaim(claim.Spec.ReclaimPolicy)
 	return record.Holder == allocator.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}) &&
 		sameHolder(record.HolderUID, string(claim.UID)) &&
-		record.State == ipam.Bound && !record.Terminating &&
+		record.State == ipam.StateBound && !record.Terminating &&
 		record.Block.String() == claim.Spec.CIDR &&
 		(policy == "" || policy == record.Reclaim) &&
 		(!record.Adopted || record.HolderUID != "")

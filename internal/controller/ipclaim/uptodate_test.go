@@ -33,7 +33,7 @@ func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 		"its record is of an earlier life":       {record: func(r *ipam.Record) { r.HolderUID = "earlier" }},
 		"its record has another block":           {record: func(r *ipam.Record) { r.Block = netip.MustParsePrefix("10.0.1.0/28") }},
 		"its record is being deleted":            {record: func(r *ipam.Record) { r.Terminating = true }},
-		"its record is retained":                 {record: func(r *ipam.Record) { r.State = ipam.Retained }},
+		"its record is retained":                 {record: func(r *ipam.Record) { r.State = ipam.StateRetained }},
 		"its record was taken over, not stamped": {record: func(r *ipam.Record) { r.Adopted, r.HolderUID = true, "" }},
 		"its policy has changed":                 {claim: func(c *v1alpha1.IPClaim) { c.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain }},
 		"it has no block yet":                    {claim: func(c *v1alpha1.IPClaim) { c.Spec.AllocationName, c.Spec.CIDR = "", "" }},
@@ -80,15 +80,15 @@ func boundClaim() (*v1alpha1.IPClaim, ipam.Record) {
 	claim := &v1alpha1.IPClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "uid"},
 		Spec: v1alpha1.IPClaimSpec{
-			PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.KindIPPool, Name: "corporate"}, IPFamily: v1alpha1.IPv4, PrefixLength: &bits,
+			PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "corporate"}, IPFamily: v1alpha1.IPv4, PrefixLength: &bits,
 			CIDR: "10.0.0.0/28", AllocationName: "a-12345678", ReclaimPolicy: v1alpha1.ReclaimDelete,
 		},
 	}
 	record := ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "a-12345678"}, UID: "record", Block: netip.MustParsePrefix("10.0.0.0/28"),
-		Pool:   ipam.PoolKey{Kind: ipam.KindPool, Name: "corporate"},
+		Pool:   ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "corporate"},
 		Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"}), HolderUID: "uid",
-		Purpose: ipam.ForClaim, Reclaim: ipam.Delete, State: ipam.Bound,
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 	}
 	claim.Status = adapt.ClaimBound(record, ipam.Pool{}).Status(claim.Status)
 	return claim, record
@@ -99,7 +99,7 @@ func own() ipam.Record {
 	pool := ipam.PoolNamed("corporate")
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.corporate"}, UID: "own", Block: netip.MustParsePrefix("10.0.0.0/8"),
-		Pool: ipam.DomainNamed("default", ipam.IPv4), Holder: allocator.HolderOfPool(pool), Purpose: ipam.ForPool, State: ipam.Bound,
+		Pool: ipam.DomainNamed("default", ipam.IPv4), Holder: allocator.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
 	}
 }
 

@@ -87,7 +87,7 @@ func (c *Controller) formerPool(s *scope) (ipam.PoolKey, allocator.Resolution, e
 	if ref := s.claim.Status.PoolRef; ref != nil {
 		resolution.Terms.Block, resolution.Terms.Length = s.request.Block, s.request.Block.Bits()
 		resolution.Terms.Class = s.claim.Spec.ClassName
-		resolution.Terms.Reclaim = cmp.Or(s.request.Reclaim, ipam.Delete)
+		resolution.Terms.Reclaim = cmp.Or(s.request.Reclaim, ipam.ReclaimDelete)
 		return adapt.PoolKey(s.claim.Namespace, *ref), resolution, nil
 	}
 	if err != nil {

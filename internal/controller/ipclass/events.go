@@ -40,7 +40,7 @@ func (c *Controller) records() source.Source {
 				return
 			}
 			c.enqueue(q, change.Pool)
-			if change.Record.Purpose == ipam.ForPool { // that pool may be ready now
+			if change.Record.Purpose == ipam.PurposePool { // that pool may be ready now
 				c.enqueue(q, allocator.PoolOf(change.Record.Holder))
 			}
 		}))
@@ -49,7 +49,7 @@ func (c *Controller) records() source.Source {
 }
 
 func (c *Controller) enqueue(q queue, key ipam.PoolKey) {
-	if key.Kind != ipam.KindPool {
+	if key.Kind != ipam.PoolKindIPPool {
 		return
 	}
 	pool, _ := c.Allocator.Catalogue().Pool(key)
