@@ -21,9 +21,9 @@ func woken(a *Allocator) []ipam.PoolKey {
 	return keys
 }
 
-// TestAPoolIsLookedAtWhenItsOwnRecordIsSeen: it may be ready now, and a record of a claim
+// TestAPoolIsReconciledWhenItsOwnRecordIsSeen: it may be ready now, and a record of a claim
 // changes nothing in that.
-func TestAPoolIsLookedAtWhenItsOwnRecordIsSeen(t *testing.T) {
+func TestAPoolIsReconciledWhenItsOwnRecordIsSeen(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		if got := woken(a); !slices.Equal(got, []ipam.PoolKey{parent().Key}) {
 			t.Errorf("at first: %v, want the parent", got)

@@ -139,7 +139,7 @@ func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
 		b.claims.Synced()
 		<-done
 		if b.Queue().Len() != 1 || !slices.Equal(served, []string{"next"}) {
-			t.Errorf("%d are in line, and %q have been looked at, want the next one", b.Queue().Len(), served)
+			t.Errorf("%d are in line, and %q have been enqueued, want the next one", b.Queue().Len(), served)
 		}
 	})
 }

@@ -30,8 +30,8 @@ func TestWhatAWaiterWantsSaysTheLimitOfItsClass(t *testing.T) {
 	})
 }
 
-// TestAPoolIsLookedAtWhenItsLineChanges: whose turn it is there may be another one's now.
-func TestAPoolIsLookedAtWhenItsLineChanges(t *testing.T) {
+// TestAPoolIsReconciledWhenItsLineChanges: whose turn it is there may be another one's now.
+func TestAPoolIsReconciledWhenItsLineChanges(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.open()
 		a, request := s.allocator, ipam.Request{Pool: s.pool.Key, Length: 30}
@@ -56,7 +56,7 @@ func TestAPoolIsLookedAtWhenItsLineChanges(t *testing.T) {
 				want = []ipam.PoolKey{s.pool.Key}
 			}
 			if got := woken(a); !slices.Equal(got, want) || a.queue.Len() != c.line {
-				t.Errorf("%s: %v are looked at, want %v; %d wait, want %d", c.what, got, want, a.queue.Len(), c.line)
+				t.Errorf("%s: %v are enqueued, want %v; %d wait, want %d", c.what, got, want, a.queue.Len(), c.line)
 			}
 		}
 	})
@@ -96,7 +96,7 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 			t.Errorf("then %v are in line, want both", got)
 		}
 		if got := woken(a); !slices.Equal(got, []ipam.PoolKey{s.pool.Key}) {
-			t.Errorf("then %v are looked at, want the pool", got)
+			t.Errorf("then %v are enqueued, want the pool", got)
 		}
 		s.waits("waits-later", ipam.Request{Pool: s.pool.Key, Length: 30})
 		foreseen("foreseen-later")
@@ -106,9 +106,9 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 	})
 }
 
-// TestWhichPoolsAreLookedAtWhenTheCatalogueChanges: the one that changes, those of a class
+// TestWhichPoolsAreReconciledWhenTheCatalogueChanges: the one that changes, those of a class
 // that changes, and those that somebody waits for who did not before.
-func TestWhichPoolsAreLookedAtWhenTheCatalogueChanges(t *testing.T) {
+func TestWhichPoolsAreReconciledWhenTheCatalogueChanges(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.open()
 		a, pool, other := s.allocator, s.pool, s.pool
@@ -136,7 +136,7 @@ func TestWhichPoolsAreLookedAtWhenTheCatalogueChanges(t *testing.T) {
 		} {
 			c.do()
 			if got := woken(a); !slices.Equal(got, c.want) {
-				t.Errorf("%s: %v are looked at, want %v", c.what, got, c.want)
+				t.Errorf("%s: %v are enqueued, want %v", c.what, got, c.want)
 			}
 		}
 	})
@@ -161,7 +161,7 @@ func TestNobodyIsServedBeforeAllHasBeenSeen(t *testing.T) {
 }
 
 // TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess of the pool, or of the class,
-// whose other pools are looked at then too.
+// whose other pools are enqueued then too.
 func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) {
 	other, third := ipam.PoolNamed("other"), ipam.PoolNamed("third")
 	ofPool, ofClass := ipam.Awaited{Project: "red", Pool: parent().Key}, ipam.Awaited{Project: "red", Class: "gold"}
@@ -170,7 +170,7 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 		limit          ipam.Limit
 		awaits         ipam.Awaited
 		resumed        bool
-		// woken is whether the other pool of the class that somebody waits for is looked at.
+		// woken is whether the other pool of the class that somebody waits for is enqueued.
 		woken bool
 	}{
 		"of the pool":                     {"red", "", oneBlock, ofPool, true, false},
@@ -217,7 +217,7 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 					want = []ipam.PoolKey{other, parent().Key}
 				}
 				if got := woken(a); !slices.Equal(got, want) {
-					t.Errorf("%v are looked at, want %v", got, want)
+					t.Errorf("%v are enqueued, want %v", got, want)
 				}
 			})
 		})

@@ -33,14 +33,14 @@ type Options struct {
 	Asker *requester.Asker
 	// OrphanGrace is how long a record may be without holder.
 	OrphanGrace time.Duration
-	// Workers is how many claims are looked at at a time.
+	// Workers is how many claims are reconciled at a time.
 	Workers int
 	// Namespace of the operator: of the records of pools.
 	Namespace string
-	// WatchNamespace is the only one whose claims are looked at; empty: all.
+	// WatchNamespace is the only one whose claims are reconciled; empty: all.
 	WatchNamespace string
 	// WatchFilter is the value that the label cluster.x-k8s.io/watch-filter of an
-	// IPAddressClaim must have to be looked at; empty: any, or none.
+	// IPAddressClaim must have to be reconciled; empty: any, or none.
 	WatchFilter string
 }
 

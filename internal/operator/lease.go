@@ -53,7 +53,7 @@ func newElection(cfg *rest.Config, mgr ctrl.Manager, o Options) (*leader.Electio
 type patientLease struct {
 	resourcelock.Interface
 	log logr.Logger
-	// holds says that the lease was ours when the API server last told.
+	// holds is whether the lease was ours when the API server last answered.
 	holds bool
 	// late says that it could not be renewed the last time.
 	late bool

@@ -6,7 +6,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 )
 
-// collect tells of the view and the queue, as they are when they are asked.
+// collect measures the view and the queue, as they are when they are asked.
 func collect(alloc *allocator.Allocator) []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -35,7 +35,7 @@ func collect(alloc *allocator.Allocator) []prometheus.Collector {
 	}
 }
 
-// poolCollector tells how full each pool is.
+// poolCollector measures how full each pool is.
 type poolCollector struct {
 	alloc                  *allocator.Allocator
 	addresses, allocations *prometheus.Desc

@@ -27,14 +27,14 @@ type Options struct {
 	// ServiceAccount under which the operator writes.
 	ServiceAccount string
 
-	// WatchNamespace is the only namespace whose claims the controllers look at;
+	// WatchNamespace is the only namespace whose claims the controllers reconcile;
 	// empty: of all. What is in use is seen in all of them whatever it says, and
 	// webhooks answer for all.
 	WatchNamespace string
 	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that an
 	// IPAddressClaim must have; empty: any, or none.
 	WatchFilter string
-	// SyncPeriod is how often everything is looked at again; 0: as the library
+	// SyncPeriod is how often everything is reconciled again; 0: as the library
 	// has it, 10 hours.
 	SyncPeriod time.Duration
 
@@ -84,9 +84,9 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ServiceAccount, "service-account", "cadastre-controller-manager", "Service account under which the operator runs.")
 	fs.StringVar(&o.PlatformProject, "platform-project", "", "Project whose namespaces may use pools and classes of visibility Platform. Default: none may.")
 	fs.StringVar(&o.DefaultIPFamily, "default-ip-family", string(ipam.IPv4), "Address family of claims that name no class, no pool and no family: IPv4 or IPv6. They are served by the default class of that family and by no other.")
-	fs.DurationVar(&o.OrphanGrace, "orphan-grace", 180*time.Second, "How long an IPAllocation may be without holder before it is released, where the holder's deletion was not seen. At least 65s.")
+	fs.DurationVar(&o.OrphanGrace, "orphan-grace", 180*time.Second, "How long an IPAllocation may be without a holder before it is released, where the holder's deletion was not seen. At least 65s.")
 	o.UnsafeOrphanGrace = os.Getenv(UnsafeOrphanGraceEnv) != ""
-	fs.IntVar(&o.UnboundLimit, "unbound-limit", 1000, "How many IPAllocations of a namespace may be without claim or LocalIPPool; beyond it creates are answered with 429.")
+	fs.IntVar(&o.UnboundLimit, "unbound-limit", 1000, "How many IPAllocations of a namespace may be unclaimed, by an IPClaim or a LocalIPPool; beyond it creates are answered with 429.")
 	fs.IntVar(&o.WaitingLimit, "waiting-limit", 1000, "How many claims of a namespace may wait for a block; beyond it creates that would have to wait are answered with 429. 0: any number.")
 	fs.IntVar(&o.Workers, "workers", 8, "How many claims are reconciled at a time.")
 	o.bindWatch(fs)
@@ -96,9 +96,9 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 
 // bindWatch registers what Cluster API's providers have in common.
 func (o *Options) bindWatch(fs *pflag.FlagSet) {
-	fs.StringVar(&o.WatchNamespace, "namespace", "", "Namespace whose claims the controllers look at. Webhooks answer for all, and what is in use is seen in all. Default: all.")
-	fs.StringVar(&o.WatchFilter, "watch-filter", "", "Value of the label cluster.x-k8s.io/watch-filter of the IPAddressClaims that the controllers look at. Default: any, or none.")
-	fs.DurationVar(&o.SyncPeriod, "sync-period", 0, "How often everything is looked at again. Default: every 10 hours.")
+	fs.StringVar(&o.WatchNamespace, "namespace", "", "Namespace whose claims the controllers reconcile. Webhooks answer for all namespaces, and a block is in use wherever its holder is. Default: all.")
+	fs.StringVar(&o.WatchFilter, "watch-filter", "", "Value of the label cluster.x-k8s.io/watch-filter of the IPAddressClaims that the controllers reconcile. Default: any, or none.")
+	fs.DurationVar(&o.SyncPeriod, "sync-period", 0, "How often all objects are reconciled again. Default: every 10 hours.")
 }
 
 func (o *Options) bindServers(fs *pflag.FlagSet) {
@@ -107,7 +107,7 @@ func (o *Options) bindServers(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookHost, "webhook-bind-host", "", "Address on which the webhooks listen. Default: all.")
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port on which the webhooks listen.")
 	fs.StringVar(&o.WebhookService, "webhook-service-name", "cadastre-webhook-service", "Service by which the API server reaches the webhooks.")
-	fs.StringVar(&o.CertSource, "webhook-cert-source", string(certs.SelfSigned), "Who issues the webhooks' certificate: self-signed, the operator itself, or secret, whoever writes the Secret cadastre-webhook-server-cert.")
+	fs.StringVar(&o.CertSource, "webhook-cert-source", string(certs.SelfSigned), "Who issues the webhooks' certificate. self-signed: the operator. secret: another controller, such as cert-manager, which writes the Secret cadastre-webhook-server-cert.")
 	fs.StringVar(&o.WebhookClientCA, "webhook-client-ca", "", "File with the PEM certificates of the authorities that sign the client certificates of the API servers; the webhooks answer no other client. It is read at start-up. Default: clients need no certificate.")
 }
 

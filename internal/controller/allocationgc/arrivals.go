@@ -14,13 +14,13 @@ import (
 // all have one within milliseconds. To look at each at once would mean to look at
 // it again when its grace is over, and to keep it in mind until then: at 500
 // claims a second and 180 seconds, 90,000 of them. So those that are new are gone
-// through together, a moment later, and only those without a holder are looked at.
+// through together, a moment later, and only those without a holder are reconciled.
 
 // arriveWithin is how long the holder of a new record has to come, before the
 // record's grace begins.
 const arriveWithin = time.Second
 
-// arrivals has those of the new records looked at whose holders do not come.
+// arrivals enqueues those of the new records whose holders do not come.
 func (c *Controller) arrivals() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		go func() {

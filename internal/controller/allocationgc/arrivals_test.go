@@ -22,9 +22,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// TestOnlyRecordsWithoutHolderAreLookedAt shows a new leader some records: those
+// TestOnlyRecordsWithoutHolderAreReconciled shows a new leader some records: those
 // with a holder cost no pass, those without, and those that are not merely held, do.
-func TestOnlyRecordsWithoutHolderAreLookedAt(t *testing.T) {
+func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	seen := make(chan struct{}, 10)
 	view.Follow(func(ledger.Change) { seen <- struct{}{} })
@@ -56,7 +56,7 @@ func TestOnlyRecordsWithoutHolderAreLookedAt(t *testing.T) {
 		looked[req.Name] = true
 	}
 	if got := slices.Sorted(maps.Keys(looked)); !slices.Equal(got, []string{"kept", "orphan"}) {
-		t.Errorf("%q are looked at, want those without holder or not Bound", got)
+		t.Errorf("%q are enqueued, want those without holder or not Bound", got)
 	}
 	if len(c.news) != 0 {
 		t.Errorf("%v are still news", c.news)

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func TestARecordIsLookedAtAgainWithinTheGracePeriodHoweverOftenItFailed(t *testing.T) {
+func TestARecordIsReconciledAgainWithinTheGracePeriodHoweverOftenItFailed(t *testing.T) {
 	const grace = 7 * time.Second
 	limiter, request := backOff(grace), reconcile.Request{}
 	first := limiter.When(request)

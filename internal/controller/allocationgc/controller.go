@@ -1,5 +1,5 @@
-// Package allocationgc settles IPAllocations whose holder does not exist, or was not told
-// of them when their release was cut short: at once when the holder's deletion was
+// Package allocationgc settles IPAllocations whose holder does not exist, or does not
+// name them because their release was cut short: at once when the holder's deletion was
 // seen, and otherwise after a grace period on this process's own clock and a quorum
 // read that says so. The record is read first, the holder second, so that an
 // allocation in flight is never mistaken.
@@ -36,23 +36,23 @@ type Controller struct {
 	// Grace is how long a record may be without holder whose deletion was not
 	// seen.
 	Grace time.Duration
-	// Workers is how many records are looked at at a time: as many as allocators make
+	// Workers is how many records are reconciled at a time: as many as allocators make
 	// at a time at least, or, on an API server that has as much to do as it can, what is
 	// released falls behind what is recorded, without end.
 	Workers int
-	// Within are the namespaces whose records it looks at.
+	// Within are the namespaces whose records it reconciles.
 	Within kube.Namespaces
 
 	mu sync.Mutex
 	// judges say of other kinds of holders whether they exist.
 	judges map[string]Judge
-	// queue is where records are put that are to be looked at.
+	// queue is where records are put that are to be reconciled.
 	queue queue
 	// unheld is since when a state of a record has been seen without holder.
 	unheld map[ipam.Name]sighting
 	// gone is the UID of the holder whose deletion was seen, by its record.
 	gone map[ipam.Name]string
-	// news are records that are to be looked at only if they still have no holder
+	// news are records that are to be reconciled only if they still have no holder
 	// when their holders have had time to come.
 	news []ipam.Name
 	// released is which state of a record was released and when; the view shows a
@@ -69,9 +69,9 @@ type sighting struct {
 	at           time.Time
 }
 
-// backOff is how long it takes until a record that could not be settled is looked at
+// backOff is how long it takes until a record that could not be settled is reconciled
 // again: at most the grace period. The API server refuses for minutes to change what
-// outlives its namespace, and nothing tells when it does so no longer.
+// outlives its namespace, and nothing notifies it when it does so no longer.
 func backOff(grace time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, grace)
 }

@@ -402,7 +402,7 @@ func TestACollectorThatFreesAnAllocationInFlight(t *testing.T) {
 	s.controller.Live = persisting{s.k8s, func() { must(t, s.k8s.Create(t.Context(), claim)) }}
 
 	if again := s.reconciled(); again != s.controller.Grace {
-		t.Errorf("a record that is new is looked at again after %s, want the grace", again)
+		t.Errorf("a record that is new is enqueued again after %s, want the grace", again)
 	}
 	s.passes(s.controller.Grace)
 	s.reconciled() // the cache showed no claim; the API server does by now

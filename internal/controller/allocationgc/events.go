@@ -21,8 +21,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// records has every record looked at that has changed. One that is new is looked
-// at if its holder has not come a moment later.
+// records enqueues every record that has changed. One that is new is reconciled
+// if its holder has not come a moment later.
 func (c *Controller) records() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		c.mu.Lock()
@@ -30,7 +30,7 @@ func (c *Controller) records() source.Source {
 		c.mu.Unlock()
 		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
 			if change.Kind == ledger.Added && change.Record.State == ipam.StateBound && !change.Record.Terminating {
-				c.hear(change.Record.Name)
+				c.noteNew(change.Record.Name)
 				return
 			}
 			q.Add(requestFor(change.Record.Name))
@@ -50,7 +50,7 @@ func (c *Controller) reconcileMissing(q queue, pool ipam.PoolKey) {
 	}
 }
 
-// deletions notes the deletion of holders, and has their record looked at. The last
+// deletions notes the deletion of holders, and enqueues their record. The last
 // that was seen of a claim may be that it waited; then what is recorded for it is
 // looked at without a note.
 func (c *Controller) deletions(recordOf func(client.Object) (ipam.Name, bool)) handler.EventHandler {
@@ -98,12 +98,12 @@ func (c *Controller) Judge(kind string, f func(context.Context, client.Reader, i
 	c.judges[kind] = f
 	c.mu.Unlock()
 	for _, record := range c.Allocator.Ledger().OfKind(kind) {
-		c.hear(record.Name)
+		c.noteNew(record.Name)
 	}
 }
 
-// hear notes a record that is new.
-func (c *Controller) hear(name ipam.Name) {
+// noteNew notes a record that is new.
+func (c *Controller) noteNew(name ipam.Name) {
 	if !c.Within.Has(name.Namespace) {
 		return
 	}
@@ -114,7 +114,7 @@ func (c *Controller) hear(name ipam.Name) {
 	}
 }
 
-// look has a record looked at, where this replica leads.
+// look enqueues a record, where this replica leads.
 func (c *Controller) look(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

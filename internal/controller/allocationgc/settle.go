@@ -100,7 +100,7 @@ func isKept(record ipam.Record) bool {
 }
 
 // release releases a record, once within the grace: its deletion is seen in two
-// steps, and the first of them has it looked at again.
+// steps, and the first of them requeues it.
 func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	c.mu.Lock()
 	last := c.released[record.Name]

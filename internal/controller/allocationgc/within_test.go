@@ -21,7 +21,7 @@ func TestNothingIsNotedOfOtherNamespaces(t *testing.T) {
 	deletions := c.deletions(recordOfClaim)
 	for _, namespace := range []string{"inside", "outside"} {
 		name := ipam.Name{Namespace: namespace, Name: "record"}
-		c.hear(name)
+		c.noteNew(name)
 		c.Gone("uid", ipam.Name{Namespace: namespace, Name: "other"})
 		claim := &v1alpha1.IPClaim{}
 		claim.Namespace, claim.UID, claim.Spec.AllocationName = namespace, "uid", name.Name

@@ -90,7 +90,7 @@ func (f onEveryReplica) Start(context.Context) error { return f() }
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 // servedWithin is about how long the API server takes until it serves a kind whose
-// CRD it has accepted. Nothing tells when it does.
+// CRD it has accepted. Nothing notifies a client when it does.
 const servedWithin = time.Second
 
 // knownWithin is about how long it takes to list the Clusters of a cluster that had none

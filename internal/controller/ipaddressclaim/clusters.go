@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// watchClusters tells the catalogue, on every replica, which Clusters are paused. The
+// watchClusters keeps in the catalogue, on every replica, which Clusters are paused. The
 // function that it returns reports whether all Clusters have been seen once.
 func watchClusters(from cache.Cache, catalogue *allocator.Catalogue) (known func() bool, err error) {
 	informer, err := from.GetInformer(context.Background(), &clusterv1.Cluster{}, cache.BlockUntilSynced(false))

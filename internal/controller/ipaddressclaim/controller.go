@@ -52,10 +52,10 @@ type Controller struct {
 	Orphans Orphans
 	// Workers is how many claims are reconciled at a time.
 	Workers int
-	// Within are the namespaces whose claims it looks at.
+	// Within are the namespaces whose claims it reconciles.
 	Within kube.Namespaces
 	// WatchFilter is the value of Cluster API's label for filters that a claim must
-	// have to be looked at; empty: any, or none.
+	// have to be reconciled; empty: any, or none.
 	WatchFilter string
 	Clock       clock.PassiveClock
 
@@ -136,7 +136,7 @@ type making struct {
 	since time.Time
 	// uid is that of the IPAddress, where the API server has answered.
 	uid types.UID
-	// unsure says that the answer does not tell whether the IPAddress was stored, or is the
+	// unsure says that the answer leaves open whether the IPAddress was stored, or is the
 	// one of an earlier attempt.
 	unsure bool
 }
@@ -181,7 +181,7 @@ func isServed(claim *ipamv1.IPAddressClaim, namespaces kube.Namespaces, filter s
 	return namespaces.Has(claim.Namespace) && (filter == "" || labels.HasWatchLabel(claim, filter))
 }
 
-// soon has a claim looked at again for which there is something that has not been seen
+// soon requeues a claim for which there is something that has not been seen
 // yet: where this process, or its leader before, made that, its appearance is no news.
 func soon(err error) (reconcile.Result, error) {
 	if errors.Is(err, errNotSeen) {

@@ -125,9 +125,9 @@ func (c *Controller) isUnseen(record ipam.Record) bool {
 }
 
 // recordAgain records the block that an IPAddress names. Where its pool is missing, it
-// is looked at again when something changes that may be that.
+// is reconciled again when something changes that may be that.
 func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr) error {
-	c.homeless.Store(s.name, nil) // before the pools are looked at, so that no change is missed
+	c.homeless.Store(s.name, nil) // before the pools are read, so that no change is missed
 	pool, err := c.poolOf(s, addr)
 	if err != nil {
 		return err

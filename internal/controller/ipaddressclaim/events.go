@@ -25,7 +25,7 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// claims has claims looked at that are new or have changed, and are not settled,
+// claims enqueues claims that are new or have changed, and are not settled,
 // and the records of those settled that are gone.
 func (c *Controller) claims() handler.EventHandler {
 	return kube.SplitReplacements(handler.Funcs{
@@ -43,7 +43,7 @@ func (c *Controller) claims() handler.EventHandler {
 	})
 }
 
-// addresses has the claim of an IPAddress looked at, but not because this process
+// addresses enqueues the claim of an IPAddress, but not because this process
 // has just made the IPAddress for it, unless the claim has gone meanwhile.
 func (c *Controller) addresses() handler.EventHandler {
 	return kube.SplitReplacements(handler.Funcs{
@@ -86,7 +86,7 @@ func (c *Controller) shown(address client.Object) (making, bool) {
 	}
 }
 
-// consider has the claim of the object's name looked at, if it is not settled.
+// consider enqueues the claim of the object's name, if it is not settled.
 func (c *Controller) consider(ctx context.Context, obj client.Object, q queue) {
 	request := requestOf(obj)
 	if !c.settled(ctx, request.NamespacedName) {
@@ -120,7 +120,7 @@ func (c *Controller) addressGone(address client.Object) {
 	}
 }
 
-// records has a claim looked at when its record was changed, is lost, or was made
+// records enqueues a claim when its record was changed, is lost, or was made
 // by somebody else than this controller.
 func (c *Controller) records() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
@@ -134,7 +134,7 @@ func (c *Controller) records() source.Source {
 	})
 }
 
-// turns has a claim looked at when it is its turn in the line of those who wait.
+// turns enqueues a claim when it is its turn in the line of those who wait.
 func (c *Controller) turns() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		context.AfterFunc(ctx, c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) }))
@@ -142,7 +142,7 @@ func (c *Controller) turns() source.Source {
 	})
 }
 
-// catalogue has the claims looked at that wait for a class or a pool which
+// catalogue enqueues the claims that wait for a class or a pool which
 // changed, those of a pool that is not paused any more, and the IPAddresses whose pool
 // is missing.
 func (c *Controller) catalogue() source.Source {

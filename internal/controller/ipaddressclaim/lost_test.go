@@ -193,7 +193,7 @@ func TestAnIPAddressThatThisProcessMadeIsNoNews(t *testing.T) {
 			q := newQueue(t)
 			c.addresses().Create(t.Context(), event.CreateEvent{Object: s.address}, q)
 			if _, still := c.made.Load(s.name); q.Len() != test.want || still {
-				t.Errorf("%d are looked at, want %d; it is still thought to be coming: %t", q.Len(), test.want, still)
+				t.Errorf("%d are enqueued, want %d; it is still thought to be coming: %t", q.Len(), test.want, still)
 			}
 		})
 	}

@@ -56,7 +56,7 @@ type letting struct {
 }
 
 // showsWithin is for how long the caches and the view may have yet to show what was
-// done. After that it is looked at again, and a claim let go of again: a restore of etcd
+// done. After that it is reconciled again, and a claim let go of again: a restore of etcd
 // brings back the very version.
 const showsWithin = 5 * time.Second
 

@@ -14,7 +14,7 @@ import (
 )
 
 // settled reports whether a pass over the claim would change nothing: its record is
-// in the view, its IPAddress in the cache and dressed, and its status tells of
+// in the view, its IPAddress in the cache with its metadata, and its status reports
 // both. A leader that is new finds nearly all claims like that, and those who wait
 // are not to wait for them. It costs O(1), and is never true where a pass would do
 // something.
@@ -34,7 +34,7 @@ func (c *Controller) isServed(s *scope) bool {
 		return false
 	}
 	s.record = records[0]
-	return c.tells(s)
+	return c.statusUpToDate(s)
 }
 
 // isRecordOf reports whether the record is the claim's own and its IPAddress's.
@@ -43,8 +43,8 @@ func isRecordOf(s *scope, record ipam.Record) bool {
 		record.Block.Addr().String() == s.address.Spec.Address
 }
 
-// tells reports whether the claim's status is what a pass would write.
-func (c *Controller) tells(s *scope) bool {
+// statusUpToDate reports whether the claim's status is what a pass would write.
+func (c *Controller) statusUpToDate(s *scope) bool {
 	if c.Allocator.Queue().Has(s.holder()) {
 		return false
 	}

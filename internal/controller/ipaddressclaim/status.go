@@ -128,7 +128,7 @@ func (c *Controller) conflict(s *scope, taken *ipam.TakenError) string {
 }
 
 // writeStatus writes the status if it changed, in one patch. A conflict means that
-// there is a newer version of the claim, which is looked at when the cache has it.
+// there is a newer version of the claim, which is reconciled when the cache has it.
 func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAddressClaim) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before.Status, claim.Status) {
 		return false, nil
@@ -146,15 +146,15 @@ func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAd
 func (c *Controller) writeAndTell(ctx context.Context, before, claim *ipamv1.IPAddressClaim) error {
 	written, err := c.writeStatus(ctx, before, claim)
 	if written {
-		c.tell(before, claim)
+		c.recordEvent(before, claim)
 	}
 	return err
 }
 
-// tell makes an event of a change of the condition's reason, but not of a claim
+// recordEvent makes an event of a change of the condition's reason, but not of a claim
 // that is served at once: its condition says the same, and an event would be one more
 // write.
-func (c *Controller) tell(before, claim *ipamv1.IPAddressClaim) {
+func (c *Controller) recordEvent(before, claim *ipamv1.IPAddressClaim) {
 	was, ready := conditions.Get(before, ipamv1.IPAddressClaimReadyCondition), conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
 	if ready == nil || was != nil && was.Reason == ready.Reason || was == nil && ready.Status == metav1.ConditionTrue {
 		return

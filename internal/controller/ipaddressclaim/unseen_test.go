@@ -18,10 +18,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 )
 
-// TestAClaimIsLookedAtAgainWhoseRecordIsNotSeenYet has the caches show a claim and its
+// TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet has the caches show a claim and its
 // IPAddress before the view shows their record, as after a restore of etcd. That
 // the record turns up is no news: it is as this controller makes them.
-func TestAClaimIsLookedAtAgainWhoseRecordIsNotSeenYet(t *testing.T) {
+func TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	s, record := servedClaim()
 	s.address.Annotations = map[string]string{v1alpha1.AnnotationAllocation: record.Name.Name}
 	scheme := schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)

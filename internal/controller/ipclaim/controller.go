@@ -1,6 +1,6 @@
 // Package ipclaim keeps IPClaims. Admission binds them and writes their status when they
 // are created; the controller binds those that had to wait, records again what was lost,
-// and tells of conflicts.
+// and reports conflicts.
 package ipclaim
 
 import (
@@ -38,7 +38,7 @@ type Controller struct {
 	Asker *requester.Asker
 	// Workers is how many claims are reconciled at a time.
 	Workers int
-	// Within are the namespaces whose claims it looks at.
+	// Within are the namespaces whose claims it reconciles.
 	Within kube.Namespaces
 
 	events events.EventRecorder

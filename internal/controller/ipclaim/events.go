@@ -34,8 +34,8 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 	}
 }
 
-// records has a claim looked at whenever its record changes. What is recorded
-// already, in the view or to be listed yet, is looked at with its claim, which is
+// records enqueues a claim whenever its record changes. What is recorded
+// already, in the view or to be listed yet, is reconciled with its claim, which is
 // told of later.
 func (c *Controller) records() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
@@ -48,7 +48,7 @@ func (c *Controller) records() source.Source {
 	})
 }
 
-// turns has a claim looked at when it is its turn in the queue of those who
+// turns enqueues a claim when it is its turn in the queue of those who
 // wait.
 func (c *Controller) turns() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
@@ -57,7 +57,7 @@ func (c *Controller) turns() source.Source {
 	})
 }
 
-// catalogue has the claims looked at that wait for a class which changed, or for
+// catalogue enqueues the claims that wait for a class which changed, or for
 // a pool which changed, by its name or its labels. Those that wait for a pool of
 // a class are woken in turn.
 func (c *Controller) catalogue() source.Source {

@@ -50,7 +50,7 @@ func (c *Controller) notify(before, claim *v1alpha1.IPClaim) {
 }
 
 // write writes what changed of spec and status in one patch, if the claim is still as it
-// was read. A conflict means that there is a newer version, which is looked at when the
+// was read. A conflict means that there is a newer version, which is reconciled when the
 // cache has it; a record that was made meanwhile is found again then, or collected.
 func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before.Spec, claim.Spec) && equality.Semantic.DeepEqual(before.Status, claim.Status) {

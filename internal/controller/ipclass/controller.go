@@ -52,9 +52,9 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 		return reconcile.Result{}, nil
 	}
 	if early := c.Throttle.Take(class.Name); early > 0 && equality.Semantic.DeepEqual(uncounted(before.Status), uncounted(class.Status)) {
-		return reconcile.Result{RequeueAfter: early}, nil // it hears of its own writes: one would follow on the other
+		return reconcile.Result{RequeueAfter: early}, nil // its own writes enqueue it: one would follow on the other
 	}
-	// A conflict means that there is a newer version, which is looked at when the
+	// A conflict means that there is a newer version, which is reconciled when the
 	// cache has it.
 	err := c.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil && !apierrors.IsConflict(err) && !kube.IsNotFound(err) {

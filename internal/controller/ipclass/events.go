@@ -15,7 +15,7 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// catalogue has those classes looked at that changed, or of which a pool did. Only
+// catalogue enqueues those classes that changed, or of which a pool did. Only
 // cluster-scoped pools are counted.
 func (c *Controller) catalogue() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {

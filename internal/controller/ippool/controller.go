@@ -34,7 +34,7 @@ type Controller struct {
 	Throttle *kube.Throttle
 }
 
-// Setup registers the controller, once for each kind. It hears of its own status
+// Setup registers the controller, once for each kind. It is notified of its own status
 // writes too: a pass that worked from an older version than that is made good by
 // the next.
 func (c *Controller) Setup(mgr manager.Manager) error {

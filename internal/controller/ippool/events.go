@@ -15,8 +15,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// records has a pool looked at when its own record changes, and counted when
-// anything in it does, in turn: what happens until then is counted along.
+// records enqueues a pool when its own record changes, and throttled when a record of
+// the pool does: the status of the pool counts all that have changed until then.
 func (c *Controller) records(kind ipam.PoolKind) source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
@@ -31,7 +31,7 @@ func (c *Controller) records(kind ipam.PoolKind) source.Source {
 	})
 }
 
-// turns has a child pool looked at when it is its turn in the queue of those
+// turns enqueues a child pool when it is its turn in the queue of those
 // who wait.
 func (c *Controller) turns(kind ipam.PoolKind) source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
@@ -40,7 +40,7 @@ func (c *Controller) turns(kind ipam.PoolKind) source.Source {
 	})
 }
 
-// catalogue has a pool looked at that changed, and those that wait for it as
+// catalogue enqueues a pool that changed, and those that wait for it as
 // their parent.
 func (c *Controller) catalogue(kind ipam.PoolKind) source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {

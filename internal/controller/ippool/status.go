@@ -149,9 +149,9 @@ func pausedBy(obj v1alpha1.Pool) string {
 }
 
 // writeStatus writes the status if it changed, or says when to write it: a pool
-// that is worked on changes its counts all the time, and hears of its own writes,
+// that is worked on changes its counts all the time, and is enqueued by its own writes,
 // so that one would follow on the other. A conflict means that there is a newer
-// version of the pool, which is looked at when the cache has it.
+// version of the pool, which is reconciled when the cache has it.
 func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool) (time.Duration, error) {
 	if equality.Semantic.DeepEqual(before.PoolStatus(), obj.PoolStatus()) {
 		return 0, nil
