@@ -47,6 +47,8 @@ func (s subject) refusal(err error) error {
 		return apierrors.NewForbidden(s.resource(), s.name, limit)
 	case errors.As(err, &waiting):
 		return apierrors.NewTooManyRequests(err.Error(), 0) // nothing is different in a second
+	case errors.As(err, &policy) && policy.Value == nil:
+		return s.invalid(field.Required(field.NewPath(policy.Field), policy.Remedy))
 	case errors.As(err, &policy):
 		return s.invalid(field.Invalid(field.NewPath(policy.Field), policy.Value, policy.Remedy))
 	case errors.As(err, &taken):
@@ -100,7 +102,8 @@ func (s subject) conflict(err error) error {
 // awaited refuses to delete a class.
 func (s subject) awaited(waiting []ipam.Holder) error {
 	named := waiting[:min(len(waiting), holdersNamed)]
-	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("%d claims wait for it: %s: delete them first, or give the class a pool that has room", len(waiting), list(named, len(waiting))))
+	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("class %s is in use by %s (%s): delete %s first, or give the class a pool that has room",
+		s.name, counted(len(waiting), "waiting claim"), list(named, len(waiting)), pronoun(len(waiting))))
 }
 
 // list names the first few of so many.

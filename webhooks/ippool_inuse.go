@@ -103,11 +103,7 @@ func (s subject) inUse(u use) error {
 	var why []string
 	count := len(u.live) + len(u.kept) + u.more
 	if len(u.live) > 0 {
-		them := "them"
-		if count-len(u.kept) == 1 {
-			them = "it"
-		}
-		why = append(why, fmt.Sprintf("(%s): delete %s first", list(u.live, count-len(u.kept)), them))
+		why = append(why, fmt.Sprintf("(%s): delete %s first", list(u.live, count-len(u.kept)), pronoun(count-len(u.kept))))
 	} else if u.more > 0 {
 		u.kept = append(u.kept, fmt.Sprintf("and %d more", u.more))
 	}
@@ -128,4 +124,11 @@ func counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func pronoun(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
 }

@@ -228,7 +228,7 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 // release, and it waits for just that limit.
 func TestWhatALimitThatIsReachedTells(t *testing.T) {
 	limit := &ipam.LimitError{
-		Of: "pool p", Project: "red", Unit: "blocks", Most: space.CountOf64(3), Held: space.CountOf64(3),
+		Of: "pool p", Project: "red", Unit: "block", Most: space.CountOf64(3), Held: space.CountOf64(3),
 		Awaits: ipam.Awaited{Project: "red", Pool: parent().Key},
 	}
 	a := unstarted()

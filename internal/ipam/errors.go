@@ -75,12 +75,18 @@ func (e *MissingError) Error() string { return e.Message }
 type PolicyError struct {
 	// Field as in spec.prefixLength.
 	Field string
+	// Value of the field; nil where it has none, and must have one.
 	Value any
 	// Remedy says what is wrong and what would be right.
 	Remedy string
 }
 
-func (e *PolicyError) Error() string { return fmt.Sprintf("%s: %v: %s", e.Field, e.Value, e.Remedy) }
+func (e *PolicyError) Error() string {
+	if e.Value == nil {
+		return fmt.Sprintf("%s: Required value: %s", e.Field, e.Remedy) // as field.Required
+	}
+	return fmt.Sprintf("%s: %v: %s", e.Field, e.Value, e.Remedy)
+}
 
 // ExhaustedError means that no pool has a free block of the length.
 type ExhaustedError struct {
@@ -144,7 +150,7 @@ type LimitError struct {
 	// Of is what has the limit: a pool or a class, with its kind.
 	Of      string
 	Project string
-	// Unit is blocks or addresses.
+	// Unit is block or address.
 	Unit string
 	// Most is the limit, and Held what the project holds without the request.
 	Most, Held space.Count
@@ -157,8 +163,8 @@ func (e *LimitError) Error() string {
 	if e.Held == space.CountOf64(1) {
 		is = "is"
 	}
-	return fmt.Sprintf("exceeded limit: %s allows project %s %s %s, %s %s held: release some, or ask for a higher limit",
-		e.Of, e.Project, e.Most, e.Unit, e.Held, is)
+	return fmt.Sprintf("exceeded limit: %s allows project %s %s, %s %s held: release some, or ask for a higher limit",
+		e.Of, e.Project, e.most(), e.Held, is)
 }
 
 // Stable is the message without what is held, which changes while a claim waits.
@@ -168,7 +174,18 @@ func (e *LimitError) Stable() string {
 
 // reached says what the limit is, and that there is so much.
 func (e *LimitError) reached() string {
-	return fmt.Sprintf("%s allows project %s %s %s, which it holds", e.Of, e.Project, e.Most, e.Unit)
+	return fmt.Sprintf("%s allows project %s %s, which it holds", e.Of, e.Project, e.most())
+}
+
+// most is the limit with its unit.
+func (e *LimitError) most() string {
+	switch {
+	case e.Most == space.CountOf64(1):
+		return "1 " + e.Unit
+	case e.Unit == "address":
+		return e.Most.String() + " addresses"
+	}
+	return e.Most.String() + " " + e.Unit + "s"
 }
 
 // TakenError means that the very block that was asked for cannot be had.

@@ -96,7 +96,7 @@ func (t *Terms) fromPools(pools []Pool) error {
 	}
 	for _, p := range pools {
 		if p.Network == nil {
-			return &PolicyError{Field: "spec.prefixLength", Value: "not set",
+			return &PolicyError{Field: "spec.prefixLength",
 				Remedy: fmt.Sprintf("say how large a block you need, such as %d for one address: neither the class nor %s has a default", p.Family.Bits(), p.Key)}
 		}
 	}

@@ -53,9 +53,9 @@ func (l Limit) Check(of, project string, held, more Usage) error {
 	total := held.Add(more)
 	switch {
 	case !l.Blocks.allows(total.Blocks):
-		return &LimitError{Of: of, Project: project, Unit: "blocks", Most: l.Blocks.Count, Held: held.Blocks}
+		return &LimitError{Of: of, Project: project, Unit: "block", Most: l.Blocks.Count, Held: held.Blocks}
 	case !l.Addresses.allows(total.Addresses):
-		return &LimitError{Of: of, Project: project, Unit: "addresses", Most: l.Addresses.Count, Held: held.Addresses}
+		return &LimitError{Of: of, Project: project, Unit: "address", Most: l.Addresses.Count, Held: held.Addresses}
 	}
 	return nil
 }

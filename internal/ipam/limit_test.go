@@ -41,7 +41,7 @@ func TestALimitIsForBlocksAndForAddresses(t *testing.T) {
 		},
 		"one is held": {
 			Limit{Blocks: Maximum{true, space.CountOf64(1)}}, "x", usage(t, "10.0.0.1/32"),
-			"exceeded limit: pool p allows project x 1 blocks, 1 is held: release some, or ask for a higher limit",
+			"exceeded limit: pool p allows project x 1 block, 1 is held: release some, or ask for a higher limit",
 		},
 		"nobody's": {Limit{Blocks: Maximum{Set: true}}, "", Usage{}, ""},
 	} {

@@ -138,7 +138,7 @@ var _ = DescribeTable("An IPAddress beyond a limit",
 		address(claim, start.Next())
 		created(ctx, claim)
 		Eventually(reason(ctx, claim)).Should(Equal("False/LimitReached"))
-		Expect(message(claim)).To(Equal(says + " allows project " + team + " 1 blocks, which it holds: release some, or ask for a higher limit"))
+		Expect(message(claim)).To(Equal(says + " allows project " + team + " 1 block, which it holds: release some, or ask for a higher limit"))
 		Expect(recordsOf(ctx, name, "second")).To(BeEmpty())
 
 		By("recording it once the project holds less")

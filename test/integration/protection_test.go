@@ -85,7 +85,7 @@ var _ = Describe("protection", Ordered, func() {
 	It("refuses to delete a class for which claims wait", func(ctx context.Context) {
 		class := created(ctx, build.Class("protection").Length(32).Obj())
 		waiting := created(ctx, build.Claim(team, "waiting").Class("protection").Obj())
-		Eventually(func() error { return k8s.Delete(ctx, class, client.DryRunAll) }).Should(MatchError(ContainSubstring("1 claims wait for it: IPClaim protection/waiting")))
+		Eventually(func() error { return k8s.Delete(ctx, class, client.DryRunAll) }).Should(MatchError(ContainSubstring("is in use by 1 waiting claim (IPClaim protection/waiting): delete it first")))
 		deleted(ctx, waiting)
 		Eventually(func() error { return k8s.Delete(ctx, class) }).Should(Succeed())
 	})
