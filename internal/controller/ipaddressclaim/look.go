@@ -29,9 +29,8 @@ func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope
 	case found:
 		s.claim = claim
 		var errs field.ErrorList
-		if s.request, errs = adapt.AddressRequest(parts(claim)); len(errs) > 0 {
-			s.invalid = &ipam.PolicyError{Field: errs[0].Field, Value: errs[0].BadValue, Remedy: errs[0].Detail}
-		}
+		s.request, errs = adapt.AddressRequest(parts(claim))
+		s.invalid = adapt.PolicyError(errs)
 		if s.cluster, err = clusterOf(ctx, c.Client, claim); err != nil {
 			return nil, err
 		}

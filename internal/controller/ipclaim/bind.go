@@ -14,10 +14,7 @@ import (
 func read(s *scope) error {
 	request, errs := adapt.Claim(s.claim)
 	s.request = request
-	if len(errs) > 0 {
-		return &ipam.PolicyError{Field: errs[0].Field, Value: errs[0].BadValue, Remedy: errs[0].Detail}
-	}
-	return nil
+	return adapt.PolicyError(errs)
 }
 
 // askAgain asks whether who made the claim has the right to use its pool by now.

@@ -11,6 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/failpoint"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/requester"
@@ -20,10 +21,7 @@ import (
 func (c *Controller) read(s *scope) error {
 	pool, errs := c.Allocator.ReadPool(s.obj)
 	s.pool = pool
-	if len(errs) > 0 {
-		return &ipam.PolicyError{Field: errs[0].Field, Value: errs[0].BadValue, Remedy: errs[0].Detail}
-	}
-	return nil
+	return adapt.PolicyError(errs)
 }
 
 // secure sees to it that the pool's own CIDR is recorded, and that the record
