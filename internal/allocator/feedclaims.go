@@ -58,7 +58,7 @@ func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, from ctr
 // tried reports whether there was no error, and logs it otherwise.
 func (a *Allocator) tried(err error) bool {
 	if err != nil {
-		a.log.Error(err, "Watching IPClaims; this is tried again")
+		a.log.Error(err, "Could not watch IPClaims; retrying")
 	}
 	return err == nil
 }

@@ -152,7 +152,7 @@ func (a *Allocator) discard(record ipam.Record) {
 		ctx, cancel := context.WithTimeout(context.Background(), discardWithin)
 		defer cancel()
 		if err := a.Release(ctx, record); err != nil && !apierrors.IsConflict(err) {
-			a.log.Info("an allocation that is not used could not be deleted; it will be collected", "allocation", record.Name, "cause", err.Error())
+			a.log.Info("Could not delete an unused allocation; it will be collected", "record", record.Name.String(), "error", err.Error())
 		}
 	})
 }

@@ -43,7 +43,7 @@ func (a *Allocator) Yield(holder ipam.Holder, err error) (time.Duration, error) 
 		Message: fmt.Sprintf("the IPAllocation cannot be recorded: %s: others are served first until it can", cause(err)),
 	}
 	retry := a.Park(holder, parked)
-	a.log.V(1).Info("a claim that waits loses its turn", "claim", holder.String(), "retry", retry, "cause", err.Error())
+	a.log.V(1).Info("Claim loses its turn in the queue", "claim", holder.String(), "retryAfter", retry, "error", err.Error())
 	return retry, parked
 }
 

@@ -169,6 +169,6 @@ func (e *Election) release() {
 		err = e.options.Lock.Update(ctx, *record)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		e.log.Error(err, "Could not give the lease back: another replica leads when it has run out", "lease", e.options.Lock.Describe())
+		e.log.Error(err, "Could not release the leader lease; another replica acquires it when it expires", "lease", e.options.Lock.Describe())
 	}
 }

@@ -64,7 +64,7 @@ func (a *Asker) Ask(ctx context.Context, obj client.Object, kind string, pool ip
 	user, err := a.ring.Open(ctx, sealed, of)
 	if err != nil {
 		if !errors.Is(err, ErrNoKey) && ctx.Err() == nil {
-			log.FromContext(ctx).V(1).Info("Nobody can be asked about: "+err.Error(), "annotation", v1alpha1.AnnotationRequester)
+			log.FromContext(ctx).V(1).Info("Cannot read the requester of an object", "error", err.Error(), "annotation", v1alpha1.AnnotationRequester)
 		}
 		return false, a.later(obj.GetUID()), nil
 	}

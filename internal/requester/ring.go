@@ -99,7 +99,7 @@ func (r *Ring) refresh(ctx context.Context) {
 	if err == nil {
 		r.read = r.clock.Now()
 	} else if !apierrors.IsConflict(err) && ctx.Err() == nil {
-		log.FromContext(ctx).WithName("requester-key").Error(err, "Reading the keys for who asked; this is tried again")
+		log.FromContext(ctx).WithName("requester-key").Error(err, "Could not read the keys for requesters; retrying")
 	}
 }
 
