@@ -134,7 +134,7 @@ func (p *play) start(stream uint64) *replica {
 	return r
 }
 
-// write asks for blocks and lets go of them, one after another.
+// write asks for blocks and releases them, one after another.
 func (p *play) write(home int, random *rand.Rand) {
 	for round := range p.rounds {
 		pool := p.pools[random.IntN(len(p.pools))]
@@ -145,7 +145,7 @@ func (p *play) write(home int, random *rand.Rand) {
 		p.ask(home, order)
 		time.Sleep(time.Duration(random.Int64N(int64(2 * time.Millisecond))))
 		for random.IntN(3) > 0 {
-			p.letGoOfOne(p.at(random.IntN(replicas)), random)
+			p.releaseOne(p.at(random.IntN(replicas)), random)
 		}
 	}
 }
@@ -185,8 +185,8 @@ func (p *play) hold(record ipam.Record) {
 	p.held = append(p.held, record)
 }
 
-// letGoOfOne has a holder go, and some replica release its block.
-func (p *play) letGoOfOne(r *replica, random *rand.Rand) {
+// releaseOne has a holder go, and some replica release its block.
+func (p *play) releaseOne(r *replica, random *rand.Rand) {
 	p.mu.Lock()
 	if len(p.held) < 8 {
 		p.mu.Unlock()
@@ -270,7 +270,7 @@ func (p *play) holders() map[string]bool {
 	return uids
 }
 
-// finish has everybody let go, the orphans collected, and every block free.
+// finish has every block released, the orphans collected, and every block free.
 func (p *play) finish() {
 	time.Sleep(30 * time.Second) // whatever was under way has arrived by now
 	live := p.holders()

@@ -43,7 +43,7 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
 	if err := a.delete(ctx, record); err != nil {
 		return ignoreGone(err)
 	}
-	return ignoreGone(a.letGo(ctx, record))
+	return ignoreGone(a.removeFinalizer(ctx, record))
 }
 
 // MarkReleasing writes into a pool's own record that it is being released, waits until
@@ -112,8 +112,8 @@ func (a *Allocator) delete(ctx context.Context, record ipam.Record) error {
 	return nil
 }
 
-// letGo takes our finalizer off a record that is being deleted.
-func (a *Allocator) letGo(ctx context.Context, record ipam.Record) error {
+// removeFinalizer takes our finalizer off a record that is being deleted.
+func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) error {
 	if failpoint.ReleaseByName() {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		return a.client.Patch(ctx, adapt.Allocation(record), patch)
@@ -122,17 +122,17 @@ func (a *Allocator) letGo(ctx context.Context, record ipam.Record) error {
 		record.UID, adapt.Allocation(record).Finalizers[0])
 	err := a.client.Patch(ctx, adapt.Allocation(record), client.RawPatch(types.JSONPatchType, []byte(patch)))
 	if apierrors.IsInvalid(err) { // ours is not the first finalizer
-		err = a.letGoAmongOthers(ctx, record)
+		err = a.removeFinalizerAmongOthers(ctx, record)
 	}
 	if err != nil {
-		return fmt.Errorf("letting go of IPAllocation %s: %w", record.Name, err)
+		return fmt.Errorf("removing the finalizer of IPAllocation %s: %w", record.Name, err)
 	}
 	return nil
 }
 
-// letGoAmongOthers takes our finalizer off a record on which somebody has put
+// removeFinalizerAmongOthers takes our finalizer off a record on which somebody has put
 // another.
-func (a *Allocator) letGoAmongOthers(ctx context.Context, record ipam.Record) error {
+func (a *Allocator) removeFinalizerAmongOthers(ctx context.Context, record ipam.Record) error {
 	obj := adapt.Allocation(record)
 	if err := a.client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
 		return err

@@ -85,16 +85,16 @@ func TestWhatComesOfAReleaseThatFails(t *testing.T) {
 		fails map[string]error
 		want  string // empty: it is no error
 	}{
-		"the deletion is cut off":             {map[string]error{"delete": errCut}, "deleting IPAllocation ns/x-former: connection reset"},
-		"the record is gone":                  {map[string]error{"delete": gone("ipallocations")}, ""},
-		"its namespace is gone":               {map[string]error{"delete": namespaceGone()}, `namespaces "x" not found`},
-		"the API server is not specific":      {map[string]error{"delete": &apierrors.StatusError{}}, "deleting IPAllocation ns/x-former"},
-		"letting go of it is cut off":         {map[string]error{"patch": errCut}, "letting go of IPAllocation ns/x-former: connection reset"},
-		"it is gone before it is let go of":   {map[string]error{"patch": gone("ipallocations")}, ""},
-		"its namespace is gone by then":       {map[string]error{"patch": namespaceGone()}, `namespaces "x" not found`},
-		"it has another finalizer, is gone":   {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": gone("ipallocations")}, ""},
-		"it has another, and cannot be read":  {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": errCut}, "letting go of IPAllocation ns/x-former: connection reset"},
-		"it has another, and is not writable": {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil)}, "letting go of IPAllocation ns/x-former"},
+		"the deletion is cut off":                    {map[string]error{"delete": errCut}, "deleting IPAllocation ns/x-former: connection reset"},
+		"the record is gone":                         {map[string]error{"delete": gone("ipallocations")}, ""},
+		"its namespace is gone":                      {map[string]error{"delete": namespaceGone()}, `namespaces "x" not found`},
+		"the API server is not specific":             {map[string]error{"delete": &apierrors.StatusError{}}, "deleting IPAllocation ns/x-former"},
+		"removing its finalizer is cut off":          {map[string]error{"patch": errCut}, "removing the finalizer of IPAllocation ns/x-former: connection reset"},
+		"it is gone before its finalizer is removed": {map[string]error{"patch": gone("ipallocations")}, ""},
+		"its namespace is gone by then":              {map[string]error{"patch": namespaceGone()}, `namespaces "x" not found`},
+		"it has another finalizer, is gone":          {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": gone("ipallocations")}, ""},
+		"it has another, and cannot be read":         {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": errCut}, "removing the finalizer of IPAllocation ns/x-former: connection reset"},
+		"it has another, and is not writable":        {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil)}, "removing the finalizer of IPAllocation ns/x-former"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {

@@ -63,9 +63,9 @@ type Controller struct {
 	// made has a making for each IPAddress that this process makes, by its name, until the
 	// cache shows the IPAddress.
 	made sync.Map
-	// letGo is when this process took the finalizer off which version of a claim, by
+	// finalizerRemoved is when this process took the finalizer off which version of a claim, by
 	// its name, until the claim is gone.
-	letGo sync.Map
+	finalizerRemoved sync.Map
 	// unprotected is the same of an IPAddress.
 	unprotected sync.Map
 	// lost is the UID of the last claim of a name whose deletion was seen, while its
@@ -87,8 +87,8 @@ type scope struct {
 	// be served, and is nil otherwise.
 	request ipam.Request
 	invalid error
-	// letGo is when the claim was let go of last: the cache may have yet to show that.
-	letGo letting
+	// finalizerRemoved is when the finalizer of the claim was removed last: the cache may have yet to show that.
+	finalizerRemoved removal
 	// record is set by enter or bind: the address is held.
 	record ipam.Record
 	// again is set by askAgain: when to ask again for the right to use the pool.
@@ -122,7 +122,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case dropAddress:
 		return soon(c.unprotect(ctx, s))
 	case release:
-		if c.hasJustLetGo(s) {
+		if c.hasJustRemovedFinalizer(s) {
 			return reconcile.Result{RequeueAfter: showsWithin}, nil
 		}
 		return soon(c.release(ctx, s))

@@ -37,7 +37,7 @@ func (c *Controller) claims() handler.EventHandler {
 			}
 			c.lost.Store(nameOf(e.Object), string(e.Object.GetUID()))
 			q.Add(requestOf(e.Object))
-			c.letGo.Delete(nameOf(e.Object))
+			c.finalizerRemoved.Delete(nameOf(e.Object))
 			c.claimGone(e.Object)
 		},
 	})

@@ -19,8 +19,8 @@ import (
 // look reads the claim, the IPAddress of its name, and the Cluster.
 func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope, error) {
 	s := &scope{name: ipam.Name{Namespace: key.Namespace, Name: key.Name}}
-	if last, ok := c.letGo.Load(s.name); ok { // before the cache is read, which forgets it after
-		s.letGo = last.(letting)
+	if last, ok := c.finalizerRemoved.Load(s.name); ok { // before the cache is read, which forgets it after
+		s.finalizerRemoved = last.(removal)
 	}
 	claim, address := &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}
 	switch found, err := c.find(ctx, key, claim); {
@@ -66,7 +66,7 @@ const (
 	// keepAddress records the block of an IPAddress that has no claim: somebody
 	// made it before the claim, or is moving both.
 	keepAddress
-	// dropAddress lets go of an IPAddress that has no claim any more.
+	// dropAddress removes the finalizer of an IPAddress that has no claim any more.
 	dropAddress
 )
 

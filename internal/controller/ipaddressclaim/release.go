@@ -40,30 +40,32 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 	if !controllerutil.RemoveFinalizer(s.claim, v1alpha1.FinalizerRelease) {
 		return nil
 	}
-	c.letGo.Store(s.name, letting{version: before.ResourceVersion, at: c.Clock.Now()})
+	c.finalizerRemoved.Store(s.name, removal{version: before.ResourceVersion, at: c.Clock.Now()})
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.claim, patch); err != nil {
-		c.letGo.Delete(s.name)
-		return kube.IgnoreNotFound(fmt.Errorf("letting go of the claim: %w", err))
+		c.finalizerRemoved.Delete(s.name)
+		return kube.IgnoreNotFound(fmt.Errorf("removing the finalizer of the claim: %w", err))
 	}
 	return nil
 }
 
-// letting is the version of a claim or an IPAddress in which it was let go of, and when.
-type letting struct {
+// removal is the version of a claim or an IPAddress from which the finalizer was removed, and when.
+type removal struct {
 	version string
 	at      time.Time
 }
 
 // showsWithin is for how long the caches and the view may have yet to show what was
-// done. After that it is reconciled again, and a claim let go of again: a restore of etcd
+// done. After that it is reconciled again, and its finalizer is removed again: a restore of etcd
 // brings back the very version.
 const showsWithin = 5 * time.Second
 
-func (c *Controller) hasJustLetGo(s *scope) bool { return c.isRecent(s.letGo, s.claim) }
+func (c *Controller) hasJustRemovedFinalizer(s *scope) bool {
+	return c.isRecent(s.finalizerRemoved, s.claim)
+}
 
-// isRecent reports whether this very version of an object was let go of a moment ago.
-func (c *Controller) isRecent(last letting, obj client.Object) bool {
+// isRecent reports whether the finalizer of this very version of an object was removed a moment ago.
+func (c *Controller) isRecent(last removal, obj client.Object) bool {
 	return last.version == obj.GetResourceVersion() && c.Clock.Since(last.at) < showsWithin
 }
 
@@ -152,14 +154,14 @@ func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 	if !controllerutil.RemoveFinalizer(s.address, v1alpha1.FinalizerProtect) {
 		return nil
 	}
-	if last, ok := c.unprotected.Load(s.name); ok && c.isRecent(last.(letting), before) {
+	if last, ok := c.unprotected.Load(s.name); ok && c.isRecent(last.(removal), before) {
 		return errNotSeen
 	}
-	c.unprotected.Store(s.name, letting{version: before.ResourceVersion, at: c.Clock.Now()})
+	c.unprotected.Store(s.name, removal{version: before.ResourceVersion, at: c.Clock.Now()})
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.address, patch); err != nil {
 		c.unprotected.Delete(s.name)
-		return kube.IgnoreNotFound(fmt.Errorf("letting go of the IPAddress: %w", err))
+		return kube.IgnoreNotFound(fmt.Errorf("removing the finalizer of the IPAddress: %w", err))
 	}
 	return nil
 }

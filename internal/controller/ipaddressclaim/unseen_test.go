@@ -42,8 +42,8 @@ func TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	}
 }
 
-// TestAnIPAddressIsLetGoOfOnce has a second pass with the version that the cache still shows.
-func TestAnIPAddressIsLetGoOfOnce(t *testing.T) {
+// TestTheFinalizerOfAnIPAddressIsRemovedOnce has a second pass with the version that the cache still shows.
+func TestTheFinalizerOfAnIPAddressIsRemovedOnce(t *testing.T) {
 	s, _ := servedClaim()
 	s.address.Finalizers, s.address.DeletionTimestamp = []string{v1alpha1.FinalizerProtect}, &metav1.Time{Time: time.Now()}
 	patches := 0

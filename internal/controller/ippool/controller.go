@@ -94,13 +94,14 @@ func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcil
 
 func copyOf(obj v1alpha1.Pool) v1alpha1.Pool { return obj.DeepCopyObject().(v1alpha1.Pool) }
 
-// keep sees to it that the pool's CIDR is recorded, or let go.
+// keep records the pool's CIDR, or removes the finalizer of a pool that is being
+// deleted.
 func (c *Controller) keep(ctx context.Context, s *scope) error {
 	if err := c.read(s); err != nil {
 		return err
 	}
 	if s.pool.Terminating {
-		return c.letGo(ctx, s)
+		return c.removeFinalizer(ctx, s)
 	}
 	return c.secure(ctx, s)
 }

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/failpoint"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/requester"
@@ -111,10 +111,10 @@ func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) 
 	return c.read(s)
 }
 
-// letGo removes the finalizer of a pool that is being deleted, once its last block is
+// removeFinalizer removes the finalizer of a pool that is being deleted, once its last block is
 // released: from then on its own record is marked, and no other block is confirmed. The
 // record is deleted when the pool is gone.
-func (c *Controller) letGo(ctx context.Context, s *scope) error {
+func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
 	s.record = c.Allocator.PoolState(s.pool).Record
 	if !controllerutil.ContainsFinalizer(s.obj, v1alpha1.FinalizerPool) {
 		return nil
