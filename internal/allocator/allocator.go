@@ -94,10 +94,10 @@ type Allocator struct {
 	// fed says of each source whether its first list is complete.
 	fedLock sync.RWMutex
 	fed     []func() bool
-	// claims reports whether every IPClaim has been seen once, foreseen whether those
+	// claims reports whether every IPClaim has been seen once, waitersSeen whether those
 	// that wait have been.
-	claims   func() bool
-	foreseen bool
+	claims      func() bool
+	waitersSeen bool
 	// isResolved is whether what the waiters want has been resolved since everything was
 	// seen once; resolving is held while it is found out and noted.
 	resolving  sync.Mutex
@@ -130,7 +130,7 @@ func New(o Options) *Allocator {
 	})
 	a.ledger.Listen(func(c ledger.Change) {
 		switch c.Kind {
-		case ledger.Disowned:
+		case ledger.Abandoned:
 			a.discard(c.Record)
 		case ledger.Removed:
 			a.resumeLimited(c.Record)

@@ -45,7 +45,7 @@ func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
 	a.fedLock.Lock()
 	defer a.fedLock.Unlock()
 	a.claims = func() bool { return false }
-	a.fed = append(a.fed, func() bool { return a.foreseen || a.claims() })
+	a.fed = append(a.fed, func() bool { return a.waitersSeen || a.claims() })
 	return nil
 }
 

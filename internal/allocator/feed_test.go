@@ -255,7 +255,7 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 				if err := a.Feed(t.Context(), from); err != nil {
 					t.Fatal(err)
 				}
-				a.foreseen = true
+				a.waitersSeen = true
 				if err := a.Synced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("before: %v, want %v", err, ipam.ErrNotSynced)
 				}

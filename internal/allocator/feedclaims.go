@@ -17,8 +17,8 @@ const (
 	// again is how long it takes until what failed is tried again, or it is looked
 	// again whether something is there.
 	again = 100 * time.Millisecond
-	// foreseenWithin bounds the attempts to see who waits before all claims are seen.
-	foreseenWithin = 10 * time.Second
+	// waitersSeenWithin bounds the attempts to see who waits before all claims are seen.
+	waitersSeenWithin = 10 * time.Second
 )
 
 // FeedClaims keeps the queue and the ledger's knowledge of claims up to date from
@@ -27,12 +27,12 @@ const (
 // overtaken, before the others are known. It returns when they are, or ctx is done.
 // To be called once, after Feed.
 func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, from ctrlcache.Cache) {
-	err := wait.PollUntilContextTimeout(ctx, again, foreseenWithin, true, func(ctx context.Context) (bool, error) {
-		return a.tried(a.foresee(ctx, live)), nil
+	err := wait.PollUntilContextTimeout(ctx, again, waitersSeenWithin, true, func(ctx context.Context) (bool, error) {
+		return a.tried(a.joinWaiters(ctx, live)), nil
 	})
 	if err == nil {
 		a.fedLock.Lock()
-		a.foreseen = true
+		a.waitersSeen = true
 		a.fedLock.Unlock()
 	}
 	// An informer that is there before its cache starts has everybody wait for it.
@@ -50,7 +50,7 @@ func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, from ctr
 		return
 	}
 	a.ledger.ClaimsKnown()
-	for _, left := range a.queue.LeaveForeseen() { // they were gone when the watch began
+	for _, left := range a.queue.LeaveProvisional() { // they were gone when the watch began
 		a.hasLeft(left)
 	}
 }
@@ -63,10 +63,10 @@ func (a *Allocator) tried(err error) bool {
 	return err == nil
 }
 
-// foresee keeps a place for each claim that has no record yet. As for any first list
+// joinWaiters keeps a place for each claim that has no record yet. As for any first list
 // of a cache, what the API server has in its own is good enough; it would sometimes
 // read all claims from etcd to be sure, which takes it many times as long.
-func (a *Allocator) foresee(ctx context.Context, live client.Reader) error {
+func (a *Allocator) joinWaiters(ctx context.Context, live client.Reader) error {
 	claims := &v1alpha1.IPClaimList{}
 	cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 	if err := live.List(ctx, claims, client.MatchingFields{"spec.allocationName": ""}, cached); err != nil {
@@ -74,7 +74,7 @@ func (a *Allocator) foresee(ctx context.Context, live client.Reader) error {
 	}
 	for i := range claims.Items {
 		if w, ok := waiting(&claims.Items[i]); ok && a.Serves(w.Holder) {
-			a.foreseeWaiting(w)
+			a.waitProvisionally(w)
 		}
 	}
 	return nil

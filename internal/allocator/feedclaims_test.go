@@ -88,7 +88,7 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 					t.Errorf("at first: %v, want %v", err, ipam.ErrNotSynced)
 				}
 				go b.FeedClaims(t.Context(), b.live, b.informers)
-				time.Sleep(2 * foreseenWithin)
+				time.Sleep(2 * waitersSeenWithin)
 				if early := b.Synced() == nil; early != c.early || b.Queue().Len() != c.line {
 					t.Errorf("before the claims are known, handed out: %t, want %t; %d in line, want %d", early, c.early, b.Queue().Len(), c.line)
 				}

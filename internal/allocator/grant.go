@@ -192,7 +192,7 @@ func (a *Allocator) begin(ctx context.Context) error {
 
 // confirm records a block that is held, and waits until it is known whose it is.
 //
-// A record that may have been created although the call failed is disowned, where
+// A record that may have been created although the call failed is abandoned, where
 // its name is this attempt's alone. Where it is the holder's, the record that turns
 // up may be that of another attempt, which has been answered by then: it is left
 // for the holder's next attempt, which confirms it as if it had just been made, or
@@ -205,7 +205,7 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 		if refused(err) || order.nameIsFixed() {
 			hold.Drop()
 		} else {
-			hold.Disown()
+			hold.Abandon()
 		}
 		return ipam.Record{}, unavailable(ctx, fmt.Errorf("recording %s: %w", record.Block, err))
 	}

@@ -128,14 +128,14 @@ func (a *Allocator) join(w Waiting) (bool, queue.Wants) {
 	return a.queue.Join(w, wants), wants
 }
 
-func (a *Allocator) foreseeWaiting(w Waiting) {
+func (a *Allocator) waitProvisionally(w Waiting) {
 	a.resolving.Lock()
 	defer a.resolving.Unlock()
 	var wants queue.Wants
 	if a.isResolved.Load() {
 		wants = a.wants(w.Request)
 	}
-	a.queue.Foresee(w, wants)
+	a.queue.JoinProvisionally(w, wants)
 }
 
 // resolveWaiting resolves what all wait for, when everything has been seen once. Until

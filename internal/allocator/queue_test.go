@@ -72,12 +72,12 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 		a.catalogue.SetProject("ns", "ns")
 		a.catalogue.SetPool(s.pool)
 		woken(a)
-		foreseen := func(name string) {
+		provisional := func(name string) {
 			request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: name}, Pool: s.pool.Key, Length: 30}
-			a.foreseeWaiting(Waiting{Holder: HolderOfClaim(request.Claim), Request: request})
+			a.waitProvisionally(Waiting{Holder: HolderOfClaim(request.Claim), Request: request})
 		}
 		stand := func() (names []string) {
-			for _, name := range []string{"waits", "foreseen", "waits-later", "foreseen-later"} {
+			for _, name := range []string{"waits", "provisional", "waits-later", "provisional-later"} {
 				if a.queue.Stands(HolderOfClaim(ipam.Name{Namespace: "ns", Name: name}), s.pool.Key) {
 					names = append(names, name)
 				}
@@ -85,21 +85,21 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 			return names
 		}
 		s.waits("waits", ipam.Request{Pool: s.pool.Key, Length: 30})
-		foreseen("foreseen")
+		provisional("provisional")
 		if got := stand(); got != nil || len(woken(a)) > 0 {
 			t.Errorf("before, %v are in line", got)
 		}
 		if err := a.Synced(); err != nil {
 			t.Fatal(err)
 		}
-		if got := stand(); !slices.Equal(got, []string{"waits", "foreseen"}) {
+		if got := stand(); !slices.Equal(got, []string{"waits", "provisional"}) {
 			t.Errorf("then %v are in line, want both", got)
 		}
 		if got := woken(a); !slices.Equal(got, []ipam.PoolKey{s.pool.Key}) {
 			t.Errorf("then %v are enqueued, want the pool", got)
 		}
 		s.waits("waits-later", ipam.Request{Pool: s.pool.Key, Length: 30})
-		foreseen("foreseen-later")
+		provisional("provisional-later")
 		if got := stand(); len(got) != 4 {
 			t.Errorf("in the end %v are in line, want all", got)
 		}

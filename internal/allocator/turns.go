@@ -60,7 +60,7 @@ func (a *Allocator) due(key ipam.PoolKey) []ipam.Holder {
 		if ready {
 			due = a.queue.Due(pool, room)
 		}
-		due = append(due, a.queue.Outdone(key, room)...)
+		due = append(due, a.queue.Conflicted(key, room)...)
 	})
 	return due
 }

@@ -22,9 +22,9 @@ func (l *Ledger) resolve(e *entry) {
 	if h := l.holds[name]; h != nil {
 		h.settle(e.uid, l.refusal(h, e))
 	}
-	if _, ok := l.disowned[name]; ok {
-		delete(l.disowned, name)
-		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Disowned})
+	if _, ok := l.abandoned[name]; ok {
+		delete(l.abandoned, name)
+		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Abandoned})
 	}
 }
 

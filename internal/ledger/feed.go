@@ -12,9 +12,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// disownedFor is how long a record may take to turn up whose creation failed
+// abandonedFor is how long a record may take to turn up whose creation failed
 // ambiguously. An API server gives up a request after one minute.
-const disownedFor = 10 * time.Minute
+const abandonedFor = 10 * time.Minute
 
 // Run feeds the view from a list and watch of all IPAllocations until ctx is
 // done. After Relist it begins anew, with a list.

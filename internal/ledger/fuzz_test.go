@@ -90,7 +90,7 @@ func (p *played) play(t *testing.T, what byte, name string, how byte) {
 	case what == 6:
 		p.list(t, how)
 	case what == 7 && hold != nil:
-		hold.Disown()
+		hold.Abandon()
 		p.end(name)
 	}
 }

@@ -58,7 +58,7 @@ type Ask struct {
 }
 
 // Hold is a block that this process keeps off its own other requests until it
-// is recorded and confirmed. End it with Confirm, Drop or Disown.
+// is recorded and confirmed. End it with Confirm, Drop or Abandon.
 type Hold struct {
 	Block netip.Prefix
 	// Pool as it was when the block was found.
@@ -261,21 +261,21 @@ func (h *Hold) drop() {
 	l.prune(b)
 }
 
-// Disown ends a hold whose record may or may not have been created: when it
+// Abandon ends a hold whose record may or may not have been created: when it
 // turns up, listeners are told to delete it.
-func (h *Hold) Disown() {
+func (h *Hold) Abandon() {
 	l := h.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.drop()
 	name := h.entry.key()
 	if e := l.byName.one(name); e != nil {
-		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Disowned})
+		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Abandoned})
 		return
 	}
 	now := l.options.Clock.Now()
-	maps.DeleteFunc(l.disowned, func(_ ipam.Name, since time.Time) bool { return now.Sub(since) > disownedFor })
-	l.disowned[name] = now
+	maps.DeleteFunc(l.abandoned, func(_ ipam.Name, since time.Time) bool { return now.Sub(since) > abandonedFor })
+	l.abandoned[name] = now
 }
 
 // uncount ends that the hold is counted for its project, once: its record is, from the

@@ -33,9 +33,9 @@ type Ledger struct {
 	// holds are this process's own blocks that are not confirmed, by the name
 	// of the record.
 	holds map[ipam.Name]*Hold
-	// disowned are names of records whose creation failed ambiguously, with the
+	// abandoned are names of records whose creation failed ambiguously, with the
 	// time when that was.
-	disowned map[ipam.Name]time.Time
+	abandoned map[ipam.Name]time.Time
 	// claimsKnown is whether every claim that there is has been told by Claimed.
 	claimsKnown bool
 	// named are what live claims name and has no record yet, or none any more.
@@ -92,9 +92,9 @@ const (
 	Added ChangeKind = iota
 	Changed
 	Removed
-	// Disowned: a record turned up whose creation had seemed to fail. It is
+	// Abandoned: a record turned up whose creation had seemed to fail. It is
 	// nobody's, and to be deleted.
-	Disowned
+	Abandoned
 )
 
 // New is a ledger that has seen nothing.
@@ -107,7 +107,7 @@ func New(options Options) *Ledger {
 		byHolder:  newIndex(linkHolder, (*entry).holder),
 		bySticky:  newIndex(linkSticky, (*entry).stickyKey),
 		holds:     map[ipam.Name]*Hold{},
-		disowned:  map[ipam.Name]time.Time{},
+		abandoned: map[ipam.Name]time.Time{},
 		named:     map[ipam.Name]bool{},
 		unclaimed: map[share]ipam.Usage{},
 		recorded:  map[account]ipam.Usage{},

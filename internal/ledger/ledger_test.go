@@ -127,7 +127,7 @@ func TestEveryBlockThatBecomesFreeIsTold(t *testing.T) {
 		want string
 	}{
 		{"a hold is dropped", func() { mustHold(t, l, ask("a")).Drop() }, "p 10.0.0.0/28"},
-		{"a hold is given up, its record perhaps stored", func() { mustHold(t, l, ask("b")).Disown() }, "p 10.0.0.0/28"},
+		{"a hold is given up, its record perhaps stored", func() { mustHold(t, l, ask("b")).Abandon() }, "p 10.0.0.0/28"},
 		{"a hold becomes a record", func() {
 			h := mustHold(t, l, ask("c"))
 			must(t, feed{l}.Add(allocation("c", "1", "1", "10.0.0.0/28")))
@@ -241,19 +241,19 @@ func TestARecordThatIsNotSeenIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestADisownedRecordIsToldOfWhenItTurnsUp(t *testing.T) {
+func TestAnAbandonedRecordIsReportedWhenItAppears(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
-	var disowned []string
+	var abandoned []string
 	l.Listen(func(c Change) {
-		if c.Kind == Disowned {
-			disowned = append(disowned, c.Record.UID)
+		if c.Kind == Abandoned {
+			abandoned = append(abandoned, c.Record.UID)
 		}
 	})
-	mustHold(t, l, ask("late")).Disown()
+	mustHold(t, l, ask("late")).Abandon()
 	must(t, feed{l}.Add(allocation("late", "7", "1", "10.0.0.0/28")))
-	if fmt.Sprint(disowned) != "[7]" {
-		t.Errorf("told of %v, want [7]", disowned)
+	if fmt.Sprint(abandoned) != "[7]" {
+		t.Errorf("told of %v, want [7]", abandoned)
 	}
 }
 

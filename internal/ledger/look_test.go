@@ -275,39 +275,39 @@ func TestRecordsAreFoundByWhatTheySay(t *testing.T) {
 	}
 }
 
-// TestADisownedRecordIsExpectedForAWhile: a record whose creation failed may turn up as
+// TestAnAbandonedRecordIsExpectedForAWhile: a record whose creation failed may turn up as
 // long as an API server may take, and is forgotten then.
-func TestADisownedRecordIsExpectedForAWhile(t *testing.T) {
+func TestAnAbandonedRecordIsExpectedForAWhile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration
 		want  int
-	}{"in time": {disownedFor, 1}, "too late": {disownedFor + time.Second, 0}} {
+	}{"in time": {abandonedFor, 1}, "too late": {abandonedFor + time.Second, 0}} {
 		l := newLedger(1)
 		must(t, feed{l}.Replace(listed(), "0"))
-		disowned := 0
+		abandoned := 0
 		l.Follow(func(c Change) {
-			if c.Kind == Disowned {
-				disowned++
+			if c.Kind == Abandoned {
+				abandoned++
 			}
 		})
-		mustHold(t, l, ask("a")).Disown()
+		mustHold(t, l, ask("a")).Abandon()
 		l.options.Clock.(*clocktesting.FakeClock).Step(tc.after)
-		mustHold(t, l, ask("b")).Disown()
+		mustHold(t, l, ask("b")).Abandon()
 		for _, version := range []string{"1", "2"} {
 			must(t, feed{l}.Update(allocation("a", "1", version, "10.0.0.0/28")))
 		}
-		if disowned != tc.want {
-			t.Errorf("%s: it is disowned %d times, want %d", name, disowned, tc.want)
+		if abandoned != tc.want {
+			t.Errorf("%s: it is abandoned %d times, want %d", name, abandoned, tc.want)
 		}
 	}
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
-	var disowned []string
+	var abandoned []string
 	h := mustHold(t, l, ask("a"))
 	must(t, feed{l}.Add(allocation("a", "1", "1", "10.0.0.0/28")))
-	l.Follow(func(c Change) { disowned = append(disowned, fmt.Sprintf("%t %s", c.Kind == Disowned, c.Record.UID)) })
-	if h.Disown(); !slices.Equal(disowned, []string{"true 1"}) {
-		t.Errorf("of a record that was shown before, it was told %v", disowned)
+	l.Follow(func(c Change) { abandoned = append(abandoned, fmt.Sprintf("%t %s", c.Kind == Abandoned, c.Record.UID)) })
+	if h.Abandon(); !slices.Equal(abandoned, []string{"true 1"}) {
+		t.Errorf("of a record that was shown before, it was told %v", abandoned)
 	}
 }
 

@@ -282,16 +282,16 @@ func (l *line) fitting(room Room) []ipam.Holder {
 	return all
 }
 
-// outdone are those that ask for one block which another has, and do not know that yet.
-func (l *line) outdone(room Room) []*place {
-	var outdone []*place
+// conflicted are those that ask for one block which another has, and do not know that yet.
+func (l *line) conflicted(room Room) []*place {
+	var conflicted []*place
 	for p := range l.untold {
 		if !room.IsFree(p.Request.Block) {
-			outdone = append(outdone, p)
+			conflicted = append(conflicted, p)
 		}
 	}
-	slices.SortFunc(outdone, comparePlaces)
-	return outdone
+	slices.SortFunc(conflicted, comparePlaces)
+	return conflicted
 }
 
 func holders(places []*place) []ipam.Holder {

@@ -127,7 +127,7 @@ func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
 		}
 		q.Leave(holder("c"))
 		var got []string
-		for _, h := range q.Outdone(pool.Key, full()) {
+		for _, h := range q.Conflicted(pool.Key, full()) {
 			got = append(got, h.Name)
 		}
 		if !slices.Equal(got, []string{"a", "b", "d", "e"}) {
@@ -145,11 +145,11 @@ func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
 	if may, _ := q.MayTake(pool, roomFor(24), w.Holder, w, netip.MustParsePrefix("10.0.0.0/24")); may || !q.IsBeyond(w.Holder) {
 		t.Error("it overtakes the one that is within")
 	}
-	foreseen, wants := waiter("foreseen", 2, 24)
-	if q.Foresee(foreseen, wants); !q.IsBeyond(foreseen.Holder) {
+	provisional, wants := waiter("provisional", 2, 24)
+	if q.JoinProvisionally(provisional, wants); !q.IsBeyond(provisional.Holder) {
 		t.Error("a place that is kept is not bounded")
 	}
-	if q.Stands(w.Holder, pool.Key) || q.Stands(foreseen.Holder, pool.Key) {
+	if q.Stands(w.Holder, pool.Key) || q.Stands(provisional.Holder, pool.Key) {
 		t.Error("who is beyond the bound is in line")
 	}
 }

@@ -21,8 +21,8 @@ type Queue struct {
 	// namespaces are the waiters by their namespace, which is empty for cluster-scoped
 	// pools.
 	namespaces map[string]*tenant
-	// foreseen are those that nobody has joined yet.
-	foreseen map[*place]bool
+	// provisional are those that nobody has joined yet.
+	provisional map[*place]bool
 	// awaiting are those that are parked, by what they await where that is known.
 	awaiting map[ipam.Awaited]map[*place]bool
 }
@@ -32,7 +32,7 @@ type Queue struct {
 func New(limit int) *Queue {
 	return &Queue{
 		limit: limit, places: map[ipam.Holder]*place{}, lines: map[ipam.PoolKey]*line{},
-		targets: map[target]map[*place]bool{}, namespaces: map[string]*tenant{}, foreseen: map[*place]bool{},
+		targets: map[target]map[*place]bool{}, namespaces: map[string]*tenant{}, provisional: map[*place]bool{},
 		awaiting: map[ipam.Awaited]map[*place]bool{},
 	}
 }
@@ -62,25 +62,25 @@ func (q *Queue) Join(w Waiter, wants Wants) bool {
 	return old == nil
 }
 
-// Foresee keeps a place for a waiter that is not there, until it joins or leaves, or
-// LeaveForeseen ends that.
-func (q *Queue) Foresee(w Waiter, wants Wants) {
+// JoinProvisionally keeps a place for a waiter that is not there, until it joins or leaves, or
+// LeaveProvisional ends that.
+func (q *Queue) JoinProvisionally(w Waiter, wants Wants) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.places[w.Holder] != nil {
 		return
 	}
-	p := &place{Waiter: w, wants: wants, foreseen: true, parked: w.Standing == Refused}
+	p := &place{Waiter: w, wants: wants, provisional: true, parked: w.Standing == Refused}
 	p.beyond = q.isFull(p)
 	q.put(p)
 }
 
-// LeaveForeseen takes out those for which a place was kept, and that did not join.
-func (q *Queue) LeaveForeseen() []Left {
+// LeaveProvisional takes out those for which a place was kept, and that did not join.
+func (q *Queue) LeaveProvisional() []Left {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var left []Left
-	for p := range q.foreseen {
+	for p := range q.provisional {
 		left = append(left, q.leave(p))
 	}
 	return left
@@ -118,8 +118,8 @@ func (q *Queue) leave(p *place) Left {
 // put enters a place everywhere, and take takes it out of everywhere.
 func (q *Queue) put(p *place) {
 	q.places[p.Holder] = p
-	if p.foreseen {
-		q.foreseen[p] = true
+	if p.provisional {
+		q.provisional[p] = true
 	}
 	t := targetOf(p.Request)
 	if q.targets[t] == nil {
@@ -135,7 +135,7 @@ func (q *Queue) take(p *place) {
 	q.stepOut(p)
 	q.stopAwaiting(p)
 	delete(q.places, p.Holder)
-	delete(q.foreseen, p)
+	delete(q.provisional, p)
 	t := targetOf(p.Request)
 	if delete(q.targets[t], p); len(q.targets[t]) == 0 {
 		delete(q.targets, t)

@@ -223,16 +223,16 @@ func TestWhoseBlockIsTakenIsReportedOnce(t *testing.T) {
 		room room
 		told int
 	}{{pool.Key, everythingFree(), 0}, {ipam.PoolNamed("q"), full(), 0}, {pool.Key, full(), 1}, {pool.Key, full(), 0}} {
-		if got := q.Outdone(step.pool, step.room); len(got) != step.told {
+		if got := q.Conflicted(step.pool, step.room); len(got) != step.told {
 			t.Errorf("step %d: reported %v, want %d", i, got, step.told)
 		}
 	}
 	q.Join(forBlock("a", 1, "10.0.0.0/32")) // as after each event of it
-	if got := q.Outdone(pool.Key, full()); len(got) != 0 {
+	if got := q.Conflicted(pool.Key, full()); len(got) != 0 {
 		t.Errorf("reported %v once more", got)
 	}
 	q.Join(forBlock("a", 1, "10.0.0.1/32"))
-	if got := q.Outdone(pool.Key, full()); len(got) != 1 {
+	if got := q.Conflicted(pool.Key, full()); len(got) != 1 {
 		t.Errorf("when it asks for another: reported %v, want it", got)
 	}
 }
@@ -258,32 +258,32 @@ func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 	}
 }
 
-func TestAPlaceIsKeptForWhoIsForeseen(t *testing.T) {
+func TestAPlaceIsKeptProvisionally(t *testing.T) {
 	for name, c := range map[string]struct {
 		then  func(*Queue)
 		first string // of the line, when those who did not come are taken out
 		gone  int
 	}{
-		"does not come":               {func(*Queue) {}, "young", 1},
-		"joins":                       {func(q *Queue) { q.Join(waiter("old", 1, 32)) }, "old", 0},
-		"leaves":                      {func(q *Queue) { w, _ := waiter("old", 1, 32); q.Leave(w.Holder) }, "young", 0},
-		"joins and is foreseen again": {func(q *Queue) { q.Join(waiter("old", 1, 32)); q.Foresee(waiter("old", 1, 32)) }, "old", 0},
+		"does not come":                  {func(*Queue) {}, "young", 1},
+		"joins":                          {func(q *Queue) { q.Join(waiter("old", 1, 32)) }, "old", 0},
+		"leaves":                         {func(q *Queue) { w, _ := waiter("old", 1, 32); q.Leave(w.Holder) }, "young", 0},
+		"joins and is provisional again": {func(q *Queue) { q.Join(waiter("old", 1, 32)); q.JoinProvisionally(waiter("old", 1, 32)) }, "old", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := New(0)
-			q.Foresee(waiter("old", 1, 32))
+			q.JoinProvisionally(waiter("old", 1, 32))
 			q.Join(waiter("young", 2, 32))
 			if got := q.first(pool, roomFor(32)); got != "old" {
 				t.Errorf("before that, %q is first, want old", got)
 			}
 			c.then(q)
-			if gone := q.LeaveForeseen(); len(gone) != c.gone {
+			if gone := q.LeaveProvisional(); len(gone) != c.gone {
 				t.Errorf("%d were taken out, want %d", len(gone), c.gone)
 			}
 			if got := q.first(pool, roomFor(32)); got != c.first {
 				t.Errorf("%q is first, want %q", got, c.first)
 			}
-			if gone := q.LeaveForeseen(); len(gone) != 0 {
+			if gone := q.LeaveProvisional(); len(gone) != 0 {
 				t.Errorf("%d were taken out once more", len(gone))
 			}
 		})

@@ -54,24 +54,24 @@ func (q *Queue) Due(pool ipam.Pool, room Room) []ipam.Holder {
 	return []ipam.Holder{first.Holder}
 }
 
-// Outdone are those that wait for one block of the pool, and no other, and do not know
+// Conflicted are those that wait for one block of the pool, and no other, and do not know
 // yet that another holder has it. Each is reported once, and again when it asks for
 // another block.
-func (q *Queue) Outdone(pool ipam.PoolKey, room Room) []ipam.Holder {
+func (q *Queue) Conflicted(pool ipam.PoolKey, room Room) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	line := q.lines[pool]
 	if line == nil || len(line.untold) == 0 {
 		return nil
 	}
-	outdone := line.outdone(room)
-	for _, p := range outdone {
+	conflicted := line.conflicted(room)
+	for _, p := range conflicted {
 		p.told = true
 		for _, key := range p.wants.Pools {
 			delete(q.lines[key].untold, p)
 		}
 	}
-	return holders(outdone)
+	return holders(conflicted)
 }
 
 // Freed notes that something of a block of the pool became free. It costs O(address

@@ -82,8 +82,8 @@ func compare(a, b Waiter) int {
 type place struct {
 	Waiter
 	wants Wants
-	// foreseen: it has not joined yet.
-	foreseen bool
+	// provisional: it has not joined yet.
+	provisional bool
 	// told: it knows that another has the one block that it asks for.
 	told bool
 	// parked: it cannot be served for another reason than want of room; awaits is what

@@ -29,7 +29,7 @@ func (c *Controller) arrivals() source.Source {
 			for {
 				select {
 				case <-tick.C():
-					c.sift(ctx, q)
+					c.scan(ctx, q)
 				case <-ctx.Done():
 					return
 				}
@@ -39,9 +39,9 @@ func (c *Controller) arrivals() source.Source {
 	})
 }
 
-// sift goes through the records that are new. It costs O(1) for each, and passes
+// scan goes through the records that are new. It costs O(1) for each, and passes
 // on those of which the cache does not say that their holder exists.
-func (c *Controller) sift(ctx context.Context, q queue) {
+func (c *Controller) scan(ctx context.Context, q queue) {
 	c.mu.Lock()
 	news := c.news
 	c.news = nil

@@ -49,7 +49,7 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	if err := c.records().Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	c.sift(t.Context(), q)
+	c.scan(t.Context(), q)
 	looked := map[string]bool{}
 	for q.Len() > 0 {
 		req, _ := q.Get()

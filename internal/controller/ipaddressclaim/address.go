@@ -36,7 +36,7 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 		return &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotFound, Message: s.record.Pool.String() + " is gone: make it again"}
 	}
 	address.Spec.Prefix, address.Spec.Gateway = subnet(pool, s.record)
-	if err := c.dress(ctx, s, address); err != nil {
+	if err := c.ensureMetadata(ctx, s, address); err != nil {
 		return err
 	}
 	began := c.Clock.Now()
@@ -76,9 +76,9 @@ func subnet(pool ipam.Pool, record ipam.Record) (*int32, string) {
 	return &length, gateway
 }
 
-// dress gives an IPAddress what a move, a restore or a person may have left out:
+// ensureMetadata gives an IPAddress what a move, a restore or a person may have left out:
 // owners, finalizer and labels. Its spec is not touched.
-func (c *Controller) dress(ctx context.Context, s *scope, address *ipamv1.IPAddress) error {
+func (c *Controller) ensureMetadata(ctx context.Context, s *scope, address *ipamv1.IPAddress) error {
 	controllerutil.AddFinalizer(address, v1alpha1.FinalizerProtect)
 	if address.Labels == nil {
 		address.Labels = map[string]string{}
@@ -129,10 +129,10 @@ func (c *Controller) repair(ctx context.Context, s *scope) error {
 		return nil // it stays as long as its claim does
 	}
 	before := s.address.DeepCopy()
-	if err := c.dress(ctx, s, s.address); err != nil {
+	if err := c.ensureMetadata(ctx, s, s.address); err != nil {
 		return err
 	}
-	if sameDress(before, s.address) {
+	if sameMetadata(before, s.address) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -142,8 +142,8 @@ func (c *Controller) repair(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// sameDress compares what dress gives, but for the order of owners.
-func sameDress(a, b *ipamv1.IPAddress) bool {
+// sameMetadata compares what ensureMetadata gives, but for the order of owners.
+func sameMetadata(a, b *ipamv1.IPAddress) bool {
 	return slices.Equal(a.Finalizers, b.Finalizers) &&
 		len(a.Labels) == len(b.Labels) && sameEntries(a.Labels, b.Labels) &&
 		sameEntries(a.Annotations, b.Annotations) &&

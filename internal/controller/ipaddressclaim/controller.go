@@ -71,8 +71,8 @@ type Controller struct {
 	// lost is the UID of the last claim of a name whose deletion was seen, while its
 	// IPAddress may still be there.
 	lost sync.Map
-	// homeless names the IPAddresses whose pool is missing.
-	homeless sync.Map
+	// missingPool names the IPAddresses whose pool is missing.
+	missingPool sync.Map
 }
 
 // scope is what one pass knows of a claim and the IPAddress of its name, either

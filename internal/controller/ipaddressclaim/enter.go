@@ -87,11 +87,11 @@ func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) erro
 // judgeUse judges whether the claim's namespace may use the pool of the record, which was
 // made before that was known. It is tried again when something changes that may be that.
 func (c *Controller) judgeUse(ctx context.Context, s *scope) error {
-	c.homeless.Store(s.name, nil) // before the pool is looked for, so that no change is missed
+	c.missingPool.Store(s.name, nil) // before the pool is looked for, so that no change is missed
 	record, err := c.Allocator.JudgeUse(ctx, s.tenancy(), s.record)
 	s.record = record
 	if err == nil {
-		c.homeless.Delete(s.name)
+		c.missingPool.Delete(s.name)
 	}
 	return err
 }
@@ -127,7 +127,7 @@ func (c *Controller) isUnseen(record ipam.Record) bool {
 // recordAgain records the block that an IPAddress names. Where its pool is missing, it
 // is reconciled again when something changes that may be that.
 func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr) error {
-	c.homeless.Store(s.name, nil) // before the pools are read, so that no change is missed
+	c.missingPool.Store(s.name, nil) // before the pools are read, so that no change is missed
 	pool, err := c.poolOf(s, addr)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr)
 	}
 	order := s.order()
 	if order.PoolUnknown = !known; known {
-		c.homeless.Delete(s.name)
+		c.missingPool.Delete(s.name)
 	}
 	order.Terms = c.Allocator.TermsOfAddress(addr, c.classOf(s))
 	order.Record = allocator.BindName(order.Holder, order.HolderUID)

@@ -60,7 +60,7 @@ func (c *Controller) addresses() handler.EventHandler {
 				c.made.Delete(nameOf(e.Object)) // another one of the name is coming still
 			}
 			c.unprotected.Delete(nameOf(e.Object))
-			c.homeless.Delete(nameOf(e.Object))
+			c.missingPool.Delete(nameOf(e.Object))
 			c.addressGone(e.Object)
 		},
 	})
@@ -153,7 +153,7 @@ func (c *Controller) catalogue() source.Source {
 					q.Add(requestFor(holder))
 				}
 			}
-			c.homeless.Range(func(name, _ any) bool {
+			c.missingPool.Range(func(name, _ any) bool {
 				q.Add(requestFor(allocator.HolderOfAddressClaim(name.(ipam.Name))))
 				return true
 			})

@@ -20,7 +20,7 @@ import (
 // something.
 func (c *Controller) settled(ctx context.Context, key types.NamespacedName) bool {
 	s, err := c.look(ctx, key)
-	return err == nil && c.isServed(s) && c.isDressed(ctx, s)
+	return err == nil && c.isServed(s) && c.hasMetadata(ctx, s)
 }
 
 // isServed reports whether the claim has its address and says so. It sets the record.
@@ -54,8 +54,8 @@ func (c *Controller) statusUpToDate(s *scope) bool {
 		ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == s.claim.Generation && ready.Reason == reason && ready.Message == message
 }
 
-// isDressed reports whether the IPAddress lacks nothing of what dress gives.
-func (c *Controller) isDressed(ctx context.Context, s *scope) bool {
-	dressed := s.address.DeepCopy()
-	return c.dress(ctx, s, dressed) == nil && sameDress(s.address, dressed)
+// hasMetadata reports whether the IPAddress lacks nothing of what ensureMetadata gives.
+func (c *Controller) hasMetadata(ctx context.Context, s *scope) bool {
+	ensured := s.address.DeepCopy()
+	return c.ensureMetadata(ctx, s, ensured) == nil && sameMetadata(s.address, ensured)
 }

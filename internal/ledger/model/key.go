@@ -37,7 +37,7 @@ func (s *state) key() (k key) {
 func (r *replica) packed() uint64 {
 	n := uint64(r.life)
 	for _, f := range []struct{ value, bits uint8 }{
-		{r.at, 4}, {r.seen, 4}, {r.terminating, 4}, {r.listed, 4}, {r.disowned, 4},
+		{r.at, 4}, {r.seen, 4}, {r.terminating, 4}, {r.listed, 4}, {r.abandoned, 4},
 		{r.versions[0], 2}, {r.versions[1], 2}, {r.versions[2], 2}, {r.versions[3], 2},
 		{uint8(r.task.doing), 4}, {r.task.claim, 2}, {r.task.record, 3}, {r.task.version, 4},
 		{flag(r.task.bound), 1}, {flag(r.task.fresh), 1},

@@ -74,9 +74,9 @@ type replica struct {
 	terminating uint8
 	// listed is what a list that is being taken over still has to enter.
 	listed uint8
-	// disowned are records whose creation failed ambiguously.
-	disowned uint8
-	task     task
+	// abandoned are records whose creation failed ambiguously.
+	abandoned uint8
+	task      task
 }
 
 type lifePhase uint8
@@ -181,7 +181,7 @@ func (m *Model) tidy(s *state) {
 			continue
 		}
 		first = min(first, r.at)
-		referred |= r.seen | r.listed | r.disowned
+		referred |= r.seen | r.listed | r.abandoned
 		if d := r.task.doing; d != nothing && d != holding && d != haveHolders && r.task.record != nobody {
 			referred |= bit(r.task.record)
 		}

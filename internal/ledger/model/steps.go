@@ -36,7 +36,7 @@ const (
 	deletes
 	marks
 	letsGo
-	disowns
+	abandons
 	collects
 	listsHolders
 	arrivesLate
@@ -71,7 +71,7 @@ func texts() map[what]string {
 		deletes:           "replica %d, for claim %d, has record %d deleted",
 		marks:             "replica %d, for claim %d, has record %d deleted, but for the finalizer",
 		letsGo:            "replica %d, for claim %d, takes the finalizer off record %d",
-		disowns:           "replica %d gives up record %d, which it did not know it had made",
+		abandons:          "replica %d gives up record %d, which it did not know it had made",
 		collects:          "replica %d wonders whether record %d has a holder",
 		listsHolders:      "replica %d lists all holders",
 		arrivesLate:       "record %d arrives late",

@@ -15,9 +15,9 @@ func (m *Model) begins(s *state, i int, to move) {
 		if r.seen&bit(rec) == 0 {
 			continue
 		}
-		if r.disowned&bit(rec) != 0 {
-			to(step{disowns, who, rec, 0}, func(n *state) {
-				n.stage[i].disowned &^= bit(rec)
+		if r.abandoned&bit(rec) != 0 {
+			to(step{abandons, who, rec, 0}, func(n *state) {
+				n.stage[i].abandoned &^= bit(rec)
 				n.stage[i].task = m.about(n, i, deleting, rec)
 			})
 		}
@@ -228,7 +228,7 @@ func (m *Model) createIsLost(s *state, i int, rec uint8) {
 	}
 	r.task = task{}
 	if rec != nobody {
-		r.disowned |= bit(rec)
+		r.abandoned |= bit(rec)
 	}
 }
 
