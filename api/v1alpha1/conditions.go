@@ -72,8 +72,8 @@ const (
 	ReasonCannotFit = "CannotFit"
 	// ReasonForeignProvisioner: another provisioner serves this class.
 	ReasonForeignProvisioner = "ForeignProvisioner"
-	// ReasonConflict: the block is held by somebody else, or, where the claim is bound,
-	// by somebody else as well.
+	// ReasonConflict: the block has another holder, or, where the claim is bound, a
+	// second holder.
 	ReasonConflict = "Conflict"
 	// ReasonLimitReached: the claim's project holds as much of the pool, or of the
 	// class, as one project may. The claim is bound once the project holds less.

@@ -21,8 +21,8 @@ const AnnotationAdopted = "ipam.cadastre.dev/adopted"
 const AnnotationPoolUnknown = "ipam.cadastre.dev/pool-unknown"
 
 // AnnotationGivenUp on a claim or a pool that waits has the UID of an IPAllocation
-// that was made for it and is given up. It is written so that whoever read the
-// object before, and was paused, cannot fill that one in.
+// that was made for it and is given up. It is written so that a replica that read
+// the object before, and was paused, cannot fill that one in.
 const AnnotationGivenUp = "ipam.cadastre.dev/given-up"
 
 // MaxRequestedBy is how many characters of a user's name a record keeps.
@@ -107,11 +107,11 @@ type IPAllocationSpec struct {
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// state says how the block is held: by its holder (Bound), for a claim of the
-	// same name (Retained), or by nobody, until its reuseDelay is over (Cooling).
-	// Whoever deletes a Retained record releases its block: at once, or where its
-	// class or pool has a reuseDelay, when that is over. Until then the record stays,
-	// Cooling and terminating. Default: Bound.
+	// state is how the block is held: by its holder (Bound), for a later claim of the
+	// same name (Retained), or without a holder, until its reuseDelay is over (Cooling).
+	// Deleting a Retained record releases its block: at once, or where its class or
+	// pool has a reuseDelay, when that is over. Until then the record stays, Cooling
+	// and terminating. Default: Bound.
 	// +kubebuilder:default=Bound
 	// +optional
 	State AllocationState `json:"state,omitempty"`

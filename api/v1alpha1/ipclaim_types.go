@@ -38,14 +38,14 @@ type IPClaimSpec struct {
 	// +optional
 	ClassName string `json:"className,omitempty"`
 
-	// poolRef names the pool that serves this claim, for those who have no
+	// poolRef names the pool that serves this claim, where there are no
 	// classes: an IPPool, or a LocalIPPool of the claim's namespace.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
 	PoolRef *PoolReference `json:"poolRef,omitempty"`
 
 	// poolSelector selects by their labels the pools that may serve this claim,
-	// for those who have no classes: IPPools, and LocalIPPools of the claim's
+	// where there are no classes: IPPools, and LocalIPPools of the claim's
 	// namespace, which come first.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
@@ -88,13 +88,13 @@ type IPClaimSpec struct {
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// ownerRef says who uses the block, for the reader. Free for the user, and
-	// not acted upon. Mutable.
+	// ownerRef names the user of the block. It is for information only: the
+	// operator does not act on it. Mutable.
 	// +optional
 	OwnerRef *ClaimOwner `json:"ownerRef,omitempty"`
 }
 
-// ClaimOwner says who uses a block.
+// ClaimOwner names the user of a block.
 type ClaimOwner struct {
 	// apiGroup of the user, where it is a Kubernetes object.
 	// +kubebuilder:validation:MaxLength=253

@@ -177,14 +177,14 @@ type HostSettings struct {
 	SearchDomains []string `json:"searchDomains,omitempty"`
 
 	// mtu is the size of the largest packet on the link. Bytes, at least 68 in IPv4 (RFC
-	// 791) and 1280 in IPv6 (RFC 8200 section 5). Default: not told.
+	// 791) and 1280 in IPv6 (RFC 8200 section 5). Default: not set.
 	// +kubebuilder:validation:Minimum=68
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 
 	// vlan is the identifier of the VLAN that the link is tagged with (IEEE 802.1Q).
-	// Default: not told.
+	// Default: not set.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4094
 	// +optional

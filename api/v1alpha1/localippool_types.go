@@ -11,9 +11,9 @@ type LocalIPPoolSpec struct {
 
 // LocalIPPool is a pool of a namespace's own: one CIDR from which blocks are
 // handed out to claims of its namespace, and to no others. A root pool states its
-// CIDR, in a routing domain of the namespace's own, so that it collides with
-// nobody else's; a child pool is itself a block of an IPPool, which its maker
-// needs the right to use, or of a LocalIPPool beside it. Claims that name a class
+// CIDR, in a routing domain of the namespace's own, so that it does not collide with
+// pools outside the namespace; a child pool is itself a block of an IPPool, for which
+// its creator needs the right to use it, or of a LocalIPPool beside it. Claims that name a class
 // are served from the namespace's own pools before the platform's. The annotations
 // ipam.cadastre.dev/paused and cluster.x-k8s.io/paused pause it, whatever the value,
 // "false" included, as they do an IPPool.
