@@ -34,7 +34,7 @@ func TestAPoolIsReconciledWhenItsOwnRecordIsSeen(t *testing.T) {
 		if got := woken(a); !slices.Equal(got, []ipam.PoolKey{child}) {
 			t.Errorf("when a child is recorded: %v, want the child", got)
 		}
-		if err := a.Keep(t.Context(), own, ipam.Settlement{State: ipam.StateBound}); err != nil {
+		if err := a.Keep(t.Context(), own, ipam.Transition{State: ipam.StateBound}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -246,7 +246,7 @@ func TestAPoolThatCloses(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				own := over.server.list().Items[0]
 				record, _ := adapt.Record(&own)
-				if err := a.Keep(t.Context(), record, ipam.Settlement{State: ipam.StateReleasing}); err != nil {
+				if err := a.Keep(t.Context(), record, ipam.Transition{State: ipam.StateReleasing}); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()

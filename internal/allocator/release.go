@@ -167,7 +167,7 @@ func (a *Allocator) Discard(record ipam.Record) {
 
 // Keep writes that the block of a record without holder stays taken, until when
 // and as what.
-func (a *Allocator) Keep(ctx context.Context, record ipam.Record, s ipam.Settlement) error {
+func (a *Allocator) Keep(ctx context.Context, record ipam.Record, s ipam.Transition) error {
 	releaseAfter := "null"
 	if !s.ReleaseAfter.IsZero() {
 		releaseAfter = strconv.Quote(s.ReleaseAfter.UTC().Format(time.RFC3339))

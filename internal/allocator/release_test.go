@@ -282,7 +282,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 	}{
 		"kept for a time": {
 			func(a *Allocator, ctx context.Context, r ipam.Record) error {
-				return a.Keep(ctx, r, ipam.Settlement{State: ipam.StateCooling, ReleaseAfter: due})
+				return a.Keep(ctx, r, ipam.Transition{State: ipam.StateCooling, ReleaseAfter: due})
 			},
 			func(s v1alpha1.IPAllocationSpec) bool {
 				return s.State == v1alpha1.AllocationCooling && s.ReleaseAfter != nil && s.ReleaseAfter.Time.Equal(due)
@@ -290,7 +290,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 		},
 		"kept for ever": {
 			func(a *Allocator, ctx context.Context, r ipam.Record) error {
-				return a.Keep(ctx, r, ipam.Settlement{State: ipam.StateRetained})
+				return a.Keep(ctx, r, ipam.Transition{State: ipam.StateRetained})
 			},
 			func(s v1alpha1.IPAllocationSpec) bool {
 				return s.State == v1alpha1.AllocationRetained && s.ReleaseAfter == nil

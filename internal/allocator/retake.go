@@ -86,19 +86,19 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 }
 
 // awaitRetained waits, for a short time, where the claim of this name that was
-// there before is gone and its record not settled yet.
+// there before is gone and its record not handled yet.
 func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
-	unsettled := func() bool {
+	isPending := func() bool {
 		return slices.ContainsFunc(a.formerly(order), func(r ipam.Record) bool {
 			return r.State == ipam.StateBound && (r.Reclaim == ipam.ReclaimRetain || r.Sticky != "") && a.ledger.IsLeaving(r.Name)
 		})
 	}
-	if !unsettled() {
+	if !isPending() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 	defer cancel()
-	a.ledger.Await(ctx, order.keys(), func() bool { return !unsettled() })
+	a.ledger.Await(ctx, order.keys(), func() bool { return !isPending() })
 }
 
 // MayRetain is a *ipam.PolicyError where a claim may not have its block retained: its

@@ -146,9 +146,9 @@ func (b *book) setLeaving(e *entry, leaving bool) {
 	e.leaving = leaving
 }
 
-// settled notes that a record stands differently: one that is retained or cools
+// stateChanged notes that a record stands differently: one that is retained or cools
 // down is not about to be released.
-func (b *book) settled(e *entry) {
+func (b *book) stateChanged(e *entry) {
 	if e.state() != ipam.StateBound {
 		b.setLeaving(e, false)
 	}

@@ -20,7 +20,7 @@ func (l *Ledger) resolve(e *entry) {
 	l.confirm(e)
 	name := e.key()
 	if h := l.holds[name]; h != nil {
-		h.settle(e.uid, l.refusal(h, e))
+		h.resolve(e.uid, l.refusal(h, e))
 	}
 	if _, ok := l.abandoned[name]; ok {
 		delete(l.abandoned, name)
@@ -79,7 +79,7 @@ func (l *Ledger) unconfirmed(e *entry) error {
 
 // confirmAfter confirms those records that could not be because of one that is gone.
 func (l *Ledger) confirmAfter(gone *entry, b *book) {
-	b.settleContests(gone)
+	b.endContests(gone)
 	if len(b.unconfirmed) == 0 {
 		return
 	}

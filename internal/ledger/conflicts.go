@@ -46,8 +46,8 @@ func (l *Ledger) contest(b *book, e *entry) {
 	}
 }
 
-// settleContests forgets those contests that are over now that a record is gone.
-func (b *book) settleContests(gone *entry) {
+// endContests forgets those contests that are over now that a record is gone.
+func (b *book) endContests(gone *entry) {
 	if len(b.contested) == 0 {
 		return
 	}

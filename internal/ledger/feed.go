@@ -140,7 +140,7 @@ func (l *Ledger) put(r ipam.Record) *entry {
 		e.set(r)
 		l.index(e)
 		l.countUnclaimed(e, ipam.Usage.Add)
-		l.books[r.Pool].settled(e)
+		l.books[r.Pool].stateChanged(e)
 		l.tell(Change{Record: r, Pool: r.Pool, Kind: Changed})
 		l.reopen(e)
 	}

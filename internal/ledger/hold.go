@@ -67,11 +67,11 @@ type Hold struct {
 	ledger *Ledger
 	ask    Ask
 	entry  *entry
-	// settled is closed once the watch has shown the record, with its UID in
+	// resolved is closed once the watch has shown the record, with its UID in
 	// seen and in refusal why the block is not ours; both under the ledger's lock.
-	settled chan struct{}
-	seen    string
-	refusal error
+	resolved chan struct{}
+	seen     string
+	refusal  error
 	// former is the UID of a record of that name which was in the view when the
 	// block was found, and which is going: what is heard of it says nothing of ours.
 	former string
@@ -94,7 +94,7 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, settled: make(chan struct{})}
+	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, resolved: make(chan struct{})}
 	h.Pool.Key = ask.Pool // also where the pool is not known
 	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project})
 	h.entry.hold = h
@@ -209,7 +209,7 @@ func (h *Hold) Confirm(ctx context.Context, uid string) error {
 	defer silence.Stop()
 	for {
 		select {
-		case <-h.settled:
+		case <-h.resolved:
 			return h.verdict(uid)
 		case <-silence.C():
 			h.ledger.relistSince(acknowledged)
@@ -287,23 +287,23 @@ func (h *Hold) uncount() {
 	}
 }
 
-// settle notes, when the watch has first shown the record, why the block is not ours;
+// resolve notes, when the watch has first shown the record, why the block is not ours;
 // nil: it is. Under the lock.
-func (h *Hold) settle(uid string, refusal error) {
+func (h *Hold) resolve(uid string, refusal error) {
 	if uid == h.former {
 		return
 	}
 	select {
-	case <-h.settled:
+	case <-h.resolved:
 	default:
 		h.seen, h.refusal = uid, refusal
-		close(h.settled)
+		close(h.resolved)
 	}
 }
 
 // lose notes that the record is gone. Under the lock.
 func (h *Hold) lose(uid string) {
-	h.settle(uid, ErrLost)
+	h.resolve(uid, ErrLost)
 	if uid == h.seen {
 		h.refusal = ErrLost
 	}

@@ -1,4 +1,4 @@
-// Package allocationgc settles IPAllocations whose holder does not exist, or does not
+// Package allocationgc collects IPAllocations whose holder does not exist, or does not
 // name them because their release was cut short: at once when the holder's deletion was
 // seen, and otherwise after a grace period on this process's own clock and a quorum
 // read that says so. The record is read first, the holder second, so that an
@@ -24,7 +24,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
-// Controller settles records without a holder. Only the leader runs it. Its
+// Controller collects records without a holder. Only the leader runs it. Its
 // requests are names of IPAllocations.
 type Controller struct {
 	Allocator *allocator.Allocator
@@ -69,7 +69,7 @@ type sighting struct {
 	at           time.Time
 }
 
-// backOff is how long it takes until a record that could not be settled is reconciled
+// backOff is how long it takes until a record that could not be collected is reconciled
 // again: at most the grace period. The API server refuses for minutes to change what
 // outlives its namespace, and nothing notifies it when it does so no longer.
 func backOff(grace time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
@@ -108,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if isKept(record) || c.sawDeletion(record) {
-		return c.settle(ctx, record)
+		return c.collect(ctx, record)
 	}
 	if left := c.graceLeft(record); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
@@ -125,5 +125,5 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 	}
-	return c.settle(ctx, record)
+	return c.collect(ctx, record)
 }

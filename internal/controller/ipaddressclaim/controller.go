@@ -48,7 +48,7 @@ type Controller struct {
 	Live client.Reader
 	// Asker asks again for the right to use a pool.
 	Asker *requester.Asker
-	// Orphans settles the records whose claims are gone.
+	// Orphans collects the records whose claims are gone.
 	Orphans Orphans
 	// Workers is how many claims are reconciled at a time.
 	Workers int
@@ -214,7 +214,7 @@ func (c *Controller) serve(ctx context.Context, s *scope) error {
 	case err == nil:
 		err = c.fulfil(ctx, s)
 	}
-	retry := c.settle(s, err)
+	retry := c.applyResult(s, err)
 	if err := c.writeAndTell(ctx, before, s.claim); err != nil {
 		return err
 	}

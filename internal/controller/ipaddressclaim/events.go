@@ -25,8 +25,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// claims enqueues claims that are new or have changed, and are not settled,
-// and the records of those settled that are gone.
+// claims enqueues claims that are new or have changed, and are not up to date,
+// and the records of those up to date that are gone.
 func (c *Controller) claims() handler.EventHandler {
 	return kube.SplitReplacements(handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.consider(ctx, e.Object, q) },
@@ -86,10 +86,10 @@ func (c *Controller) shown(address client.Object) (making, bool) {
 	}
 }
 
-// consider enqueues the claim of the object's name, if it is not settled.
+// consider enqueues the claim of the object's name, if it is not up to date.
 func (c *Controller) consider(ctx context.Context, obj client.Object, q queue) {
 	request := requestOf(obj)
-	if !c.settled(ctx, request.NamespacedName) {
+	if !c.upToDate(ctx, request.NamespacedName) {
 		q.Add(request)
 	}
 }

@@ -30,7 +30,7 @@ const (
 	byTarget  = "target"
 )
 
-// Orphans settles records without holder.
+// Orphans collects records without holder.
 type Orphans interface {
 	// Judge has records of holders of the kind judged by f.
 	Judge(kind string, f func(context.Context, client.Reader, ipam.Record) (bool, error))

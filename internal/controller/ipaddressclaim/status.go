@@ -19,11 +19,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
-// settle is the one place that decides what an error means for a claim: it sets
+// applyResult is the one place that decides what an error means for a claim: it sets
 // the condition Ready, and status.addressRef together with it (contract, "Normal
 // IPAddressClaim" 6). What it returns is for the queue: to be retried with
 // back-off. A claim that waits is put in line, and woken.
-func (c *Controller) settle(s *scope, err error) error {
+func (c *Controller) applyResult(s *scope, err error) error {
 	ready := metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse}
 	var retry error
 	switch ready.Reason, ready.Message, retry = c.reason(s, err); {

@@ -50,7 +50,7 @@ func TestAServedClaimInConflictSaysSo(t *testing.T) {
 	rival.Name.Name, rival.UID, rival.Holder.Name, rival.HolderUID = "b-12345678", "rival", "b", "other"
 	s.record = record
 	c := &Controller{Allocator: allocatorWith(t, record, rival)}
-	if err := c.settle(s, nil); err != nil {
+	if err := c.applyResult(s, nil); err != nil {
 		t.Fatal(err)
 	}
 	ready := conditions.Get(s.claim, ipamv1.IPAddressClaimReadyCondition)

@@ -51,7 +51,7 @@ func TestAConditionDoesNotTellStrangersWhoHoldsAnAddress(t *testing.T) {
 			if !withAddress {
 				s.address = nil
 			}
-			_ = c.settle(s, taken)
+			_ = c.applyResult(s, taken)
 			message := s.claim.Status.Conditions[0].Message
 			if strings.Contains(message, "team/a") != named || !strings.Contains(message, "10.0.0.1/32") {
 				t.Errorf("in namespace %s, with an IPAddress: %t: %q; the holder is named: want %t", namespace, withAddress, message, named)

@@ -87,7 +87,7 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 		}
 	}
 	if !claim.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil // its record is settled when it is gone
+		return reconcile.Result{}, nil // its record is collected when it is gone
 	}
 	before := claim.DeepCopy()
 	s := &scope{claim: claim}

@@ -79,7 +79,7 @@ func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcil
 	before := copyOf(obj)
 	s := &scope{obj: obj}
 	err := c.keep(ctx, s)
-	retry := c.settle(s, err)
+	retry := c.applyResult(s, err)
 	again, err := c.writeStatus(ctx, before, obj)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -22,9 +22,9 @@ import (
 // standing is why the pool's CIDR is not recorded; the zero value: it is.
 type standing struct{ reason, message string }
 
-// settle is the one place that decides what an error means for a pool. What it
+// applyResult is the one place that decides what an error means for a pool. What it
 // returns is for the queue: to be retried with back-off.
-func (c *Controller) settle(s *scope, err error) error {
+func (c *Controller) applyResult(s *scope, err error) error {
 	now, retry := stand(c.Allocator.Redacted(s.obj.GetNamespace(), err))
 	if retry != nil {
 		return retry

@@ -10,7 +10,7 @@ func (m *Model) see(s *state, i int) {
 		return
 	}
 	m.enter(s, r, e)
-	m.settle(s, r, e.record)
+	m.resolve(s, r, e.record)
 }
 
 // list makes the view what the API server has: in one step, or the missing
@@ -43,7 +43,7 @@ func (m *Model) list(s *state, i int) {
 	}
 	for n := range uint8(maxRecords) {
 		if all&bit(n) != 0 {
-			m.settle(s, r, n)
+			m.resolve(s, r, n)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func (m *Model) enterListed(s *state, i int, n uint8) {
 		r.life = up
 	}
 	m.enter(s, r, s.asEvent(n))
-	m.settle(s, r, n)
+	m.resolve(s, r, n)
 }
 
 // asEvent is what a list says of a record, or a watch when it has changed.
@@ -86,8 +86,8 @@ func (m *Model) enter(s *state, r *replica, e event) {
 	}
 }
 
-// settle says whose the block is to whoever awaits this record.
-func (m *Model) settle(s *state, r *replica, n uint8) {
+// resolve says whose the block is to whoever awaits this record.
+func (m *Model) resolve(s *state, r *replica, n uint8) {
 	t := &r.task
 	if t.doing != awaiting {
 		return

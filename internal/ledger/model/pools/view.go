@@ -7,7 +7,7 @@ func (m *Model) see(s *state, i int) {
 	r.at++
 	r.enter(e)
 	m.confirmPools(s, r)
-	m.settle(s, r)
+	m.resolve(s, r)
 }
 
 // list makes the view what the API server has, in one step.
@@ -22,7 +22,7 @@ func (m *Model) list(s *state, i int) {
 	}
 	r.confirmed &= before & r.seen
 	m.confirmPools(s, r)
-	m.settle(s, r)
+	m.resolve(s, r)
 }
 
 // confirmPools confirms the own records of pools that nothing excludes, parents first;
@@ -53,9 +53,9 @@ func (r *replica) enter(e event) {
 	}
 }
 
-// settle decides whose the block is, once the view shows the record that is awaited.
+// resolve decides whose the block is, once the view shows the record that is awaited.
 // One that has changed since is nobody's: it is found by those who look for orphans.
-func (m *Model) settle(s *state, r *replica) {
+func (m *Model) resolve(s *state, r *replica) {
 	t := &r.task
 	if t.doing != awaiting {
 		return

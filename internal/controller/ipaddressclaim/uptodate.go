@@ -13,12 +13,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// settled reports whether a pass over the claim would change nothing: its record is
+// upToDate reports whether a pass over the claim would change nothing: its record is
 // in the view, its IPAddress in the cache with its metadata, and its status reports
 // both. A leader that is new finds nearly all claims like that, and those who wait
 // are not to wait for them. It costs O(1), and is never true where a pass would do
 // something.
-func (c *Controller) settled(ctx context.Context, key types.NamespacedName) bool {
+func (c *Controller) upToDate(ctx context.Context, key types.NamespacedName) bool {
 	s, err := c.look(ctx, key)
 	return err == nil && c.isServed(s) && c.hasMetadata(ctx, s)
 }

@@ -36,8 +36,8 @@ func KeepingOf(class *Class, pool *Pool) Keeping {
 	return k
 }
 
-// Settlement is what becomes of a record without holder.
-type Settlement struct {
+// Transition is what becomes of a record without a holder.
+type Transition struct {
 	// State is the one to write, or empty.
 	State State
 	// ReleaseAfter goes with State; zero: never by itself.
@@ -48,7 +48,7 @@ type Settlement struct {
 	Again time.Time
 }
 
-// Settle decides what becomes of a record whose holder is gone.
+// NextState decides what becomes of a record whose holder is gone.
 //
 //	Bound ── Delete ──┬─ no delay ────────────────┬─▶ released
 //	  │               └─ delay ─▶ Cooling ─ due ──┤
@@ -62,22 +62,22 @@ type Settlement struct {
 // is a delay: its finalizer keeps it until then. The deletion of a record that cools
 // down changes nothing. In a namespace that goes away nothing is retained: no claim
 // can come back there.
-func Settle(r Record, k Keeping, now time.Time) Settlement {
+func NextState(r Record, k Keeping, now time.Time) Transition {
 	switch {
 	case r.Purpose == PurposePool:
-		return Settlement{Release: true}
+		return Transition{Release: true}
 	case r.wasTakenOver() && !r.Terminating:
-		return Settlement{State: StateRetained, ReleaseAfter: r.ReleaseAfter}
+		return Transition{State: StateRetained, ReleaseAfter: r.ReleaseAfter}
 	case r.State == StateBound && r.isKept():
-		return Settlement{State: StateRetained, ReleaseAfter: r.keptUntil(k, now)}
+		return Transition{State: StateRetained, ReleaseAfter: r.keptUntil(k, now)}
 	case r.State == StateRetained && !r.Terminating && r.ReleaseAfter.IsZero():
-		return Settlement{State: StateRetained, ReleaseAfter: r.keptUntil(k, now)}
+		return Transition{State: StateRetained, ReleaseAfter: r.keptUntil(k, now)}
 	case r.isNotDue(now):
-		return Settlement{Again: r.ReleaseAfter}
+		return Transition{Again: r.ReleaseAfter}
 	case r.State != StateCooling && k.ReuseDelay > 0:
-		return Settlement{State: StateCooling, ReleaseAfter: now.Add(k.ReuseDelay)}
+		return Transition{State: StateCooling, ReleaseAfter: now.Add(k.ReuseDelay)}
 	default:
-		return Settlement{Release: true}
+		return Transition{Release: true}
 	}
 }
 

@@ -52,7 +52,7 @@ func TestAServedClaimIsLeftAlone(t *testing.T) {
 			c := &Controller{}
 			s.record = record
 			c.Allocator = allocatorWith(t, record)
-			if err := c.settle(s, nil); err != nil {
+			if err := c.applyResult(s, nil); err != nil {
 				t.Fatal(err)
 			}
 			if test.record != nil {

@@ -53,13 +53,13 @@ func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into cl
 	return true, nil
 }
 
-// settle does what is decided of a record without holder, in the state in which
+// collect does what is decided of a record without holder, in the state in which
 // it was judged. One that has changed since is judged again when the view
 // shows the change, or after another grace period.
-func (c *Controller) settle(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
+func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
 	now := c.Clock.Now()
 	held, keeping := c.asHeld(record, c.Allocator.Keeping(record))
-	decided := ipam.Settle(held, keeping, now)
+	decided := ipam.NextState(held, keeping, now)
 	var err error
 	switch {
 	case decided.Release:
