@@ -136,15 +136,12 @@ func (p protection) remove(ctx context.Context, c client.Client) (count int, err
 	return count, nil
 }
 
+// removeFrom removes the finalizer from an object as it was listed; one that has changed
+// since is a conflict.
 func (p protection) removeFrom(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) error {
 	obj.SetGroupVersionKind(p.kind)
-	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
-		return err
-	}
 	before := obj.DeepCopy()
-	if !controllerutil.RemoveFinalizer(obj, p.finalizer) {
-		return nil
-	}
+	controllerutil.RemoveFinalizer(obj, p.finalizer)
 	if p.pause {
 		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, clusterv1.PausedAnnotation, "")
 	}
