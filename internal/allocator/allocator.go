@@ -24,7 +24,7 @@ import (
 
 // Options are what an Allocator is given at its making.
 type Options struct {
-	// Ledger is the view, fed by whoever wires the process.
+	// Ledger is the view, fed by the process that builds the allocator.
 	Ledger *ledger.Ledger
 	// Catalogue is fed likewise.
 	Catalogue *Catalogue

@@ -253,7 +253,7 @@ func TestAnAbandonedRecordIsReportedWhenItAppears(t *testing.T) {
 	mustHold(t, l, ask("late")).Abandon()
 	must(t, feed{l}.Add(allocation("late", "7", "1", "10.0.0.0/28")))
 	if fmt.Sprint(abandoned) != "[7]" {
-		t.Errorf("told of %v, want [7]", abandoned)
+		t.Errorf("notified of %v, want [7]", abandoned)
 	}
 }
 

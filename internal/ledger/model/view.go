@@ -86,7 +86,7 @@ func (m *Model) enter(s *state, r *replica, e event) {
 	}
 }
 
-// resolve says whose the block is to whoever awaits this record.
+// resolve reports to the task that waits for this record whose the block is.
 func (m *Model) resolve(s *state, r *replica, n uint8) {
 	t := &r.task
 	if t.doing != awaiting {
