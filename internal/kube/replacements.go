@@ -3,14 +3,10 @@ package kube
 import (
 	"context"
 
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
-
-type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // Replaced reports whether after is another object than before, of the same name.
 func Replaced(before, after client.Object) bool { return before.GetUID() != after.GetUID() }
@@ -20,7 +16,7 @@ func Replaced(before, after client.Object) bool { return before.GetUID() != afte
 // again, and an object has been deleted and another created under its name meanwhile.
 func SplitReplacements(h handler.Funcs) handler.EventHandler {
 	split := h
-	split.UpdateFunc = func(ctx context.Context, e event.UpdateEvent, q requestQueue) {
+	split.UpdateFunc = func(ctx context.Context, e event.UpdateEvent, q Queue) {
 		if !Replaced(e.ObjectOld, e.ObjectNew) {
 			h.Update(ctx, e, q)
 			return

@@ -15,13 +15,13 @@ import (
 func TestAReplacementIsADeletionAndACreation(t *testing.T) {
 	var notified []string
 	h := SplitReplacements(handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ requestQueue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ Queue) {
 			notified = append(notified, "new "+string(e.Object.GetUID()))
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requestQueue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ Queue) {
 			notified = append(notified, "changed "+string(e.ObjectNew.GetUID()))
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requestQueue) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ Queue) {
 			notified = append(notified, "gone "+string(e.Object.GetUID()))
 		},
 	})

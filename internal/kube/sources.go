@@ -3,9 +3,22 @@ package kube
 import (
 	"context"
 
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
+
+// Queue is the work queue of a controller.
+type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Subscription returns a source that calls subscribe when the controller starts, and what
+// that returns when the controller ends.
+func Subscription(subscribe func(context.Context, Queue) (stop func())) source.Source {
+	return source.Func(func(ctx context.Context, q Queue) error {
+		context.AfterFunc(ctx, subscribe(ctx, q))
+		return nil
+	})
+}
 
 // OrderedSources returns a source that starts the given ones one after the other, each
 // when the one before it has synced. A controller that skips what is up to date in its
@@ -13,7 +26,7 @@ import (
 // start before the source of the objects themselves. controller-runtime starts the
 // sources of a controller all at once.
 func OrderedSources(all ...source.Source) source.Source {
-	return source.Func(func(ctx context.Context, q requestQueue) error {
+	return source.Func(func(ctx context.Context, q Queue) error {
 		for _, one := range all {
 			if err := startAndSync(ctx, one, q); err != nil {
 				return err
@@ -23,7 +36,7 @@ func OrderedSources(all ...source.Source) source.Source {
 	})
 }
 
-func startAndSync(ctx context.Context, one source.TypedSource[reconcile.Request], q requestQueue) error {
+func startAndSync(ctx context.Context, one source.TypedSource[reconcile.Request], q Queue) error {
 	if err := one.Start(ctx, q); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ type syncing struct {
 	err   error
 }
 
-func (s syncing) Start(context.Context, requestQueue) error {
+func (s syncing) Start(context.Context, Queue) error {
 	*s.notes = append(*s.notes, s.name+" starts")
 	return nil
 }
@@ -28,7 +28,7 @@ func (s syncing) WaitForSync(context.Context) error {
 
 func TestASourceStartsWhenTheOneBeforeItHasSynced(t *testing.T) {
 	var notes []string
-	plain := source.Func(func(context.Context, requestQueue) error {
+	plain := source.Func(func(context.Context, Queue) error {
 		notes = append(notes, "plain starts")
 		return nil
 	})

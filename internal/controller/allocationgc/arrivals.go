@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // A record is made before its holder, so that at first none has one, and nearly
@@ -22,7 +23,7 @@ const arriveWithin = time.Second
 
 // arrivals enqueues those of the new records whose holders do not come.
 func (c *Controller) arrivals() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
+	return source.Func(func(ctx context.Context, q kube.Queue) error {
 		go func() {
 			tick := clock.RealClock{}.NewTicker(arriveWithin)
 			defer tick.Stop()
@@ -41,7 +42,7 @@ func (c *Controller) arrivals() source.Source {
 
 // scan goes through the records that are new. It costs O(1) for each, and passes
 // on those of which the cache does not say that their holder exists.
-func (c *Controller) scan(ctx context.Context, q queue) {
+func (c *Controller) scan(ctx context.Context, q kube.Queue) {
 	c.mu.Lock()
 	news := c.news
 	c.news = nil

@@ -47,7 +47,7 @@ type Controller struct {
 	// judges say of other kinds of holders whether they exist.
 	judges map[string]Judge
 	// queue is where records are put that are to be reconciled.
-	queue queue
+	queue kube.Queue
 	// unheld is since when a state of a record has been seen without holder.
 	unheld map[ipam.Name]sighting
 	// gone is the UID of the holder whose deletion was seen, by its record.

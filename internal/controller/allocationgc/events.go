@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -19,16 +18,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
 // records enqueues every record that has changed. One that is new is reconciled
 // if its holder has not come a moment later.
 func (c *Controller) records() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
 		c.mu.Lock()
 		c.queue = q
 		c.mu.Unlock()
-		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
+		return c.Allocator.Ledger().Listen(func(change ledger.Change) {
 			if change.Kind == ledger.Added && change.Record.State == ipam.StateBound && !change.Record.Terminating {
 				c.noteNew(change.Record.Name)
 				return
@@ -37,14 +34,13 @@ func (c *Controller) records() source.Source {
 			if pool := change.Pool; change.Kind == ledger.Removed && pool.Kind.IsPool() {
 				c.reconcileMissing(q, pool)
 			}
-		}))
-		return nil
+		})
 	})
 }
 
 // reconcileMissing enqueues the own record of a pool that is gone and of which a block
 // was released: that may have been the last.
-func (c *Controller) reconcileMissing(q queue, pool ipam.PoolKey) {
+func (c *Controller) reconcileMissing(q kube.Queue, pool ipam.PoolKey) {
 	if _, ok := c.Allocator.Catalogue().Pool(pool); !ok {
 		q.Add(requestFor(c.Allocator.RecordOfPool(pool)))
 	}
@@ -54,7 +50,7 @@ func (c *Controller) reconcileMissing(q queue, pool ipam.PoolKey) {
 // that was seen of a claim may be that it waited; then what is recorded for it is
 // looked at without a note.
 func (c *Controller) deletions(recordOf func(client.Object) (ipam.Name, bool)) handler.EventHandler {
-	return kube.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+	return kube.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
 		name, ok := recordOf(e.Object)
 		if !ok {
 			for _, record := range c.Allocator.Ledger().HeldBy(allocator.HolderOfClaim(ipam.Name{Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()})) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -23,15 +22,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
 // claims enqueues claims that are new or have changed, and are not up to date,
 // and the records of those up to date that are gone.
 func (c *Controller) claims() handler.EventHandler {
 	return kube.SplitReplacements(handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.consider(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { c.consider(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kube.Queue) { c.consider(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q kube.Queue) { c.consider(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
 			if !c.Within.Has(e.Object.GetNamespace()) {
 				return // no pass would forget it again
 			}
@@ -47,14 +44,14 @@ func (c *Controller) claims() handler.EventHandler {
 // has just made the IPAddress for it, unless the claim has gone meanwhile.
 func (c *Controller) addresses() handler.EventHandler {
 	return kube.SplitReplacements(handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kube.Queue) {
 			made, ok := c.shown(e.Object)
 			if _, lost := c.lost.Load(nameOf(e.Object)); lost || !ok || made.unsure || e.Object.GetDeletionTimestamp() != nil {
 				c.consider(ctx, e.Object, q)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { c.consider(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q kube.Queue) { c.consider(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
 			q.Add(requestOf(e.Object))
 			if made, ok := c.made.Load(nameOf(e.Object)); ok && made.(making).uid == e.Object.GetUID() {
 				c.made.Delete(nameOf(e.Object)) // another one of the name is coming still
@@ -87,7 +84,7 @@ func (c *Controller) shown(address client.Object) (making, bool) {
 }
 
 // consider enqueues the claim of the object's name, if it is not up to date.
-func (c *Controller) consider(ctx context.Context, obj client.Object, q queue) {
+func (c *Controller) consider(ctx context.Context, obj client.Object, q kube.Queue) {
 	request := requestOf(obj)
 	if !c.upToDate(ctx, request.NamespacedName) {
 		q.Add(request)
@@ -123,22 +120,20 @@ func (c *Controller) addressGone(address client.Object) {
 // records enqueues a claim when its record was changed, is lost, or was made
 // by somebody else than this controller.
 func (c *Controller) records() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+		return c.Allocator.Ledger().Listen(func(change ledger.Change) {
 			holder := change.Record.Holder
 			if holder.Kind == kind && (change.Kind != ledger.Added || change.Record.HolderUID == "") {
 				q.Add(requestFor(holder))
 			}
-		}))
-		return nil
+		})
 	})
 }
 
 // turns enqueues a claim when it is its turn in the line of those who wait.
 func (c *Controller) turns() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) }))
-		return nil
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+		return c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
 	})
 }
 
@@ -146,8 +141,8 @@ func (c *Controller) turns() source.Source {
 // changed, those of a pool that is not paused any more, and the IPAddresses whose pool
 // is missing.
 func (c *Controller) catalogue() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+	return kube.Subscription(func(ctx context.Context, q kube.Queue) (stop func()) {
+		return c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
 			for _, holder := range c.Allocator.WaitingFor(e) {
 				if holder.Kind == kind {
 					q.Add(requestFor(holder))
@@ -162,8 +157,7 @@ func (c *Controller) catalogue() source.Source {
 					q.Add(request)
 				}
 			}
-		}))
-		return nil
+		})
 	})
 }
 

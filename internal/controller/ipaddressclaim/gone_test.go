@@ -14,6 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // noted is what the collection of orphans is notified of, by record.
@@ -91,7 +92,7 @@ func TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain(t *testing.T) {
 }
 
 // newQueue is a queue of requests that nobody takes.
-func newQueue(t *testing.T) queue {
+func newQueue(t *testing.T) kube.Queue {
 	t.Helper()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(q.ShutDown)

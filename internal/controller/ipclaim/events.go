@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -14,23 +13,24 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 const kind = "IPClaim"
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
 // claims has claims reconciled that are new or have changed, and are not up to date.
 func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request] {
-	look := func(claim *v1alpha1.IPClaim, q queue) {
+	look := func(claim *v1alpha1.IPClaim, q kube.Queue) {
 		if !c.upToDate(claim) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
 		}
 	}
 	return handler.TypedFuncs[*v1alpha1.IPClaim, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q queue) { look(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPClaim], q queue) { look(e.ObjectNew, q) },
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q kube.Queue) { look(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPClaim], q kube.Queue) {
+			look(e.ObjectNew, q)
+		},
 	}
 }
 
@@ -38,22 +38,20 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 // already, in the view or to be listed yet, is reconciled with its claim, which is
 // told of later.
 func (c *Controller) records() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, c.Allocator.Ledger().Follow(func(change ledger.Change) {
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+		return c.Allocator.Ledger().Follow(func(change ledger.Change) {
 			if change.Record.Holder.Kind == kind && !change.Initial {
 				q.Add(requestFor(change.Record.Holder))
 			}
-		}))
-		return nil
+		})
 	})
 }
 
 // turns enqueues a claim when it is its turn in the queue of those who
 // wait.
 func (c *Controller) turns() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) }))
-		return nil
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+		return c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
 	})
 }
 
@@ -61,15 +59,14 @@ func (c *Controller) turns() source.Source {
 // a pool which changed, by its name or its labels. Those that wait for a pool of
 // a class are woken in turn.
 func (c *Controller) catalogue() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+		return c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
 			for _, holder := range c.Allocator.WaitingFor(e) {
 				if holder.Kind == kind {
 					q.Add(requestFor(holder))
 				}
 			}
-		}))
-		return nil
+		})
 	})
 }
 

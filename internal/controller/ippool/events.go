@@ -4,47 +4,43 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // records enqueues a pool when its own record changes, and throttled when a record of
 // the pool does: the status of the pool counts all that have changed until then.
 func (c *Controller) records(kind ipam.PoolKind) source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, c.Allocator.Ledger().Listen(func(change ledger.Change) {
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+		return c.Allocator.Ledger().Listen(func(change ledger.Change) {
 			if holder := change.Record.Holder; holder.Kind == string(kind) {
 				q.Add(requestFor(holder.Namespace, holder.Name))
 			}
 			if pool := change.Pool; pool.Kind == kind && change.Kind != ledger.Changed {
 				q.AddAfter(requestFor(pool.Namespace, pool.Name), c.Throttle.Delay(pool.String()))
 			}
-		}))
-		return nil
+		})
 	})
 }
 
 // turns enqueues a child pool when it is its turn in the queue of those
 // who wait.
 func (c *Controller) turns(kind ipam.PoolKind) source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, c.Allocator.OnTurn(string(kind), func(h ipam.Holder) { q.Add(requestFor(h.Namespace, h.Name)) }))
-		return nil
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+		return c.Allocator.OnTurn(string(kind), func(h ipam.Holder) { q.Add(requestFor(h.Namespace, h.Name)) })
 	})
 }
 
 // catalogue enqueues a pool that changed, and those that wait for it as
 // their parent.
 func (c *Controller) catalogue(kind ipam.PoolKind) source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+		return c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
 			if e.Pool.Kind == kind {
 				q.Add(requestFor(e.Pool.Namespace, e.Pool.Name))
 			}
@@ -53,8 +49,7 @@ func (c *Controller) catalogue(kind ipam.PoolKind) source.Source {
 					q.Add(requestFor(holder.Namespace, holder.Name))
 				}
 			}
-		}))
-		return nil
+		})
 	})
 }
 
