@@ -55,7 +55,7 @@ func (s subject) refusal(err error) error {
 		return s.conflict(taken)
 	case errors.As(err, &exhausted):
 		return s.insufficient(exhausted)
-	case errors.Is(err, ipam.ErrNotSynced), errors.Is(err, ipam.ErrUnconfirmed), errors.Is(err, ipam.ErrCrowded), errors.Is(err, ipam.ErrTooManyUnclaimed):
+	case ipam.IsTransient(err), errors.Is(err, ipam.ErrTooManyUnclaimed):
 		return tryAgain(err)
 	case errors.Is(err, ipam.ErrPoolInUse):
 		return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: blocks of an earlier pool of this name are in use: ask for its CIDR, or delete them first: %w", err))

@@ -10,8 +10,9 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // furnished has more of everything on the stage: pools of another project, visible and
@@ -34,17 +35,17 @@ func furnished(t *testing.T, s *stage) {
 		if name == "owned" || name == "hidden" {
 			pool.Project = "others"
 		}
-		s.allocator.Ledger().Describe(pool)
-		s.allocator.Catalogue().SetPool(pool)
+		s.Ledger.Describe(pool)
+		s.Catalogue.SetPool(pool)
 		s.record(t, ipam.Record{
 			Name: ipam.Name{Namespace: "system", Name: "ippool." + name}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
-			Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfPool(pool.Key),
+			Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfPool(pool.Key),
 		})
 	}
-	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
-	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
-	s.allocator.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
-	holder := allocator.HolderOfClaim(ipam.Name{Namespace: "others", Name: "secret"})
+	s.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
+	s.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
+	s.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
+	holder := adapt.HolderOfClaim(ipam.Name{Namespace: "others", Name: "secret"})
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "others", Name: "secret-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),
 		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: holder, HolderUID: "1",
@@ -63,7 +64,7 @@ func (s *stage) record(t *testing.T, record ipam.Record) {
 	t.Helper()
 	must(t, s.store.Create(t.Context(), adapt.Allocation(record)))
 	for {
-		if _, ok := s.allocator.Ledger().Record(record.Name); ok {
+		if _, ok := s.Ledger.Record(record.Name); ok {
 			return
 		}
 		<-s.changed
@@ -132,7 +133,7 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		furnished(t, s)
 		s.record(t, ipam.Record{
 			Name: ipam.Name{Namespace: "team", Name: "back-12345678"}, Block: netip.MustParsePrefix("10.0.0.32/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
-			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "back"}), HolderUID: "1",
+			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "back"}), HolderUID: "1",
 		})
 		must(t, s.store.Create(t.Context(), &v1alpha1.IPClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: v1alpha1.IPClassSpec{Provisioner: v1alpha1.NativeProvisioner, IPFamily: v1alpha1.IPv4},
@@ -281,7 +282,7 @@ func TestAClassIsAnswered(t *testing.T) {
 		must(t, s.store.Create(t.Context(), first))
 		for _, name := range []string{"w1", "w2", "w3", "w4"} {
 			claim := ipam.Name{Namespace: "team", Name: name}
-			s.allocator.Wait(allocator.Waiting{Holder: allocator.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "unbacked"}})
+			s.Queue.Wait(queue.Waiter{Holder: adapt.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "unbacked"}})
 		}
 	})
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/requester"
@@ -42,7 +43,7 @@ import (
 type stage struct {
 	mutate, validate map[string]admission.Handler
 	store            client.WithWatch
-	allocator        *allocator.Allocator
+	allocator.Parts
 	// fails are the calls to the API server that fail, such as "get Namespace", each with
 	// its error, or a function that returns it.
 	fails sync.Map
@@ -207,7 +208,7 @@ func newStage(f testing.TB) *stage {
 	store := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(s.funcs()).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}).Build()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
-	alloc := allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue(""), Client: store, Namespace: "system", UnboundLimit: 1000, Log: logr.Discard()})
+	alloc := allocator.NewParts(allocator.PartsOptions{Ledger: view, Client: store, Namespace: "system", UnclaimedLimit: 1000, Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(context.Background())
 	f.Cleanup(cancel)
 	pool := ipam.Pool{
@@ -216,13 +217,13 @@ func newStage(f testing.TB) *stage {
 		Strategy: ipam.StrategyFirstFit, Lengths: ipam.Lengths{Min: 16, Max: 32}, OnExhaustion: ipam.OnExhaustionReject,
 	}
 	view.Describe(pool)
-	alloc.Catalogue().SetPool(pool)
-	alloc.Catalogue().SetProject("team", "team")
-	alloc.Catalogue().SetProject("strangers", "strangers")
-	alloc.Catalogue().SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
+	alloc.Catalogue.SetPool(pool)
+	alloc.Catalogue.SetProject("team", "team")
+	alloc.Catalogue.SetProject("strangers", "strangers")
+	alloc.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
 	must(f, store.Create(ctx, adapt.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
-		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfPool(pool.Key),
+		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfPool(pool.Key),
 	})))
 	changed := make(chan struct{}, 1)
 	view.Listen(func(ledger.Change) {
@@ -243,19 +244,19 @@ func newStage(f testing.TB) *stage {
 	ring := requester.NewRing(store, store, "system", clock.RealClock{})
 	must(f, ring.Load(ctx))
 	validate := map[string]admission.Handler{
-		"IPClaim":      admission.WithValidator(scheme, &claimValidator{allocator: alloc, operator: operator}).Handler,
-		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{allocator: alloc, live: store}).Handler,
-		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{allocator: alloc, live: store}).Handler,
-		"IPClass":      admission.WithValidator(scheme, &classValidator{allocator: alloc}).Handler,
+		"IPClaim":      admission.WithValidator(scheme, &claimValidator{Parts: alloc, operator: operator}).Handler,
+		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{Parts: alloc, live: store}).Handler,
+		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{Parts: alloc, live: store}).Handler,
+		"IPClass":      admission.WithValidator(scheme, &classValidator{Parts: alloc}).Handler,
 		"IPAllocation": admission.WithValidator(scheme, &allocationValidator{operator: operator}).Handler,
 	}
-	s.store, s.allocator, s.changed, s.validate = store, alloc, changed, validate
+	s.store, s.Parts, s.changed, s.validate = store, alloc, changed, validate
 	s.mutate = map[string]admission.Handler{
-		"IPClaim":        &claimMutator{allocator: alloc, cached: store, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
-		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
-		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, allocator: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
-		"IPAddressClaim": &addressClaimMutator{allocator: alloc, live: store, rights: rights, ring: ring},
-		"IPAddress":      &addressMutator{allocator: alloc, live: store},
+		"IPClaim":        &claimMutator{Parts: alloc, cached: store, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
+		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, Parts: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
+		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, Parts: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
+		"IPAddressClaim": &addressClaimMutator{Parts: alloc, live: store, rights: rights, ring: ring},
+		"IPAddress":      &addressMutator{Parts: alloc, live: store},
 		"IPClass":        &classMutator{live: store, decoder: decoder, schemas: schemas},
 	}
 	return s

@@ -114,7 +114,7 @@ func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *st
 // random. What is being discarded is gone by then.
 func (s *stage) blocks(t *testing.T) []string {
 	t.Helper()
-	s.allocator.Close()
+	s.Allocator.Close()
 	list := &v1alpha1.IPAllocationList{}
 	must(t, s.store.List(t.Context(), list))
 	lines := make([]string, 0, len(list.Items))

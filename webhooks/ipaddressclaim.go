@@ -26,10 +26,10 @@ import (
 // and notes whether their maker may use the pool of another project. Of Cluster
 // API's types it knows no more than the fields that it reads.
 type addressClaimMutator struct {
-	allocator *allocator.Allocator
-	live      client.Reader
-	rights    *requester.Rights
-	ring      *requester.Ring
+	allocator.Parts
+	live   client.Reader
+	rights *requester.Rights
+	ring   *requester.Ring
 }
 
 // Handle implements admission.Handler.
@@ -52,17 +52,17 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		return denied(addressClaimSubject(claim.Name).invalid(errs...))
 	}
 	// Without the project of a namespace that is new the claim waits, and is judged later.
-	_ = m.allocator.KnowNamespace(ctx, m.live, req.Namespace)
+	_ = m.Catalogue.KnowNamespace(ctx, m.live, req.Namespace)
 	granted := false // what the claim says of it is not the user's to say
-	if m.allocator.NeedsGrant(request) || m.isUnknown(request.Pool) {
+	if m.Catalogue.NeedsGrant(request) || m.isUnknown(request.Pool) {
 		if granted, err = m.rights.MayUse(ctx, req.UserInfo, request.Pool); err != nil {
 			return denied(addressClaimSubject(claim.Name).refusal(err))
 		}
 	}
 	d.grant(&v1alpha1.PoolReference{Name: claim.PoolName}, granted)
 	var warnings []string
-	if request.Granted = granted; m.allocator.LacksRight(request) {
-		of := requester.Subject{Kind: allocator.AddressClaimKind, Namespace: req.Namespace, Name: claim.Name, Pool: claim.PoolName}
+	if request.Granted = granted; m.Catalogue.LacksRight(request) {
+		of := requester.Subject{Kind: adapt.AddressClaimKind, Namespace: req.Namespace, Name: claim.Name, Pool: claim.PoolName}
 		warnings = d.askedBy(m.ring, req.UserInfo, of)
 	}
 	err = errors.Join(
@@ -75,13 +75,13 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 }
 
 func addressClaimSubject(name string) subject {
-	return subject{group: allocator.AddressClaimGroup, kind: allocator.AddressClaimKind, plural: "ipaddressclaims", name: name}
+	return subject{group: adapt.AddressClaimGroup, kind: adapt.AddressClaimKind, plural: "ipaddressclaims", name: name}
 }
 
 // isUnknown reports whether a claim names a pool that may come yet, and may take a right
 // to use then: a restore may bring claims back before their pools.
 func (m *addressClaimMutator) isUnknown(pool ipam.PoolKey) bool {
-	_, known := m.allocator.Catalogue().Pool(pool)
+	_, known := m.Catalogue.Pool(pool)
 	return pool.Kind == ipam.PoolKindIPPool && !known
 }
 
@@ -102,8 +102,8 @@ func unserved(claim adapt.AddressClaim) admission.Response {
 // then on. It refuses none: what is in conflict is in use all the same, and the
 // claim's condition says so.
 type addressMutator struct {
-	allocator *allocator.Allocator
-	live      client.Reader
+	allocator.Parts
+	live client.Reader
 }
 
 // Handle implements admission.Handler.
@@ -122,11 +122,11 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		key = adapt.PoolOfAddress(d.text("metadata", "labels", v1alpha1.LabelPoolKind), req.Namespace, d.text("metadata", "labels", v1alpha1.LabelPool))
 	}
 	// Without the project of a namespace that is new the address is recorded later.
-	_ = m.allocator.KnowNamespace(ctx, m.live, req.Namespace)
+	_ = m.Catalogue.KnowNamespace(ctx, m.live, req.Namespace)
 	name := ipam.Name{Namespace: req.Namespace, Name: d.text("metadata", "name")}
-	record, err := m.allocator.EnterAddress(ctx, name, key, class, d.text("spec", "address"))
+	record, err := m.Allocator.RecordAddress(ctx, name, key, class, d.text("spec", "address"))
 	if err != nil {
-		return admission.Allowed("").WithWarnings("the address is not recorded yet: " + m.allocator.Redacted(req.Namespace, err).Error())
+		return admission.Allowed("").WithWarnings("the address is not recorded yet: " + m.Catalogue.Redacted(req.Namespace, err).Error())
 	}
 	_ = d.set(record.Name.Name, "metadata", "annotations", v1alpha1.AnnotationAllocation) // metadata is a map: the API server has read it
 	return d.response()

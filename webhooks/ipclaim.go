@@ -15,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -26,13 +27,13 @@ import (
 // claimMutator gives a claim its block and its status when it is created, and keeps both
 // when an update leaves them out.
 type claimMutator struct {
-	allocator *allocator.Allocator
-	cached    client.Reader
-	live      client.Reader
-	decoder   admission.Decoder
-	schemas   schemas
-	rights    *requester.Rights
-	ring      *requester.Ring
+	allocator.Parts
+	cached  client.Reader
+	live    client.Reader
+	decoder admission.Decoder
+	schemas schemas
+	rights  *requester.Rights
+	ring    *requester.Ring
 }
 
 // Handle implements admission.Handler.
@@ -113,14 +114,14 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		return m.answer(r, request, resolution.Terms, adapt.ClaimBound(record, m.poolOf(record, resolution)))
 	}
 	if !canWait(err) && !r.waitsForPolicy(err) {
-		return denied(r.subject.refusal(m.allocator.Redacted(r.claim.Namespace, err)))
+		return denied(r.subject.refusal(m.Catalogue.Redacted(r.claim.Namespace, err)))
 	}
-	if full := m.allocator.MayWait(r.claim.Namespace); full != nil {
+	if full := m.Queue.MayWait(r.claim.Namespace); full != nil {
 		return denied(r.subject.refusal(full))
 	}
 	outcome := adapt.ClaimWaits(err)
 	warning := err.Error() + ": the claim waits"
-	if !m.allocator.Serves(r.holder()) {
+	if !m.Queue.Serves(r.holder()) {
 		outcome.Reason = v1alpha1.ReasonNotServed
 		outcome.Message = fmt.Sprintf("the operator that answers does not serve namespace %s (--namespace): run one that does", r.claim.Namespace)
 		warning += ", and " + outcome.Message
@@ -141,24 +142,24 @@ func (m *claimMutator) answer(r *claimRequest, request ipam.Request, terms ipam.
 }
 
 // poolOf is the pool of a record, as the request was resolved or as it was seen.
-func (m *claimMutator) poolOf(record ipam.Record, resolution allocator.Resolution) ipam.Pool {
+func (m *claimMutator) poolOf(record ipam.Record, resolution catalogue.Resolution) ipam.Pool {
 	for _, pool := range resolution.Pools {
 		if pool.Key == record.Pool {
 			return pool
 		}
 	}
-	pool, _ := m.allocator.Catalogue().Pool(record.Pool)
+	pool, _ := m.Catalogue.Pool(record.Pool)
 	return pool
 }
 
 func (r *claimRequest) holder() ipam.Holder {
-	return allocator.HolderOfClaim(ipam.Name{Namespace: r.claim.Namespace, Name: r.claim.Name})
+	return adapt.HolderOfClaim(ipam.Name{Namespace: r.claim.Namespace, Name: r.claim.Name})
 }
 
 // askedBy notes who made a claim that waits for the right to use its pool.
 func (m *claimMutator) askedBy(r *claimRequest, request ipam.Request) []string {
 	request.Granted = r.granted
-	if r.dryRun || !m.allocator.LacksRight(request) {
+	if r.dryRun || !m.Catalogue.LacksRight(request) {
 		return nil
 	}
 	return r.draft.askedBy(m.ring, r.user, requester.Subject{Kind: r.subject.kind, Namespace: r.claim.Namespace, Name: r.claim.Name, Pool: request.Pool.Name})
@@ -167,7 +168,7 @@ func (m *claimMutator) askedBy(r *claimRequest, request ipam.Request) []string {
 // seen reads claims from the cache as soon as that has all of them: it would have
 // the caller wait for that.
 func (m *claimMutator) seen() client.Reader {
-	if m.allocator.KnowsClaims() {
+	if m.Allocator.KnowsClaims() {
 		return m.cached
 	}
 	return m.live
@@ -183,15 +184,15 @@ func (r *claimRequest) waitsForPolicy(err error) bool {
 
 // resolve resolves the request; where something is missing, once more after
 // reading it live, because the caches may be behind.
-func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipam.Request) (allocator.Resolution, error) {
-	if err := m.allocator.KnowNamespace(ctx, m.live, r.claim.Namespace); err != nil {
-		return allocator.Resolution{}, err
+func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipam.Request) (catalogue.Resolution, error) {
+	if err := m.Catalogue.KnowNamespace(ctx, m.live, r.claim.Namespace); err != nil {
+		return catalogue.Resolution{}, err
 	}
 	resolution, err := m.resolveOnce(ctx, r, request)
 	if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
 		return resolution, err
 	}
-	if err := m.allocator.Refresh(ctx, m.live, request); err != nil {
+	if err := m.Catalogue.Refresh(ctx, m.live, request); err != nil {
 		return resolution, err
 	}
 	return m.resolveOnce(ctx, r, request)
@@ -199,26 +200,24 @@ func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipa
 
 // resolveOnce resolves the request, with the right to use the pool that it
 // names where that takes one.
-func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (allocator.Resolution, error) {
+func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (catalogue.Resolution, error) {
 	request.Granted = false // what the claim says of it is not the user's to say
-	if m.allocator.NeedsGrant(request) {
+	if m.Catalogue.NeedsGrant(request) {
 		may, err := m.rights.MayUse(ctx, r.user, request.Pool)
 		if err != nil {
-			return allocator.Resolution{}, err
+			return catalogue.Resolution{}, err
 		}
 		request.Granted, r.granted = may, may
 	}
-	return m.allocator.Resolve(request)
+	return m.Allocator.Resolve(request)
 }
 
-func (m *claimMutator) grant(ctx context.Context, r *claimRequest, resolution allocator.Resolution) (ipam.Record, error) {
-	holder := r.holder()
+func (m *claimMutator) grant(ctx context.Context, r *claimRequest, resolution catalogue.Resolution) (ipam.Record, error) {
 	order := allocator.Order{
-		Resolution: resolution, Holder: holder,
-		Record: allocator.AttemptName(holder), RequestedBy: r.user.Username,
+		Resolution: resolution, Origin: allocator.OriginAdmission, Holder: r.holder(), RequestedBy: r.user.Username,
 	}
 	if r.dryRun {
-		record, err := m.allocator.Preview(order)
+		record, err := m.Allocator.Preview(order)
 		record.Name = ipam.Name{} // there is none
 		return record, err
 	}
@@ -227,13 +226,13 @@ func (m *claimMutator) grant(ctx context.Context, r *claimRequest, resolution al
 		if there, err := exists(ctx, m.live, m.live, r.claim.DeepCopy()); there || err != nil {
 			return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
 		}
-		if record, ok := m.allocator.Restored(ctx, order, r.claim.Spec.AllocationName); ok {
+		if record, ok := m.Allocator.Restore(ctx, order, r.claim.Spec.AllocationName); ok {
 			return record, nil
 		}
 	}
-	record, err := m.allocator.Grant(ctx, order)
+	record, err := m.Allocator.Allocate(ctx, order)
 	if err == nil && ctx.Err() != nil { // nobody is there any more to take it
-		m.allocator.Discard(record)
+		m.Allocator.Discard(record)
 		return ipam.Record{}, ipam.ErrUnconfirmed
 	}
 	return record, err

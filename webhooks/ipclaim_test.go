@@ -16,9 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // inNew asks for an object in a namespace that was made a moment ago.
@@ -46,9 +48,7 @@ func TestWhatIsMadeInANamespaceThatWasJustMadeIsServed(t *testing.T) {
 
 func TestAClaimThatWaitsInANamespaceThatIsNotServedSaysSo(t *testing.T) {
 	s := newStage(t)
-	s.mutate["IPClaim"].(*claimMutator).allocator = allocator.New(allocator.Options{
-		Ledger: s.allocator.Ledger(), Catalogue: s.allocator.Catalogue(), Client: s.store, UnboundLimit: 1000, WatchNamespace: "team", Log: logr.Discard(),
-	})
+	s.mutate["IPClaim"].(*claimMutator).Queue = queue.New(queue.Options{Ledger: s.Ledger, Catalogue: s.Catalogue, WatchNamespace: "team"})
 	if answer := s.inNew(t, "IPClaim", `{"className":"missing"}`); !strings.Contains(answer, v1alpha1.ReasonNotServed) || strings.Count(answer, "does not serve namespace new") != 5 {
 		t.Errorf("it is answered: %s", answer)
 	}
@@ -72,12 +72,12 @@ func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must(t, errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)))
 	cached, live := fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build()
-	alloc := allocator.New(allocator.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), Catalogue: allocator.NewCatalogue(""), Log: logr.Discard()})
-	m := &claimMutator{allocator: alloc, cached: cached, live: live}
+	alloc := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), Log: logr.Discard()})
+	m := &claimMutator{Parts: alloc, cached: cached, live: live}
 	if m.seen() != client.Reader(cached) {
 		t.Error("all claims are known, and they are not read from the cache")
 	}
-	must(t, alloc.Feed(t.Context(), &informertest.FakeInformers{Scheme: scheme})) // and not FeedClaims
+	must(t, alloc.Allocator.Feed(t.Context(), &informertest.FakeInformers{Scheme: scheme})) // and not FeedClaims
 	if m.seen() != client.Reader(live) {
 		t.Error("not all claims are known, and they are not read live")
 	}
@@ -87,7 +87,7 @@ func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
 // when its name was free a moment ago.
 func TestARecordIsNotTakenOverFromAClaimThatIsThere(t *testing.T) {
 	s := newStage(t)
-	holder := allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"})
+	holder := adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"})
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
 		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: holder,

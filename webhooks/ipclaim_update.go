@@ -17,7 +17,7 @@ import (
 // and pool whether blocks are retained. What one claim can say about itself is in its
 // CEL rules.
 type claimValidator struct {
-	allocator *allocator.Allocator
+	allocator.Parts
 	// operator is the user name of the operator itself.
 	operator string
 }
@@ -59,7 +59,7 @@ func (v *claimValidator) ValidateUpdate(ctx context.Context, before, after *v1al
 	if len(errs) > 0 {
 		return nil, claim.invalid(errs...)
 	}
-	if err := v.allocator.MayRetain(request, after.Spec.AllocationName); err != nil {
+	if err := v.Catalogue.MayRetain(request, after.Spec.AllocationName); err != nil {
 		return nil, claim.refusal(err)
 	}
 	return nil, nil

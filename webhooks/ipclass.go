@@ -99,7 +99,7 @@ func isDefault(class *v1alpha1.IPClass) bool {
 }
 
 // classValidator keeps a class for which claims wait.
-type classValidator struct{ allocator *allocator.Allocator }
+type classValidator struct{ allocator.Parts }
 
 // ValidateCreate leaves creation to the mutating webhook.
 func (v *classValidator) ValidateCreate(context.Context, *v1alpha1.IPClass) (admission.Warnings, error) {
@@ -114,7 +114,7 @@ func (v *classValidator) ValidateUpdate(context.Context, *v1alpha1.IPClass, *v1a
 // ValidateDelete refuses to delete a class for which claims wait. Those that have
 // their block need it no more.
 func (v *classValidator) ValidateDelete(_ context.Context, class *v1alpha1.IPClass) (admission.Warnings, error) {
-	waiting := v.allocator.Queue().WaitingForClass(class.Name)
+	waiting := v.Queue.WaitingForClass(class.Name)
 	if !class.DeletionTimestamp.IsZero() || len(waiting) == 0 {
 		return nil, nil
 	}

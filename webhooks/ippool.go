@@ -24,13 +24,13 @@ import (
 // poolMutator records the CIDR of a pool of one kind that is created: a root's in
 // its routing domain, a child's in its parent.
 type poolMutator struct {
-	kind      v1alpha1.PoolKind
-	allocator *allocator.Allocator
-	live      client.Reader
-	decoder   admission.Decoder
-	schemas   schemas
-	rights    *requester.Rights
-	ring      *requester.Ring
+	kind v1alpha1.PoolKind
+	allocator.Parts
+	live    client.Reader
+	decoder admission.Decoder
+	schemas schemas
+	rights  *requester.Rights
+	ring    *requester.Ring
 }
 
 // Handle implements admission.Handler.
@@ -91,10 +91,10 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 		pool.Family = ipam.FamilyOf(record.Block)
 	}
 	if err != nil && !canWait(err) {
-		return denied(r.subject.refusal(m.allocator.Redacted(r.obj.GetNamespace(), err)))
+		return denied(r.subject.refusal(m.Catalogue.Redacted(r.obj.GetNamespace(), err)))
 	}
 	if err != nil {
-		if full := m.allocator.MayWait(r.obj.GetNamespace()); full != nil {
+		if full := m.Queue.MayWait(r.obj.GetNamespace()); full != nil {
 			return denied(r.subject.refusal(full))
 		}
 	}
@@ -104,7 +104,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	if err := r.fillIn(pool, record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	warnings := classWarnings(m.allocator.Catalogue(), pool)
+	warnings := classWarnings(m.Catalogue, pool)
 	if err != nil {
 		warnings = append(warnings, m.askedBy(r, pool)...)
 		warnings = append(warnings, err.Error()+": the pool waits")
@@ -115,7 +115,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 // askedBy notes who made a child pool that waits for the right to use its parent.
 func (m *poolMutator) askedBy(r *poolRequest, pool ipam.Pool) []string {
 	pool.ParentGranted = r.granted
-	if r.dryRun || !pool.IsChild() || !m.allocator.LacksRight(allocator.AskParent(pool)) {
+	if r.dryRun || !pool.IsChild() || !m.Catalogue.LacksRight(pool.ParentRequest()) {
 		return nil
 	}
 	return r.draft.askedBy(m.ring, r.user, requester.Subject{Kind: r.subject.kind, Namespace: pool.Key.Namespace, Name: pool.Key.Name, Pool: pool.Home.Name})
@@ -123,7 +123,7 @@ func (m *poolMutator) askedBy(r *poolRequest, pool ipam.Pool) []string {
 
 // cycle refuses a pool that is among its own ancestors.
 func (m *poolMutator) cycle(pool ipam.Pool) field.ErrorList {
-	if !pool.IsChild() || !m.allocator.Descends(pool.Home, pool.Key) {
+	if !pool.IsChild() || !m.Catalogue.Descends(pool.Home, pool.Key) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("spec", "parentRef", "name"), pool.Home.Name,
@@ -133,13 +133,13 @@ func (m *poolMutator) cycle(pool ipam.Pool) field.ErrorList {
 // carve records the pool's CIDR, or for a dry run says what it would be.
 func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool) (ipam.Record, error) {
 	if namespace := pool.Key.Namespace; namespace != "" {
-		if err := m.allocator.KnowNamespace(ctx, m.live, namespace); err != nil {
+		if err := m.Catalogue.KnowNamespace(ctx, m.live, namespace); err != nil {
 			return ipam.Record{}, err
 		}
 	}
 	order, err := m.order(ctx, r, pool)
 	if _, ok := errors.AsType[*ipam.MissingError](err); ok {
-		if err := m.allocator.Refresh(ctx, m.live, ipam.Request{Pool: pool.Home}); err != nil {
+		if err := m.Catalogue.Refresh(ctx, m.live, ipam.Request{Pool: pool.Home}); err != nil {
 			return ipam.Record{}, err
 		}
 		order, err = m.order(ctx, r, pool)
@@ -148,11 +148,11 @@ func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool)
 		return ipam.Record{}, err
 	}
 	if r.dryRun {
-		return m.allocator.Preview(order)
+		return m.Allocator.Preview(order)
 	}
-	record, err := m.allocator.Carve(ctx, order)
+	record, err := m.Allocator.Allocate(ctx, order)
 	if err == nil && ctx.Err() != nil { // nobody is there any more to take it
-		m.allocator.Discard(record)
+		m.Allocator.Discard(record)
 		return ipam.Record{}, ipam.ErrUnconfirmed
 	}
 	return record, err
@@ -162,14 +162,14 @@ func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool)
 // that takes one.
 func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool) (allocator.Order, error) {
 	pool.ParentGranted = false // what the pool says of it is not the user's to say
-	if m.allocator.ParentNeedsGrant(pool) {
+	if m.Catalogue.ParentNeedsGrant(pool) {
 		may, err := m.rights.MayUse(ctx, r.user, pool.Home)
 		if err != nil {
 			return allocator.Order{}, err
 		}
 		pool.ParentGranted, r.granted = may, may
 	}
-	return m.allocator.PoolOrder(pool, "", r.user.Username)
+	return m.Allocator.PoolOrder(pool, "", r.user.Username)
 }
 
 // recheck reads the pool again with the CIDR that it was given, which ranges,
@@ -182,7 +182,7 @@ func (m *poolMutator) recheck(r *poolRequest, record ipam.Record) field.ErrorLis
 	carved.PoolSpec().CIDR = record.Block.String()
 	_, errs := adapt.Pool(carved)
 	if len(errs) > 0 && record.UID != "" {
-		m.allocator.Discard(record)
+		m.Allocator.Discard(record)
 	}
 	return errs
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -13,7 +13,7 @@ const classesNamed = 5
 
 // classWarnings say which of a pool's classNames have no effect: those that name no
 // class, which may be created later, and those of the other address family.
-func classWarnings(catalogue *allocator.Catalogue, pool ipam.Pool) []string {
+func classWarnings(catalogue *catalogue.Catalogue, pool ipam.Pool) []string {
 	var unknown, other []string
 	for _, name := range pool.Classes {
 		switch class, ok := catalogue.Class(name); {

@@ -4,14 +4,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
-	catalogue := allocator.NewCatalogue("")
-	catalogue.SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "four", Family: ipam.IPv4}})
-	catalogue.SetClass(allocator.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6}})
+	known := catalogue.New(catalogue.Options{Ledger: ledger.New(ledger.Options{})})
+	known.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "four", Family: ipam.IPv4}})
+	known.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6}})
 	const none, other = `spec.classNames: there is no IPClass `, `spec.classNames: IPClass "six" does not hand out IPv4, the family of this pool: it is not served from here`
 	for name, tc := range map[string]struct {
 		family  ipam.Family
@@ -26,7 +27,7 @@ func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
 		"a pool whose family is not known": {"", []string{"four", "six"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := classWarnings(catalogue, ipam.Pool{Family: tc.family, Classes: tc.classes}); !slices.Equal(got, tc.want) {
+			if got := classWarnings(known, ipam.Pool{Family: tc.family, Classes: tc.classes}); !slices.Equal(got, tc.want) {
 				t.Errorf("\ngot:  %q\nwant: %q", got, tc.want)
 			}
 		})

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 func claimHolder(name string) ipam.Holder {
-	return allocator.HolderOfClaim(ipam.Name{Namespace: "a", Name: name})
+	return adapt.HolderOfClaim(ipam.Name{Namespace: "a", Name: name})
 }
 
 func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
@@ -30,7 +30,7 @@ func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
 		want string
 	}{
 		"one claim":                  {use{live: []ipam.Holder{claimHolder("b")}}, "pool p is in use by 1 allocation (IPClaim a/b): delete it first"},
-		"more than are named":        {use{live: []ipam.Holder{claimHolder("b"), allocator.HolderOfPool(ipam.PoolNamed("c"))}, more: 4}, "pool p is in use by 6 allocations (IPClaim a/b, IPPool c, and 4 more): delete them first"},
+		"more than are named":        {use{live: []ipam.Holder{claimHolder("b"), adapt.HolderOfPool(ipam.PoolNamed("c"))}, more: 4}, "pool p is in use by 6 allocations (IPClaim a/b, IPPool c, and 4 more): delete them first"},
 		"retained for ever":          {use{kept: []string{keptBy(retained)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained: delete it to release the block"},
 		"retained for a time":        {use{kept: []string{keptBy(ending)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained until 2026-03-04T05:06:07Z: delete it to release the block"},
 		"cooling down":               {use{kept: []string{keptBy(cooling)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is cooling down until 2026-03-04T05:06:07Z, when the block is released"},
@@ -56,7 +56,7 @@ func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
 		&v1alpha1.IPPool{ObjectMeta: going}, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "there"}},
 		&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "there"}},
 	).Build()
-	pool := func(name string) ipam.Holder { return allocator.HolderOfPool(ipam.PoolNamed(name)) }
+	pool := func(name string) ipam.Holder { return adapt.HolderOfPool(ipam.PoolNamed(name)) }
 	bound := func(h ipam.Holder) ipam.Record {
 		return ipam.Record{Holder: h, State: ipam.StateBound, Reclaim: ipam.ReclaimDelete}
 	}
@@ -94,7 +94,7 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 		name := fmt.Sprint("c", i)
 		record := ipam.Record{
 			Name: ipam.Name{Namespace: "team", Name: name}, Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 32), Pool: ipam.PoolNamed("p"),
-			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}), HolderUID: "1",
+			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}), HolderUID: "1",
 		}
 		if i == 0 {
 			record.State, record.Reclaim = ipam.StateRetained, ipam.ReclaimRetain
@@ -103,7 +103,7 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 	}
 	check := func(when string, live, kept, more int) {
 		t.Helper()
-		got, err := useOf(t.Context(), s.store, s.allocator.Ledger(), ipam.PoolNamed("p"))
+		got, err := useOf(t.Context(), s.store, s.Ledger, ipam.PoolNamed("p"))
 		if err != nil || len(got.live) != live || len(got.kept) != kept || got.more != more || got.isNone() {
 			t.Errorf("%s it is used by %+v (%v)", when, got, err)
 		}

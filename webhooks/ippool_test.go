@@ -7,26 +7,24 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 func TestAPoolDoesNotWaitWhereItsNamespaceHasAsManyWaitersAsItMay(t *testing.T) {
 	s := newStage(t)
-	limited := allocator.New(allocator.Options{
-		Ledger: s.allocator.Ledger(), Catalogue: s.allocator.Catalogue(), Client: s.store, UnboundLimit: 1000, WaitingLimit: 1, Log: logr.Discard(),
-	})
-	s.mutate["LocalIPPool"].(*poolMutator).allocator = limited
+	limited := queue.New(queue.Options{Ledger: s.Ledger, Catalogue: s.Catalogue, Limit: 1})
+	s.mutate["LocalIPPool"].(*poolMutator).Queue = limited
 	req := review("LocalIPPool", pooled("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`), "", 0)
 	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "the pool waits") {
 		t.Errorf("while nobody waits it is answered: %s", answer)
 	}
 	claim := ipam.Name{Namespace: "team", Name: "waits"}
-	limited.Wait(allocator.Waiting{Holder: allocator.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "gold"}})
+	limited.Wait(queue.Waiter{Holder: adapt.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "gold"}})
 	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "has reached its limit") {
 		t.Errorf("it is answered: %s", answer)
 	}
@@ -45,7 +43,7 @@ func TestAChildOfAPoolThatIsReadLiveIsCarved(t *testing.T) {
 	key := ipam.PoolNamed("late")
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.late"}, Block: netip.MustParsePrefix("10.8.0.0/24"), Pool: ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: "default", Family: ipam.IPv4},
-		Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: allocator.HolderOfPool(key),
+		Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfPool(key),
 	})
 	req := review("IPPool", pooled("q", `{"parentRef":{"kind":"IPPool","name":"late"},"prefixLength":26}`), "", 0)
 	if answer := answerOf(t, s.mutate["IPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "10.8.0.0/26") {

@@ -21,8 +21,8 @@ import (
 // poolValidator judges what an update of one kind of pool changes. A pool that is created is judged
 // by the mutating webhook, before its CIDR is recorded.
 type poolValidator[T v1alpha1.Pool] struct {
-	allocator *allocator.Allocator
-	live      client.Reader
+	allocator.Parts
+	live client.Reader
 }
 
 // ValidateCreate has nothing to add to the mutating webhook.
@@ -42,7 +42,7 @@ func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (a
 	case slices.Equal(before.PoolSpec().ClassNames, pool.Classes):
 		return nil, nil
 	default:
-		return classWarnings(v.allocator.Catalogue(), pool), nil
+		return classWarnings(v.Catalogue, pool), nil
 	}
 }
 
@@ -60,7 +60,7 @@ func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admissio
 	if !pool.GetDeletionTimestamp().IsZero() {
 		return nil, nil
 	}
-	u, err := useOf(ctx, v.live, v.allocator.Ledger(), adapt.KeyOf(pool))
+	u, err := useOf(ctx, v.live, v.Ledger, adapt.KeyOf(pool))
 	switch {
 	case err != nil:
 		return nil, poolSubject(pool).refusal(err)

@@ -16,7 +16,7 @@ import (
 
 // Options are what the webhooks are given at start-up.
 type Options struct {
-	Allocator *allocator.Allocator
+	allocator.Parts
 	// Live reads without a cache.
 	Live client.Reader
 	// Rights are asked at admission, and Ring seals who asked where there is none.
@@ -36,27 +36,27 @@ func Setup(mgr manager.Manager, o Options) error {
 	cached := mgr.GetCache()
 	server := mgr.GetWebhookServer()
 	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &admission.Webhook{
-		Handler: &claimMutator{allocator: o.Allocator, cached: cached, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
+		Handler: &claimMutator{Parts: o.Parts, cached: cached, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
 	})
 	for _, kind := range []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool} {
 		server.Register("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &admission.Webhook{
-			Handler: &poolMutator{kind: kind, allocator: o.Allocator, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
+			Handler: &poolMutator{kind: kind, Parts: o.Parts, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
 		})
 	}
 	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &admission.Webhook{
 		Handler: &classMutator{live: o.Live, decoder: decoder, schemas: schemas},
 	})
 	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &admission.Webhook{
-		Handler: &addressClaimMutator{allocator: o.Allocator, live: o.Live, rights: o.Rights, ring: o.Ring},
+		Handler: &addressClaimMutator{Parts: o.Parts, live: o.Live, rights: o.Rights, ring: o.Ring},
 	})
 	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &admission.Webhook{
-		Handler: &addressMutator{allocator: o.Allocator, live: o.Live},
+		Handler: &addressMutator{Parts: o.Parts, live: o.Live},
 	})
 	return errors.Join(
-		builder.WebhookManagedBy(mgr, &v1alpha1.IPClaim{}).WithValidator(&claimValidator{allocator: o.Allocator, operator: o.Operator}).Complete(),
-		builder.WebhookManagedBy(mgr, &v1alpha1.IPPool{}).WithValidator(&poolValidator[*v1alpha1.IPPool]{allocator: o.Allocator, live: o.Live}).Complete(),
-		builder.WebhookManagedBy(mgr, &v1alpha1.LocalIPPool{}).WithValidator(&poolValidator[*v1alpha1.LocalIPPool]{allocator: o.Allocator, live: o.Live}).Complete(),
+		builder.WebhookManagedBy(mgr, &v1alpha1.IPClaim{}).WithValidator(&claimValidator{Parts: o.Parts, operator: o.Operator}).Complete(),
+		builder.WebhookManagedBy(mgr, &v1alpha1.IPPool{}).WithValidator(&poolValidator[*v1alpha1.IPPool]{Parts: o.Parts, live: o.Live}).Complete(),
+		builder.WebhookManagedBy(mgr, &v1alpha1.LocalIPPool{}).WithValidator(&poolValidator[*v1alpha1.LocalIPPool]{Parts: o.Parts, live: o.Live}).Complete(),
 		builder.WebhookManagedBy(mgr, &v1alpha1.IPAllocation{}).WithValidator(&allocationValidator{operator: o.Operator}).Complete(),
-		builder.WebhookManagedBy(mgr, &v1alpha1.IPClass{}).WithValidator(&classValidator{allocator: o.Allocator}).Complete(),
+		builder.WebhookManagedBy(mgr, &v1alpha1.IPClass{}).WithValidator(&classValidator{Parts: o.Parts}).Complete(),
 	)
 }

@@ -101,11 +101,6 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 	return obj
 }
 
-// HolderOfPool is a pool as the holder of its own CIDR.
-func HolderOfPool(pool ipam.PoolKey) ipam.Holder {
-	return ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: string(pool.Kind), Namespace: pool.Namespace, Name: pool.Name}
-}
-
 // RequestedBy is as much of a user's name as a record may have. Kubernetes does not
 // bound the names of users; the schema of a record counts characters, not bytes.
 func RequestedBy(user string) string {

@@ -37,30 +37,20 @@ func ClaimBound(record ipam.Record, pool ipam.Pool) ClaimOutcome {
 // ClaimWaits is the outcome for a claim that is not served because of the error. It is the
 // zero ClaimOutcome where the error says nothing about the claim.
 func ClaimWaits(err error) ClaimOutcome {
-	var missing *ipam.MissingError
-	var policy *ipam.PolicyError
-	var exhausted *ipam.ExhaustedError
-	var taken *ipam.TakenError
-	var parked *ipam.ParkedError
-	pending := func(reason, message string) ClaimOutcome {
-		return ClaimOutcome{Phase: v1alpha1.ClaimPending, Reason: reason, Message: message}
+	unserved, ok := errors.AsType[ipam.Unserved](err)
+	if !ok {
+		return ClaimOutcome{}
 	}
-	switch {
-	case errors.As(err, &parked):
-		return pending(parked.Reason, parked.Message)
-	case errors.As(err, &missing):
-		return pending(missing.Reason, missing.Message)
-	case errors.As(err, &policy):
-		return pending(v1alpha1.ReasonPolicyViolation, policy.Error())
-	case errors.As(err, &exhausted):
-		return ClaimOutcome{
-			Phase: v1alpha1.ClaimExhausted, Reason: v1alpha1.ReasonPoolExhausted,
-			Message: exhausted.Shortage() + ": the claim is bound as soon as one is released",
-		}
-	case errors.As(err, &taken):
-		return pending(v1alpha1.ReasonConflict, taken.Error()+": delete this claim and make a new one, or have the other released")
+	outcome := ClaimOutcome{Phase: v1alpha1.ClaimPending}
+	outcome.Reason, outcome.Message = unserved.Condition(ipam.Wording{
+		Policy: v1alpha1.ReasonPolicyViolation, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
+		IfExhausted: "the claim is bound as soon as one is released",
+		IfTaken:     "delete this claim and make a new one, or have the other released",
+	})
+	if outcome.Reason == v1alpha1.ReasonPoolExhausted {
+		outcome.Phase = v1alpha1.ClaimExhausted
 	}
-	return ClaimOutcome{}
+	return outcome
 }
 
 // Status is the status of the claim after the outcome: that before it, where the outcome

@@ -45,7 +45,7 @@ func newAPIServer(pools ...ipam.Pool) *apiServer {
 	for _, pool := range pools {
 		obj := adapt.Allocation(ipam.Record{
 			Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Key.Name}, Block: pool.CIDR, Pool: pool.Home,
-			Holder: HolderOfPool(pool.Key), Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+			Holder: adapt.HolderOfPool(pool.Key), Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 		})
 		if err := s.create(obj); err != nil {
 			panic(err)

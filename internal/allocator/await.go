@@ -21,13 +21,6 @@ const (
 	fewRecords = 4
 )
 
-func noRoom(err error) bool {
-	var exhausted *ipam.ExhaustedError
-	var taken *ipam.TakenError
-	var limit *ipam.LimitError
-	return errors.As(err, &exhausted) || errors.As(err, &taken) || errors.As(err, &limit)
-}
-
 // awaitRoom waits, for a short time, until there may be room for an order that was not
 // served because of the cause. It reports whether to look for a block again.
 func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause error) bool {
@@ -80,12 +73,4 @@ func (a *Allocator) lookForLeaving(ctx context.Context, pool ipam.PoolKey) {
 			a.ledger.Leaving(record.Name)
 		}
 	}
-}
-
-func (o Order) keys() []ipam.PoolKey {
-	keys := make([]ipam.PoolKey, len(o.Pools))
-	for i, pool := range o.Pools {
-		keys[i] = pool.Key
-	}
-	return keys
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/test/build"
 )
 
@@ -30,7 +31,12 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 				s.open()
 				child := build.Pool("child").Child("p", 30).CIDR("10.0.0.0/30").Obj()
 				child.UID, child.ResourceVersion = "child-uid", "5"
-				s.allocator.takePool(child)
+				waiting, errs := adapt.Pool(child)
+				if len(errs) > 0 {
+					t.Fatal(errs)
+				}
+				s.allocator.catalogue.SetPool(waiting)
+				s.allocator.queue.Wait(queue.WaiterOfPool(waiting, time.Time{}))
 				stop := time.AfterFunc(c.shown, func() {
 					own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.StateBound)
 					own.Pool = s.pool.Key
@@ -40,8 +46,8 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 				}).Stop
 				defer stop()
 				began := time.Now()
-				record, err := s.allocator.Grant(s.t.Context(), s.order("newcomer", 30))
-				if c.want != "" && (err != nil || record.Block.String() != c.want) || c.want == "" && !noRoom(err) {
+				record, err := s.allocator.Allocate(s.t.Context(), s.order("newcomer", 30))
+				if c.want != "" && (err != nil || record.Block.String() != c.want) || c.want == "" && !ipam.IsNoRoom(err) {
 					t.Errorf("got %s, %v; want %q", record.Block, err, c.want)
 				}
 				if took := time.Since(began); took != min(c.shown, patience) {
@@ -73,7 +79,7 @@ func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 		"its claim has another":                 {[]client.Object{other}, nil, "IPClaim", releaseWithin},
 		"its claim lives":                       {[]client.Object{lives}, nil, "IPClaim", patience},
 		"its claim cannot be read":              {nil, errCut, "IPClaim", patience},
-		"its holder is of another kind":         {nil, nil, AddressClaimKind, patience},
+		"its holder is of another kind":         {nil, nil, adapt.AddressClaimKind, patience},
 		"the claim may not wait":                {[]client.Object{lives}, nil, "IPClaim", 0},
 		"the claim may not wait, and that goes": {[]client.Object{going}, nil, "IPClaim", releaseWithin},
 	} {
@@ -105,9 +111,9 @@ func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 						}()
 					}
 					began := time.Now()
-					record, err := a.Grant(t.Context(), order)
+					record, err := a.Allocate(t.Context(), order)
 					took := time.Since(began)
-					if served := released && c.waits > soon; served && (err != nil || took != soon || record.Block.Bits() != 28) || !served && (!noRoom(err) || took != c.waits) {
+					if served := released && c.waits > soon; served && (err != nil || took != soon || record.Block.Bits() != 28) || !served && (!ipam.IsNoRoom(err) || took != c.waits) {
 						t.Errorf("got %s, %v after %v", record.Block, err, took)
 					}
 					if record.Name == order.Record {

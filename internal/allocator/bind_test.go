@@ -15,6 +15,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -47,13 +48,13 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 				c.change(&former)
 				former = over.stores(t, former)
 				order := claimOrder("x", 28)
-				order.HolderUID, order.Record = "uid", ipam.Name{}
-				record, err := a.Bind(t.Context(), order)
+				order.existsAs("uid")
+				record, err := a.Allocate(t.Context(), order)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if !c.own {
-					if record.UID == former.UID || record.Name != BindName(order.Holder, "uid") || record.Adopted {
+					if record.UID == former.UID || record.Name != adapt.RecordOfHolder(order.Holder, "uid") || record.Adopted {
 						t.Errorf("got %+v, want a record of its own", record)
 					}
 					return
@@ -81,8 +82,8 @@ func TestATerminatingRecordIsNotBound(t *testing.T) {
 		}
 		synctest.Wait()
 		order := claimOrder("x", 28)
-		order.HolderUID = "uid"
-		record, err := a.Bind(t.Context(), order)
+		order.existsAs("uid")
+		record, err := a.Allocate(t.Context(), order)
 		if err != nil || record.Block == former.Block {
 			t.Errorf("got %+v, %v; want another block", record, err)
 		}
@@ -92,16 +93,16 @@ func TestATerminatingRecordIsNotBound(t *testing.T) {
 func TestBindSaysWhyItFailed(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		order := claimOrder("x", 28)
-		order.HolderUID = "uid"
+		order.existsAs("uid")
 		over.fails = errCut
-		if _, err := a.Bind(t.Context(), order); !errors.Is(err, errCut) {
+		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, errCut) {
 			t.Errorf("cut off: got %v", err)
 		}
 		over.fails = nil
 		others := heldBlock("y", "10.0.0.0/28") // under the name that x's record would have
-		others.Name = BindName(order.Holder, "uid")
+		others.Name = adapt.RecordOfHolder(order.Holder, "uid")
 		over.stores(t, others)
-		if _, err := a.Bind(t.Context(), order); !errors.Is(err, ipam.ErrUnconfirmed) || !strings.Contains(err.Error(), "another process is binding IPClaim ns/x") {
+		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, ipam.ErrUnconfirmed) || !strings.Contains(err.Error(), "another process is binding IPClaim ns/x") {
 			t.Errorf("where there is a record of the name: got %v", err)
 		}
 	})
@@ -113,16 +114,16 @@ func TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime(t *testing.T) {
 	const late = 20 * time.Millisecond
 	for name, attempt := range map[string]func(*scene, Order) error{
 		"a claim": func(s *scene, o Order) error {
-			_, err := s.allocator.Bind(s.t.Context(), o)
+			_, err := s.allocator.Allocate(s.t.Context(), o)
 			return err
 		},
 		"a pool": func(s *scene, o Order) error {
-			_, err := s.allocator.Carve(s.t.Context(), o)
+			_, err := s.allocator.Allocate(s.t.Context(), o)
 			return err
 		},
 		"an address that is in use": func(s *scene, o Order) error {
 			o.Terms.Block = netip.MustParsePrefix("10.0.0.4/32")
-			_, err := s.allocator.Enter(s.t.Context(), o, s.pool.Key)
+			_, err := s.allocator.RecordExisting(s.t.Context(), o, s.pool.Key)
 			return err
 		},
 	} {
@@ -154,21 +155,21 @@ func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
 		a.catalogue.SetProject("ns", "red")
 		for _, claim := range []string{"x", "y"} {
 			record := heldBlock(claim, map[string]string{"x": "10.0.0.0/28", "y": "10.0.0.16/28"}[claim])
-			record.Name, record.HolderUID, record.Class, record.Project = BindName(record.Holder, claim), claim, "gold", "red"
+			record.Name, record.HolderUID, record.Class, record.Project = adapt.RecordOfHolder(record.Holder, claim), claim, "gold", "red"
 			over.stores(t, record)
 			over.others = append(over.others, claimNamed(claim, claim))
 		}
-		a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
+		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
 		order := claimOrder("y", 28)
-		order.HolderUID = "y"
-		_, err := a.Bind(t.Context(), order)
+		order.existsAs("y")
+		_, err := a.Allocate(t.Context(), order)
 		if limit, ok := errors.AsType[*ipam.LimitError](err); !ok || limit.Of != "IPClass gold" {
 			t.Errorf("got %v, want that the limit is exceeded", err)
 		}
-		if over.stored(BindName(order.Holder, "y")) != nil {
+		if over.stored(adapt.RecordOfHolder(order.Holder, "y")) != nil {
 			t.Error("the record is there still")
 		}
-		if over.stored(BindName(claimOrder("x", 28).Holder, "x")) == nil {
+		if over.stored(adapt.RecordOfHolder(claimOrder("x", 28).Holder, "x")) == nil {
 			t.Error("so is not the other one, which was first")
 		}
 	})
@@ -203,7 +204,7 @@ func twoHolders() map[string]struct {
 		reason string
 	}{
 		"a claim":      {claimOrder("x", 28).Holder, v1alpha1.ReasonPoolNotReady},
-		"a child pool": {HolderOfPool(ipam.PoolNamed("child")), v1alpha1.ReasonParentNotReady},
+		"a child pool": {adapt.HolderOfPool(ipam.PoolNamed("child")), v1alpha1.ReasonParentNotReady},
 	}
 }
 
@@ -319,11 +320,11 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				order := claimOrder("x", 28)
 				order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
-				record := order.record(parent(), order.Terms.Block)
+				record := order.recordOf(parent(), order.Terms.Block)
 				record.Name.Name, record.HolderUID = "x-saved", "former"
 				c.change(&record, &order)
 				record = over.stores(t, record)
-				restored, ok := a.Restored(t.Context(), order, "x-saved")
+				restored, ok := a.Restore(t.Context(), order, "x-saved")
 				if ok != c.want {
 					t.Fatalf("got %t, want %t", ok, c.want)
 				}
@@ -341,12 +342,12 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 			order := claimOrder("x", 28)
 			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
-			record := over.stores(t, order.record(parent(), order.Terms.Block))
+			record := over.stores(t, order.recordOf(parent(), order.Terms.Block))
 			if err := over.server.delete(adapt.Allocation(record), &metav1.Preconditions{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if _, ok := a.Restored(t.Context(), order, record.Name.Name); ok {
+			if _, ok := a.Restore(t.Context(), order, record.Name.Name); ok {
 				t.Error("it was taken over")
 			}
 		})
@@ -355,9 +356,9 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 			order := claimOrder("x", 28)
 			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
-			record := over.stores(t, order.record(parent(), order.Terms.Block))
+			record := over.stores(t, order.recordOf(parent(), order.Terms.Block))
 			over.calls(map[string]error{"patch": errCut})
-			if _, ok := a.Restored(t.Context(), order, record.Name.Name); ok {
+			if _, ok := a.Restore(t.Context(), order, record.Name.Name); ok {
 				t.Error("it was taken over")
 			}
 		})

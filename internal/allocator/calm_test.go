@@ -113,7 +113,7 @@ func inScene(t *testing.T, play func(*scene)) {
 		}
 		view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
 		view.Describe(s.pool)
-		s.allocator = New(Options{Ledger: view, Catalogue: NewCatalogue(""), Client: s.calm, Namespace: "system", Log: logr.Discard()})
+		s.allocator = newAllocator(PartsOptions{Ledger: view, Client: s.calm})
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { view.Run(ctx, calmly{s.calm}, &v1alpha1.IPAllocation{}) })
@@ -126,8 +126,8 @@ func inScene(t *testing.T, play func(*scene)) {
 
 // order is for a block of a claim that does not exist yet.
 func (s *scene) order(claim string, bits int) Order {
-	holder := HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})
-	order := Order{Holder: holder, Record: AttemptName(holder)}
+	holder := adapt.HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})
+	order := Order{Holder: holder, Record: newAttempt(holder)}
 	order.Pools = []ipam.Pool{s.pool}
 	order.Terms = ipam.Terms{Length: bits, Reclaim: ipam.ReclaimDelete, OnExhaustion: ipam.OnExhaustionReject}
 	return order
@@ -136,15 +136,15 @@ func (s *scene) order(claim string, bits int) Order {
 // bound is for one of a claim that waits, under a name made from its UID.
 func (s *scene) bound(claim, uid string, bits int) Order {
 	order := s.order(claim, bits)
-	order.HolderUID = uid
-	order.Record = BindName(order.Holder, uid)
+	order.existsAs(uid)
+	order.Record = adapt.RecordOfHolder(order.Holder, uid)
 	return order
 }
 
 // recorded makes a record behind the replica's back.
 func (s *scene) recorded(order Order, block string) ipam.Record {
 	s.t.Helper()
-	record := order.record(s.pool, netip.MustParsePrefix(block))
+	record := order.recordOf(s.pool, netip.MustParsePrefix(block))
 	obj := adapt.Allocation(record)
 	if err := s.server.create(obj); err != nil {
 		s.t.Fatal(err)
@@ -168,4 +168,17 @@ func (s *scene) begun() {
 	close(s.lists)
 	close(s.events)
 	synctest.Wait()
+}
+
+// open lets all through, and has the scene's pool known with the project of the claims'
+// namespace.
+func (s *scene) open() {
+	s.t.Helper()
+	s.begun()
+	s.pool.Lengths = ipam.Lengths{Min: 29, Max: 32}
+	s.allocator.catalogue.SetProject("ns", "ns")
+	s.allocator.catalogue.SetPool(s.pool)
+	if err := s.allocator.Synced(); err != nil {
+		s.t.Fatal(err)
+	}
 }

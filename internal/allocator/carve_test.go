@@ -14,6 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/test/build"
 )
 
@@ -103,12 +104,12 @@ func TestWhatAPoolOrders(t *testing.T) {
 				if err != nil || len(order.Pools) != 1 || order.Pools[0].Key.Name != c.want {
 					t.Fatalf("got %+v, %v; want it from %s", order, err, c.want)
 				}
-				if order.Holder != HolderOfPool(c.pool.Key) || order.HolderUID != "uid" || order.Record != a.RecordOfPool(c.pool.Key) ||
+				if order.Holder != adapt.HolderOfPool(c.pool.Key) || order.HolderUID != "uid" || a.named(order).Record != a.catalogue.RecordOfPool(c.pool.Key) ||
 					order.RequestedBy != "alice" || order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.ReclaimDelete || !order.Waiting.IsZero() {
 					t.Errorf("got %+v", order)
 				}
-				place := PoolWaiting(c.pool, metav1.Now().Time)
-				a.Wait(place)
+				place := queue.WaiterOfPool(c.pool, metav1.Now().Time)
+				a.queue.Wait(place)
 				if order, err = a.PoolOrder(c.pool, "uid", "alice"); err != nil || !order.Waiting.Since.Equal(place.Since) {
 					t.Errorf("in line: got %+v, %v; want its place", order.Waiting, err)
 				}
@@ -145,7 +146,7 @@ func TestToNameAParentTakesTheRightToUseIt(t *testing.T) {
 		"a namespace's, of its own unseen":   {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "none")}, false},
 		"a namespace's, of its own":          {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "parent")}, false},
 	} {
-		if got := a.ParentNeedsGrant(c.pool); got != c.want {
+		if got := a.catalogue.ParentNeedsGrant(c.pool); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
@@ -161,7 +162,7 @@ func TestWhichPoolsDescend(t *testing.T) {
 		pool, ancestor string
 		want           bool
 	}{{"a", "a", true}, {"b", "a", true}, {"c", "a", true}, {"a", "c", false}, {"b", "c", false}, {"x", "a", false}, {"x", "y", true}, {"none", "a", false}} {
-		if got := a.Descends(named(c.pool), named(c.ancestor)); got != c.want {
+		if got := a.catalogue.Descends(named(c.pool), named(c.ancestor)); got != c.want {
 			t.Errorf("%s below %s: %t, want %t", c.pool, c.ancestor, got, c.want)
 		}
 	}
@@ -195,10 +196,10 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				pool := openParent(a)
 				child := ipam.PoolNamed("child")
-				order := Order{Holder: HolderOfPool(child), HolderUID: uid, Record: a.RecordOfPool(child)}
+				order := Order{Holder: adapt.HolderOfPool(child), HolderUID: uid, Record: a.catalogue.RecordOfPool(child)}
 				order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.7.0/24"), Reclaim: ipam.ReclaimDelete}
 				order.Pools = []ipam.Pool{pool}
-				own := order.record(pool, order.Terms.Block)
+				own := order.recordOf(pool, order.Terms.Block)
 				c.change(&own, &order)
 				own = over.stores(t, own)
 				if c.inUse {
@@ -207,7 +208,7 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 					over.stores(t, block)
 				}
 				over.others = []client.Object{build.Pool("child").Obj()}
-				record, err := a.Carve(t.Context(), order)
+				record, err := a.Allocate(t.Context(), order)
 				synctest.Wait()
 				if !errors.Is(err, c.err) {
 					t.Fatalf("got %v, want %v", err, c.err)
@@ -232,7 +233,7 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 // TestARecordThatIsGoingIsNotTakenOver nor one where no pool would do.
 func TestARecordThatIsGoingIsNotTakenOver(t *testing.T) {
 	order := childOrder(unstarted(), 24)
-	record := order.record(parent(), netip.MustParsePrefix("10.0.7.0/24"))
+	record := order.recordOf(parent(), netip.MustParsePrefix("10.0.7.0/24"))
 	if !order.matches(record) {
 		t.Error("it does not match its own record")
 	}
@@ -250,11 +251,12 @@ func TestARecordThatIsGoingIsNotTakenOver(t *testing.T) {
 func TestACarvingThatIsCutOffSaysSo(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		order := childOrder(a, 24)
-		order.Terms.Block, order.HolderUID = netip.MustParsePrefix("10.0.7.0/24"), "uid"
+		order.Terms.Block = netip.MustParsePrefix("10.0.7.0/24")
+		order.existsAs("uid")
 		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.8.0/24", ipam.StateBound)
 		over.stores(t, own)
 		over.calls(map[string]error{"patch": errCut})
-		if _, err := a.Carve(t.Context(), order); !errors.Is(err, errCut) {
+		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, errCut) {
 			t.Errorf("got %v, want %v", err, errCut)
 		}
 		over.refuses = nil

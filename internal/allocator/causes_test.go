@@ -21,14 +21,14 @@ func TestAllocatingBeforeTheWholeStateIsLoaded(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.recorded(s.order("elsewhere", 30), "10.0.0.0/30")
 		written := len(s.server.records())
-		if _, err := s.allocator.Grant(s.t.Context(), s.order("early", 30)); !errors.Is(err, ipam.ErrNotSynced) {
+		if _, err := s.allocator.Allocate(s.t.Context(), s.order("early", 30)); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("before the first list: got %v, want ErrNotSynced", err)
 		}
 		if got := len(s.server.records()); got != written {
 			t.Errorf("before the first list: %d records were made", got-written)
 		}
 		s.begun()
-		record, err := s.allocator.Grant(s.t.Context(), s.order("later", 30))
+		record, err := s.allocator.Allocate(s.t.Context(), s.order("later", 30))
 		if err != nil || record.Block.String() != "10.0.0.4/30" {
 			t.Errorf("after it: got %s, %v, want 10.0.0.4/30", record.Block, err)
 		}
@@ -44,7 +44,7 @@ func TestAStaleCacheThatMissesOnesOwnWrite(t *testing.T) {
 		granted := make(chan ipam.Record, 2)
 		for _, order := range []Order{s.order("first", 31), s.order("second", 30)} {
 			go func() {
-				record, err := s.allocator.Grant(s.t.Context(), order)
+				record, err := s.allocator.Allocate(s.t.Context(), order)
 				if err != nil {
 					t.Error(err)
 				}
@@ -91,7 +91,7 @@ func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
 			t.Errorf("the release by a maker that gave up freed what somebody else had adopted: %v", err)
 		}
 		synctest.Wait()
-		if room := s.allocator.Ledger().HasRoom(s.pool.Key, 32, second.Block); room {
+		if room := s.allocator.ledger.HasRoom(s.pool.Key, 32, second.Block); room {
 			t.Error("the view shows the block as free")
 		}
 	})
@@ -119,7 +119,7 @@ func TestAStaleClaimWhoseRecordHasARival(t *testing.T) {
 					claim.Spec.AllocationName = mine.Name.Name
 				}
 				s.claims[client.ObjectKeyFromObject(claim)] = claim
-				_, err := s.allocator.Bind(s.t.Context(), order)
+				_, err := s.allocator.Allocate(s.t.Context(), order)
 				if c.want != nil {
 					if !errors.Is(err, c.want) || !s.there(mine) {
 						t.Errorf("got %v, and the record there: %t", err, s.there(mine))

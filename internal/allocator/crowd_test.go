@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -50,8 +51,8 @@ func (c *crowded) Create(ctx context.Context, obj client.Object, opts ...client.
 
 // newcomer is the order of a claim that does not exist yet.
 func newcomer(n int) Order {
-	holder := HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%d", n)})
-	order := Order{Holder: holder, Record: AttemptName(holder)}
+	holder := adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%d", n)})
+	order := Order{Holder: holder, Record: newAttempt(holder)}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 28, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
@@ -71,7 +72,7 @@ func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 		began := time.Now()
 		for n := range crowd {
 			all.Go(func() {
-				_, err := a.Grant(t.Context(), newcomer(n))
+				_, err := a.Allocate(t.Context(), newcomer(n))
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -109,13 +110,13 @@ func TestAClaimThatExistsDoesNotQueueBehindACrowd(t *testing.T) {
 		a.client = &crowded{steady: over, each: 20 * time.Millisecond}
 		var all sync.WaitGroup
 		for n := range 1000 {
-			all.Go(func() { _, _ = a.Grant(t.Context(), newcomer(n)) })
+			all.Go(func() { _, _ = a.Allocate(t.Context(), newcomer(n)) })
 		}
 		synctest.Wait()
 		order := newcomer(1000)
-		order.HolderUID = "uid"
+		order.existsAs("uid")
 		began := time.Now()
-		if _, err := a.Grant(t.Context(), order); err != nil {
+		if _, err := a.Allocate(t.Context(), order); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > beginWithin {

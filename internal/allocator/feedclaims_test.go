@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,7 +24,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/test/build"
 )
 
@@ -41,7 +39,7 @@ type beginning struct {
 
 // begin begins with all records seen. What is there is what a list of claims by
 // their records shows; err is how that list fails.
-func begin(t *testing.T, err error, there ...client.Object) beginning {
+func begin(t *testing.T, o PartsOptions, err error, there ...client.Object) beginning {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
@@ -60,7 +58,8 @@ func begin(t *testing.T, err error, there ...client.Object) beginning {
 	}).Build()
 	b.informers = &informertest.FakeInformers{Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{v1alpha1.GroupVersion.WithKind("IPClaim"): b.claims}}
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
-	b.Allocator = New(Options{Ledger: view, Catalogue: NewCatalogue(""), UnboundLimit: 7, Log: logr.Discard()})
+	o.Ledger, o.UnclaimedLimit = view, 7
+	b.Allocator = newAllocator(o)
 	go view.Run(t.Context(), quick{b.server}, &v1alpha1.IPAllocation{})
 	if err := b.Feed(t.Context(), b.informers); err != nil {
 		t.Fatal(err)
@@ -83,14 +82,14 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := begin(t, c.err, waits, gone, has)
+				b := begin(t, PartsOptions{}, c.err, waits, gone, has)
 				if err := b.Synced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("at first: %v, want %v", err, ipam.ErrNotSynced)
 				}
 				go b.FeedClaims(t.Context(), b.live, b.informers)
 				time.Sleep(2 * waitersSeenWithin)
-				if early := b.Synced() == nil; early != c.early || b.Queue().Len() != c.line {
-					t.Errorf("before the claims are known, handed out: %t, want %t; %d in line, want %d", early, c.early, b.Queue().Len(), c.line)
+				if early := b.Synced() == nil; early != c.early || b.queue.Len() != c.line {
+					t.Errorf("before the claims are known, handed out: %t, want %t; %d in line, want %d", early, c.early, b.queue.Len(), c.line)
 				}
 				if b.KnowsClaims() || b.unclaimedLimit() != 0 {
 					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", b.KnowsClaims(), b.unclaimedLimit())
@@ -107,11 +106,11 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				if !b.Ledger().NeverClaimed(ipam.Record{UID: string(obj.UID)}) {
+				if !b.ledger.NeverClaimed(ipam.Record{UID: string(obj.UID)}) {
 					t.Error("it is not known that no claim has ever named a record which is made then")
 				}
-				if first, _ := b.Queue().Place(HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.Queue().Len() != 1 {
-					t.Errorf("in the end %d are in line, want the one who waits: %v", b.Queue().Len(), first)
+				if first, _ := b.queue.Place(adapt.HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.queue.Len() != 1 {
+					t.Errorf("in the end %d are in line, want the one who waits: %v", b.queue.Len(), first)
 				}
 			})
 		})
@@ -124,22 +123,21 @@ func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, next, other := build.Claim("red", "gone").Class("gold").Obj(), build.Claim("red", "next").Class("gold").Obj(), build.Claim("blue", "other").Class("gold").Obj()
 		next.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Second))
-		b := begin(t, nil, gone, next, other)
-		b.watched, b.queue = "red", queue.New(1)
+		b := begin(t, PartsOptions{WatchNamespace: "red", WaitingLimit: 1}, nil, gone, next, other)
 		var served []string
-		b.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
+		b.queue.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
 		done := make(chan struct{})
 		go func() { b.FeedClaims(t.Context(), b.live, b.informers); close(done) }()
 		time.Sleep(again) // of the time in the bubble
 		synctest.Wait()
-		if b.Queue().Len() != 2 || b.Queue().Has(HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
-			t.Errorf("%d are in line, want the two of the namespace that is served", b.Queue().Len())
+		if b.queue.Len() != 2 || b.queue.Has(adapt.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
+			t.Errorf("%d are in line, want the two of the namespace that is served", b.queue.Len())
 		}
 		b.claims.Add(next)
 		b.claims.Synced()
 		<-done
-		if b.Queue().Len() != 1 || !slices.Equal(served, []string{"next"}) {
-			t.Errorf("%d are in line, and %q have been enqueued, want the next one", b.Queue().Len(), served)
+		if b.queue.Len() != 1 || !slices.Equal(served, []string{"next"}) {
+			t.Errorf("%d are in line, and %q have been enqueued, want the next one", b.queue.Len(), served)
 		}
 	})
 }
@@ -163,7 +161,7 @@ func (f *failing) GetInformer(ctx context.Context, obj client.Object, opts ...ct
 // TestTheWatchOfClaimsIsTriedAgain until it is there.
 func TestTheWatchOfClaimsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := begin(t, nil)
+		b := begin(t, PartsOptions{}, nil)
 		b.claims.Synced()
 		b.FeedClaims(t.Context(), b.live, &failing{b.informers, 3})
 		if !b.KnowsClaims() {

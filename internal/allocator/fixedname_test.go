@@ -23,6 +23,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // steady is a link on which nothing goes wrong but what the test says.
@@ -85,6 +86,15 @@ func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch,
 	return c.server.patch(obj, patch)
 }
 
+// newAllocator is one with a catalogue and a queue of its own.
+func newAllocator(o PartsOptions) *Allocator {
+	o.Namespace, o.Log = "system", logr.Discard()
+	return NewParts(o).Allocator
+}
+
+// unstarted has seen nothing yet.
+func unstarted() *Allocator { return newAllocator(PartsOptions{Ledger: ledger.New(ledger.Options{})}) }
+
 // parent is the pool that a replica of onReplica knows.
 func parent() ipam.Pool {
 	return ipam.Pool{Key: ipam.PoolNamed("parent"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
@@ -97,7 +107,7 @@ func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 	synctest.Test(t, func(t *testing.T) {
 		over := &steady{link: link{server: newAPIServer(parent())}}
 		view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
-		a := New(Options{Ledger: view, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})
+		a := newAllocator(PartsOptions{Ledger: view, Client: over})
 		view.Describe(parent())
 		ctx, stop := context.WithCancel(context.Background())
 		defer a.Close()
@@ -134,7 +144,7 @@ func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
 
 // childOrder is the order for a child pool of a length that does not exist yet.
 func childOrder(a *Allocator, length int) Order {
-	order := Order{Holder: HolderOfPool(ipam.PoolNamed("child")), Record: a.RecordOfPool(ipam.PoolNamed("child"))}
+	order := Order{Holder: adapt.HolderOfPool(ipam.PoolNamed("child")), Record: a.catalogue.RecordOfPool(ipam.PoolNamed("child"))}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
@@ -142,13 +152,13 @@ func childOrder(a *Allocator, length int) Order {
 
 // others is the record of another replica's attempt to make the same pool.
 func others(a *Allocator) *v1alpha1.IPAllocation {
-	return adapt.Allocation(childOrder(a, 24).record(ipam.Pool{Key: ipam.PoolNamed("parent")}, netip.MustParsePrefix("10.0.7.0/24")))
+	return adapt.Allocation(childOrder(a, 24).recordOf(ipam.Pool{Key: ipam.PoolNamed("parent")}, netip.MustParsePrefix("10.0.7.0/24")))
 }
 
 func TestAnAttemptThatFailedDoesNotDeleteTheRecordOfAnotherForTheSamePool(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		over.fails = errors.New("connection reset")
-		if _, err := a.Carve(t.Context(), childOrder(a, 24)); err == nil {
+		if _, err := a.Allocate(t.Context(), childOrder(a, 24)); err == nil {
 			t.Fatal("it was carved")
 		}
 		if err := over.server.create(others(a)); err != nil {
@@ -164,7 +174,7 @@ func TestAnAttemptDoesNotReleaseTheRecordOfAnotherForTheSamePool(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if _, err := a.Carve(t.Context(), childOrder(a, 25)); !errors.Is(err, ipam.ErrUnconfirmed) {
+		if _, err := a.Allocate(t.Context(), childOrder(a, 25)); !errors.Is(err, ipam.ErrUnconfirmed) {
 			t.Errorf("error %v, want that another request is under way", err)
 		}
 		over.expectThere(t)
@@ -175,15 +185,15 @@ func TestAnAttemptDoesNotReleaseTheRecordOfAnotherForTheSamePool(t *testing.T) {
 // made from its holder's too, though no UID is known.
 func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		order := Order{Holder: HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
-		order.Record = BindName(order.Holder, "")
+		order := Order{Holder: adapt.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
+		order.Origin, order.Record = OriginAddress, adapt.RecordOfHolder(order.Holder, "")
 		order.Terms = ipam.Terms{Block: netip.MustParsePrefix("10.0.0.7/32"), Length: 32, Reclaim: ipam.ReclaimDelete}
 		over.fails = errors.New("connection reset")
-		if _, err := a.Enter(t.Context(), order, parent().Key); err == nil {
+		if _, err := a.RecordExisting(t.Context(), order, parent().Key); err == nil {
 			t.Fatal("it was recorded")
 		}
 		over.fails = nil
-		if _, err := a.Enter(t.Context(), order, parent().Key); err != nil {
+		if _, err := a.RecordExisting(t.Context(), order, parent().Key); err != nil {
 			t.Fatal(err)
 		}
 		over.expectThere(t)
@@ -196,10 +206,10 @@ func TestWhoIsInLineHasItsTurnAndWaitsForNoRelease(t *testing.T) {
 		order.Terms.OnExhaustion = ipam.OnExhaustionWait
 		for _, inLine := range []bool{false, true} {
 			if inLine {
-				a.Wait(Waiting{Holder: order.Holder})
+				a.queue.Wait(queue.Waiter{Holder: order.Holder})
 			}
 			began := time.Now()
-			if _, err := a.Grant(t.Context(), order); !noRoom(err) {
+			if _, err := a.Allocate(t.Context(), order); !ipam.IsNoRoom(err) {
 				t.Fatal(err)
 			}
 			if waited := time.Since(began) > 0; waited == inLine {
@@ -207,4 +217,17 @@ func TestWhoIsInLineHasItsTurnAndWaitsForNoRelease(t *testing.T) {
 			}
 		}
 	})
+}
+
+// existsAs makes the order that of a holder with this UID; where it is empty, of one that
+// is not stored yet.
+func (o *Order) existsAs(uid string) {
+	o.HolderUID, o.Origin = uid, OriginAdmission
+	if uid == "" {
+		return
+	}
+	o.Origin = OriginController
+	if !o.Holder.IsPool() {
+		o.Record = adapt.RecordOfHolder(o.Holder, uid)
+	}
 }

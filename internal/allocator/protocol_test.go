@@ -127,7 +127,7 @@ func (p *play) start(stream uint64) *replica {
 		view.Describe(pool)
 	}
 	over := &link{server: p.server, random: rand.New(rand.NewPCG(p.seed, 2000+stream))}
-	r := &replica{allocator: New(Options{Ledger: view, Catalogue: NewCatalogue(""), Client: over, Namespace: "system", Log: logr.Discard()})}
+	r := &replica{allocator: newAllocator(PartsOptions{Ledger: view, Client: over})}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.ctx, r.crash = ctx, cancel
 	r.gone.Go(func() { view.Run(ctx, watcher{over}, &v1alpha1.IPAllocation{}) })
@@ -139,7 +139,7 @@ func (p *play) write(home int, random *rand.Rand) {
 	for round := range p.rounds {
 		pool := p.pools[random.IntN(len(p.pools))]
 		holder := ipam.Holder{Kind: "IPClaim", Namespace: "default", Name: fmt.Sprintf("c-%d-%d-%d", home, random.IntN(1000), round)}
-		order := Order{Holder: holder, Record: AttemptName(holder)}
+		order := Order{Holder: holder, Record: newAttempt(holder)}
 		order.Pools = []ipam.Pool{pool}
 		order.Terms = ipam.Terms{Length: pool.Family.Bits() - random.IntN(4), Reclaim: ipam.ReclaimDelete}
 		p.ask(home, order)
@@ -158,7 +158,7 @@ func (p *play) at(i int) *replica {
 
 func (p *play) ask(home int, order Order) {
 	r := p.at(home)
-	record, err := r.allocator.Grant(r.ctx, order)
+	record, err := r.allocator.Allocate(r.ctx, order)
 	var full *ipam.ExhaustedError
 	switch {
 	case r.ctx.Err() != nil: // it crashed: nobody got the answer
@@ -219,8 +219,8 @@ func (p *play) crashNowAndThen(random *rand.Rand) {
 func (p *play) stop(r *replica) {
 	r.crash()
 	r.gone.Wait()
-	r.allocator.wake.ShutDown() // and nothing is waited for: it crashed
-	relists, unread := r.allocator.Ledger().Relists()
+	r.allocator.queue.Close() // and nothing is waited for: it crashed
+	relists, unread := r.allocator.ledger.Relists()
 	p.tally.mu.Lock()
 	p.tally.relists += relists
 	p.tally.mu.Unlock()
@@ -250,7 +250,7 @@ func (p *play) collectOrphans(over <-chan struct{}) {
 			if since[uid].IsZero() {
 				since[uid] = time.Now()
 			}
-			record, ok := r.allocator.Ledger().Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name})
+			record, ok := r.allocator.ledger.Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name})
 			// Those before it took their time: it may have been given to somebody meanwhile.
 			if ok && time.Since(since[uid]) > confirmWithin+time.Second && !p.holders()[uid] {
 				p.tally.count(&p.tally.orphans)
@@ -299,7 +299,7 @@ func (p *play) finish() {
 	}
 	p.collect(last)
 	for _, pool := range p.pools {
-		c, _ := last.allocator.Ledger().Capacity(pool.Key)
+		c, _ := last.allocator.ledger.Capacity(pool.Key)
 		if c.Records != 0 || c.Available != c.Total.Sub(c.Withheld) {
 			p.t.Errorf("seed %d: %s is not as free as before: %+v", p.seed, pool.Key, c)
 		}
@@ -315,18 +315,18 @@ func (p *play) collect(by *replica) {
 			return
 		}
 		if round%100 == 0 { // a watch that fell silent is not noticed by those who only release
-			by.allocator.Ledger().Relist()
+			by.allocator.ledger.Relist()
 		}
 		for _, obj := range p.server.records() {
-			if record, ok := by.allocator.Ledger().Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}); ok {
+			if record, ok := by.allocator.ledger.Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}); ok {
 				_ = by.allocator.Release(by.ctx, record) // tried again
 			}
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	time.Sleep(20 * time.Second) // the last event has arrived, or the watch was begun anew
-	for round := 0; round < 100 && by.allocator.Ledger().Records(p.pools[0].Key)+by.allocator.Ledger().Records(p.pools[1].Key)+by.allocator.Ledger().Records(p.pools[2].Key) > 0; round++ {
-		by.allocator.Ledger().Relist()
+	for round := 0; round < 100 && by.allocator.ledger.Records(p.pools[0].Key)+by.allocator.ledger.Records(p.pools[1].Key)+by.allocator.ledger.Records(p.pools[2].Key) > 0; round++ {
+		by.allocator.ledger.Relist()
 		time.Sleep(5 * time.Second)
 	}
 }

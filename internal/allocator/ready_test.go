@@ -7,6 +7,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -45,7 +46,7 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				pool := openParent(a)
 				c.change(t, a, over, &pool)
-				err := a.PoolReady(pool)
+				err := a.catalogue.PoolReady(pool)
 				missing, ok := errors.AsType[*ipam.MissingError](err)
 				if c.want == "" && err != nil || c.want != "" && (!ok || missing.Reason != v1alpha1.ReasonPoolNotReady || missing.Message != c.want) {
 					t.Errorf("got %v, want %q", err, c.want)
@@ -68,14 +69,14 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 		for _, cut := range []bool{false, true} {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				order := claimOrder("x", 28)
-				order.HolderUID = uid
-				kept := order.record(parent(), netip.MustParsePrefix("10.0.0.16/28"))
+				order.existsAs(uid)
+				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.16/28"))
 				kept.Name.Name, kept.State, kept.Reclaim, kept.HolderUID, kept.ReleaseAfter = "x-former", ipam.StateRetained, ipam.ReclaimRetain, "former", due
 				kept = over.stores(t, kept)
 				if cut {
 					over.calls(map[string]error{"patch": errCut})
 				}
-				record, err := a.Grant(t.Context(), order)
+				record, err := a.Allocate(t.Context(), order)
 				if cut {
 					if err != nil || record.UID == kept.UID {
 						t.Errorf("UID %q, cut off: got %+v, %v; want another block", uid, record, err)
@@ -102,8 +103,8 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 // TestWhoMayHaveItsBlockRetained by its class, or by the pool that it names or is from.
 func TestWhoMayHaveItsBlockRetained(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
-		a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "not"}})
+		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
+		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "not"}})
 		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("may"), AllowRetain: true})
 		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("not")})
 		from := heldBlock("x", "10.0.0.0/28")
@@ -125,32 +126,11 @@ func TestWhoMayHaveItsBlockRetained(t *testing.T) {
 			"a class counts, not the block's":  {ipam.Request{Claim: claim, Class: "not"}, from.Name.Name, "IPClass not does not allow it (allowRetain): leave it Delete"},
 			"the block's counts, not the name": {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("not")}, from.Name.Name, ""},
 		} {
-			err := a.MayRetain(c.request, c.recorded)
+			err := a.catalogue.MayRetain(c.request, c.recorded)
 			policy, ok := errors.AsType[*ipam.PolicyError](err)
 			if c.want == "" && err != nil || c.want != "" && (!ok || policy.Field != "spec.reclaimPolicy" || policy.Remedy != c.want) {
 				t.Errorf("%s: got %v, want %q", name, err, c.want)
 			}
 		}
 	})
-}
-
-// TestForHowLongABlockIsKept by its class first, then by its pool.
-func TestForHowLongABlockIsKept(t *testing.T) {
-	a := unstarted()
-	a.catalogue.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Retention: 1, ReuseDelay: 2}})
-	a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("p"), Retention: 3, ReuseDelay: 4})
-	for name, c := range map[string]struct {
-		class, pool string
-		want        ipam.Keeping
-	}{
-		"both":                      {"gold", "p", ipam.Keeping{Retention: 1, ReuseDelay: 2}},
-		"the pool alone":            {"", "p", ipam.Keeping{Retention: 3, ReuseDelay: 4}},
-		"a class that is not there": {"none", "p", ipam.Keeping{Retention: 3, ReuseDelay: 4}},
-		"a pool that is not there":  {"gold", "none", ipam.Keeping{Retention: 1, ReuseDelay: 2}},
-		"neither of them is there":  {"", "none", ipam.Keeping{}},
-	} {
-		if got := a.Keeping(ipam.Record{Class: c.class, Pool: ipam.PoolNamed(c.pool)}); got != c.want {
-			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
-		}
-	}
 }

@@ -2,11 +2,11 @@ package allocator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"time"
 
+	"gomodules.xyz/jsonpatch/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +55,7 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
 func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	pool, before := PoolOf(own.Holder), own.Version
+	pool, before := adapt.PoolOf(own.Holder), own.Version
 	if a.ledger.Records(pool) > 0 && own.State != ipam.StateReleasing {
 		return ipam.Record{}, ipam.ErrPoolInUse
 	}
@@ -82,8 +82,9 @@ func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Re
 }
 
 func (a *Allocator) setState(ctx context.Context, record ipam.Record, state ipam.State) (ipam.Record, error) {
-	record.State = state
-	return a.patch(ctx, record, fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"state":%q}}`, record.UID, record.Version, state))
+	changed := record
+	changed.State = state
+	return a.update(ctx, record, changed)
 }
 
 // ignoreGone is the error, but for one that says that the record is gone.
@@ -101,7 +102,7 @@ func (a *Allocator) delete(ctx context.Context, record ipam.Record) error {
 	if record.Terminating {
 		return nil
 	}
-	asJudged := client.Preconditions{UID: objectUID(record.UID), ResourceVersion: &record.Version}
+	asJudged := client.Preconditions{UID: new(types.UID(record.UID)), ResourceVersion: &record.Version}
 	if failpoint.ReleaseByName() {
 		asJudged = client.Preconditions{}
 	}
@@ -118,9 +119,16 @@ func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) err
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		return a.client.Patch(ctx, adapt.Allocation(record), patch)
 	}
-	patch := fmt.Sprintf(`[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/metadata/finalizers/0","value":%q},{"op":"remove","path":"/metadata/finalizers/0"}]`,
-		record.UID, adapt.Allocation(record).Finalizers[0])
-	err := a.client.Patch(ctx, adapt.Allocation(record), client.RawPatch(types.JSONPatchType, []byte(patch)))
+	ours := "/metadata/finalizers/0"
+	patch, err := json.Marshal([]jsonpatch.Operation{
+		jsonpatch.NewOperation("test", "/metadata/uid", record.UID),
+		jsonpatch.NewOperation("test", ours, v1alpha1.FinalizerHeld),
+		jsonpatch.NewOperation("remove", ours, nil),
+	})
+	if err != nil {
+		return err
+	}
+	err = a.client.Patch(ctx, adapt.Allocation(record), client.RawPatch(types.JSONPatchType, patch))
 	if apierrors.IsInvalid(err) { // ours is not the first finalizer
 		err = a.removeFinalizerAmongOthers(ctx, record)
 	}
@@ -167,19 +175,16 @@ func (a *Allocator) Discard(record ipam.Record) {
 
 // Keep writes that the block of a record without holder stays taken, until when
 // and as what.
-func (a *Allocator) Keep(ctx context.Context, record ipam.Record, s ipam.Transition) error {
-	releaseAfter := "null"
-	if !s.ReleaseAfter.IsZero() {
-		releaseAfter = strconv.Quote(s.ReleaseAfter.UTC().Format(time.RFC3339))
-	}
-	_, err := a.patch(ctx, record, fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"state":%q,"releaseAfter":%s}}`,
-		record.UID, record.Version, s.State, releaseAfter))
+func (a *Allocator) Keep(ctx context.Context, record ipam.Record, t ipam.Transition) error {
+	kept := record
+	kept.State, kept.ReleaseAfter = t.State, t.ReleaseAfter
+	_, err := a.update(ctx, record, kept)
 	return err
 }
 
 // Reclaim writes a claim's reclaim policy into its record.
 func (a *Allocator) Reclaim(ctx context.Context, record ipam.Record, policy ipam.Reclaim) (ipam.Record, error) {
-	record.Reclaim = policy
-	return a.patch(ctx, record, fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"reclaimPolicy":%q}}`,
-		record.UID, record.Version, policy))
+	changed := record
+	changed.Reclaim = policy
+	return a.update(ctx, record, changed)
 }

@@ -61,13 +61,13 @@ func (c *steady) calls(fails map[string]error) func() []string {
 // heldBlock is the record of a claim.
 func heldBlock(claim, block string) ipam.Record {
 	prefix := netip.MustParsePrefix(block)
-	return claimOrder(claim, prefix.Bits()).record(parent(), prefix)
+	return claimOrder(claim, prefix.Bits()).recordOf(parent(), prefix)
 }
 
 // ownRecord is that of a child pool.
 func ownRecord(a *Allocator, pool ipam.PoolKey, block string, state ipam.State) ipam.Record {
-	order := Order{Holder: HolderOfPool(pool), Record: a.RecordOfPool(pool)}
-	record := order.record(parent(), netip.MustParsePrefix(block))
+	order := Order{Holder: adapt.HolderOfPool(pool), Record: a.catalogue.RecordOfPool(pool)}
+	record := order.recordOf(parent(), netip.MustParsePrefix(block))
 	record.Reclaim, record.State = ipam.ReclaimDelete, state
 	return record
 }

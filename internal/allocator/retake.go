@@ -2,11 +2,9 @@ package allocator
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -48,8 +46,7 @@ func (a *Allocator) formerly(order Order) []ipam.Record {
 // same name took it over. That one is not stored: the name is free. Should it be after
 // all, it is this claim that is not, and both name the one record.
 func (o Order) mayRetake(record ipam.Record) bool {
-	takenOver := record.State == ipam.StateBound && record.HolderUID == "" && !record.ReleaseAfter.IsZero()
-	return record.State == ipam.StateRetained || takenOver && record.Holder == o.Holder
+	return record.State == ipam.StateRetained || record.WasTakenOver() && record.Holder == o.Holder
 }
 
 func (o Order) accepts(record ipam.Record) bool {
@@ -71,17 +68,13 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 	if !ok {
 		return ipam.Record{}, false
 	}
-	spec := fmt.Sprintf(`"state":%q,"claimRef":{"name":%q,"uid":null}`, ipam.StateBound, order.Holder.Name)
-	record.State, record.Adopted = ipam.StateBound, true
-	record.Holder, record.HolderUID = order.Holder, order.HolderUID
-	if order.HolderUID != "" {
-		spec = fmt.Sprintf(`"state":%q,"releaseAfter":null,"reclaimPolicy":%q,"claimRef":{"name":%q,"uid":%q}`,
-			ipam.StateBound, order.Terms.Reclaim, order.Holder.Name, order.HolderUID)
-		record.Reclaim, record.ReleaseAfter = order.Terms.Reclaim, time.Time{}
+	taken := record
+	taken.State, taken.Adopted = ipam.StateBound, true
+	taken.Holder, taken.HolderUID = order.Holder, order.HolderUID
+	if order.Origin == OriginController {
+		taken.Reclaim, taken.ReleaseAfter = order.Terms.Reclaim, time.Time{}
 	}
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}},"spec":{%s}}`,
-		record.UID, record.Version, v1alpha1.AnnotationAdopted, randomSuffix(), spec)
-	taken, err := a.patch(ctx, record, patch)
+	taken, err := a.updateAdopted(ctx, record, taken)
 	return taken, err == nil // otherwise there are other blocks
 }
 
@@ -99,39 +92,4 @@ func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
 	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 	defer cancel()
 	a.ledger.Await(ctx, order.keys(), func() bool { return !isPending() })
-}
-
-// MayRetain is a *ipam.PolicyError where a claim may not have its block retained: its
-// class does not allow it, or the pool that its block, recorded under the name, is from.
-func (a *Allocator) MayRetain(req ipam.Request, recorded string) error {
-	of := "IPClass " + req.Class
-	if req.Class != "" {
-		if class, _ := a.catalogue.Class(req.Class); class.AllowRetain {
-			return nil
-		}
-	} else {
-		key := req.Pool
-		if record, ok := a.ledger.Record(ipam.Name{Namespace: req.Claim.Namespace, Name: recorded}); ok {
-			key = record.Pool
-		}
-		if pool, _ := a.catalogue.Pool(key); pool.AllowRetain {
-			return nil
-		}
-		of = key.String()
-	}
-	return &ipam.PolicyError{Field: "spec.reclaimPolicy", Value: ipam.ReclaimRetain,
-		Remedy: of + " does not allow it (allowRetain): leave it Delete"}
-}
-
-// Keeping is for how long class and pool have the block of a record kept.
-func (a *Allocator) Keeping(record ipam.Record) ipam.Keeping {
-	var class *ipam.Class
-	var pool *ipam.Pool
-	if entry, ok := a.catalogue.Class(record.Class); ok && record.Class != "" {
-		class = &entry.Class
-	}
-	if p, ok := a.catalogue.Pool(record.Pool); ok {
-		pool = &p
-	}
-	return ipam.KeepingOf(class, pool)
 }

@@ -32,10 +32,10 @@ func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 					}
 				}
 				if rival != "" {
-					create(claimOrder("y", 30).record(parent(), netip.MustParsePrefix(rival)))
+					create(claimOrder("y", 30).recordOf(parent(), netip.MustParsePrefix(rival)))
 				}
 				order := claimOrder("x", 28)
-				kept := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
 				create(kept)
 				synctest.Wait()
@@ -49,8 +49,8 @@ func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 
 // claimOrder is the order for a claim of a length that does not exist yet.
 func claimOrder(claim string, length int) Order {
-	order := Order{Holder: HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})}
-	order.Record = AttemptName(order.Holder)
+	order := Order{Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})}
+	order.Record = newAttempt(order.Holder)
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
@@ -85,7 +85,7 @@ func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				order := claimOrder("x", 28)
-				kept := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
 				c.change(&kept, &order)
 				if err := over.server.create(adapt.Allocation(kept)); err != nil {
@@ -107,7 +107,7 @@ func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
 		order := claimOrder("x", 28)
 		order.Sticky = "k"
 		for i, name := range []string{"a", "b", "c"} {
-			kept := claimOrder(name, 28).record(parent(), netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/28", 16*i)))
+			kept := claimOrder(name, 28).recordOf(parent(), netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/28", 16*i)))
 			kept.Name.Name, kept.State, kept.Reclaim, kept.Sticky = name+"-former", ipam.StateRetained, ipam.ReclaimRetain, "k"
 			kept.ReleaseAfter = time.Date(2040, 1, 1, []int{1, 3, 2}[i], 0, 0, 0, time.UTC)
 			if err := over.server.create(adapt.Allocation(kept)); err != nil {
@@ -133,7 +133,7 @@ func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
 			wait := map[bool]time.Duration{true: releaseWithin / 2, false: releaseWithin}[settled]
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				order := claimOrder("x", 28)
-				former := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+				former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				former.Name.Name, former.Reclaim, former.HolderUID = "x-former", ipam.ReclaimRetain, "gone"
 				if err := over.server.create(adapt.Allocation(former)); err != nil {
 					t.Fatal(err)
@@ -184,7 +184,7 @@ func TestOnlyForARecordThatMayBeRetainedAClaimWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				order := claimOrder("x", 28)
-				former := order.record(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+				former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				former.Name.Name, former.HolderUID = "x-former", "gone"
 				former.State, former.Reclaim, former.Sticky = c.state, c.reclaim, c.sticky
 				former = over.stores(t, former)

@@ -26,7 +26,7 @@ const countEvery = time.Second
 
 // Options are what the controllers are given at start-up.
 type Options struct {
-	Allocator *allocator.Allocator
+	allocator.Parts
 	// Live reads without a cache.
 	Live client.Reader
 	// Asker asks again for the right to use a pool.
@@ -53,17 +53,17 @@ func Setup(mgr manager.Manager, election *leader.Election, o Options) error {
 	}
 	var orphans *allocationgc.Controller // of the term
 	err := election.EachTerm(func(mgr manager.Manager) error {
-		if err := mgr.Add(notifyConflicts(o.Allocator.Ledger())); err != nil {
+		if err := mgr.Add(notifyConflicts(o.Ledger)); err != nil {
 			return err
 		}
 		orphans = &allocationgc.Controller{
-			Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live,
+			Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live,
 			Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
 		}
 		return setup(mgr,
-			&ipclass.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
-			&ippool.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Asker: o.Asker, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
-			&ipclaim.Controller{Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
+			&ipclass.Controller{Parts: o.Parts, Client: mgr.GetClient(), Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
+			&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
+			&ipclaim.Controller{Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
 			orphans,
 		)
 	})
@@ -71,11 +71,11 @@ func Setup(mgr manager.Manager, election *leader.Election, o Options) error {
 		return err
 	}
 	return setup(mgr, &ipaddressclaim.Replica{
-		Allocator: o.Allocator, Within: claims, WatchFilter: o.WatchFilter,
+		Parts: o.Parts, Within: claims, WatchFilter: o.WatchFilter,
 		Lead: func() error {
 			return election.EachTerm(func(mgr manager.Manager) error {
 				return setup(mgr, &ipaddressclaim.Controller{
-					Allocator: o.Allocator, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
+					Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
 					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{},
 				})
 			})

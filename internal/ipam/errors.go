@@ -29,6 +29,29 @@ var ErrTooManyUnclaimed = errors.New("too many unclaimed allocations")
 // the pool are recorded.
 var ErrPoolInUse = errors.New("the pool is in use")
 
+// Unserved is an error that says why a request is not served, for the status of the
+// object that asks.
+type Unserved interface {
+	error
+	// Condition is the reason and the message of a condition. The message stays the same
+	// while that is so.
+	Condition(w Wording) (reason, message string)
+}
+
+// Wording is how the status of one kind of object says why it is not served.
+type Wording struct {
+	// Policy, Exhausted, Taken and Limit are the condition reasons that the API documents.
+	Policy, Exhausted, Taken, Limit string
+	// IfExhausted says what comes next where nothing is free, IfTaken what to do about a
+	// block that another holder has.
+	IfExhausted, IfTaken string
+}
+
+// IsTransient reports whether the error passes by itself: ask again soon.
+func IsTransient(err error) bool {
+	return errors.Is(err, ErrNotSynced) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrCrowded)
+}
+
 // TooManyWaitingError means that a namespace has as many claims that wait as it may.
 type TooManyWaitingError struct {
 	Namespace string
@@ -52,12 +75,24 @@ type ParkedError struct {
 
 func (e *ParkedError) Error() string { return e.Message }
 
+// Condition implements Unserved.
+func (e *ParkedError) Condition(Wording) (reason, message string) { return e.Reason, e.Message }
+
 // Awaited names what has to change before a claim can be served: that a project holds
 // less of a pool, or of a class.
 type Awaited struct {
 	Project string
 	Pool    PoolKey
 	Class   string
+}
+
+// IsNoRoom reports whether the error is that there is no block to be had now, and one may
+// be released: there is none, it is another's, or the project has as many as it may.
+func IsNoRoom(err error) bool {
+	var exhausted *ExhaustedError
+	var taken *TakenError
+	var limit *LimitError
+	return errors.As(err, &exhausted) || errors.As(err, &taken) || errors.As(err, &limit)
 }
 
 // MissingError means that something a request needs is missing or not ready,
@@ -70,6 +105,9 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string { return e.Message }
+
+// Condition implements Unserved.
+func (e *MissingError) Condition(Wording) (reason, message string) { return e.Reason, e.Message }
 
 // PolicyError means that a request asks for what is not allowed.
 type PolicyError struct {
@@ -87,6 +125,9 @@ func (e *PolicyError) Error() string {
 	}
 	return fmt.Sprintf("%s: %v: %s", e.Field, e.Value, e.Remedy)
 }
+
+// Condition implements Unserved.
+func (e *PolicyError) Condition(w Wording) (reason, message string) { return w.Policy, e.Error() }
 
 // ExhaustedError means that no pool has a free block of the length.
 type ExhaustedError struct {
@@ -110,6 +151,11 @@ func (e *ExhaustedError) Error() string {
 		return e.Shortage() + ": nothing is free"
 	}
 	return fmt.Sprintf("%s: the largest free block is a /%d", e.Shortage(), e.Largest)
+}
+
+// Condition implements Unserved.
+func (e *ExhaustedError) Condition(w Wording) (reason, message string) {
+	return w.Exhausted, e.Shortage() + ": " + w.IfExhausted
 }
 
 // Shortage says what there is none of and where. It stays the same while the
@@ -172,6 +218,9 @@ func (e *LimitError) Stable() string {
 	return e.reached() + ": release some, or ask for a higher limit"
 }
 
+// Condition implements Unserved.
+func (e *LimitError) Condition(w Wording) (reason, message string) { return w.Limit, e.Stable() }
+
 // reached says what the limit is, and that there is so much.
 func (e *LimitError) reached() string {
 	return fmt.Sprintf("%s allows project %s %s, which it holds", e.Of, e.Project, e.most())
@@ -205,6 +254,11 @@ type TakenError struct {
 // withheld is no secret.
 func (e *TakenError) Redacted() *TakenError {
 	return &TakenError{Block: e.Block, Pool: e.Pool, redacted: e.Holder != Holder{}}
+}
+
+// Condition implements Unserved.
+func (e *TakenError) Condition(w Wording) (reason, message string) {
+	return w.Taken, e.Error() + ": " + w.IfTaken
 }
 
 // IsWithheld reports whether nobody holds the block, and nobody is to: waiting for it

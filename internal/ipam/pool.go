@@ -134,6 +134,11 @@ type Network struct {
 // IsChild reports whether the pool is a block of another pool.
 func (p Pool) IsChild() bool { return p.Home.Kind != PoolKindRoutingDomain }
 
+// ParentRequest is what a child pool asks of its parent.
+func (p Pool) ParentRequest() Request {
+	return Request{Child: p.Key, Granted: p.ParentGranted, Pool: p.Home, Family: p.Family, Length: p.Length, Block: p.CIDR}
+}
+
 // Has reports whether a block lies within the pool's CIDR.
 func (p Pool) Has(block netip.Prefix) bool {
 	return p.CIDR.Bits() <= block.Bits() && p.CIDR.Contains(block.Addr())

@@ -85,3 +85,16 @@ type Record struct {
 	// seen as deleted.
 	Terminating bool
 }
+
+// IsStamped reports whether the record names the UID of its holder, which existed then.
+func (r Record) IsStamped() bool { return r.HolderUID != "" }
+
+// MayBeOf reports whether the record is of the holder with that UID as far as it says: it
+// names no other one.
+func (r Record) MayBeOf(uid string) bool { return !r.IsStamped() || r.HolderUID == uid }
+
+// WasTakenOver reports whether the record was retained until a claim took it over that
+// has not been stored as far as is known.
+func (r Record) WasTakenOver() bool {
+	return r.State == StateBound && !r.IsStamped() && !r.ReleaseAfter.IsZero()
+}

@@ -1,6 +1,9 @@
 package ipam
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Request is what a claim asks for, or a child pool of its parent.
 type Request struct {
@@ -63,4 +66,19 @@ type Terms struct {
 	Retains string
 	// Sticky is the request's.
 	Sticky string
+}
+
+// Wants is what a request would take, and from which pools; without pools it waits for
+// something that is missing or not allowed.
+type Wants struct {
+	Pools []PoolKey
+	// Length is the prefix length.
+	Length int
+	// Account is whom the block would count for.
+	Account Account
+}
+
+// Equal reports whether both are the same.
+func (w Wants) Equal(other Wants) bool {
+	return w.Length == other.Length && w.Account == other.Account && slices.Equal(w.Pools, other.Pools)
 }

@@ -92,3 +92,15 @@ func (l Lengths) Contain(bits int) bool { return l.Min <= bits && bits <= l.Max 
 
 // NoLength stands for a prefix length that nobody has stated.
 const NoLength = -1
+
+// WhenExhausted is what becomes of the request when none of the pools has room.
+func (t Terms) WhenExhausted(pools []Pool) OnExhaustion {
+	switch {
+	case t.OnExhaustion != "":
+		return t.OnExhaustion
+	case len(pools) > 0:
+		return pools[0].OnExhaustion
+	default:
+		return OnExhaustionWait
+	}
+}

@@ -66,7 +66,7 @@ func NextState(r Record, k Keeping, now time.Time) Transition {
 	switch {
 	case r.Purpose == PurposePool:
 		return Transition{Release: true}
-	case r.wasTakenOver() && !r.Terminating:
+	case r.WasTakenOver() && !r.Terminating:
 		return Transition{State: StateRetained, ReleaseAfter: r.ReleaseAfter}
 	case r.State == StateBound && r.isKept():
 		return Transition{State: StateRetained, ReleaseAfter: r.keptUntil(k, now)}
@@ -79,12 +79,6 @@ func NextState(r Record, k Keeping, now time.Time) Transition {
 	default:
 		return Transition{Release: true}
 	}
-}
-
-// wasTakenOver reports whether the record was retained until a claim took it over that
-// has not been stored as far as is known.
-func (r Record) wasTakenOver() bool {
-	return r.State == StateBound && r.HolderUID == "" && !r.ReleaseAfter.IsZero()
 }
 
 // isNotDue reports whether the time of a retained or cooling record is not over. A

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"errors"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,4 +29,15 @@ func IgnoreNotFound(err error) error {
 // soon, and is not retried.
 func IsNamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// IsRefused reports whether the API server surely did nothing of what was asked. What is
+// not an answer of it, and its time-outs and internal errors, may have been done.
+func IsRefused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500
 }

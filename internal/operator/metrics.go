@@ -7,46 +7,46 @@ import (
 )
 
 // collect measures the view and the queue, as they are when they are asked.
-func collect(alloc *allocator.Allocator) []prometheus.Collector {
+func collect(of allocator.Parts) []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "cadastre_silent_watches_total",
 			Help: "How often the watch of IPAllocations was begun anew because it did not show an acknowledged record in time.",
 		}, func() float64 {
-			relists, _ := alloc.Ledger().Relists()
+			relists, _ := of.Ledger.Relists()
 			return float64(relists)
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "cadastre_unreadable_allocations_total",
 			Help: "How often an IPAllocation was seen that cannot be read, and so holds nothing.",
 		}, func() float64 {
-			_, unread := alloc.Ledger().Relists()
+			_, unread := of.Ledger.Relists()
 			return float64(unread)
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "cadastre_waiting",
 			Help: "Claims and child pools that wait for a block.",
-		}, func() float64 { return float64(alloc.Queue().Len()) }),
+		}, func() float64 { return float64(of.Queue.Len()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "cadastre_conflicts",
 			Help: "IPAllocations whose block has overlapped that of another one in the same pool or routing domain for more than 10 seconds. It must be 0.",
-		}, func() float64 { return float64(len(alloc.Ledger().Conflicts())) }),
-		newPoolCollector(alloc),
+		}, func() float64 { return float64(len(of.Ledger.Conflicts())) }),
+		newPoolCollector(of),
 	}
 }
 
 // poolCollector measures how full each pool is.
 type poolCollector struct {
-	alloc                  *allocator.Allocator
+	of                     allocator.Parts
 	addresses, allocations *prometheus.Desc
 }
 
-func newPoolCollector(alloc *allocator.Allocator) poolCollector {
+func newPoolCollector(of allocator.Parts) poolCollector {
 	// The namespace of a pool is not the one that a scrape itself says: so its label
 	// has another name.
 	labels := []string{"pool_kind", "pool_namespace", "pool"}
 	return poolCollector{
-		alloc: alloc,
+		of: of,
 		addresses: prometheus.NewDesc("cadastre_pool_addresses",
 			"Addresses of a pool by what becomes of them: allocated, available, withheld. Together they are all that the pool has.",
 			append(labels, "state"), nil),
@@ -62,8 +62,8 @@ func (c poolCollector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c poolCollector) Collect(to chan<- prometheus.Metric) {
-	for _, pool := range c.alloc.Catalogue().Pools() {
-		capacity, ok := c.alloc.Ledger().Capacity(pool)
+	for _, pool := range c.of.Catalogue.Pools() {
+		capacity, ok := c.of.Ledger.Capacity(pool)
 		if !ok {
 			continue
 		}

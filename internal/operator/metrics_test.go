@@ -17,16 +17,16 @@ import (
 
 func TestMetricsSayHowFullAPoolIs(t *testing.T) {
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
-	alloc := allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue(""), Log: logr.Discard()})
+	alloc := allocator.NewParts(allocator.PartsOptions{Ledger: view, Log: logr.Discard()})
 	defer alloc.Close()
 	for _, pool := range []ipam.Pool{
 		{Key: ipam.PoolNamed("shared"), Family: ipam.IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/24"), Withheld: space.NewRanges(netip.MustParsePrefix("10.0.0.0/24"), []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/28"))})},
 		{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")},
 	} {
-		alloc.Catalogue().SetPool(pool)
+		alloc.Catalogue.SetPool(pool)
 		view.Describe(pool)
 	}
-	alloc.Catalogue().SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
+	alloc.Catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
 	const want = `
 # HELP cadastre_pool_addresses Addresses of a pool by what becomes of them: allocated, available, withheld. Together they are all that the pool has.
 # TYPE cadastre_pool_addresses gauge

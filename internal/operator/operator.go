@@ -74,29 +74,29 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := first.connect(cfg, mgr.GetHTTPClient(), mgr.GetScheme()); err != nil {
 		return err
 	}
-	alloc, feed, err := newAllocator(ctx, mgr, cfg, o, first.records)
+	parts, feed, err := newParts(ctx, mgr, cfg, o, first.records)
 	if err != nil {
 		return err
 	}
-	first.listed = alloc.Ledger().Synced
-	defer alloc.Close()
+	first.listed = parts.Ledger.Synced
+	defer parts.Close()
 	// The manager stops what it runs before its webhooks, which still answer what
 	// is under way: for that they need the view.
 	defer runUntilStopped(feed)()
-	defer runUntilStopped(alloc.Wake)()
+	defer runUntilStopped(parts.Queue.Run)()
 	defer runUntilStopped(func(ctx context.Context) {
-		alloc.FeedClaims(ctx, mgr.GetAPIReader(), mgr.GetCache())
+		parts.Allocator.FeedClaims(ctx, mgr.GetAPIReader(), mgr.GetCache())
 		if ctx.Err() == nil {
 			debug.FreeOSMemory() // what the lists took, and is not needed again
 		}
 	})()
-	for _, c := range collect(alloc) {
+	for _, c := range collect(parts) {
 		if err := metrics.Registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 		defer metrics.Registry.Unregister(c)
 	}
-	if err := checks(mgr, certificate, paths, alloc); err != nil {
+	if err := checks(mgr, certificate, paths, parts.Queue.Synced); err != nil {
 		return err
 	}
 	rights := requester.NewRights(mgr.GetClient())
@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := mgr.Add(ring); err != nil {
 		return err
 	}
-	if err := webhooks.Setup(mgr, webhooks.Options{Allocator: alloc, Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring}); err != nil {
+	if err := webhooks.Setup(mgr, webhooks.Options{Parts: parts, Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring}); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
 	election, err := newElection(cfg, mgr, o)
@@ -112,7 +112,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return fmt.Errorf("setting up leader election: %w", err)
 	}
 	err = controller.Setup(mgr, election, controller.Options{
-		Allocator: alloc, Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
+		Parts: parts, Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
 		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
 	})
 	if err != nil {
@@ -211,26 +211,26 @@ func syncPeriod(o Options) *time.Duration {
 	return &o.SyncPeriod
 }
 
-// newAllocator makes the allocator and what feeds its view, on every replica.
-func newAllocator(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Options, records toolscache.ListerWatcher) (*allocator.Allocator, func(context.Context), error) {
+// newParts makes what allocation consists of, and what feeds the view, on every replica.
+func newParts(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Options, records toolscache.ListerWatcher) (allocator.Parts, func(context.Context), error) {
 	direct, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
-		return nil, nil, err
+		return allocator.Parts{}, nil, err
 	}
-	view := ledger.New(ledger.Options{
-		Clock: clock.RealClock{}, Silence: silence,
-		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+	parts := allocator.NewParts(allocator.PartsOptions{
+		Ledger: ledger.New(ledger.Options{
+			Clock: clock.RealClock{}, Silence: silence,
+			Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		}),
+		Client: direct, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily),
+		UnclaimedLimit: o.UnclaimedLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,
+		Log: mgr.GetLogger().WithName("allocator"),
 	})
-	alloc := allocator.New(allocator.Options{
-		Ledger: view, Catalogue: allocator.NewCatalogue(o.PlatformProject), Client: direct,
-		Namespace: o.Namespace, UnboundLimit: o.UnboundLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,
-		DefaultFamily: ipam.Family(o.DefaultIPFamily), Log: mgr.GetLogger().WithName("allocator"),
-	})
-	if err := alloc.Feed(ctx, mgr.GetCache()); err != nil {
-		return nil, nil, err
+	if err := parts.Allocator.Feed(ctx, mgr.GetCache()); err != nil {
+		return allocator.Parts{}, nil, err
 	}
-	feed := func(ctx context.Context) { view.Run(ctx, records, &v1alpha1.IPAllocation{}) }
-	return alloc, feed, nil
+	feed := func(ctx context.Context) { parts.Ledger.Run(ctx, records, &v1alpha1.IPAllocation{}) }
+	return parts, feed, nil
 }
 
 // runUntilStopped runs f in the background; what it returns stops it, and waits.
@@ -245,12 +245,12 @@ func runUntilStopped(f func(context.Context)) (stop func()) {
 }
 
 // checks make readyz mean that blocks can be handed out.
-func checks(mgr ctrl.Manager, certificate *certs.Certs, paths *certs.Paths, alloc *allocator.Allocator) error {
+func checks(mgr ctrl.Manager, certificate *certs.Certs, paths *certs.Paths, synced func() error) error {
 	return errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("certificate", certificate.Check),
 		mgr.AddReadyzCheck("paths", paths.Check),
-		mgr.AddReadyzCheck("register", func(*http.Request) error { return alloc.Synced() }),
+		mgr.AddReadyzCheck("register", func(*http.Request) error { return synced() }),
 		mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()),
 	)
 }

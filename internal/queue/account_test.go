@@ -10,7 +10,7 @@ import (
 // TestWhoseProjectHasAsMuchAsItMayIsPassedOver in that pool, and keeps its place: it may
 // wait for room in another one.
 func TestWhoseProjectHasAsMuchAsItMayIsPassedOver(t *testing.T) {
-	q := New(0)
+	q := newLines(0)
 	join := func(project string, since int64, length int) Waiter {
 		w, wants := waiter(project, since, length)
 		wants.Account.Project = project

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -24,26 +25,26 @@ const many = 10_000
 // kinds are those that wait, by what they are and what they want.
 var kinds = kindsOver(theirs(50))
 
-func kindsOver(pools []ipam.PoolKey) map[string]func(n int) (Waiter, Wants) {
-	return map[string]func(n int) (Waiter, Wants){
-		"class-less": func(n int) (Waiter, Wants) {
+func kindsOver(pools []ipam.PoolKey) map[string]func(n int) (Waiter, ipam.Wants) {
+	return map[string]func(n int) (Waiter, ipam.Wants){
+		"class-less": func(n int) (Waiter, ipam.Wants) {
 			w := numbered("class-less", n)
-			return w, Wants{Pools: pools, Length: 24 + n%9}
+			return w, ipam.Wants{Pools: pools, Length: 24 + n%9}
 		},
-		"selector": func(n int) (Waiter, Wants) {
+		"selector": func(n int) (Waiter, ipam.Wants) {
 			w := numbered("selector", n)
 			w.Request.Selects = func(map[string]string) bool { return true }
-			return w, Wants{Pools: pools, Length: 24 + n%9}
+			return w, ipam.Wants{Pools: pools, Length: 24 + n%9}
 		},
-		"exact block": func(n int) (Waiter, Wants) {
+		"exact block": func(n int) (Waiter, ipam.Wants) {
 			w := numbered("exact", n)
 			w.Request.Block = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 32)
-			return w, Wants{Pools: pools[:1], Length: 32}
+			return w, ipam.Wants{Pools: pools[:1], Length: 32}
 		},
-		"missing pool": func(n int) (Waiter, Wants) {
+		"missing pool": func(n int) (Waiter, ipam.Wants) {
 			w := numbered("missing", n)
 			w.Request.Pool = ipam.PoolNamed(fmt.Sprint("missing-", n))
-			return w, Wants{}
+			return w, ipam.Wants{}
 		},
 	}
 }
@@ -69,7 +70,7 @@ func theirs(n int) []ipam.PoolKey {
 // asked whose turn it is, and holds the block.
 type creates struct {
 	ledger *ledger.Ledger
-	queue  *Queue
+	queue  *lines
 	n      int
 }
 
@@ -77,7 +78,7 @@ type creates struct {
 // upper half is held, and nothing of what the exact ones ask for is free.
 func newCreates(tb testing.TB, kind ...string) *creates {
 	tb.Helper()
-	c := &creates{queue: New(0), ledger: ledger.New(ledger.Options{
+	c := &creates{queue: newLines(0), ledger: ledger.New(ledger.Options{
 		Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1)),
 	})}
 	c.ledger.OnFree(c.queue.Freed)
@@ -191,12 +192,12 @@ func TestACreateCostsTheSameWhoeverWaits(t *testing.T) {
 // costs while it alone waits with what that costs while many wait in other namespaces.
 func TestATenantsPoolCostsNobodyElse(t *testing.T) {
 	const times, most = 100, 5
-	change := Change{Pool: ipam.LocalPoolNamed("alone", "p")}
+	change := catalogue.Change{Pool: ipam.LocalPoolNamed("alone", "p")}
 	cost := func(kind ...string) time.Duration {
 		c := newCreates(t, kind...)
 		w := numbered("class-less", 0)
 		w.Holder.Namespace, w.Request.Claim.Namespace = "alone", "alone"
-		c.queue.Join(w, Wants{})
+		c.queue.Join(w, ipam.Wants{})
 		least := time.Hour
 		for range 20 {
 			began := time.Now()

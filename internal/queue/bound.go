@@ -9,7 +9,7 @@ type tenant struct {
 	beyond []*place
 }
 
-func (q *Queue) enroll(p *place) {
+func (q *lines) enroll(p *place) {
 	t := q.namespaces[p.Holder.Namespace]
 	if t == nil {
 		t = &tenant{places: map[*place]bool{}}
@@ -21,7 +21,7 @@ func (q *Queue) enroll(p *place) {
 	}
 }
 
-func (q *Queue) dismiss(p *place) {
+func (q *lines) dismiss(p *place) {
 	t := q.namespaces[p.Holder.Namespace]
 	if p.beyond {
 		t.beyond = remove(t.beyond, p)
@@ -33,13 +33,13 @@ func (q *Queue) dismiss(p *place) {
 
 // isFull reports whether a waiter that is new is beyond the bound of its namespace.
 // Cluster-scoped pools are no tenant's, and not bounded.
-func (q *Queue) isFull(p *place) bool {
+func (q *lines) isFull(p *place) bool {
 	t := q.namespaces[p.Holder.Namespace]
 	return q.limit > 0 && p.Holder.Namespace != "" && t != nil && len(t.places)-len(t.beyond) >= q.limit
 }
 
 // moveUp has the oldest that was beyond the bound take the place of one that left.
-func (q *Queue) moveUp(left *place) *place {
+func (q *lines) moveUp(left *place) *place {
 	t := q.namespaces[left.Holder.Namespace]
 	if left.beyond || t == nil || len(t.beyond) == 0 {
 		return nil
@@ -52,10 +52,10 @@ func (q *Queue) moveUp(left *place) *place {
 }
 
 // Limit is how many waiters a namespace may have; 0: any number.
-func (q *Queue) Limit() int { return q.limit }
+func (q *lines) Limit() int { return q.limit }
 
 // IsFull reports whether a namespace has as many waiters as it may.
-func (q *Queue) IsFull(namespace string) bool {
+func (q *lines) IsFull(namespace string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.isFull(&place{Waiter: Waiter{Holder: ipam.Holder{Namespace: namespace}}})
@@ -63,7 +63,7 @@ func (q *Queue) IsFull(namespace string) bool {
 
 // IsBeyond reports whether a waiter is in no line because its namespace has as many
 // waiters as it may.
-func (q *Queue) IsBeyond(holder ipam.Holder) bool {
+func (q *lines) IsBeyond(holder ipam.Holder) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.places[holder]

@@ -3,20 +3,9 @@ package queue
 import (
 	"slices"
 
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
-
-// Change is a change of what waiters may wait for.
-type Change struct {
-	// Namespace is that whose project changed, and then all else is zero.
-	Namespace string
-	// Pool, with its labels by now; zero where it is a class that changed.
-	Pool   ipam.PoolKey
-	Labels map[string]string
-	// Classes that are concerned: the class itself, or those that the pool backs or
-	// backed.
-	Classes []string
-}
 
 // target is what a waiter names: a class, a pool, or pools by their labels. Zero: the
 // default class.
@@ -34,7 +23,7 @@ func targetOf(r ipam.Request) target {
 }
 
 // WaitingForClass are those that wait for a class by its name, oldest first.
-func (q *Queue) WaitingForClass(class string) []ipam.Holder {
+func (q *lines) WaitingForClass(class string) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return holders(sorted(q.targets[target{class: class}]))
@@ -43,7 +32,7 @@ func (q *Queue) WaitingForClass(class string) []ipam.Holder {
 // WaitingFor are those that wait for what has changed, oldest first: a class, by its
 // name or as the default; a pool, by its name or its labels; or what they may use, with
 // the project of their namespace.
-func (q *Queue) WaitingFor(c Change) []ipam.Holder {
+func (q *lines) WaitingFor(c catalogue.Change) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return holders(slices.DeleteFunc(q.concerned(c), func(p *place) bool {
@@ -53,31 +42,31 @@ func (q *Queue) WaitingFor(c Change) []ipam.Holder {
 
 // Concerned are the waiters of which the change may alter what they want: those of
 // WaitingFor, and all that select pools by labels, as the pool may have had others.
-func (q *Queue) Concerned(c Change) []Waiter {
+func (q *lines) Concerned(c catalogue.Change) []Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return waiters(q.concerned(c))
+	return waitersAt(q.concerned(c))
 }
 
 // All are all waiters, oldest first.
-func (q *Queue) All() []Waiter {
+func (q *lines) All() []Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var sets []map[*place]bool
 	for _, set := range q.targets {
 		sets = append(sets, set)
 	}
-	return waiters(sorted(sets...))
+	return waitersAt(sorted(sets...))
 }
 
-func (q *Queue) concerned(c Change) []*place {
+func (q *lines) concerned(c catalogue.Change) []*place {
 	if c.Namespace != "" {
 		if t := q.namespaces[c.Namespace]; t != nil {
 			return sorted(t.places)
 		}
 		return nil
 	}
-	targets := c.targets()
+	targets := targetsOf(c)
 	if c.Pool.Namespace != "" {
 		return q.inNamespace(c.Pool.Namespace, targets)
 	}
@@ -88,8 +77,8 @@ func (q *Queue) concerned(c Change) []*place {
 	return sorted(sets...)
 }
 
-// targets are what those name whom the change may concern.
-func (c Change) targets() map[target]bool {
+// targetsOf are what the waiters name that the change may concern.
+func targetsOf(c catalogue.Change) map[target]bool {
 	targets := map[target]bool{{}: true}
 	for _, class := range c.Classes {
 		targets[target{class: class}] = true
@@ -102,7 +91,7 @@ func (c Change) targets() map[target]bool {
 
 // inNamespace are those of a namespace, which alone sees its pools, that name one of the
 // targets. What it costs is up to the namespace alone, however many wait in others.
-func (q *Queue) inNamespace(namespace string, targets map[target]bool) []*place {
+func (q *lines) inNamespace(namespace string, targets map[target]bool) []*place {
 	t := q.namespaces[namespace]
 	if t == nil {
 		return nil
@@ -116,7 +105,7 @@ func (q *Queue) inNamespace(namespace string, targets map[target]bool) []*place 
 	return sorted(theirs)
 }
 
-func waiters(places []*place) []Waiter {
+func waitersAt(places []*place) []Waiter {
 	all := make([]Waiter, len(places))
 	for i, p := range places {
 		all[i] = p.Waiter
@@ -126,11 +115,11 @@ func waiters(places []*place) []Waiter {
 
 // Update notes what a waiter wants by now, and reports whether that is something else
 // than before. One that was parked is then in line again.
-func (q *Queue) Update(holder ipam.Holder, wants Wants) bool {
+func (q *lines) Update(holder ipam.Holder, wants ipam.Wants) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.places[holder]
-	if p == nil || p.wants.equal(wants) {
+	if p == nil || p.wants.Equal(wants) {
 		return false
 	}
 	q.stepOut(p)

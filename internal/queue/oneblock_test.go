@@ -28,7 +28,7 @@ func TestWhoAsksForOneBlockKeepsNobodyFromOthers(t *testing.T) {
 		"the block, where its project has enough":  {room{free: everythingFree().free, atLimit: []string{"red"}}, "10.0.0.0/28", "", true, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := New(0)
+			q := newLines(0)
 			place, wants := forBlock("a", 1, "10.0.0.0/28")
 			wants.Account.Project = "red"
 			q.Join(place, wants)
@@ -55,7 +55,7 @@ func TestABlockIsNotKeptForWhoMayNotHaveIt(t *testing.T) {
 		"it asks itself":           {everythingFree(), "exact", true},
 		"it asks, and is at limit": {room{free: everythingFree().free, atLimit: []string{"red"}}, "exact", true},
 	} {
-		q := New(0)
+		q := newLines(0)
 		w, wants := forBlock("exact", 5, "10.0.0.0/28")
 		wants.Account.Project = "red"
 		q.Join(w, wants)

@@ -29,7 +29,7 @@ type Parked struct {
 // Park has a waiter lose its turn, because it cannot be served for another reason than
 // want of room: nobody waits behind it from now on. Keep, Resume and a change of what
 // it wants end that. The refusal, which may be nil, is what its status says.
-func (q *Queue) Park(holder ipam.Holder, awaits ipam.Awaited, refusal error) Parked {
+func (q *lines) Park(holder ipam.Holder, awaits ipam.Awaited, refusal error) Parked {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.places[holder]
@@ -47,7 +47,7 @@ func (q *Queue) Park(holder ipam.Holder, awaits ipam.Awaited, refusal error) Par
 
 // Stumble notes an attempt that failed for a reason which passes by itself, and reports
 // whether that has happened so often in a row that the waiter is to be parked.
-func (q *Queue) Stumble(holder ipam.Holder) bool {
+func (q *lines) Stumble(holder ipam.Holder) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.places[holder]
@@ -61,7 +61,7 @@ func (q *Queue) Stumble(holder ipam.Holder) bool {
 // Keep has a waiter that failed for want of room keep its place, or have it again. It
 // returns the refusal with which it was parked: whether that holds still is known when
 // there is room again.
-func (q *Queue) Keep(holder ipam.Holder) error {
+func (q *lines) Keep(holder ipam.Holder) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.places[holder]
@@ -77,13 +77,13 @@ func (q *Queue) Keep(holder ipam.Holder) error {
 }
 
 // resume has a waiter be as one that was never parked.
-func (q *Queue) resume(p *place) bool {
+func (q *lines) resume(p *place) bool {
 	p.failures, p.refusal, p.probation = 0, nil, false
 	return q.unpark(p)
 }
 
 // unpark puts a waiter back in line, and reports whether it was parked.
-func (q *Queue) unpark(p *place) bool {
+func (q *lines) unpark(p *place) bool {
 	if !p.parked {
 		return false
 	}
@@ -94,7 +94,7 @@ func (q *Queue) unpark(p *place) bool {
 }
 
 // await enters a place that is parked under what it awaits, and stopAwaiting takes it out.
-func (q *Queue) await(p *place) {
+func (q *lines) await(p *place) {
 	if !p.parked || p.awaits == (ipam.Awaited{}) {
 		return
 	}
@@ -104,7 +104,7 @@ func (q *Queue) await(p *place) {
 	q.awaiting[p.awaits][p] = true
 }
 
-func (q *Queue) stopAwaiting(p *place) {
+func (q *lines) stopAwaiting(p *place) {
 	if delete(q.awaiting[p.awaits], p); len(q.awaiting[p.awaits]) == 0 {
 		delete(q.awaiting, p.awaits)
 	}
@@ -113,7 +113,7 @@ func (q *Queue) stopAwaiting(p *place) {
 // Resume puts those back in line that are parked until just that has changed, and returns
 // the pools for which they wait: the turn of one of them may have come there. Each is
 // passed over as long as it may not have a block. It costs O(1) where there are none.
-func (q *Queue) Resume(changed ipam.Awaited) []ipam.PoolKey {
+func (q *lines) Resume(changed ipam.Awaited) []ipam.PoolKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	pools := map[ipam.PoolKey]bool{}
@@ -127,8 +127,8 @@ func (q *Queue) Resume(changed ipam.Awaited) []ipam.PoolKey {
 }
 
 // Waited are those of the pools that somebody is in line for.
-func (q *Queue) Waited(pools []ipam.PoolKey) []ipam.PoolKey {
+func (q *lines) Waited(pools []ipam.PoolKey) []ipam.PoolKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(pools), func(pool ipam.PoolKey) bool { return q.lines[pool] == nil })
+	return slices.DeleteFunc(slices.Clone(pools), func(pool ipam.PoolKey) bool { return q.byPool[pool] == nil })
 }

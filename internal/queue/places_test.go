@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -17,7 +18,7 @@ func names(all []Waiter) (names []string) {
 	return names
 }
 
-func dueNames(q *Queue, r Room) (names []string) {
+func dueNames(q *lines, r Room) (names []string) {
 	for _, h := range q.Due(pool, r) {
 		names = append(names, h.Name)
 	}
@@ -29,7 +30,7 @@ func holder(name string) ipam.Holder {
 }
 
 func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
-	q := New(0)
+	q := newLines(0)
 	other := ipam.PoolNamed("other")
 	w, wants := waiter("a", 5, 24)
 	if !q.Join(w, wants) || q.Join(w, wants) {
@@ -63,8 +64,8 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 		t.Error("it is there still")
 	}
 	q.Leave(holder("b"))
-	if len(q.targets)+len(q.lines)+len(q.namespaces)+len(q.awaiting) != 0 || len(q.Waited([]ipam.PoolKey{pool.Key})) != 0 {
-		t.Errorf("something is kept of those who left: %v %v %v %v", q.targets, q.lines, q.namespaces, q.awaiting)
+	if len(q.targets)+len(q.byPool)+len(q.namespaces)+len(q.awaiting) != 0 || len(q.Waited([]ipam.PoolKey{pool.Key})) != 0 {
+		t.Errorf("something is kept of those who left: %v %v %v %v", q.targets, q.byPool, q.namespaces, q.awaiting)
 	}
 }
 
@@ -73,7 +74,7 @@ func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
 	other := ipam.Pool{Key: ipam.PoolNamed("other")}
 	for name, park := range map[string]bool{"in line": false, "parked": true} {
 		t.Run(name, func(t *testing.T) {
-			q := New(0)
+			q := newLines(0)
 			w, wants := waiter("a", 1, 24)
 			q.Join(w, wants)
 			if park {
@@ -93,15 +94,15 @@ func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
 				t.Errorf("in its line: %v", due)
 			}
 			q.Leave(w.Holder)
-			if len(q.lines)+len(q.awaiting) != 0 {
-				t.Errorf("kept: %v, %v", q.lines, q.awaiting)
+			if len(q.byPool)+len(q.awaiting) != 0 {
+				t.Errorf("kept: %v, %v", q.byPool, q.awaiting)
 			}
 		})
 	}
 }
 
 func TestWhereThereIsPlentyTheOldestOfEachLengthComeFirst(t *testing.T) {
-	q := New(0)
+	q := newLines(0)
 	for i, project := range []string{"red", "blue", "red", "green", "blue"} {
 		w, wants := waiter(string(rune('a'+i)), int64(i), 24)
 		wants.Account.Project = project
@@ -119,7 +120,7 @@ func TestWhereThereIsPlentyTheOldestOfEachLengthComeFirst(t *testing.T) {
 
 func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
 	for range 10 { // whatever the order of maps
-		q := New(0)
+		q := newLines(0)
 		for i, name := range []string{"a", "b", "c", "d", "e"} {
 			w, wants := forBlock(name, int64(i), "10.0.0.0/28")
 			q.Join(w, wants)
@@ -138,7 +139,7 @@ func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
 
 // One that is beyond the bound of its namespace comes behind all, however old it is.
 func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
-	q := New(1)
+	q := newLines(1)
 	q.Join(waiter("within", 5, 24))
 	w, wants := waiter("old", 1, 24)
 	q.Join(w, wants)
@@ -155,7 +156,7 @@ func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
 }
 
 func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
-	q := New(0)
+	q := newLines(0)
 	w, wants := waiter("a", 1, 24)
 	if p := q.Park(w.Holder, ipam.Awaited{}, nil); p.Retry != lastRetry || len(p.Pools) != 0 {
 		t.Errorf("one that does not wait: %+v", p)
@@ -187,7 +188,7 @@ func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
 
 // Who is parked until something changes is resumed by just that, and once.
 func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
-	q := New(0)
+	q := newLines(0)
 	w, wants := waiter("a", 1, 24)
 	q.Join(w, wants)
 	first, second := ipam.Awaited{Project: "red"}, ipam.Awaited{Project: "blue"}
@@ -214,7 +215,7 @@ func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
 // TestWhoLeavesTakesNobodyAlong who waits for the same: a change of it concerns the other
 // still.
 func TestWhoLeavesTakesNobodyAlong(t *testing.T) {
-	q := New(0)
+	q := newLines(0)
 	for i, name := range []string{"a", "b", "c"} {
 		q.Join(waiter(name, int64(i), 24))
 	}
@@ -222,7 +223,7 @@ func TestWhoLeavesTakesNobodyAlong(t *testing.T) {
 		first := q.All()[0].Holder
 		q.Leave(first)
 		var concerned []string
-		for _, w := range q.Concerned(Change{Pool: pool.Key}) {
+		for _, w := range q.Concerned(catalogue.Change{Pool: pool.Key}) {
 			concerned = append(concerned, w.Holder.Name)
 		}
 		if !slices.Equal(concerned, want) {

@@ -1,222 +1,133 @@
 package queue
 
 import (
-	"slices"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// Queue is the waiters. The zero value is not usable.
+// Options are what a Queue is given when it is made.
+type Options struct {
+	// Ledger is asked for free blocks, and notifies of releases.
+	Ledger *ledger.Ledger
+	// Catalogue resolves what waiters want, and notifies of changes.
+	Catalogue *catalogue.Catalogue
+	// Limit bounds the claims of a namespace that wait; 0: any number.
+	Limit int
+	// WatchNamespace is the only namespace whose claims this operator's controllers
+	// serve; empty: of all.
+	WatchNamespace string
+	// Log says of claims that lose their turn.
+	Log logr.Logger
+}
+
+// Queue is the waiters, with whose turn it is. The zero value is not usable.
 type Queue struct {
-	// limit is how many waiters of one namespace are in line; 0: any number.
-	limit int
-
-	mu     sync.Mutex
-	places map[ipam.Holder]*place
-	// lines are the waiters beside the pools that they wait for.
-	lines map[ipam.PoolKey]*line
-	// targets are the waiters by what they name.
-	targets map[target]map[*place]bool
-	// namespaces are the waiters by their namespace, which is empty for cluster-scoped
-	// pools.
-	namespaces map[string]*tenant
-	// provisional are those that nobody has joined yet.
-	provisional map[*place]bool
-	// awaiting are those that are parked, by what they await where that is known.
-	awaiting map[ipam.Awaited]map[*place]bool
+	lines     *lines
+	ledger    *ledger.Ledger
+	catalogue *catalogue.Catalogue
+	// watched is the only namespace whose claims are served; empty: all are.
+	watched string
+	log     logr.Logger
+	// wake is the pools where a waiter may now be served.
+	wake workqueue.TypedInterface[ipam.PoolKey]
+	// turns is who serves holders of a kind when it is their turn.
+	turnsLock sync.Mutex
+	turns     map[string]*turnHandler
+	// sources report whether the first list of each is complete.
+	sourcesLock sync.RWMutex
+	sources     []func() bool
+	// isResolved is whether what the waiters want has been resolved since everything was
+	// seen once; resolving is held while it is found out and noted.
+	resolving  sync.Mutex
+	isResolved atomic.Bool
 }
 
-// New is an empty queue in which a namespace has at most so many waiters; 0 is any
-// number.
-func New(limit int) *Queue {
-	return &Queue{
-		limit: limit, places: map[ipam.Holder]*place{}, lines: map[ipam.PoolKey]*line{},
-		targets: map[target]map[*place]bool{}, namespaces: map[string]*tenant{}, provisional: map[*place]bool{},
-		awaiting: map[ipam.Awaited]map[*place]bool{},
+// New is an empty queue, which follows the catalogue and the ledger from now on.
+func New(o Options) *Queue {
+	q := &Queue{
+		lines: newLines(o.Limit), ledger: o.Ledger, catalogue: o.Catalogue, watched: o.WatchNamespace, log: o.Log,
+		wake:  workqueue.NewTyped[ipam.PoolKey](),
+		turns: map[string]*turnHandler{},
 	}
-}
-
-// Join puts a waiter in line, or notes what it wants by now, and reports whether it was
-// not there before. One that is parked stays so, unless its status says otherwise.
-func (q *Queue) Join(w Waiter, wants Wants) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	old := q.places[w.Holder]
-	p := &place{Waiter: w, wants: wants}
-	if old != nil {
-		p.failures, p.parked, p.awaits, p.beyond = old.failures, old.parked, old.awaits, old.beyond
-		p.refusal, p.probation = old.refusal, old.probation
-		p.told = old.told && targetOf(old.Request) == targetOf(w.Request) && old.Request.Block == w.Request.Block
-		q.take(old)
-	} else {
-		p.beyond = q.isFull(p)
-	}
-	switch w.Standing {
-	case WantsRoom:
-		p.parked = false
-	case Refused:
-		p.parked = !p.probation
-	}
-	q.put(p)
-	return old == nil
-}
-
-// JoinProvisionally keeps a place for a waiter that is not there, until it joins or leaves, or
-// LeaveProvisional ends that.
-func (q *Queue) JoinProvisionally(w Waiter, wants Wants) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.places[w.Holder] != nil {
-		return
-	}
-	p := &place{Waiter: w, wants: wants, provisional: true, parked: w.Standing == Refused}
-	p.beyond = q.isFull(p)
-	q.put(p)
-}
-
-// LeaveProvisional takes out those for which a place was kept, and that did not join.
-func (q *Queue) LeaveProvisional() []Left {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var left []Left
-	for p := range q.provisional {
-		left = append(left, q.leave(p))
-	}
-	return left
-}
-
-// Left is what follows when a waiter leaves.
-type Left struct {
-	// Pools for which it waited: another's turn may have come there.
-	Pools []ipam.PoolKey
-	// Moved is the waiter of its namespace that is in line in its stead, and was beyond
-	// the bound before; zero where there is none.
-	Moved ipam.Holder
-}
-
-// Leave takes a waiter out; false where it was not there.
-func (q *Queue) Leave(holder ipam.Holder) (Left, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	p := q.places[holder]
-	if p == nil {
-		return Left{}, false
-	}
-	return q.leave(p), true
-}
-
-func (q *Queue) leave(p *place) Left {
-	q.take(p)
-	left := Left{Pools: p.wants.Pools}
-	if moved := q.moveUp(p); moved != nil {
-		left.Moved = moved.Holder
-	}
-	return left
-}
-
-// put enters a place everywhere, and take takes it out of everywhere.
-func (q *Queue) put(p *place) {
-	q.places[p.Holder] = p
-	if p.provisional {
-		q.provisional[p] = true
-	}
-	t := targetOf(p.Request)
-	if q.targets[t] == nil {
-		q.targets[t] = map[*place]bool{}
-	}
-	q.targets[t][p] = true
-	q.enroll(p)
-	q.await(p)
-	q.lineUp(p)
-}
-
-func (q *Queue) take(p *place) {
-	q.stepOut(p)
-	q.stopAwaiting(p)
-	delete(q.places, p.Holder)
-	delete(q.provisional, p)
-	t := targetOf(p.Request)
-	if delete(q.targets[t], p); len(q.targets[t]) == 0 {
-		delete(q.targets, t)
-	}
-	q.dismiss(p)
-}
-
-// lineUp puts a place into the lines where it belongs, and stepOut takes it out.
-func (q *Queue) lineUp(p *place) {
-	if !p.inLine() {
-		return
-	}
-	for _, key := range p.wants.Pools {
-		if q.lines[key] == nil {
-			q.lines[key] = &line{untold: map[*place]bool{}}
+	q.FedBy(q.ledger.Synced)
+	q.catalogue.Follow(catalogue.Follower{
+		Pool:      q.followPool,
+		Namespace: func(name string) { q.resolveAgain(catalogue.Change{Namespace: name}) },
+	})
+	q.catalogue.Listen(q.changed)
+	q.ledger.OnFree(func(pool ipam.PoolKey, block netip.Prefix) {
+		q.lines.Freed(pool, block)
+		q.wake.Add(pool)
+	})
+	q.ledger.Listen(func(c ledger.Change) {
+		switch c.Kind {
+		case ledger.Removed:
+			q.resumeLimited(c.Record)
+		case ledger.Added, ledger.Changed:
+			if c.Record.Purpose == ipam.PurposePool { // that pool may be ready now
+				q.wake.Add(adapt.PoolOf(c.Record.Holder))
+			}
 		}
-		q.lines[key].add(p)
-	}
+	})
+	return q
 }
 
-func (q *Queue) stepOut(p *place) {
-	if !p.inLine() {
-		return
-	}
-	for _, key := range p.wants.Pools {
-		if q.lines[key].drop(p); q.lines[key].empty() {
-			delete(q.lines, key)
+// FedBy adds a source on which decisions rest; synced reports whether its first list
+// is complete. It must be called before the cache is started: when the list of a source
+// that is added later is complete, what the waiters want is not resolved again.
+func (q *Queue) FedBy(synced func() bool) {
+	q.sourcesLock.Lock()
+	defer q.sourcesLock.Unlock()
+	q.sources = append(q.sources, synced)
+}
+
+// Synced is ipam.ErrNotSynced until all that decisions rest on has been seen
+// once: records, pools, classes and the claims that wait. Nobody is served before.
+func (q *Queue) Synced() error {
+	q.sourcesLock.RLock()
+	defer q.sourcesLock.RUnlock()
+	for _, synced := range q.sources {
+		if !synced() {
+			return ipam.ErrNotSynced
 		}
 	}
+	if !q.isResolved.Load() {
+		q.resolveAll()
+	}
+	return nil
 }
 
-// Place is a waiter's place, wherever it stands; false where it does not wait.
-func (q *Queue) Place(holder ipam.Holder) (Waiter, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if p := q.places[holder]; p != nil {
-		return p.Waiter, true
-	}
-	return Waiter{}, false
-}
+// Close ends Run, wherever it waits.
+func (q *Queue) Close() { q.wake.ShutDown() }
+
+// Place is a waiter's place, whether or not it is in line; false where it does not wait.
+func (q *Queue) Place(holder ipam.Holder) (Waiter, bool) { return q.lines.Place(holder) }
 
 // Has reports whether a holder waits.
-func (q *Queue) Has(holder ipam.Holder) bool {
-	_, ok := q.Place(holder)
-	return ok
-}
+func (q *Queue) Has(holder ipam.Holder) bool { return q.lines.Has(holder) }
 
 // Len is how many wait, whether or not they are in line.
-func (q *Queue) Len() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.places)
-}
+func (q *Queue) Len() int { return q.lines.Len() }
 
-// Pools are those that somebody is in line for.
-func (q *Queue) Pools() []ipam.PoolKey {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	keys := make([]ipam.PoolKey, 0, len(q.lines))
-	for key := range q.lines {
-		keys = append(keys, key)
+// WaitingForClass are those that wait for a class by its name, oldest first.
+func (q *Queue) WaitingForClass(class string) []ipam.Holder { return q.lines.WaitingForClass(class) }
+
+// WaitingFor are those who wait for what has changed in the catalogue.
+func (q *Queue) WaitingFor(c catalogue.Change) []ipam.Holder { return q.lines.WaitingFor(c) }
+
+// MayTake is what the ledger asks before it holds a block of the pool for a holder: see
+// ledger.Ask. The holder's place is zero for a newcomer, which is behind all that wait.
+func (q *Queue) MayTake(pool ipam.Pool, holder ipam.Holder, place Waiter) func(ledger.Room, netip.Prefix) (bool, netip.Prefix) {
+	return func(room ledger.Room, block netip.Prefix) (bool, netip.Prefix) {
+		return q.lines.MayTake(pool, room, holder, place, block)
 	}
-	return keys
-}
-
-// sorted is a set of places in order.
-func sorted(sets ...map[*place]bool) []*place {
-	var all []*place
-	for _, set := range sets {
-		for p := range set {
-			all = append(all, p)
-		}
-	}
-	slices.SortFunc(all, comparePlaces)
-	return all
-}
-
-// Stands reports whether a holder is in the line of a pool.
-func (q *Queue) Stands(holder ipam.Holder, pool ipam.PoolKey) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	p := q.places[holder]
-	return p != nil && p.inLine() && slices.Contains(p.wants.Pools, pool)
 }

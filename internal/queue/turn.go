@@ -14,10 +14,10 @@ import (
 //
 // It costs O(lengths that are waited for), and where there is plenty as much again for each
 // waiter that asks for a block which overlaps this one.
-func (q *Queue) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, place Waiter, block netip.Prefix) (may bool, wanted netip.Prefix) {
+func (q *lines) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, place Waiter, block netip.Prefix) (may bool, wanted netip.Prefix) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.lines[pool.Key]
+	line := q.byPool[pool.Key]
 	if line == nil {
 		return true, netip.Prefix{}
 	}
@@ -37,10 +37,10 @@ func (q *Queue) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, place Wai
 
 // Due are those whose turn it is in a pool: the first for which there is room, or,
 // where there is plenty, all for which there is.
-func (q *Queue) Due(pool ipam.Pool, room Room) []ipam.Holder {
+func (q *lines) Due(pool ipam.Pool, room Room) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.lines[pool.Key]
+	line := q.byPool[pool.Key]
 	if line == nil {
 		return nil
 	}
@@ -57,10 +57,10 @@ func (q *Queue) Due(pool ipam.Pool, room Room) []ipam.Holder {
 // Conflicted are those that wait for one block of the pool, and no other, and do not know
 // yet that another holder has it. Each is reported once, and again when it asks for
 // another block.
-func (q *Queue) Conflicted(pool ipam.PoolKey, room Room) []ipam.Holder {
+func (q *lines) Conflicted(pool ipam.PoolKey, room Room) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.lines[pool]
+	line := q.byPool[pool]
 	if line == nil || len(line.untold) == 0 {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (q *Queue) Conflicted(pool ipam.PoolKey, room Room) []ipam.Holder {
 	for _, p := range conflicted {
 		p.told = true
 		for _, key := range p.wants.Pools {
-			delete(q.lines[key].untold, p)
+			delete(q.byPool[key].untold, p)
 		}
 	}
 	return holders(conflicted)
@@ -76,10 +76,10 @@ func (q *Queue) Conflicted(pool ipam.PoolKey, room Room) []ipam.Holder {
 
 // Freed notes that something of a block of the pool became free. It costs O(address
 // bits), and as much as there are waiters that ask for a block which overlaps it.
-func (q *Queue) Freed(pool ipam.PoolKey, block netip.Prefix) {
+func (q *lines) Freed(pool ipam.PoolKey, block netip.Prefix) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if line := q.lines[pool]; line != nil {
+	if line := q.byPool[pool]; line != nil {
 		line.freed(block)
 	}
 }

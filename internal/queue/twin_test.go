@@ -14,22 +14,22 @@ import (
 // twin is a queue that looks at every waiter each time, over pools of 256 addresses each.
 type twin struct {
 	waiters map[ipam.Holder]Waiter
-	wants   map[ipam.Holder]Wants
+	wants   map[ipam.Holder]ipam.Wants
 	parked  map[ipam.Holder]bool
 }
 
-// space is what is free in one pool, address by address.
-type space struct {
+// addresses is what is free in one pool, address by address.
+type addresses struct {
 	used [256]bool
 	// least is, by project, the shortest prefix that it may have.
 	least map[string]int
 }
 
 // Allows implements Room.
-func (s *space) Allows(a ipam.Account, length int) bool { return length >= s.least[a.Project] }
+func (s *addresses) Allows(a ipam.Account, length int) bool { return length >= s.least[a.Project] }
 
 // Has implements Room.
-func (s *space) Has(length int) bool {
+func (s *addresses) Has(length int) bool {
 	size := 1 << (32 - length)
 	for at := 0; size <= len(s.used) && at < len(s.used); at += size {
 		if !slices.Contains(s.used[at:at+size], true) {
@@ -40,7 +40,7 @@ func (s *space) Has(length int) bool {
 }
 
 // IsFree implements Room.
-func (s *space) IsFree(block netip.Prefix) bool {
+func (s *addresses) IsFree(block netip.Prefix) bool {
 	at, size := extent(block)
 	return !slices.Contains(s.used[at:at+size], true)
 }
@@ -50,7 +50,7 @@ func extent(block netip.Prefix) (at, size int) {
 }
 
 // first is the rule as it is written down in the package's documentation.
-func (w *twin) first(pool ipam.Pool, room *space, aside ipam.Holder) (Waiter, bool) {
+func (w *twin) first(pool ipam.Pool, room *addresses, aside ipam.Holder) (Waiter, bool) {
 	var first Waiter
 	for holder, waiter := range w.waiters {
 		wants := w.wants[holder]
@@ -75,13 +75,13 @@ func TestTheQueueIsAsItsTwin(t *testing.T) {
 
 func playTwin(t *testing.T, random *rand.Rand, steps int) {
 	t.Helper()
-	q := New(0)
+	q := newLines(0)
 	pools := []ipam.Pool{{Key: ipam.PoolNamed("a"), OpenSince: time.Unix(20, 0)}, {Key: ipam.PoolNamed("b")}, {Key: ipam.PoolNamed("c"), OpenSince: time.Unix(1, 0)}}
-	spaces := map[ipam.PoolKey]*space{}
+	spaces := map[ipam.PoolKey]*addresses{}
 	for _, p := range pools {
-		spaces[p.Key] = &space{least: map[string]int{}}
+		spaces[p.Key] = &addresses{least: map[string]int{}}
 	}
-	w := &twin{waiters: map[ipam.Holder]Waiter{}, wants: map[ipam.Holder]Wants{}, parked: map[ipam.Holder]bool{}}
+	w := &twin{waiters: map[ipam.Holder]Waiter{}, wants: map[ipam.Holder]ipam.Wants{}, parked: map[ipam.Holder]bool{}}
 	for step := range steps {
 		call := w.step(q, random, pools, spaces)
 		for _, p := range pools {
@@ -104,7 +104,7 @@ func playTwin(t *testing.T, random *rand.Rand, steps int) {
 	for holder := range w.waiters {
 		q.Leave(holder)
 	}
-	if len(q.lines)+len(q.places)+len(q.targets)+len(q.namespaces)+len(q.awaiting) > 0 {
+	if len(q.byPool)+len(q.places)+len(q.targets)+len(q.namespaces)+len(q.awaiting) > 0 {
 		t.Errorf("something is left: %+v", q)
 	}
 }
@@ -114,7 +114,7 @@ func holderOf(n int) ipam.Holder {
 }
 
 // step does one thing with both, and says what.
-func (w *twin) step(q *Queue, random *rand.Rand, pools []ipam.Pool, spaces map[ipam.PoolKey]*space) string {
+func (w *twin) step(q *lines, random *rand.Rand, pools []ipam.Pool, spaces map[ipam.PoolKey]*addresses) string {
 	holder, pool := holderOf(random.IntN(40)), pools[random.IntN(len(pools))].Key
 	_, waits := w.waiters[holder]
 	switch random.IntN(8) {
@@ -155,9 +155,9 @@ func (w *twin) step(q *Queue, random *rand.Rand, pools []ipam.Pool, spaces map[i
 	return fmt.Sprint(block, " in use: ", use)
 }
 
-func (w *twin) draw(random *rand.Rand, holder ipam.Holder, pools []ipam.Pool) (Waiter, Wants) {
+func (w *twin) draw(random *rand.Rand, holder ipam.Holder, pools []ipam.Pool) (Waiter, ipam.Wants) {
 	waiter := Waiter{Since: time.Unix(random.Int64N(40), 0), Holder: holder}
-	wants := Wants{Length: 24 + random.IntN(9), Account: ipam.Account{Project: drawProject(random)}}
+	wants := ipam.Wants{Length: 24 + random.IntN(9), Account: ipam.Account{Project: drawProject(random)}}
 	if random.IntN(2) == 0 {
 		waiter.Request.Block = drawBlock(random)
 		wants.Length = waiter.Request.Block.Bits()

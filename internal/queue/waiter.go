@@ -33,20 +33,6 @@ const (
 	Refused
 )
 
-// Wants is what a waiter would take, and from which pools. Without pools it waits for
-// something that is missing or not allowed, and stands in no line.
-type Wants struct {
-	Pools []ipam.PoolKey
-	// Length is the prefix length.
-	Length int
-	// Account is whom the block would count for.
-	Account ipam.Account
-}
-
-func (w Wants) equal(other Wants) bool {
-	return w.Length == other.Length && w.Account == other.Account && slices.Equal(w.Pools, other.Pools)
-}
-
 // IsZero reports whether this is nobody.
 func (w Waiter) IsZero() bool { return w.Holder == (ipam.Holder{}) }
 
@@ -81,7 +67,7 @@ func compare(a, b Waiter) int {
 // place is a waiter in the queue.
 type place struct {
 	Waiter
-	wants Wants
+	wants ipam.Wants
 	// provisional: it has not joined yet.
 	provisional bool
 	// told: it knows that another has the one block that it asks for.

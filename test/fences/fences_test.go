@@ -21,6 +21,7 @@ var rows = [][]string{
 	{"api/*", "config/crd", "config/webhook", "internal/leader", "internal/packed", "internal/streamlist"},
 	{"internal/adapt"},
 	{"internal/ledger"},
+	{"internal/catalogue"},
 	{"internal/queue"},
 	{"internal/allocator", "internal/certs", "internal/requester"},
 	{"internal/controller/*", "webhooks"},

@@ -37,7 +37,7 @@ const (
 )
 
 func TestEveryMutationIsRefusedForAFieldOrReconciled(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Options{Managers: 2, Progress: t.Output(), ManagerArgs: []string{"--orphan-grace=2s", "--unbound-limit=100000"}})
+	c, err := cluster.Start(t.Context(), cluster.Options{Managers: 2, Progress: t.Output(), ManagerArgs: []string{"--orphan-grace=2s", "--unclaimed-limit=100000"}})
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Stop()) })
 	admin := prepare(t, c)

@@ -33,7 +33,7 @@ type world struct {
 func TestSecurity(t *testing.T) {
 	running, err := cluster.Start(t.Context(), cluster.Options{
 		Managers: 2, ControllerManager: true, Audit: true, Progress: t.Output(),
-		ManagerArgs: []string{"--orphan-grace=2s", fmt.Sprint("--unbound-limit=", unboundLimit)}, APIServerFlags: map[string]string{"enable-admission-plugins": "OwnerReferencesPermissionEnforcement"},
+		ManagerArgs: []string{"--orphan-grace=2s", fmt.Sprint("--unclaimed-limit=", unclaimedLimit)}, APIServerFlags: map[string]string{"enable-admission-plugins": "OwnerReferencesPermissionEnforcement"},
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, running.Stop()) })

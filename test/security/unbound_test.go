@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )
 
-// unboundLimit is how many records of a namespace may be taken by nobody.
-const unboundLimit = 10
+// unclaimedLimit is how many records of a namespace may be taken by nobody.
+const unclaimedLimit = 10
 
 // unboundIsBounded has a namespace send claims that somebody else's policy refuses
 // when each has its block already: it is stopped before it has taken them all, and
@@ -38,13 +38,13 @@ func (w *world) unboundIsBounded() {
 
 	var err error
 	made := 0
-	for ; made <= 10*unboundLimit && !apierrors.IsTooManyRequests(err); made++ {
+	for ; made <= 10*unclaimedLimit && !apierrors.IsTooManyRequests(err); made++ {
 		if err = greedy.Create(w.t.Context(), refused(fmt.Sprint("refused-", made))); err == nil {
 			w.t.Fatal("the policy lets it pass")
 		}
 	}
-	if made <= unboundLimit || !apierrors.IsTooManyRequests(err) {
-		w.t.Errorf("after %d claims that were not stored: %v, want that it is too many, after more than %d", made, err, unboundLimit)
+	if made <= unclaimedLimit || !apierrors.IsTooManyRequests(err) {
+		w.t.Errorf("after %d claims that were not stored: %v, want that it is too many, after more than %d", made, err, unclaimedLimit)
 	}
 	modest := build.Claim("modest", "served").Pool("bounded").Length(28).Obj()
 	w.create(modest)

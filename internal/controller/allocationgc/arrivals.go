@@ -56,7 +56,7 @@ func (c *Controller) scan(ctx context.Context, q kube.Queue) {
 
 // isHeld reports whether the cache has the holder of the record, and it names it.
 func (c *Controller) isHeld(ctx context.Context, name ipam.Name) bool {
-	record, ok := c.Allocator.Ledger().Record(name)
+	record, ok := c.Ledger.Record(name)
 	if !ok || record.State != ipam.StateBound {
 		return false
 	}

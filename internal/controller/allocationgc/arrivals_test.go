@@ -39,7 +39,7 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 		<-seen
 	}
 	c := &Controller{
-		Allocator: allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue("")}),
+		Parts: allocator.NewParts(allocator.PartsOptions{Ledger: view}),
 		judges: map[string]Judge{"Thing": func(_ context.Context, _ client.Reader, r ipam.Record) (bool, error) {
 			return r.Holder.Name != "orphan", nil
 		}},

@@ -58,7 +58,7 @@ func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into cl
 // shows the change, or after another grace period.
 func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
 	now := c.Clock.Now()
-	held, keeping := c.asHeld(record, c.Allocator.Keeping(record))
+	held, keeping := c.asHeld(record, c.Catalogue.Keeping(record))
 	decided := ipam.NextState(held, keeping, now)
 	var err error
 	switch {
@@ -86,8 +86,8 @@ func (c *Controller) asHeld(record ipam.Record, keeping ipam.Keeping) (ipam.Reco
 		return record, keeping
 	}
 	_, lost := errors.AsType[*ipam.TakenError](c.Allocator.Confirmed(record))
-	lost = lost || c.Allocator.Ledger().Conflict(record) != nil
-	if lost || c.Allocator.Ledger().NeverClaimed(record) && record.HolderUID == "" && !c.sawDeletion(record) {
+	lost = lost || c.Ledger.Conflict(record) != nil
+	if lost || c.Ledger.NeverClaimed(record) && record.HolderUID == "" && !c.sawDeletion(record) {
 		record.Reclaim, record.Sticky, keeping.ReuseDelay = ipam.ReclaimDelete, "", 0
 	}
 	return record, keeping

@@ -27,7 +27,7 @@ import (
 // Controller collects records without a holder. Only the leader runs it. Its
 // requests are names of IPAllocations.
 type Controller struct {
-	Allocator *allocator.Allocator
+	allocator.Parts
 	// Client reads from the cache.
 	Client client.Reader
 	// Live reads without a cache.
@@ -94,7 +94,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 // Reconcile implements reconcile.Reconciler.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	name := ipam.Name{Namespace: req.Namespace, Name: req.Name}
-	record, ok := c.Allocator.Ledger().Record(name)
+	record, ok := c.Ledger.Record(name)
 	if !ok {
 		c.forget(name)
 		return reconcile.Result{}, nil

@@ -24,6 +24,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/streamlist"
@@ -48,9 +49,9 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	k8s, err := client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
 	must(t, err)
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-	catalogue := allocator.NewCatalogue("")
+	parts := allocator.NewParts(allocator.PartsOptions{Ledger: view, Client: k8s, Log: logr.Discard()})
 	pool.Home = ipam.DomainNamed(pool.Key.Name, ipam.FamilyOf(pool.CIDR))
-	catalogue.SetPool(pool)
+	parts.Catalogue.SetPool(pool)
 	view.Describe(pool)
 	over, err := rest.HTTPClientFor(c.Config())
 	must(t, err)
@@ -62,8 +63,7 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 		name: ipam.Name{Namespace: pool.Key.Name, Name: "record"},
 	}
 	s.controller = &Controller{
-		Allocator: allocator.New(allocator.Options{Ledger: view, Catalogue: catalogue, Client: k8s, Log: logr.Discard()}),
-		Client:    k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
+		Parts: parts, Client: k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
 		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
 	}
 	must(t, k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
@@ -85,13 +85,13 @@ func (s *story) seen(as func(ipam.Record, bool) bool) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
 	changed := make(chan struct{}, 1)
-	s.controller.Allocator.Ledger().Listen(func(ledger.Change) {
+	s.controller.Ledger.Listen(func(ledger.Change) {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
 	})
-	for !as(s.controller.Allocator.Ledger().Record(s.name)) {
+	for !as(s.controller.Ledger.Record(s.name)) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -180,7 +180,7 @@ func TestOrphan(t *testing.T) {
 		s := begin(t, c, pool("paused-leader", 0), ipam.ReclaimDelete)
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		must(t, s.k8s.Create(t.Context(), claim))
-		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		record, _ := s.controller.Ledger.Record(s.name)
 		_, err := s.controller.Allocator.Stamp(t.Context(), record, claim)
 		must(t, err)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID != "" })
@@ -217,7 +217,7 @@ func TestOrphan(t *testing.T) {
 
 	t.Run("a release of which nothing is seen is done again", func(t *testing.T) {
 		s := begin(t, c, pool("unseen-release", 0), ipam.ReclaimDelete)
-		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		record, _ := s.controller.Ledger.Record(s.name)
 		s.sawDeletion()
 		s.controller.released[s.name] = sighting{uid: record.UID, at: s.clock.Now()} // so an API server said that had just started
 		if again := s.reconciled(); again != 180*time.Second {
@@ -250,7 +250,7 @@ func TestOrphan(t *testing.T) {
 		if again := s.reconciled(); again <= 59*time.Minute || again > time.Hour {
 			t.Errorf("looks again after %s, want about 1h", again)
 		}
-		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		record, _ := s.controller.Ledger.Record(s.name)
 		must(t, s.k8s.Delete(t.Context(), adapt.Allocation(record)))
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
 		s.reconciledAway()
@@ -258,7 +258,7 @@ func TestOrphan(t *testing.T) {
 
 	// another is a record that is made while all claims are known.
 	another := func(s *story, name, block string) {
-		made, _ := s.controller.Allocator.Ledger().Record(s.name)
+		made, _ := s.controller.Ledger.Record(s.name)
 		made.Name.Name, made.Version, made.Block, made.Reclaim = name, "", netip.MustParsePrefix(block), ipam.ReclaimRetain
 		must(t, s.k8s.Create(t.Context(), adapt.Allocation(made)))
 		s.name = made.Name
@@ -268,7 +268,7 @@ func TestOrphan(t *testing.T) {
 	t.Run("nothing is retained for a claim that was never stored, nor cools down", func(t *testing.T) {
 		s := begin(t, c, pool("never-stored", time.Hour), ipam.ReclaimRetain)
 		before := s.name
-		s.controller.Allocator.Ledger().ClaimsKnown()
+		s.controller.Ledger.ClaimsKnown()
 		another(s, "never-stored", "10.0.1.0/24")
 		s.reconciled()
 		s.passes(180 * time.Second)
@@ -282,7 +282,7 @@ func TestOrphan(t *testing.T) {
 
 	t.Run("a block is retained for a claim of which only the end was seen", func(t *testing.T) {
 		s := begin(t, c, pool("end-seen", 0), ipam.ReclaimRetain)
-		s.controller.Allocator.Ledger().ClaimsKnown()
+		s.controller.Ledger.ClaimsKnown()
 		another(s, "end-seen", "10.0.1.0/24")
 		s.sawDeletion()
 		s.reconciledTo(ipam.StateRetained)
@@ -299,7 +299,7 @@ func TestOrphan(t *testing.T) {
 	t.Run("a pool's own record that another replica is about to release is left to it for the grace", func(t *testing.T) {
 		s := begin(t, c, pool("releasing", 0), ipam.ReclaimDelete)
 		s.name.Name = "own"
-		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		record, _ := s.controller.Ledger.Record(s.name)
 		marked := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":"Releasing"}}`))
 		must(t, s.k8s.Patch(t.Context(), adapt.Allocation(record), marked))
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.StateReleasing })
@@ -311,7 +311,7 @@ func TestOrphan(t *testing.T) {
 
 	t.Run("the deletion of an earlier holder does not release a record that was taken over", func(t *testing.T) {
 		s := begin(t, c, pool("taken-over", 0), ipam.ReclaimDelete)
-		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		record, _ := s.controller.Ledger.Record(s.name)
 		_, err := s.controller.Allocator.Adopt(t.Context(), record)
 		must(t, err)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
@@ -323,26 +323,26 @@ func TestOrphan(t *testing.T) {
 
 	t.Run("the deletion of a claim's former life does not release the record that its restored one took over", func(t *testing.T) {
 		s := begin(t, c, pool("restored", 0), ipam.ReclaimDelete)
-		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		record, _ := s.controller.Ledger.Record(s.name)
 		former := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		must(t, s.k8s.Create(t.Context(), former))
 		_, err := s.controller.Allocator.Stamp(t.Context(), record, former)
 		must(t, err)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID == string(former.UID) })
 		must(t, s.k8s.Delete(t.Context(), former))
-		order := allocator.Order{Holder: record.Holder, Resolution: allocator.Resolution{
+		order := allocator.Order{Holder: record.Holder, Resolution: catalogue.Resolution{
 			Terms: ipam.Terms{Class: record.Class, Block: record.Block}, Pools: []ipam.Pool{{Key: ipam.PoolNamed("another")}},
 		}}
-		if _, ok := s.controller.Allocator.Restored(t.Context(), order, s.name.Name); ok {
+		if _, ok := s.controller.Allocator.Restore(t.Context(), order, s.name.Name); ok {
 			t.Fatal("it was taken over for a claim of another pool")
 		}
 		order.Pools[0].Key = record.Pool
 		order.Terms.Class = "another"
-		if _, ok := s.controller.Allocator.Restored(t.Context(), order, s.name.Name); ok {
+		if _, ok := s.controller.Allocator.Restore(t.Context(), order, s.name.Name); ok {
 			t.Fatal("it was taken over for a claim of another class")
 		}
 		order.Terms.Class = record.Class
-		if _, ok := s.controller.Allocator.Restored(t.Context(), order, s.name.Name); !ok {
+		if _, ok := s.controller.Allocator.Restore(t.Context(), order, s.name.Name); !ok {
 			t.Fatal("it was not taken over")
 		}
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
@@ -354,7 +354,7 @@ func TestOrphan(t *testing.T) {
 
 	t.Run("a record is not given the UID of a claim that is gone by now", func(t *testing.T) {
 		s := begin(t, c, pool("stamped", 0), ipam.ReclaimDelete)
-		record, _ := s.controller.Allocator.Ledger().Record(s.name)
+		record, _ := s.controller.Ledger.Record(s.name)
 		claim := func() *v1alpha1.IPClaim {
 			return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		}
@@ -374,7 +374,7 @@ func TestOrphan(t *testing.T) {
 
 	t.Run("a record that changed after it was judged is not released", func(t *testing.T) {
 		s := begin(t, c, pool("changed", 0), ipam.ReclaimDelete)
-		judged, _ := s.controller.Allocator.Ledger().Record(s.name)
+		judged, _ := s.controller.Ledger.Record(s.name)
 		_, err := s.controller.Allocator.Adopt(t.Context(), judged)
 		must(t, err)
 		if err := s.controller.Allocator.Release(t.Context(), judged); err == nil {

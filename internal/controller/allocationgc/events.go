@@ -12,7 +12,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -25,7 +24,7 @@ func (c *Controller) records() source.Source {
 		c.mu.Lock()
 		c.queue = q
 		c.mu.Unlock()
-		return c.Allocator.Ledger().Listen(func(change ledger.Change) {
+		return c.Ledger.Listen(func(change ledger.Change) {
 			if change.Kind == ledger.Added && change.Record.State == ipam.StateBound && !change.Record.Terminating {
 				c.noteNew(change.Record.Name)
 				return
@@ -41,8 +40,8 @@ func (c *Controller) records() source.Source {
 // reconcileMissing enqueues the own record of a pool that is gone and of which a block
 // was released: that may have been the last.
 func (c *Controller) reconcileMissing(q kube.Queue, pool ipam.PoolKey) {
-	if _, ok := c.Allocator.Catalogue().Pool(pool); !ok {
-		q.Add(requestFor(c.Allocator.RecordOfPool(pool)))
+	if _, ok := c.Catalogue.Pool(pool); !ok {
+		q.Add(requestFor(c.Catalogue.RecordOfPool(pool)))
 	}
 }
 
@@ -53,7 +52,7 @@ func (c *Controller) deletions(recordOf func(client.Object) (ipam.Name, bool)) h
 	return kube.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
 		name, ok := recordOf(e.Object)
 		if !ok {
-			for _, record := range c.Allocator.Ledger().HeldBy(allocator.HolderOfClaim(ipam.Name{Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()})) {
+			for _, record := range c.Ledger.HeldBy(adapt.HolderOfClaim(ipam.Name{Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()})) {
 				q.Add(requestFor(record.Name))
 			}
 			return
@@ -93,7 +92,7 @@ func (c *Controller) Judge(kind string, f func(context.Context, client.Reader, i
 	c.mu.Lock()
 	c.judges[kind] = f
 	c.mu.Unlock()
-	for _, record := range c.Allocator.Ledger().OfKind(kind) {
+	for _, record := range c.Ledger.OfKind(kind) {
 		c.noteNew(record.Name)
 	}
 }
@@ -132,7 +131,7 @@ func (c *Controller) recordOfPool(obj client.Object) (ipam.Name, bool) {
 	if !ok {
 		return ipam.Name{}, false
 	}
-	records := c.Allocator.Ledger().HeldBy(allocator.HolderOfPool(adapt.KeyOf(pool)))
+	records := c.Ledger.HeldBy(adapt.HolderOfPool(adapt.KeyOf(pool)))
 	if len(records) == 0 {
 		return ipam.Name{}, false
 	}

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // createAddress tells of the address that is held for the claim (contract,
@@ -31,7 +31,7 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 			Address:  s.record.Block.Addr().String(),
 		},
 	}
-	pool, ok := c.Allocator.Catalogue().Pool(s.record.Pool)
+	pool, ok := c.Catalogue.Pool(s.record.Pool)
 	if !ok {
 		return &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotFound, Message: s.record.Pool.String() + " is gone: make it again"}
 	}
@@ -43,7 +43,7 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 	attempt := making{since: began}
 	c.made.Store(s.name, attempt)
 	if err := c.Client.Create(ctx, address); err != nil {
-		if allocator.IsRefused(err) {
+		if queue.IsRefused(err) {
 			c.made.Delete(s.name)
 		} else {
 			c.made.Store(s.name, making{since: began, unsure: true})

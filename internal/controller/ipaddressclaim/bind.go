@@ -10,9 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -55,13 +57,13 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	}
 	order := s.order()
 	order.Resolution = resolution
-	s.record, err = c.Allocator.Bind(ctx, order)
+	s.record, err = c.Allocator.Allocate(ctx, order)
 	return err
 }
 
 // askAgain asks whether who made the claim has the right to use its pool by now.
 func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
-	if c.Allocator.MayBeGranted(s.request) {
+	if c.Catalogue.MayBeGranted(s.request) {
 		s.request.Granted, s.again, err = c.Asker.Ask(ctx, s.claim, kind, s.request.Pool)
 	}
 	return err
@@ -86,18 +88,18 @@ func (c *Controller) allocate(ctx context.Context, s *scope) error {
 	case errors.Is(err, errNotSeen):
 		return err
 	case err == nil, s.invalid != nil: // nobody is to wait behind it, also where its IPAddress is refused
-		c.Allocator.Leave(s.holder())
+		c.Queue.Leave(s.holder())
 		return err
 	}
-	c.Allocator.Wait(s.waiting())
-	s.retry, err = c.Allocator.Yield(s.holder(), err)
+	c.Queue.Wait(s.waiting())
+	s.retry, err = c.Queue.Yield(s.holder(), err)
 	return err
 }
 
 // isNew makes sure, where something is recorded for the claim or its status names
 // an address, that the IPAddress is not merely missing in the cache.
 func (c *Controller) isNew(ctx context.Context, s *scope) error {
-	if s.claim.Status.AddressRef.Name == "" && len(c.Allocator.Ledger().HeldBy(s.holder())) == 0 {
+	if s.claim.Status.AddressRef.Name == "" && len(c.Ledger.HeldBy(s.holder())) == 0 {
 		return nil
 	}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.claim), &ipamv1.IPAddress{})
@@ -110,12 +112,13 @@ func (c *Controller) isNew(ctx context.Context, s *scope) error {
 	return fmt.Errorf("looking for IPAddress %s: %w", s.name, err)
 }
 
-func (s *scope) holder() ipam.Holder { return allocator.HolderOfAddressClaim(s.name) }
+func (s *scope) holder() ipam.Holder { return adapt.HolderOfAddressClaim(s.name) }
 
 // order is for the claim, with all that is known before its request is resolved.
 func (s *scope) order() allocator.Order {
-	order := allocator.Order{Holder: s.holder(), Sticky: s.request.Sticky}
+	order := allocator.Order{Origin: allocator.OriginAddress, Holder: s.holder(), Sticky: s.request.Sticky}
 	if s.claim != nil {
+		order.Origin = allocator.OriginController
 		order.HolderUID = string(s.claim.UID)
 		order.Waiting = s.waiting()
 	}
@@ -123,6 +126,6 @@ func (s *scope) order() allocator.Order {
 }
 
 // waiting is the claim's place in the line of those who wait.
-func (s *scope) waiting() allocator.Waiting {
-	return allocator.Waiting{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Standing: standing(s.claim)}
+func (s *scope) waiting() queue.Waiter {
+	return queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Standing: standing(s.claim)}
 }

@@ -41,7 +41,7 @@ import (
 // Controller reconciles IPAddressClaims, and the IPAddresses of their names. Only
 // the leader runs it.
 type Controller struct {
-	Allocator *allocator.Allocator
+	allocator.Parts
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Live reads without a cache.
@@ -108,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if s.claim == nil { // it may have been put in line while it was deleted
-		c.Allocator.Leave(s.holder())
+		c.Queue.Leave(s.holder())
 	}
 	coming := c.coming(s)
 	c.found(s, coming)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
@@ -44,7 +43,7 @@ func (c *Controller) enter(ctx context.Context, s *scope) error {
 // recordOf is the claim's record of the address. What was recorded for the claim before it
 // had this address is nobody's, although the claim lives: it is judged again.
 func (c *Controller) recordOf(s *scope, addr netip.Addr) (own ipam.Record, found bool) {
-	for _, record := range c.Allocator.Ledger().HeldBy(s.holder()) {
+	for _, record := range c.Ledger.HeldBy(s.holder()) {
 		switch {
 		case record.Block.Addr() != addr:
 			c.Orphans.Look(record.Name)
@@ -120,7 +119,7 @@ func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
 
 // isUnseen reports whether the view has yet to show this version of a record.
 func (c *Controller) isUnseen(record ipam.Record) bool {
-	seen, ok := c.Allocator.Ledger().Record(record.Name)
+	seen, ok := c.Ledger.Record(record.Name)
 	return !ok || seen.Version != record.Version
 }
 
@@ -132,7 +131,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr)
 	if err != nil {
 		return err
 	}
-	known, err := c.Allocator.MayHold(s.tenancy(), pool)
+	known, err := c.Catalogue.MayHold(s.tenancy(), pool)
 	if err != nil {
 		return err
 	}
@@ -140,9 +139,8 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr)
 	if order.PoolUnknown = !known; known {
 		c.missingPool.Delete(s.name)
 	}
-	order.Terms = c.Allocator.TermsOfAddress(addr, c.classOf(s))
-	order.Record = allocator.BindName(order.Holder, order.HolderUID)
-	if s.record, err = c.Allocator.Enter(ctx, order, pool); err != nil || !s.record.PoolUnknown {
+	order.Terms = c.Catalogue.TermsOfAddress(addr, c.classOf(s))
+	if s.record, err = c.Allocator.RecordExisting(ctx, order, pool); err != nil || !s.record.PoolUnknown {
 		return err
 	}
 	return c.judgeUse(ctx, s)
@@ -178,11 +176,11 @@ func (c *Controller) poolOf(s *scope, addr netip.Addr) (ipam.PoolKey, error) {
 	}
 	if name := s.address.Labels[v1alpha1.LabelPool]; name != "" {
 		key := adapt.PoolOfAddress(s.address.Labels[v1alpha1.LabelPoolKind], s.name.Namespace, name)
-		if _, ok := c.Allocator.Catalogue().Pool(key); ok {
+		if _, ok := c.Catalogue.Pool(key); ok {
 			return key, nil
 		}
 	}
-	pools := c.Allocator.Catalogue().PoolsOf(s.name.Namespace, ref.Name)
+	pools := c.Catalogue.PoolsOf(s.name.Namespace, ref.Name)
 	at := slices.IndexFunc(pools, func(p ipam.Pool) bool { return p.CIDR.Contains(addr) })
 	if at < 0 {
 		return ipam.PoolKey{}, &ipam.MissingError{Reason: v1alpha1.ReasonNoPoolForClass,

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -95,7 +96,7 @@ func (c *Controller) consider(ctx context.Context, obj client.Object, q kube.Que
 // records, by its UID, have lost their holder. Others of its name are of another claim,
 // or of an IPAddress that is about to be stored, and are judged like all others.
 func (c *Controller) claimGone(claim client.Object) {
-	for _, record := range c.Allocator.Ledger().HeldBy(holderNamed(claim.GetNamespace(), claim.GetName())) {
+	for _, record := range c.Ledger.HeldBy(holderNamed(claim.GetNamespace(), claim.GetName())) {
 		if record.HolderUID == string(claim.GetUID()) {
 			c.Orphans.Gone(record.HolderUID, record.Name)
 		} else {
@@ -108,8 +109,8 @@ func (c *Controller) claimGone(claim client.Object) {
 // that was made for it once it was there.
 func (c *Controller) addressGone(address client.Object) {
 	holder := holderNamed(address.GetNamespace(), address.GetName())
-	for _, record := range c.Allocator.Ledger().HeldBy(holder) {
-		if record.Name.Name == address.GetAnnotations()[v1alpha1.AnnotationAllocation] || record.Name == allocator.BindName(holder, "") {
+	for _, record := range c.Ledger.HeldBy(holder) {
+		if record.Name.Name == address.GetAnnotations()[v1alpha1.AnnotationAllocation] || record.Name == adapt.RecordOfHolder(holder, "") {
 			c.Orphans.Gone(record.HolderUID, record.Name)
 		} else {
 			c.Orphans.Look(record.Name)
@@ -121,7 +122,7 @@ func (c *Controller) addressGone(address client.Object) {
 // by somebody else than this controller.
 func (c *Controller) records() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.Ledger().Listen(func(change ledger.Change) {
+		return c.Ledger.Listen(func(change ledger.Change) {
 			holder := change.Record.Holder
 			if holder.Kind == kind && (change.Kind != ledger.Added || change.Record.HolderUID == "") {
 				q.Add(requestFor(holder))
@@ -133,23 +134,23 @@ func (c *Controller) records() source.Source {
 // turns enqueues a claim when it is its turn in the line of those who wait.
 func (c *Controller) turns() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
+		return c.Queue.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
 	})
 }
 
 // catalogue enqueues the claims that wait for a class or a pool which
 // changed, those of a pool that is not paused any more, and the IPAddresses whose pool
 // is missing.
-func (c *Controller) catalogue() source.Source {
+func (c *Controller) changes() source.Source {
 	return kube.Subscription(func(ctx context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
-			for _, holder := range c.Allocator.WaitingFor(e) {
+		return c.Catalogue.Listen(func(e catalogue.Change) {
+			for _, holder := range c.Queue.WaitingFor(e) {
 				if holder.Kind == kind {
 					q.Add(requestFor(holder))
 				}
 			}
 			c.missingPool.Range(func(name, _ any) bool {
-				q.Add(requestFor(allocator.HolderOfAddressClaim(name.(ipam.Name))))
+				q.Add(requestFor(adapt.HolderOfAddressClaim(name.(ipam.Name))))
 				return true
 			})
 			if e.Unpaused {
@@ -162,7 +163,7 @@ func (c *Controller) catalogue() source.Source {
 }
 
 // claimsFrom are the claims that name a pool or one of its classes.
-func (c *Controller) claimsFrom(ctx context.Context, e allocator.Entry) []reconcile.Request {
+func (c *Controller) claimsFrom(ctx context.Context, e catalogue.Change) []reconcile.Request {
 	targets := []string{target(string(e.Pool.Kind), e.Pool.Name)}
 	for _, class := range e.Classes {
 		targets = append(targets, target("IPClass", class))
@@ -205,7 +206,7 @@ func pauseChanged() predicate.Predicate {
 }
 
 func holderNamed(namespace, name string) ipam.Holder {
-	return allocator.HolderOfAddressClaim(ipam.Name{Namespace: namespace, Name: name})
+	return adapt.HolderOfAddressClaim(ipam.Name{Namespace: namespace, Name: name})
 }
 
 func requestFor(h ipam.Holder) reconcile.Request {

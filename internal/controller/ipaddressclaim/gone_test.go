@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
@@ -44,7 +44,7 @@ func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 		return r
 	}
 	admitted, earlier := of("a-admitted", "", "10.0.0.2"), of("a-earlier", "earlier", "10.0.0.3")
-	found := of(allocator.BindName(s.holder(), "").Name, "", "10.0.0.4")
+	found := of(adapt.RecordOfHolder(s.holder(), "").Name, "", "10.0.0.4")
 	s.address.Annotations = map[string]string{v1alpha1.AnnotationAllocation: own.Name.Name}
 	for name, test := range map[string]struct {
 		deleted func(*Controller, event.DeleteEvent)
@@ -62,7 +62,7 @@ func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := noted{}
-			c := &Controller{Allocator: allocatorWith(t, own, admitted, earlier, found), Orphans: got}
+			c := &Controller{Parts: allocatorWith(t, own, admitted, earlier, found), Orphans: got}
 			test.deleted(c, event.DeleteEvent{Object: test.object})
 			if !maps.Equal(got, test.want) {
 				t.Errorf("notified of %v, want %v", got, test.want)
@@ -80,7 +80,7 @@ func TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain(t *testing.T) {
 	for name, records := range map[string][]ipam.Record{"it is first": {before, own}, "it is last": {own, before}} {
 		t.Run(name, func(t *testing.T) {
 			got := noted{}
-			c := &Controller{Allocator: allocatorWith(t, records...), Orphans: got}
+			c := &Controller{Parts: allocatorWith(t, records...), Orphans: got}
 			if err := c.enter(t.Context(), s); err != nil || s.record.Name != own.Name {
 				t.Errorf("took over %v: %v", s.record.Name, err)
 			}

@@ -38,11 +38,11 @@ func (c *Controller) halted(s *scope) *halt {
 // poolHalted is that the pool is paused which the claim names, or has its address from.
 func (c *Controller) poolHalted(s *scope) *halt {
 	keys := []ipam.PoolKey{s.request.Pool}
-	for _, record := range c.Allocator.Ledger().HeldBy(s.holder()) {
+	for _, record := range c.Ledger.HeldBy(s.holder()) {
 		keys = append(keys, record.Pool)
 	}
 	for _, key := range keys {
-		if pool, ok := c.Allocator.Catalogue().Pool(key); ok && pool.Paused {
+		if pool, ok := c.Catalogue.Pool(key); ok && pool.Paused {
 			return &halt{ipamv1.IPAddressClaimReadyPoolNotReadyReason, fmt.Sprintf("%s is paused", key)}
 		}
 	}
@@ -58,7 +58,7 @@ func (c *Controller) poolHalted(s *scope) *halt {
 // API's own util/paused writes the status of paused objects. It is told in Ready, and
 // not in a condition Paused, which would cost every claim one more write.
 func (c *Controller) tellHalt(ctx context.Context, s *scope, why *halt) error {
-	c.Allocator.Leave(s.holder())
+	c.Queue.Leave(s.holder())
 	if s.claim.Status.AddressRef.Name != "" {
 		return nil
 	}

@@ -73,7 +73,7 @@ func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 					return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 				},
 			}).Build()
-			c := &Controller{Client: there, Live: there, Allocator: emptyAllocator(t), Clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), events: events.NewFakeRecorder(10)}
+			c := &Controller{Client: there, Live: there, Parts: emptyAllocator(t), Clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), events: events.NewFakeRecorder(10)}
 			for range 2 {
 				if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 					t.Fatal(err)
@@ -90,7 +90,7 @@ func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 			if writes != 1 {
 				t.Errorf("the status was written %d times, want once", writes)
 			}
-			if c.Allocator.Queue().Has(s.holder()) {
+			if c.Queue.Has(s.holder()) {
 				t.Error("it is in line, and others wait for it")
 			}
 		})
@@ -117,7 +117,7 @@ func TestAStatusIsToldOfOnceItIsWritten(t *testing.T) {
 				},
 			}).Build()
 			recorder := events.NewFakeRecorder(10)
-			c := &Controller{Client: there, Live: there, Allocator: emptyAllocator(t), events: recorder}
+			c := &Controller{Client: there, Live: there, Parts: emptyAllocator(t), events: recorder}
 			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestAServedClaimKeepsItsConditionWhilePaused(t *testing.T) {
 	s.claim.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	s.claim.Status.AddressRef.Name = s.address.Name
 	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim, s.address).WithStatusSubresource(s.claim).Build()
-	c := &Controller{Client: there, Live: there, Allocator: allocatorWith(t, record)}
+	c := &Controller{Client: there, Live: there, Parts: allocatorWith(t, record)}
 	if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 		t.Fatal(err)
 	}

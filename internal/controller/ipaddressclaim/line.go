@@ -20,15 +20,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
-	waiters "github.com/cadastre-dev/cadastre/internal/queue"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // line keeps, on every replica, those claims in line that the leader could not
 // serve, so that nobody overtakes them; and tells the view of addresses that
 // are about to be released. It writes nothing.
 type line struct {
-	allocator *allocator.Allocator
-	client    client.Reader
+	allocator.Parts
+	client client.Reader
 	// serves reports whether the controllers of this operator serve a claim: what they
 	// do not is not in line.
 	serves func(*ipamv1.IPAddressClaim) bool
@@ -49,12 +49,12 @@ func (l *line) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 	holder := holderNamed(req.Namespace, req.Name)
 	claim := &ipamv1.IPAddressClaim{}
 	if err := l.client.Get(ctx, req.NamespacedName, claim); err != nil {
-		l.allocator.Leave(holder)
+		l.Queue.Leave(holder)
 		return reconcile.Result{}, kube.IgnoreNotFound(err)
 	}
 	if !claim.DeletionTimestamp.IsZero() && !inUse(claim) {
-		for _, record := range l.allocator.Ledger().HeldBy(holder) {
-			l.allocator.Ledger().Leaving(record.Name)
+		for _, record := range l.Ledger.HeldBy(holder) {
+			l.Ledger.Leaving(record.Name)
 		}
 	}
 	waits, err := l.waits(ctx, claim)
@@ -63,22 +63,22 @@ func (l *line) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 	}
 	request, errs := adapt.AddressRequest(parts(claim))
 	if !waits || len(errs) > 0 {
-		l.allocator.Leave(holder)
+		l.Queue.Leave(holder)
 		return reconcile.Result{}, nil
 	}
-	l.allocator.Wait(allocator.Waiting{Since: claim.CreationTimestamp.Time, Holder: holder, Request: request, Standing: standing(claim)})
+	l.Queue.Wait(queue.Waiter{Since: claim.CreationTimestamp.Time, Holder: holder, Request: request, Standing: standing(claim)})
 	return reconcile.Result{}, nil
 }
 
 // standing is what the condition of a claim says of its turn.
-func standing(claim *ipamv1.IPAddressClaim) waiters.Standing {
+func standing(claim *ipamv1.IPAddressClaim) queue.Standing {
 	switch conditions.GetReason(claim, ipamv1.IPAddressClaimReadyCondition) {
 	case v1alpha1.ReasonRecordRefused, v1alpha1.ReasonLimitReached:
-		return waiters.Refused
+		return queue.Refused
 	case ipamv1.IPAddressClaimReadyPoolExhaustedReason:
-		return waiters.WantsRoom
+		return queue.WantsRoom
 	}
-	return waiters.Unknown
+	return queue.Unknown
 }
 
 // waits reports whether a claim of ours waits for an address: one that nothing pauses,

@@ -36,12 +36,12 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 			conditions.Set(s.claim, metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: ipamv1.IPAddressClaimReadyPoolExhaustedReason})
 			test.change(s.claim)
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).Build()
-			c := &Controller{Allocator: allocatorWith(t, record), Client: there, Within: kube.NamespacesOf("team"), WatchFilter: "here"}
-			waiting := &line{allocator: c.Allocator, client: there, serves: c.serves}
+			c := &Controller{Parts: allocatorWith(t, record), Client: there, Within: kube.NamespacesOf("team"), WatchFilter: "here"}
+			waiting := &line{Parts: c.Parts, client: there, serves: c.serves}
 			if _, err := waiting.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
 			}
-			if got := c.Allocator.Queue().Has(holderNamed(s.claim.Namespace, s.claim.Name)); got != test.want {
+			if got := c.Queue.Has(holderNamed(s.claim.Namespace, s.claim.Name)); got != test.want {
 				t.Errorf("in line: %t, want %t", got, test.want)
 			}
 		})
@@ -54,8 +54,8 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 func TestWhoAsksForNothingValidIsNotInLine(t *testing.T) {
 	s, _ := servedClaim()
 	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).WithStatusSubresource(s.claim).Build()
-	c := &Controller{Client: there, Live: there, Allocator: emptyAllocator(t), events: events.NewFakeRecorder(10)}
-	c.Allocator.Wait(s.waiting())
+	c := &Controller{Client: there, Live: there, Parts: emptyAllocator(t), events: events.NewFakeRecorder(10)}
+	c.Queue.Wait(s.waiting())
 	s.claim.Annotations = map[string]string{v1alpha1.AnnotationAddress: "nonsense"}
 	if err := there.Update(t.Context(), s.claim); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestWhoAsksForNothingValidIsNotInLine(t *testing.T) {
 		if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 			t.Fatal(err)
 		}
-		if c.Allocator.Queue().Has(s.holder()) {
+		if c.Queue.Has(s.holder()) {
 			t.Fatal("it is in line, and others wait for it")
 		}
 	}

@@ -23,7 +23,7 @@ const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"
 // "Deleted IPAddressClaim"), once nobody else's finalizer says that it is in use.
 // The record is collected when the claim is gone, as its class and pool say.
 func (c *Controller) release(ctx context.Context, s *scope) error {
-	c.Allocator.Leave(s.holder())
+	c.Queue.Leave(s.holder())
 	if c.halted(s) != nil || inUse(s.claim) {
 		return nil
 	}

@@ -44,7 +44,7 @@ type Orphans interface {
 // Replica is what every replica does for IPAddressClaims, whether it leads or not: it
 // knows which Clusters are paused, and who waits.
 type Replica struct {
-	Allocator *allocator.Allocator
+	allocator.Parts
 	// Within and WatchFilter are those of the Controller.
 	Within      kube.Namespaces
 	WatchFilter string
@@ -57,8 +57,8 @@ type Replica struct {
 func (r *Replica) Setup(mgr manager.Manager) error {
 	return (&arrival{
 		client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"),
-		watchClusters: func() (func() bool, error) { return watchClusters(mgr.GetCache(), r.Allocator.Catalogue()) },
-		require:       r.Allocator.FedBy,
+		watchClusters: func() (func() bool, error) { return watchClusters(mgr.GetCache(), r.Catalogue) },
+		require:       r.Queue.FedBy,
 		start:         func() error { return r.start(mgr) },
 	}).setup(mgr)
 }
@@ -72,7 +72,7 @@ func (r *Replica) start(mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddressClaim{}, byTarget, indexedTarget); err != nil {
 		return err
 	}
-	line := &line{allocator: r.Allocator, client: mgr.GetClient(), serves: func(claim *ipamv1.IPAddressClaim) bool {
+	line := &line{Parts: r.Parts, client: mgr.GetClient(), serves: func(claim *ipamv1.IPAddressClaim) bool {
 		return isServed(claim, r.Within, r.WatchFilter)
 	}}
 	if err := line.setup(mgr); err != nil {
@@ -98,7 +98,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 			source.Kind[client.Object](mgr.GetCache(), &ipamv1.IPAddressClaim{}, c.claims()),
 		)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(c.Client)), builder.WithPredicates(pauseChanged())).
-		WatchesRawSource(c.catalogue()).
+		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.turns()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff()}).
 		Complete(c.Within.Limit(c))

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // applyResult is the one place that decides what an error means for a claim: it sets
@@ -34,10 +34,10 @@ func (c *Controller) applyResult(s *scope, err error) error {
 			ready.Status = metav1.ConditionTrue
 		}
 		s.claim.Status.AddressRef.Name = s.address.Name
-		c.Allocator.Leave(s.holder())
+		c.Queue.Leave(s.holder())
 	case s.address == nil: // allocate has put it in line
 	default: // what it needs is that address, and none besides
-		c.Allocator.Leave(s.holder())
+		c.Queue.Leave(s.holder())
 	}
 	conditions.Set(s.claim, ready)
 	return retry
@@ -54,12 +54,7 @@ func (c *Controller) retry(s *scope, err error) error {
 
 // reason is what the condition says of an error; empty where it stays as it is.
 func (c *Controller) reason(s *scope, err error) (reason, message string, retry error) {
-	var missing *ipam.MissingError
-	var policy *ipam.PolicyError
-	var exhausted *ipam.ExhaustedError
-	var taken *ipam.TakenError
-	var parked *ipam.ParkedError
-	var limit *ipam.LimitError
+	unserved, isUnserved := errors.AsType[ipam.Unserved](err)
 	switch {
 	case err == nil:
 		reason, message = c.heldReason(s)
@@ -68,25 +63,33 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 		return "", "", err
 	case apierrors.IsConflict(err), kube.IsNamespaceTerminating(err):
 		return "", "", nil
-	case errors.As(err, &parked):
-		return parked.Reason, parked.Message, nil
-	case errors.As(err, &missing) && missing.Reason == v1alpha1.ReasonPoolNotFound:
-		return v1alpha1.ReasonPoolNotFound, missing.Message, nil
-	case errors.As(err, &missing):
-		return ipamv1.IPAddressClaimReadyPoolNotReadyReason, missing.Message, nil
-	case errors.As(err, &policy):
-		return ipamv1.IPAddressClaimReadyAllocationFailedReason, policy.Error(), nil
-	case errors.As(err, &exhausted):
-		return ipamv1.IPAddressClaimReadyPoolExhaustedReason, exhausted.Shortage() + ": the claim is served as soon as one is released", nil
-	case errors.As(err, &limit): // of an IPAddress that is there already
-		return v1alpha1.ReasonLimitReached, limit.Stable(), err
-	case errors.As(err, &taken):
-		return c.takenReason(s, taken, err)
-	case allocator.IsRefused(err) && !apierrors.IsNotFound(err):
+	case isUnserved:
+		return c.unservedReason(s, unserved, err)
+	case queue.IsRefused(err) && !apierrors.IsNotFound(err):
 		return v1alpha1.ReasonRecordRefused, refusal(s, err), err
 	default:
 		return "", "", err
 	}
+}
+
+// unservedReason is what the condition says of a request that is not served, with the
+// reasons of the contract where it has one.
+func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error) (reason, message string, retry error) {
+	reason, message = unserved.Condition(ipam.Wording{
+		Policy: ipamv1.IPAddressClaimReadyAllocationFailedReason, Exhausted: ipamv1.IPAddressClaimReadyPoolExhaustedReason, Limit: v1alpha1.ReasonLimitReached,
+		IfExhausted: "the claim is served as soon as one is released",
+	})
+	switch unserved := unserved.(type) {
+	case *ipam.TakenError:
+		return c.takenReason(s, unserved, err)
+	case *ipam.LimitError: // of an IPAddress that is there already
+		retry = err
+	case *ipam.MissingError:
+		if reason != v1alpha1.ReasonPoolNotFound {
+			reason = ipamv1.IPAddressClaimReadyPoolNotReadyReason
+		}
+	}
+	return reason, message, retry
 }
 
 // refusal is what the condition says where the API server refuses something that belongs
@@ -101,7 +104,7 @@ func refusal(s *scope, err error) string {
 // heldReason is what the condition says where the address is held: that it is, or that
 // another record overlaps it.
 func (c *Controller) heldReason(s *scope) (reason, message string) {
-	if taken := c.Allocator.Ledger().Conflict(s.record); taken != nil {
+	if taken := c.Ledger.Conflict(s.record); taken != nil {
 		return ipamv1.IPAddressClaimReadyAllocationFailedReason, "conflict: " + c.conflict(s, taken) + ": have one of the two released"
 	}
 	return v1alpha1.ReasonAddressAllocated, fmt.Sprintf("%s of %s is held for this claim", s.record.Block, s.record.Pool)
@@ -124,7 +127,7 @@ func (c *Controller) takenReason(s *scope, taken *ipam.TakenError, err error) (r
 
 // conflict says who is in the way, to those who may know.
 func (c *Controller) conflict(s *scope, taken *ipam.TakenError) string {
-	return c.Allocator.Redacted(s.name.Namespace, taken).Error()
+	return c.Catalogue.Redacted(s.name.Namespace, taken).Error()
 }
 
 // writeStatus writes the status if it changed, in one patch. A conflict means that

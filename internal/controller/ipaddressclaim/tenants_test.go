@@ -21,7 +21,7 @@ func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 	_, record := servedClaim()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	c := &Controller{Within: kube.NamespacesOf("inside"), Allocator: allocatorWith(t, record)}
+	c := &Controller{Within: kube.NamespacesOf("inside"), Parts: allocatorWith(t, record)}
 	for _, namespace := range []string{"inside", "outside"} {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "uid"}}
 		c.claims().Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
@@ -38,9 +38,9 @@ func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 // address to the claim's own project alone.
 func TestAConditionDoesNotTellStrangersWhoHoldsAnAddress(t *testing.T) {
 	_, record := servedClaim()
-	c := &Controller{Allocator: allocatorWith(t, record)}
+	c := &Controller{Parts: allocatorWith(t, record)}
 	for namespace, project := range map[string]string{"team": "red", "friends": "red", "strangers": "blue"} {
-		c.Allocator.Catalogue().SetProject(namespace, project)
+		c.Catalogue.SetProject(namespace, project)
 	}
 	block := netip.MustParsePrefix("10.0.0.1/32")
 	taken := &ipam.TakenError{Block: block, Pool: record.Pool, Holder: record.Holder, Overlap: block}

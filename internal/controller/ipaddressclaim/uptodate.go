@@ -29,8 +29,8 @@ func (c *Controller) isServed(s *scope) bool {
 		s.address.Spec.PoolRef != s.claim.Spec.PoolRef || !slices.Contains(s.claim.Finalizers, v1alpha1.FinalizerRelease) {
 		return false
 	}
-	records := c.Allocator.Ledger().HeldBy(s.holder())
-	if len(records) != 1 || !isRecordOf(s, records[0]) || c.Allocator.Confirmed(records[0]) != nil || c.Allocator.Ledger().Conflict(records[0]) != nil {
+	records := c.Ledger.HeldBy(s.holder())
+	if len(records) != 1 || !isRecordOf(s, records[0]) || c.Allocator.Confirmed(records[0]) != nil || c.Ledger.Conflict(records[0]) != nil {
 		return false
 	}
 	s.record = records[0]
@@ -45,7 +45,7 @@ func isRecordOf(s *scope, record ipam.Record) bool {
 
 // statusUpToDate reports whether the claim's status is what a pass would write.
 func (c *Controller) statusUpToDate(s *scope) bool {
-	if c.Allocator.Queue().Has(s.holder()) {
+	if c.Queue.Has(s.holder()) {
 		return false
 	}
 	ready := conditions.Get(s.claim, ipamv1.IPAddressClaimReadyCondition)

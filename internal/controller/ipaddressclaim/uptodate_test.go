@@ -51,19 +51,19 @@ func TestAServedClaimIsLeftAlone(t *testing.T) {
 			s, record := servedClaim()
 			c := &Controller{}
 			s.record = record
-			c.Allocator = allocatorWith(t, record)
+			c.Parts = allocatorWith(t, record)
 			if err := c.applyResult(s, nil); err != nil {
 				t.Fatal(err)
 			}
 			if test.record != nil {
 				test.record(&record)
-				c.Allocator = allocatorWith(t, record)
+				c.Parts = allocatorWith(t, record)
 			}
 			if test.change != nil {
 				test.change(s)
 			}
 			if s.request.Sticky == "wait" {
-				c.Allocator.Wait(s.waiting())
+				c.Queue.Wait(s.waiting())
 			}
 			if got := c.isServed(s); got != test.want {
 				t.Errorf("served is %t, want %t", got, test.want)
@@ -91,13 +91,13 @@ func servedClaim() (*scope, ipam.Record) {
 }
 
 // allocatorWith has a view of these records.
-func allocatorWith(t *testing.T, records ...ipam.Record) *allocator.Allocator {
+func allocatorWith(t *testing.T, records ...ipam.Record) allocator.Parts {
 	t.Helper()
 	if len(records) > 0 {
 		pool := records[0].Pool
 		records = append(records, ipam.Record{
 			Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "own", Block: ipam.FamilyOf(records[0].Block).All(),
-			Pool: ipam.DomainNamed("default", ipam.FamilyOf(records[0].Block)), Holder: allocator.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
+			Pool: ipam.DomainNamed("default", ipam.FamilyOf(records[0].Block)), Holder: adapt.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
 		})
 	}
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
@@ -112,14 +112,14 @@ func allocatorWith(t *testing.T, records ...ipam.Record) *allocator.Allocator {
 	}
 	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
 	seen.Wait()
-	return allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue("")})
+	return allocator.NewParts(allocator.PartsOptions{Ledger: view})
 }
 
 // emptyAllocator has a view without records, and no pool.
-func emptyAllocator(t *testing.T) *allocator.Allocator {
+func emptyAllocator(t *testing.T) allocator.Parts {
 	t.Helper()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-	return allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue("")})
+	return allocator.NewParts(allocator.PartsOptions{Ledger: view})
 }
 
 // schemeOf has the kinds that are added.

@@ -7,7 +7,9 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // read reads what the claim asks for.
@@ -19,7 +21,7 @@ func read(s *scope) error {
 
 // askAgain asks whether who made the claim has the right to use its pool by now.
 func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
-	if c.Allocator.MayBeGranted(s.request) {
+	if c.Catalogue.MayBeGranted(s.request) {
 		s.request.Granted, s.again, err = c.Asker.Ask(ctx, s.claim, kind, s.request.Pool)
 	}
 	return err
@@ -31,7 +33,7 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	record, err := c.Allocator.Bind(ctx, c.order(s, resolution))
+	record, err := c.Allocator.Allocate(ctx, c.order(s, resolution))
 	if err != nil {
 		return fmt.Errorf("binding: %w", err)
 	}
@@ -40,14 +42,15 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func (c *Controller) order(s *scope, resolution allocator.Resolution) allocator.Order {
+func (c *Controller) order(s *scope, resolution catalogue.Resolution) allocator.Order {
 	order := allocator.Order{
 		Resolution:  resolution,
-		Holder:      allocator.HolderOfClaim(s.request.Claim),
+		Origin:      allocator.OriginController,
+		Holder:      adapt.HolderOfClaim(s.request.Claim),
 		HolderUID:   string(s.claim.UID),
 		RequestedBy: s.request.RequestedBy,
 	}
-	order.Waiting = allocator.Waiting{Since: s.claim.CreationTimestamp.Time, Holder: order.Holder, Request: s.request}
+	order.Waiting = queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: order.Holder, Request: s.request}
 	return order
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
@@ -29,7 +30,7 @@ import (
 
 // Controller reconciles IPClaims. Only the leader runs it.
 type Controller struct {
-	Allocator *allocator.Allocator
+	allocator.Parts
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Live reads without a cache.
@@ -51,7 +52,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclaim").
 		WatchesRawSource(kube.OrderedSources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
-		WatchesRawSource(c.catalogue()).
+		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.turns()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
 		Complete(c.Within.Limit(reconcile.AsReconciler(c.Client, c)))
@@ -92,7 +93,7 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 	before := claim.DeepCopy()
 	s := &scope{claim: claim}
 	err := c.hold(ctx, s)
-	outcome, retry := c.outcome(s, c.Allocator.Redacted(claim.Namespace, err))
+	outcome, retry := c.outcome(s, c.Catalogue.Redacted(claim.Namespace, err))
 	claim.Status = outcome.Status(claim.Status)
 	written, err := c.write(ctx, before, claim)
 	if err != nil {
@@ -119,6 +120,6 @@ func (c *Controller) hold(ctx context.Context, s *scope) error {
 		return err
 	}
 	err := c.bind(ctx, s)
-	s.retry, err = c.Allocator.Yield(allocator.HolderOfClaim(s.request.Claim), err)
+	s.retry, err = c.Queue.Yield(adapt.HolderOfClaim(s.request.Claim), err)
 	return err
 }

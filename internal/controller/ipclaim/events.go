@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -39,7 +39,7 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 // told of later.
 func (c *Controller) records() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.Ledger().Follow(func(change ledger.Change) {
+		return c.Ledger.Follow(func(change ledger.Change) {
 			if change.Record.Holder.Kind == kind && !change.Initial {
 				q.Add(requestFor(change.Record.Holder))
 			}
@@ -51,17 +51,17 @@ func (c *Controller) records() source.Source {
 // wait.
 func (c *Controller) turns() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
+		return c.Queue.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
 	})
 }
 
 // catalogue enqueues the claims that wait for a class which changed, or for
 // a pool which changed, by its name or its labels. Those that wait for a pool of
 // a class are woken in turn.
-func (c *Controller) catalogue() source.Source {
+func (c *Controller) changes() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
-			for _, holder := range c.Allocator.WaitingFor(e) {
+		return c.Catalogue.Listen(func(e catalogue.Change) {
+			for _, holder := range c.Queue.WaitingFor(e) {
 				if holder.Kind == kind {
 					q.Add(requestFor(holder))
 				}

@@ -24,7 +24,7 @@ import (
 // that block and no other.
 func (c *Controller) outcome(s *scope, err error) (adapt.ClaimOutcome, error) {
 	if err == nil {
-		pool, _ := c.Allocator.Catalogue().Pool(s.record.Pool)
+		pool, _ := c.Catalogue.Pool(s.record.Pool)
 		outcome := adapt.ClaimBound(s.record, pool)
 		outcome.Conflict = s.conflict
 		return outcome, nil

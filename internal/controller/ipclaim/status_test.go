@@ -53,7 +53,7 @@ func TestAConflictIsNotifiedOnceItIsWritten(t *testing.T) {
 				},
 			}).Build()
 			recorder := events.NewFakeRecorder(10)
-			c := &Controller{Client: there, Live: there, Allocator: allocatorWith(t, record, rivalOf(record)), events: recorder}
+			c := &Controller{Client: there, Live: there, Parts: allocatorWith(t, record, rivalOf(record)), events: recorder}
 			if _, err := c.Reconcile(t.Context(), claim); err == nil {
 				t.Error("it is not tried again")
 			}

@@ -4,7 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -14,15 +14,15 @@ func (c *Controller) upToDate(claim *v1alpha1.IPClaim) bool {
 	if claim.Spec.AllocationName == "" || !isReady(claim) {
 		return false
 	}
-	record, ok := c.Allocator.Ledger().Record(ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName})
-	return ok && isRecordOf(claim, record) && c.Allocator.Confirmed(record) == nil && c.Allocator.Ledger().Conflict(record) == nil
+	record, ok := c.Ledger.Record(ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName})
+	return ok && isRecordOf(claim, record) && c.Allocator.Confirmed(record) == nil && c.Ledger.Conflict(record) == nil
 }
 
 // isRecordOf reports whether the record is the claim's and as the claim has it: whether
 // verify would find nothing to do about it.
 func isRecordOf(claim *v1alpha1.IPClaim, record ipam.Record) bool {
 	policy := ipam.Reclaim(claim.Spec.ReclaimPolicy)
-	return record.Holder == allocator.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}) &&
+	return record.Holder == adapt.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}) &&
 		sameHolder(record.HolderUID, string(claim.UID)) &&
 		record.State == ipam.StateBound && !record.Terminating &&
 		record.Block.String() == claim.Spec.CIDR &&

@@ -54,7 +54,7 @@ func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 			if test.rival {
 				records = append(records, rivalOf(record))
 			}
-			c := &Controller{Allocator: allocatorWith(t, records...)}
+			c := &Controller{Parts: allocatorWith(t, records...)}
 			if got := c.upToDate(claim); got != test.want {
 				t.Errorf("up to date is %t, want %t", got, test.want)
 			}
@@ -69,7 +69,7 @@ func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 // rivalOf is the record of another claim on a block that overlaps.
 func rivalOf(record ipam.Record) ipam.Record {
 	record.Name.Name, record.UID, record.HolderUID = "b-12345678", "rival", "rival"
-	record.Holder = allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "b"})
+	record.Holder = adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "b"})
 	record.Block = netip.MustParsePrefix("10.0.0.0/24")
 	return record
 }
@@ -87,7 +87,7 @@ func boundClaim() (*v1alpha1.IPClaim, ipam.Record) {
 	record := ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "a-12345678"}, UID: "record", Block: netip.MustParsePrefix("10.0.0.0/28"),
 		Pool:   ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "corporate"},
-		Holder: allocator.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"}), HolderUID: "uid",
+		Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"}), HolderUID: "uid",
 		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 	}
 	claim.Status = adapt.ClaimBound(record, ipam.Pool{}).Status(claim.Status)
@@ -99,12 +99,12 @@ func own() ipam.Record {
 	pool := ipam.PoolNamed("corporate")
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.corporate"}, UID: "own", Block: netip.MustParsePrefix("10.0.0.0/8"),
-		Pool: ipam.DomainNamed("default", ipam.IPv4), Holder: allocator.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
+		Pool: ipam.DomainNamed("default", ipam.IPv4), Holder: adapt.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
 	}
 }
 
 // allocatorWith has a view of these records, and of their pool's own.
-func allocatorWith(t *testing.T, records ...ipam.Record) *allocator.Allocator {
+func allocatorWith(t *testing.T, records ...ipam.Record) allocator.Parts {
 	t.Helper()
 	records = append(records, own())
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
@@ -123,5 +123,5 @@ func allocatorWith(t *testing.T, records ...ipam.Record) *allocator.Allocator {
 	for range records {
 		<-seen
 	}
-	return allocator.New(allocator.Options{Ledger: view, Catalogue: allocator.NewCatalogue("")})
+	return allocator.NewParts(allocator.PartsOptions{Ledger: view})
 }

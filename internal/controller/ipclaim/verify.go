@@ -10,7 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
@@ -24,11 +24,11 @@ var errNotSeen = errors.New("the allocation is not in the view yet")
 // forced the record away.
 func (c *Controller) verify(ctx context.Context, s *scope) error {
 	name := ipam.Name{Namespace: s.claim.Namespace, Name: s.claim.Spec.AllocationName}
-	record, ok := c.Allocator.Ledger().Record(name)
+	record, ok := c.Ledger.Record(name)
 	if !ok {
 		return c.recordAgain(ctx, s, name)
 	}
-	holder := allocator.HolderOfClaim(s.request.Claim)
+	holder := adapt.HolderOfClaim(s.request.Claim)
 	if record.Holder != holder || record.Block != s.request.Block || !sameHolder(record.HolderUID, string(s.claim.UID)) {
 		return &ipam.TakenError{Block: s.request.Block, Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
 	}
@@ -50,8 +50,8 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 		}
 		s.record = stamped
 	}
-	if taken := c.Allocator.Ledger().Conflict(s.record); taken != nil {
-		s.conflict = c.Allocator.Redacted(s.claim.Namespace, taken).Error() + ": have one of the two released"
+	if taken := c.Ledger.Conflict(s.record); taken != nil {
+		s.conflict = c.Catalogue.Redacted(s.claim.Namespace, taken).Error() + ": have one of the two released"
 	}
 	return nil
 }
@@ -76,13 +76,13 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) 
 	}
 	order := c.order(s, resolution)
 	order.Record = name
-	s.record, err = c.Allocator.Enter(ctx, order, pool)
+	s.record, err = c.Allocator.RecordExisting(ctx, order, pool)
 	return err
 }
 
 // formerPool is the pool that the claim's block is from: as the status says, or
 // else one of those that the claim may use.
-func (c *Controller) formerPool(s *scope) (ipam.PoolKey, allocator.Resolution, error) {
+func (c *Controller) formerPool(s *scope) (ipam.PoolKey, catalogue.Resolution, error) {
 	resolution, err := c.Allocator.Resolve(s.request)
 	if ref := s.claim.Status.PoolRef; ref != nil {
 		resolution.Terms.Block, resolution.Terms.Length = s.request.Block, s.request.Block.Bits()

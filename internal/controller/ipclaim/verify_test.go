@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -39,8 +39,8 @@ func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
 			if record.Terminating = test.terminating; test.atAdmission {
 				record.HolderUID = ""
 			}
-			c := &Controller{Allocator: allocatorWith(t, append(test.rival, record)...)}
-			c.Allocator.Ledger().Claimed(record.Name, true)
+			c := &Controller{Parts: allocatorWith(t, append(test.rival, record)...)}
+			c.Ledger.Claimed(record.Name, true)
 			s := &scope{claim: claim}
 			if err := read(s); err != nil {
 				t.Fatal(err)
@@ -70,15 +70,15 @@ func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
 			record.HolderUID, rival.HolderUID = "", "" // both were made at admission
 			a := allocatorWith(t, record, rival)
 			for name, project := range map[string]string{"team": "ours", "beside": "ours", "strangers": "theirs"} {
-				a.Catalogue().SetProject(name, project)
+				a.Catalogue.SetProject(name, project)
 			}
-			a.Ledger().Claimed(record.Name, true)
-			a.Ledger().Claimed(rival.Name, true)
+			a.Ledger.Claimed(record.Name, true)
+			a.Ledger.Claimed(rival.Name, true)
 			s := &scope{claim: claim}
 			if err := read(s); err != nil {
 				t.Fatal(err)
 			}
-			if err := (&Controller{Allocator: a}).verify(t.Context(), s); err != nil {
+			if err := (&Controller{Parts: a}).verify(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 			if s.conflict == "" || strings.Contains(s.conflict, rival.Holder.Name) != told {
@@ -95,10 +95,10 @@ func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T)
 		t.Run(namespace, func(t *testing.T) {
 			claim, record := boundClaim()
 			record.Name = ipam.Name{Namespace: namespace, Name: "secret-12345678"}
-			record.Holder = allocator.HolderOfClaim(ipam.Name{Namespace: namespace, Name: "secret"})
+			record.Holder = adapt.HolderOfClaim(ipam.Name{Namespace: namespace, Name: "secret"})
 			a := allocatorWith(t, record)
 			for name, project := range map[string]string{"team": "ours", "beside": "ours", "strangers": "theirs"} {
-				a.Catalogue().SetProject(name, project)
+				a.Catalogue.SetProject(name, project)
 			}
 			scheme := runtime.NewScheme()
 			if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -108,7 +108,7 @@ func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T)
 			if err := there.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
 				t.Fatal(err)
 			}
-			c := &Controller{Client: there, Live: there, Allocator: a, events: events.NewFakeRecorder(10)}
+			c := &Controller{Client: there, Live: there, Parts: a, events: events.NewFakeRecorder(10)}
 			if _, err := c.Reconcile(t.Context(), claim); err == nil {
 				t.Error("it is not tried again")
 			}

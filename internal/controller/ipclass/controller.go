@@ -23,7 +23,7 @@ import (
 
 // Controller reconciles IPClasses. Only the leader runs it.
 type Controller struct {
-	Allocator *allocator.Allocator
+	allocator.Parts
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Throttle limits how often the counts of a class are written.
@@ -35,7 +35,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclass").
 		For(&v1alpha1.IPClass{}).
-		WatchesRawSource(c.catalogue()).
+		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.records()).
 		Complete(reconcile.AsReconciler(c.Client, c))
 }

@@ -7,7 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -15,9 +16,9 @@ import (
 
 // catalogue enqueues those classes that changed, or of which a pool did. Only
 // cluster-scoped pools are counted.
-func (c *Controller) catalogue() source.Source {
+func (c *Controller) changes() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+		return c.Catalogue.Listen(func(e catalogue.Change) {
 			if e.Pool.Namespace != "" {
 				return
 			}
@@ -32,13 +33,13 @@ func (c *Controller) catalogue() source.Source {
 // in turn: what happens until then is counted along.
 func (c *Controller) records() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.Ledger().Listen(func(change ledger.Change) {
+		return c.Ledger.Listen(func(change ledger.Change) {
 			if change.Kind == ledger.Changed {
 				return
 			}
 			c.enqueue(q, change.Pool)
 			if change.Record.Purpose == ipam.PurposePool { // that pool may be ready now
-				c.enqueue(q, allocator.PoolOf(change.Record.Holder))
+				c.enqueue(q, adapt.PoolOf(change.Record.Holder))
 			}
 		})
 	})
@@ -48,7 +49,7 @@ func (c *Controller) enqueue(q kube.Queue, key ipam.PoolKey) {
 	if key.Kind != ipam.PoolKindIPPool {
 		return
 	}
-	pool, _ := c.Allocator.Catalogue().Pool(key)
+	pool, _ := c.Catalogue.Pool(key)
 	for _, class := range pool.Classes {
 		q.AddAfter(requestFor(class), c.Throttle.Delay(class))
 	}

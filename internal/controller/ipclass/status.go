@@ -8,7 +8,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -20,11 +20,11 @@ import (
 func (c *Controller) count(class *v1alpha1.IPClass) {
 	var total, allocated, available, withheld, outOfRange space.Count
 	ready := int32(0)
-	for _, pool := range c.Allocator.Catalogue().PoolsOf("", class.Name) {
-		if string(pool.Family) != string(class.Spec.IPFamily) || c.Allocator.PoolReady(pool) != nil {
+	for _, pool := range c.Catalogue.PoolsOf("", class.Name) {
+		if string(pool.Family) != string(class.Spec.IPFamily) || c.Catalogue.PoolReady(pool) != nil {
 			continue
 		}
-		capacity, ok := c.Allocator.Ledger().Capacity(pool.Key)
+		capacity, ok := c.Ledger.Capacity(pool.Key)
 		if !ok {
 			continue
 		}
@@ -43,7 +43,7 @@ func (c *Controller) condition(class *v1alpha1.IPClass) {
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: class.Generation,
 	}
 	family := ipam.Family(class.Spec.IPFamily)
-	first, _ := c.Allocator.Catalogue().DefaultClass(family, func(allocator.ClassEntry) bool { return true })
+	first, _ := c.Catalogue.DefaultClass(family, func(catalogue.ClassEntry) bool { return true })
 	switch {
 	case class.Spec.Provisioner != "" && class.Spec.Provisioner != v1alpha1.NativeProvisioner:
 		ready.Reason, ready.Message = v1alpha1.ReasonForeignProvisioner, fmt.Sprintf("claims of this class are served by %s", class.Spec.Provisioner)

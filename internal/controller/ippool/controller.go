@@ -25,7 +25,7 @@ import (
 
 // Controller reconciles pools. Only the leader runs it.
 type Controller struct {
-	Allocator *allocator.Allocator
+	allocator.Parts
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Asker asks again for the right to use a pool.
@@ -47,7 +47,7 @@ func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
 	return builder.ControllerManagedBy(mgr).
 		Named(strings.ToLower(string(kind))).
 		For(v1alpha1.NewPool(none.PoolKind())).
-		WatchesRawSource(c.catalogue(kind)).
+		WatchesRawSource(c.changes(kind)).
 		WatchesRawSource(c.records(kind)).
 		WatchesRawSource(c.turns(kind)).
 		Complete(reconcile.AsReconciler(c.Client, of[T]{c}))

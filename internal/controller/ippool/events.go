@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -17,7 +17,7 @@ import (
 // the pool does: the status of the pool counts all that have changed until then.
 func (c *Controller) records(kind ipam.PoolKind) source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.Ledger().Listen(func(change ledger.Change) {
+		return c.Ledger.Listen(func(change ledger.Change) {
 			if holder := change.Record.Holder; holder.Kind == string(kind) {
 				q.Add(requestFor(holder.Namespace, holder.Name))
 			}
@@ -32,19 +32,19 @@ func (c *Controller) records(kind ipam.PoolKind) source.Source {
 // who wait.
 func (c *Controller) turns(kind ipam.PoolKind) source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.OnTurn(string(kind), func(h ipam.Holder) { q.Add(requestFor(h.Namespace, h.Name)) })
+		return c.Queue.OnTurn(string(kind), func(h ipam.Holder) { q.Add(requestFor(h.Namespace, h.Name)) })
 	})
 }
 
 // catalogue enqueues a pool that changed, and those that wait for it as
 // their parent.
-func (c *Controller) catalogue(kind ipam.PoolKind) source.Source {
+func (c *Controller) changes(kind ipam.PoolKind) source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Allocator.Catalogue().Listen(func(e allocator.Entry) {
+		return c.Catalogue.Listen(func(e catalogue.Change) {
 			if e.Pool.Kind == kind {
 				q.Add(requestFor(e.Pool.Namespace, e.Pool.Name))
 			}
-			for _, holder := range c.Allocator.WaitingFor(e) {
+			for _, holder := range c.Queue.WaitingFor(e) {
 				if holder.Kind == string(kind) {
 					q.Add(requestFor(holder.Namespace, holder.Name))
 				}

@@ -10,16 +10,16 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // read reads the pool's spec.
 func (c *Controller) read(s *scope) error {
-	pool, errs := c.Allocator.ReadPool(s.obj)
+	pool, errs := c.Catalogue.ReadPool(s.obj)
 	s.pool = pool
 	return adapt.PolicyError(errs)
 }
@@ -27,14 +27,14 @@ func (c *Controller) read(s *scope) error {
 // secure sees to it that the pool's own CIDR is recorded, and that the record
 // carries the pool's UID.
 func (c *Controller) secure(ctx context.Context, s *scope) error {
-	state := c.Allocator.PoolState(s.pool)
+	state := c.Catalogue.PoolState(s.pool)
 	s.record = state.Record
 	switch {
 	case state.Rival != nil:
 		return &ipam.TakenError{Block: s.pool.CIDR, Pool: s.pool.Home, Holder: state.Rival.Holder, Overlap: state.Rival.Block}
 	case state.Record.UID == "" || !state.Open || !sameHolder(state.Record.HolderUID, string(s.obj.GetUID())):
 		err := c.carve(ctx, s)
-		s.retry, err = c.Allocator.Yield(allocator.HolderOfPool(s.pool.Key), err)
+		s.retry, err = c.Queue.Yield(adapt.HolderOfPool(s.pool.Key), err)
 		return err
 	case state.Record.HolderUID == "":
 		if _, err := c.Allocator.Stamp(ctx, state.Record, s.obj); err != nil {
@@ -73,8 +73,8 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	order.Waiting = allocator.PoolWaiting(s.pool, s.obj.GetCreationTimestamp().Time)
-	record, err := c.Allocator.Carve(ctx, order)
+	order.Waiting = queue.WaiterOfPool(s.pool, s.obj.GetCreationTimestamp().Time)
+	record, err := c.Allocator.Allocate(ctx, order)
 	if err != nil {
 		return fmt.Errorf("recording the pool's CIDR: %w", err)
 	}
@@ -84,7 +84,7 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 
 // askAgain asks whether who made a child pool has the right to use its parent by now.
 func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
-	if s.pool.IsChild() && c.Allocator.MayBeGranted(allocator.AskParent(s.pool)) {
+	if s.pool.IsChild() && c.Catalogue.MayBeGranted(s.pool.ParentRequest()) {
 		s.pool.ParentGranted, s.again, err = c.Asker.Ask(ctx, s.obj, string(s.pool.Key.Kind), s.pool.Home)
 	}
 	return err
@@ -115,7 +115,7 @@ func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) 
 // released: from then on its own record is marked, and no other block is confirmed. The
 // record is deleted when the pool is gone.
 func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
-	s.record = c.Allocator.PoolState(s.pool).Record
+	s.record = c.Catalogue.PoolState(s.pool).Record
 	if !controllerutil.ContainsFinalizer(s.obj, v1alpha1.FinalizerPool) {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
 // closePool has nothing handed out from the pool any more, and reports whether blocks
 // of it are in use, in which case the pool stays as it is.
 func (c *Controller) closePool(ctx context.Context, s *scope) (inUse bool, err error) {
-	if c.Allocator.Ledger().Records(s.pool.Key) > 0 {
+	if c.Ledger.Records(s.pool.Key) > 0 {
 		return true, nil
 	}
 	if s.record.UID == "" || failpoint.SkipPoolCheck() {

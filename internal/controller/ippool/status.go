@@ -25,7 +25,7 @@ type standing struct{ reason, message string }
 // applyResult is the one place that decides what an error means for a pool. What it
 // returns is for the queue: to be retried with back-off.
 func (c *Controller) applyResult(s *scope, err error) error {
-	now, retry := stand(c.Allocator.Redacted(s.obj.GetNamespace(), err))
+	now, retry := stand(c.Catalogue.Redacted(s.obj.GetNamespace(), err))
 	if retry != nil {
 		return retry
 	}
@@ -43,33 +43,22 @@ func (c *Controller) applyResult(s *scope, err error) error {
 }
 
 func stand(err error) (standing, error) {
-	var missing *ipam.MissingError
-	var policy *ipam.PolicyError
-	var exhausted *ipam.ExhaustedError
-	var taken *ipam.TakenError
-	var parked *ipam.ParkedError
-	switch {
-	case err == nil:
-		return standing{}, nil
-	case errors.As(err, &parked):
-		return standing{parked.Reason, parked.Message}, nil
-	case errors.As(err, &missing):
-		return standing{missing.Reason, missing.Message}, nil
-	case errors.As(err, &policy):
-		return standing{v1alpha1.ReasonInvalid, policy.Error()}, nil
-	case errors.As(err, &exhausted):
-		return standing{v1alpha1.ReasonPoolExhausted, exhausted.Shortage() + ": the pool is made as soon as one is released"}, nil
-	case errors.As(err, &taken):
-		return standing{v1alpha1.ReasonConflict, taken.Error() + ": nothing is handed out before one of the two is gone"}, nil
-	default:
+	unserved, ok := errors.AsType[ipam.Unserved](err)
+	if !ok {
 		return standing{}, err
 	}
+	reason, message := unserved.Condition(ipam.Wording{
+		Policy: v1alpha1.ReasonInvalid, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
+		IfExhausted: "the pool is made as soon as one is released",
+		IfTaken:     "nothing is handed out before one of the two is gone",
+	})
+	return standing{reason, message}, nil
 }
 
 // count writes the pool's capacity, and reports whether nothing is left.
 func (c *Controller) count(s *scope) bool {
 	status := s.obj.PoolStatus()
-	capacity, ok := c.Allocator.Ledger().Capacity(s.pool.Key)
+	capacity, ok := c.Ledger.Capacity(s.pool.Key)
 	if !ok {
 		status.Capacity, status.Allocations, status.UtilizationPercent, status.LargestFreePrefix = nil, 0, 0, ""
 		return false

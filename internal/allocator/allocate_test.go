@@ -1,0 +1,398 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// second is a pool beside the parent, open like it.
+func second(a *Allocator, over *steady, t *testing.T) ipam.Pool {
+	t.Helper()
+	pool := ipam.Pool{Key: ipam.PoolNamed("second"), Home: parent().Home, CIDR: netip.MustParsePrefix("10.1.0.0/29"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
+	own := ownRecord(a, pool.Key, "10.1.0.0/29", ipam.StateBound)
+	own.Pool = pool.Home
+	over.stores(t, own)
+	a.ledger.Describe(pool)
+	return pool
+}
+
+func TestPreviewIsWhatGrantWouldGive(t *testing.T) {
+	for name, c := range map[string]struct {
+		order func(first, second ipam.Pool) Order
+		want  string // of the error otherwise
+		err   func(error) bool
+	}{
+		"of the first pool":                     {func(first, second ipam.Pool) Order { return ordered(claimOrder("x", 30), first, second) }, "10.1.0.0/30", nil},
+		"of the next one, as the first is full": {func(first, second ipam.Pool) Order { return ordered(claimOrder("x", 28), first, second) }, "10.0.0.0/28", nil},
+		"none has room":                         {func(first, _ ipam.Pool) Order { return ordered(claimOrder("x", 28), first) }, "", isA[*ipam.ExhaustedError]},
+		"of a pool that is not known": {func(first, second ipam.Pool) Order {
+			return ordered(claimOrder("x", 30), ipam.Pool{Key: ipam.PoolNamed("unknown")}, first, second)
+		}, "", isA[*ledger.UnknownPoolError]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				order := c.order(second(a, over, t), parent())
+				before := over.server.list().ResourceVersion
+				record, err := a.Preview(order)
+				if c.err == nil && (err != nil || record.Block.String() != c.want || record.Name != order.Record) {
+					t.Errorf("got %+v, %v; want %s", record, err, c.want)
+				}
+				if c.err != nil && !c.err(err) {
+					t.Errorf("got %v", err)
+				}
+				if over.server.list().ResourceVersion != before || a.ledger.Records(parent().Key) > 0 {
+					t.Error("something was recorded")
+				}
+				if granted, err := a.Allocate(t.Context(), order); c.err == nil && (err != nil || granted.Block != record.Block) || c.err != nil && err == nil {
+					t.Errorf("Grant gives %+v, %v", granted, err)
+				}
+			})
+		})
+	}
+}
+
+func ordered(order Order, pools ...ipam.Pool) Order {
+	order.Pools = pools
+	return order
+}
+
+// isA reports whether an error is of the type.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// TestWhoLosesARaceGetsTheNextBlockUnderAnotherName: the deletion of the record that gives
+// way cannot meet the new one.
+func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
+	inScene(t, func(s *scene) {
+		close(s.lists)
+		synctest.Wait()
+		s.recorded(s.order("rival", 30), "10.0.0.0/30") // which is not shown yet
+		go func() {
+			<-time.After(time.Millisecond)
+			close(s.events)
+		}()
+		record, err := s.allocator.Allocate(s.t.Context(), s.order("x", 30))
+		if err != nil || record.Block.String() != "10.0.0.4/30" {
+			t.Fatalf("got %+v, %v; want the other half", record, err)
+		}
+		synctest.Wait()
+		names := map[string]bool{}
+		for _, event := range s.server.log {
+			if obj := event.Object.(*v1alpha1.IPAllocation); event.Type == watch.Added && obj.Spec.ClaimRef.Name == "x" {
+				names[obj.Name] = true
+			}
+		}
+		if len(names) != 2 {
+			t.Errorf("the records of both attempts were named %v", names)
+		}
+		if stored := s.server.records(); len(stored) != 2 {
+			t.Errorf("stored are %d records, want the rival's and the new one", len(stored))
+		}
+	})
+}
+
+// TestWhatIsAskedOfTheLedger follows from pool, class and order.
+func TestWhatIsAskedOfTheLedger(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		a.limit = 5
+		a.catalogue.SetProject("ns", "red")
+		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Limit: oneBlock}})
+		order := claimOrder("x", 28)
+		for _, c := range []struct {
+			what   string
+			change func()
+			ask    func() ledger.Ask
+			want   func(ledger.Ask) bool
+		}{
+			{"the pool's strategy", func() {}, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool {
+				return k.Strategy == ipam.StrategyFirstFit && k.ClassLimit == ipam.Limit{} && k.Project == "red" && k.UnclaimedLimit == 5
+			}},
+			{"the order's own", func() { order.Terms.Strategy = ipam.StrategyBestFit }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.Strategy == ipam.StrategyBestFit }},
+			{"a class", func() { order.Terms.Class = "gold" }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.Class == "gold" && k.ClassLimit == oneBlock }},
+			{"the block that a claim has", func() {}, func() ledger.Ask { return a.inUse(order, parent().Key) }, func(k ledger.Ask) bool {
+				return k.InUse && k.Unlimited && k.ClassLimit == ipam.Limit{} && k.Class == "gold"
+			}},
+			{"the address that an IPAddress has", func() { order.Holder.Kind = adapt.AddressClaimKind }, func() ledger.Ask { return a.inUse(order, parent().Key) }, func(k ledger.Ask) bool {
+				return k.InUse && !k.Unlimited && k.ClassLimit == oneBlock
+			}},
+			{"a claim that exists", func() { order.existsAs("uid") }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.UnclaimedLimit == 0 }},
+			{"a pool of the cluster", func() { order.Holder = adapt.HolderOfPool(ipam.PoolNamed("p")); order.existsAs("") }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool {
+				return k.UnclaimedLimit == 0 && k.Project == ""
+			}},
+		} {
+			c.change()
+			if got := c.ask(); !c.want(got) {
+				t.Errorf("%s: %+v", c.what, got)
+			}
+		}
+	})
+}
+
+// TestABlockIsFreeAgainWhenItsCreateFailed surely, or never was made.
+func TestABlockIsFreeAgainWhenItsCreateFailed(t *testing.T) {
+	block := netip.MustParsePrefix("10.0.0.0/28")
+	for name, fail := range map[string]func(*Allocator, *steady) error{
+		"it was refused": func(_ *Allocator, over *steady) error {
+			over.fails = apierrors.NewForbidden(resource, "x", errors.New("exceeded quota"))
+			return over.fails
+		},
+		"there is a crowd": func(a *Allocator, _ *steady) error {
+			_ = a.attempts.Acquire(context.Background(), AttemptsAtOnce)
+			return ipam.ErrCrowded
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				want := fail(a, over)
+				if _, err := a.Allocate(t.Context(), claimOrder("x", 28)); !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+				if !a.ledger.HasRoom(parent().Key, 28, block) {
+					t.Error("its block is not free again")
+				}
+			})
+		})
+	}
+}
+
+// TestARecordThatAppearsAfterItsCreateFailedIsDeleted, since its create was answered with
+// an error.
+func TestARecordThatAppearsAfterItsCreateFailedIsDeleted(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		over.fails = errCut
+		order := claimOrder("x", 28)
+		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, errCut) || errors.Is(err, ipam.ErrUnconfirmed) {
+			t.Errorf("got %v, want %v", err, errCut)
+		}
+		late := over.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
+		if over.stored(late.Name) != nil {
+			t.Error("it is there still")
+		}
+	})
+}
+
+// TestARecordThatIsNotConfirmedInTime is given up, unless its name is its holder's: the
+// next attempt finds it.
+func TestARecordThatIsNotConfirmedInTime(t *testing.T) {
+	for name, uid := range map[string]string{"of an attempt": "", "of a claim that exists": "uid"} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, func(s *scene) {
+				close(s.lists)
+				synctest.Wait()
+				order := s.order("x", 30)
+				if uid != "" {
+					order = s.bound("x", uid, 30)
+				}
+				began := time.Now()
+				if _, err := s.allocator.Allocate(s.t.Context(), order); !errors.Is(err, ipam.ErrUnconfirmed) {
+					t.Errorf("got %v, want %v", err, ipam.ErrUnconfirmed)
+				}
+				if took := time.Since(began); took != confirmWithin {
+					t.Errorf("it took %v, want %v", took, confirmWithin)
+				}
+				synctest.Wait()
+				stored := slices.DeleteFunc(s.server.records(), func(o v1alpha1.IPAllocation) bool { return !o.DeletionTimestamp.IsZero() })
+				if there := len(stored) == 1; there != (uid != "") {
+					t.Errorf("%d records stay", len(stored))
+				}
+				close(s.events)
+			})
+		})
+	}
+}
+
+// TestARecordOfAClaimThatLosesARaceIsReleased at once: its name is needed again.
+func TestARecordOfAClaimThatLosesARaceIsReleased(t *testing.T) {
+	inScene(t, func(s *scene) {
+		close(s.lists)
+		synctest.Wait()
+		s.recorded(s.order("rival", 29), "10.0.0.0/29") // all of the pool, and not shown yet
+		go func() {
+			<-time.After(time.Millisecond)
+			close(s.events)
+		}()
+		order := s.bound("x", "uid", 30)
+		order.Terms.OnExhaustion = ipam.OnExhaustionReject
+		if _, err := s.allocator.Allocate(s.t.Context(), order); !ipam.IsNoRoom(err) {
+			t.Errorf("got %v, want that there is no room", err)
+		}
+		if stored := s.server.records(); len(stored) != 1 {
+			t.Errorf("stored are %d records, want the rival's", len(stored))
+		}
+	})
+}
+
+// TestAPoolThatCloses hands out nothing: the error says so to a claim, and to a child
+// pool that its parent is not ready.
+func TestAPoolThatCloses(t *testing.T) {
+	for name, c := range twoHolders() {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				own := over.server.list().Items[0]
+				record, _ := adapt.Record(&own)
+				if err := a.Keep(t.Context(), record, ipam.Transition{State: ipam.StateReleasing}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				order := claimOrder("x", 28)
+				order.Holder = c.holder
+				_, err := a.Allocate(t.Context(), order)
+				missing, ok := errors.AsType[*ipam.MissingError](err)
+				if !ok || missing.Reason != c.reason || missing.Message != "pool parent is being released, or its CIDR is not recorded" {
+					t.Errorf("got %v, want reason %s", err, c.reason)
+				}
+				synctest.Wait()
+				if n := len(over.server.records()); n != 0 {
+					t.Errorf("%d records stay", n)
+				}
+				order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
+				entered, err := a.RecordExisting(t.Context(), order, parent().Key)
+				if !errors.As(err, &missing) || entered.UID == "" || over.stored(entered.Name) == nil {
+					t.Errorf("what is in use: got %+v, %v; want it recorded all the same", entered, err)
+				}
+			})
+		})
+	}
+}
+
+// TestTwoThatExceedALimitTogether: the later of them gives way, with an error that names the limit.
+func TestTwoThatExceedALimitTogether(t *testing.T) {
+	inScene(t, func(s *scene) {
+		s.pool.Limit = oneBlock
+		s.allocator.ledger.Describe(s.pool)
+		s.allocator.catalogue.SetProject("ns", "red")
+		close(s.lists)
+		synctest.Wait()
+		first := s.order("first", 30)
+		record := first.recordOf(s.pool, netip.MustParsePrefix("10.0.0.4/30"))
+		record.Project = "red"
+		if err := s.server.create(adapt.Allocation(record)); err != nil { // which is not shown yet
+			t.Fatal(err)
+		}
+		go func() {
+			<-time.After(time.Millisecond)
+			close(s.events)
+		}()
+		_, err := s.allocator.Allocate(s.t.Context(), s.order("x", 30))
+		if _, ok := errors.AsType[*ipam.LimitError](err); !ok {
+			t.Errorf("got %v, want that the limit is reached", err)
+		}
+		synctest.Wait()
+		if stored := s.server.records(); len(stored) != 1 || stored[0].Spec.ClaimRef.Name != "first" {
+			t.Errorf("stored are %d records, want the first alone", len(stored))
+		}
+	})
+}
+
+func TestWhichFailuresSurelyCreatedNothing(t *testing.T) {
+	status := func(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
+	for err, want := range map[error]bool{
+		errCut: false, context.DeadlineExceeded: false,
+		status(0): false, status(399): false, status(400): true, status(403): true, status(499): true, status(500): false, status(504): false,
+	} {
+		if got := kube.IsRefused(err); got != want {
+			t.Errorf("%v: %t, want %t", err, got, want)
+		}
+	}
+}
+
+func TestAnAttemptThatRanOutOfTimeMayBeTriedAgain(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := unavailable(over, errCut); !errors.Is(err, ipam.ErrUnconfirmed) || !errors.Is(err, errCut) {
+		t.Errorf("when the time is over: %v", err)
+	}
+	if err := unavailable(t.Context(), errCut); !errors.Is(err, errCut) || errors.Is(err, ipam.ErrUnconfirmed) {
+		t.Errorf("before: %v", err)
+	}
+}
+
+func TestWhichRecordsHaveFixedNames(t *testing.T) {
+	claim := claimOrder("x", 28)
+	exists := claim
+	exists.existsAs("uid")
+	pool := Order{Holder: adapt.HolderOfPool(ipam.PoolNamed("p")), Record: ipam.Name{Namespace: "system", Name: "ippool.p"}}
+	pooled := pool
+	pooled.existsAs("uid")
+	address := Order{Holder: adapt.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
+	address.Origin, address.Record = OriginAddress, adapt.RecordOfHolder(address.Holder, "")
+	for name, c := range map[string]struct {
+		order Order
+		fixed bool
+	}{
+		"a claim's that does not exist": {claim, false}, "one's that does": {exists, true},
+		"a pool's that does not exist": {pool, true}, "one's that does already": {pooled, true},
+		"an IPAddress's without claim": {address, true},
+	} {
+		if got := c.order.nameIsFixed(); got != c.fixed {
+			t.Errorf("%s: fixed %t, want %t", name, got, c.fixed)
+		}
+		if got := c.order.renamed() == c.order.Record; got != c.fixed {
+			t.Errorf("%s: the next attempt has the same name: %t, want %t", name, got, c.fixed)
+		}
+	}
+}
+
+func TestWhatSeveralPoolsSayTogether(t *testing.T) {
+	pool := func(name string) ipam.Pool {
+		return ipam.Pool{Key: ipam.PoolNamed(name), OnExhaustion: ipam.OnExhaustionReject}
+	}
+	full := func(largest int) error { return &ipam.ExhaustedError{Largest: largest} }
+	taken, limit, other := &ipam.TakenError{}, &ipam.LimitError{Of: "pool b"}, &ipam.LimitError{Of: "pool c"}
+	for name, c := range map[string]struct {
+		says  []error
+		takes []bool
+		want  func(error) bool
+	}{
+		"nothing":                   {nil, nil, exhausted(0, ipam.NoLength, 0)},
+		"one is full":               {[]error{full(ipam.NoLength)}, []bool{true}, exhausted(1, ipam.NoLength, 0)},
+		"the largest that is left":  {[]error{full(26), full(25), full(27)}, []bool{true, true, true}, exhausted(3, 25, 0)},
+		"one has some, one none":    {[]error{full(26), full(ipam.NoLength)}, []bool{true, true}, exhausted(2, 26, 0)},
+		"one has none, one some":    {[]error{full(ipam.NoLength), full(26)}, []bool{true, true}, exhausted(2, 26, 0)},
+		"it is the turn of others":  {[]error{ledger.ErrOutOfTurn}, []bool{true}, exhausted(1, ipam.NoLength, 0)},
+		"the block is taken":        {[]error{taken, full(26)}, []bool{true, true}, func(err error) bool { return errors.Is(err, taken) }},
+		"a limit is reached":        {[]error{limit}, []bool{true}, func(err error) bool { return errors.Is(err, limit) }},
+		"two are":                   {[]error{limit, other}, []bool{true, true}, func(err error) bool { return errors.Is(err, other) }},
+		"one is, and one is full":   {[]error{limit, full(26)}, []bool{true, true}, exhausted(1, 26, 1)},
+		"the API server is not fit": {[]error{errCut}, []bool{false}, exhausted(0, ipam.NoLength, 0)},
+	} {
+		order := claimOrder("x", 24)
+		order.Pools = []ipam.Pool{pool("a")}
+		s := order.exhausted()
+		for i, err := range c.says {
+			if got := s.take(pool(string(rune('a'+i))), err); got != c.takes[i] {
+				t.Errorf("%s: %v means that there is no room: %t, want %t", name, err, got, c.takes[i])
+			}
+		}
+		if got := s.err(); !c.want(got) {
+			t.Errorf("%s: got %#v", name, got)
+		}
+	}
+}
+
+// exhausted expects that so many pools are full, of which the largest free block has the
+// length, and so many limits are reached.
+func exhausted(pools, largest, limits int) func(error) bool {
+	return func(err error) bool {
+		e, ok := errors.AsType[*ipam.ExhaustedError](err)
+		return ok && len(e.Pools) == pools && e.Largest == largest && len(e.Limits) == limits && e.Bits == 24 && e.OnExhaustion == ipam.OnExhaustionReject
+	}
+}

@@ -1,0 +1,180 @@
+package allocator
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/build"
+)
+
+// TestAHolderIsFencedOffBeforeItsRecordGoes: it is written to where it could still come to
+// name the record, and its record stays where it does.
+func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
+	const block = "10.0.0.0/28"
+	claim := func(record string) client.Object {
+		c := claimNamed("x", "uid")
+		c.Spec.AllocationName = record
+		return c
+	}
+	pool := func(cidr string) client.Object {
+		p := build.Pool("x").Child("parent", 28).Obj()
+		p.UID, p.Spec.CIDR = "uid", cidr
+		return p
+	}
+	address := func(name string) client.Object {
+		c := addressObject(adapt.AddressClaimKind)
+		c.SetNamespace("ns")
+		c.SetName("x")
+		c.SetUID("uid")
+		if name != "" {
+			_ = unstructured.SetNestedField(c.Object, name, "status", "addressRef", "name")
+		}
+		return c
+	}
+	claims, pools, addresses := claimOrder("x", 28).Holder, adapt.HolderOfPool(ipam.PoolNamed("x")), adapt.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "x"})
+	for name, c := range map[string]struct {
+		holder  ipam.Holder
+		uid     string
+		there   client.Object
+		written bool
+		has     bool
+	}{
+		"a claim that waits":                        {claims, "uid", claim(""), true, false},
+		"a claim that waits, of which none knew":    {claims, "", claim(""), true, false},
+		"a claim that has it":                       {claims, "uid", claim("x-record"), false, true},
+		"a claim that has another":                  {claims, "uid", claim("another"), false, false},
+		"another claim of the name":                 {claims, "former", claim(""), false, false},
+		"a claim that is gone":                      {claims, "uid", nil, false, false},
+		"a pool that waits":                         {pools, "uid", pool(""), true, false},
+		"a pool that has it":                        {pools, "uid", pool(block), false, true},
+		"a pool that has another CIDR":              {pools, "uid", pool("10.0.1.0/28"), false, false},
+		"an IPAddressClaim that waits":              {addresses, "uid", address(""), true, false},
+		"a holder of a kind that is not known":      {ipam.Holder{Group: "example.com", Kind: "Other", Namespace: "ns", Name: "x"}, "uid", nil, false, false},
+		"an IPAddressClaim that names an IPAddress": {addresses, "uid", address("x"), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				record := heldBlock("x", block)
+				record.Name.Name, record.Holder, record.HolderUID = "x-record", c.holder, c.uid
+				if c.there != nil {
+					over.others = []client.Object{c.there}
+				}
+				var written int
+				over.refuses = func(verb string, obj client.Object) error {
+					if verb == "patch" {
+						if written++; obj.GetUID() != "uid" {
+							t.Errorf("written to %+v", obj)
+						}
+						return gone("x") // it is not among the records
+					}
+					return nil
+				}
+				err := a.Fence(t.Context(), record)
+				if errors.Is(err, ipam.ErrUnconfirmed) != c.has || err != nil && !c.has {
+					t.Errorf("got %v, want that it has the record: %t", err, c.has)
+				}
+				if (written == 1) != c.written {
+					t.Errorf("it was written to %d times, want %t", written, c.written)
+				}
+			})
+		})
+	}
+	for verb, want := range map[string]string{"get": "connection reset", "patch": "giving up ns/x-record for IPClaim ns/x"} {
+		t.Run(verb+" is cut off", func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				record := heldBlock("x", block)
+				record.Name.Name, record.HolderUID = "x-record", "uid"
+				over.others = []client.Object{claim("")}
+				over.refuses = func(v string, _ client.Object) error {
+					if v == verb {
+						return errCut
+					}
+					return nil
+				}
+				if err := a.Fence(t.Context(), record); !errors.Is(err, errCut) || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+				conflict := apierrors.NewConflict(resource, "x", errors.New("changed"))
+				over.refuses = func(v string, _ client.Object) error {
+					if v == "patch" {
+						return conflict
+					}
+					return nil
+				}
+				if err := a.Fence(t.Context(), record); !apierrors.IsConflict(err) {
+					t.Errorf("somebody else writes to it: got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord: a leader that reads an old claim
+// from its cache would give it up.
+func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
+	for text, has := range map[string]bool{"10.0.0.7": true, "10.0.0.8": false, "": false} {
+		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			claim, address := addressObject(adapt.AddressClaimKind), addressObject("IPAddress")
+			for _, obj := range []*unstructured.Unstructured{claim, address} {
+				obj.SetNamespace("ns")
+				obj.SetName("x")
+				obj.SetUID("uid")
+			}
+			_ = unstructured.SetNestedField(claim.Object, "x", "status", "addressRef", "name")
+			_ = unstructured.SetNestedField(address.Object, text, "spec", "address")
+			over.others = []client.Object{claim, address}
+			record := heldBlock("x", "10.0.0.7/32")
+			record.Holder, record.HolderUID = adapt.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "x"}), "uid"
+			if err := a.Fence(t.Context(), record); errors.Is(err, ipam.ErrUnconfirmed) != has || err != nil && !has {
+				t.Errorf("its IPAddress has %q: got %v, want that it has the record: %t", text, err, has)
+			}
+			over.refuses = func(_ string, obj client.Object) error {
+				if obj.GetObjectKind().GroupVersionKind().Kind == "IPAddress" {
+					return errCut
+				}
+				return nil
+			}
+			if err := a.Fence(t.Context(), record); !errors.Is(err, errCut) {
+				t.Errorf("it cannot be read: got %v", err)
+			}
+		})
+	}
+}
+
+// TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain and otherwise in the background.
+func TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain(t *testing.T) {
+	for _, uid := range []string{"", "uid"} {
+		for _, fails := range []error{nil, errCut} {
+			t.Run(fmt.Sprintf("claim %q, the deletion fails: %v", uid, fails), func(t *testing.T) {
+				onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+					order := claimOrder("x", 28)
+					order.existsAs(uid)
+					record := over.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
+					over.calls(map[string]error{"delete": fails})
+					err := a.abandon(t.Context(), order, record, ledger.ErrLost)
+					if !errors.Is(err, ledger.ErrLost) || errors.Is(err, errCut) != (fails != nil && uid != "") {
+						t.Errorf("got %v", err)
+					}
+					if there := over.stored(record.Name) != nil; fails == nil && uid != "" && there {
+						t.Error("it is stored still")
+					}
+					synctest.Wait()
+					if there := over.stored(record.Name) != nil; there != (fails != nil) {
+						t.Errorf("in the end it is stored: %t", there)
+					}
+				})
+			})
+		}
+	}
+}

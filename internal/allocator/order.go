@@ -1,0 +1,133 @@
+package allocator
+
+import (
+	"net/netip"
+
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
+)
+
+// Origin is from where an order comes.
+type Origin int
+
+const (
+	// OriginAdmission is a create request: its object is not stored, has no UID yet, and
+	// may never be stored. Each attempt makes a record of its own, which is unclaimed
+	// until the object is there.
+	OriginAdmission Origin = iota
+	// OriginController is a holder that exists. The name of its record follows from the
+	// holder, so that the next attempt finds it.
+	OriginController
+	// OriginAddress is an IPAddress that exists, but whose claim does not as far as is
+	// known: the name of its record follows from the claim's name.
+	OriginAddress
+)
+
+// Order is a resolved request with all that its record will say.
+type Order struct {
+	catalogue.Resolution
+	Origin Origin
+	Holder ipam.Holder
+	// HolderUID is the holder's with OriginController, otherwise empty.
+	HolderUID string
+	// Record is the name of the record to make, where the holder names it already.
+	// Zero: it follows from holder and origin.
+	Record ipam.Name
+	// RequestedBy is the user who created the holder.
+	RequestedBy string
+	// PoolUnknown reports whether it is still to be judged if the holder may use the pool.
+	PoolUnknown bool
+	// Sticky is the key by which a later claim gets the block again.
+	Sticky string
+	// Waiting is the holder's place in the queue; nobody before it is
+	// overtaken. Zero: it has only come, and is behind all.
+	Waiting queue.Waiter
+
+	// existing holders have the block already: its record stays, although it cannot be
+	// confirmed while its pool is missing.
+	existing bool
+}
+
+// named returns the order with the name of the record that it makes first.
+func (a *Allocator) named(o Order) Order {
+	switch {
+	case o.Record != (ipam.Name{}):
+	case o.Holder.IsPool():
+		o.Record = a.catalogue.RecordOfPool(adapt.PoolOf(o.Holder))
+	case o.Origin == OriginAdmission:
+		o.Record = newAttempt(o.Holder)
+	default:
+		o.Record = adapt.RecordOfHolder(o.Holder, o.HolderUID)
+	}
+	return o
+}
+
+// newAttempt is a name for the record of one attempt. Its suffix has 8 characters of the
+// alphabet that Kubernetes uses for generated names: of 27, so one in 280 billion is the
+// same as another.
+func newAttempt(holder ipam.Holder) ipam.Name {
+	return adapt.RecordOfAttempt(holder, utilrand.String(8))
+}
+
+// renamed is a name for the record of the next attempt: where it is not the holder's, a
+// name is used once, so that a late deletion of this attempt's record can never meet
+// another.
+func (o Order) renamed() ipam.Name {
+	if o.nameIsFixed() {
+		return o.Record // its deletion carries the UID
+	}
+	return newAttempt(o.Holder)
+}
+
+// nameIsFixed reports whether the record's name is that of the holder's next attempt too.
+func (o Order) nameIsFixed() bool { return o.Origin != OriginAdmission || o.Holder.IsPool() }
+
+// isUnclaimed reports whether the record will name a holder that is not known to
+// exist. What is recorded for cluster-scoped pools is up to those who may make them.
+func (o Order) isUnclaimed() bool { return o.Origin != OriginController && o.Holder.Namespace != "" }
+
+func (o Order) recordOf(pool ipam.Pool, block netip.Prefix) ipam.Record {
+	return ipam.Record{
+		Name: o.Record, Block: block, Pool: pool.Key, Class: o.Terms.Class,
+		Holder: o.Holder, HolderUID: o.HolderUID, Purpose: o.purpose(),
+		Reclaim: o.Terms.Reclaim, State: ipam.StateBound, RequestedBy: o.RequestedBy, Sticky: o.Sticky, PoolUnknown: o.PoolUnknown,
+	}
+}
+
+func (o Order) purpose() ipam.Purpose {
+	if o.Holder.IsPool() {
+		return ipam.PurposePool
+	}
+	return ipam.PurposeClaim
+}
+
+func (o Order) keys() []ipam.PoolKey {
+	keys := make([]ipam.PoolKey, len(o.Pools))
+	for i, pool := range o.Pools {
+		keys[i] = pool.Key
+	}
+	return keys
+}
+
+// matches reports whether a record is what the order would make.
+func (o Order) matches(r ipam.Record) bool {
+	if len(o.Pools) == 0 || r.Pool != o.Pools[0].Key || r.Terminating {
+		return false
+	}
+	if o.Terms.Block.IsValid() {
+		return r.Block == o.Terms.Block
+	}
+	return r.Block.Bits() == o.Terms.Length
+}
+
+// blockField is where the holder says which block it has.
+func (o Order) blockField() string {
+	if o.Holder.Kind == adapt.AddressClaimKind {
+		return "spec.address"
+	}
+	return "spec.cidr"
+}

@@ -1,0 +1,70 @@
+package allocator
+
+import (
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/queue"
+)
+
+// Parts are what allocation consists of, each of which is of the same ledger. They are
+// for embedding in what uses several of them.
+type Parts struct {
+	// Ledger is the view of all allocations.
+	Ledger *ledger.Ledger
+	// Catalogue is pools, classes, namespaces and Clusters.
+	Catalogue *catalogue.Catalogue
+	// Queue is the claims and pools that wait.
+	Queue *queue.Queue
+	// Allocator creates and deletes IPAllocations.
+	Allocator *Allocator
+}
+
+// PartsOptions are what Parts are given when they are made. Of the options of each part,
+// all that name another part are set by NewParts.
+type PartsOptions struct {
+	// Ledger is fed by the caller.
+	Ledger *ledger.Ledger
+	// Client reads and writes without a cache: what it reads is what a quorum of etcd
+	// says.
+	Client client.Client
+	// Namespace is the operator's, where the records of pools live.
+	Namespace string
+	// PlatformProject is the platform's own project; empty: none is.
+	PlatformProject string
+	// DefaultFamily is that of requests that name no class, no pool and no family.
+	// Default: IPv4.
+	DefaultFamily ipam.Family
+	// UnclaimedLimit bounds the unclaimed records of a namespace, and WaitingLimit its
+	// claims that wait; 0: any number.
+	UnclaimedLimit, WaitingLimit int
+	// WatchNamespace is the only namespace whose claims this operator's controllers
+	// serve; empty: of all.
+	WatchNamespace string
+	// Clock paces live lists. Nil: the real one.
+	Clock clock.PassiveClock
+	Log   logr.Logger
+}
+
+// NewParts makes a catalogue, a queue and an allocator of one ledger. Until Close the
+// queue's Run is to run, and the allocator's Feed and FeedClaims are to be called.
+func NewParts(o PartsOptions) Parts {
+	known := catalogue.New(catalogue.Options{
+		Ledger: o.Ledger, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: o.DefaultFamily, Clock: o.Clock,
+	})
+	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalogue: known, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: o.Log})
+	return Parts{
+		Ledger: o.Ledger, Catalogue: known, Queue: waiting,
+		Allocator: New(Options{Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Log: o.Log}),
+	}
+}
+
+// Close waits until the records that are being given up are gone, and ends the queue's Run.
+func (p Parts) Close() {
+	p.Queue.Close()
+	p.Allocator.Close()
+}

@@ -1,0 +1,38 @@
+package allocator
+
+import (
+	"context"
+	"fmt"
+
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// update writes what differs between two states of a record, on condition that it is
+// still the one, in the version, that was seen.
+func (a *Allocator) update(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
+	return a.patch(ctx, before, after, adapt.Allocation(after))
+}
+
+// updateAdopted is update for a record that is taken over. It is written in any case, so
+// that whoever made it cannot delete it any more: deletions carry the version that they
+// judged.
+func (a *Allocator) updateAdopted(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
+	obj := adapt.Allocation(after)
+	obj.Annotations[v1alpha1.AnnotationAdopted] = utilrand.String(8)
+	return a.patch(ctx, before, after, obj)
+}
+
+func (a *Allocator) patch(ctx context.Context, before, after ipam.Record, obj *v1alpha1.IPAllocation) (ipam.Record, error) {
+	from := adapt.Allocation(before)
+	from.UID, from.ResourceVersion = "", "" // so that the patch names both
+	if err := a.client.Patch(ctx, obj, client.MergeFrom(from)); err != nil {
+		return ipam.Record{}, fmt.Errorf("changing IPAllocation %s: %w", before.Name, err)
+	}
+	after.Version = obj.ResourceVersion
+	return after, nil
+}

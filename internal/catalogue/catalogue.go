@@ -1,0 +1,263 @@
+// Package catalogue keeps pools, classes, namespaces and Clusters as this process last
+// saw them. From a request it finds the terms and the pools that may serve it, and it
+// answers who may use, name, keep or know what.
+//
+// Pools are entered into the ledger too, so that both know the same.
+//
+// All methods may be called from any goroutine, on every replica. There is one lock,
+// under which nothing of another package is called.
+package catalogue
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// Options are what a Catalogue is given when it is made.
+type Options struct {
+	// Ledger is told of pools, and asked how full they are and whether their own CIDR
+	// is recorded.
+	Ledger *ledger.Ledger
+	// Namespace is the operator's, where the records of pools live.
+	Namespace string
+	// PlatformProject is the platform's own project; empty: none is.
+	PlatformProject string
+	// DefaultFamily is that of requests that name no class, no pool and no family.
+	// Default: IPv4.
+	DefaultFamily ipam.Family
+	// Clock paces live lists. Nil: the real one.
+	Clock clock.PassiveClock
+}
+
+// Catalogue is what this process has seen of pools, classes, namespaces and Clusters,
+// indexed as requests look for them. The zero value is not usable.
+type Catalogue struct {
+	ledger        *ledger.Ledger
+	namespace     string
+	platform      string
+	defaultFamily ipam.Family
+	// live is what was read past the caches.
+	live *liveReads
+	// follower is called with what the watch shows.
+	follower Follower
+
+	mu sync.RWMutex
+	// pools by their namespace, which is empty for cluster-scoped ones, so that
+	// one namespace's are looked for without regard to another's.
+	pools map[string]map[ipam.PoolKey]ipam.Pool
+	// byClass and then by namespace.
+	byClass    map[string]map[string]map[ipam.PoolKey]bool
+	classes    map[string]ClassEntry
+	namespaces projects
+	// clusters are Cluster API's, with whether they are paused; nil where they are not
+	// watched.
+	clusters map[ipam.Name]bool
+	// listeners are notified of changes, outside the lock.
+	listeners []*listener
+	// changed is closed at the next change.
+	changed chan struct{}
+}
+
+// ClassEntry is a class with what decides between two defaults.
+type ClassEntry struct {
+	ipam.Class
+	Default bool
+	Created time.Time
+}
+
+// New is an empty catalogue.
+func New(o Options) *Catalogue {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Catalogue{
+		ledger: o.Ledger, namespace: o.Namespace, platform: o.PlatformProject,
+		defaultFamily: cmp.Or(o.DefaultFamily, ipam.IPv4),
+		live:          newLiveReads(o.Clock),
+		namespaces:    newProjects(),
+		pools:         map[string]map[ipam.PoolKey]ipam.Pool{},
+		byClass:       map[string]map[string]map[ipam.PoolKey]bool{},
+		classes:       map[string]ClassEntry{},
+		changed:       make(chan struct{}),
+	}
+}
+
+// SetPool enters a pool, or its new state.
+func (c *Catalogue) SetPool(pool ipam.Pool) {
+	c.change(func() (Change, bool) {
+		namespace := pool.Key.Namespace
+		before := c.pools[namespace][pool.Key]
+		c.remove(before)
+		put(c.pools, namespace, pool.Key, pool)
+		for _, class := range pool.Classes {
+			if c.byClass[class] == nil {
+				c.byClass[class] = map[string]map[ipam.PoolKey]bool{}
+			}
+			put(c.byClass[class], namespace, pool.Key, true)
+		}
+		return Change{
+			Pool: pool.Key, Labels: pool.Labels, Unpaused: before.Paused && !pool.Paused,
+			Classes: slices.Concat(before.Classes, pool.Classes),
+		}, !reflect.DeepEqual(before, pool)
+	})
+}
+
+// DropPool forgets a pool.
+func (c *Catalogue) DropPool(key ipam.PoolKey) {
+	c.change(func() (Change, bool) {
+		before, ok := c.pools[key.Namespace][key]
+		c.remove(before)
+		return Change{Pool: key, Labels: before.Labels, Classes: before.Classes}, ok
+	})
+}
+
+// remove takes a pool out, and out of the index.
+func (c *Catalogue) remove(pool ipam.Pool) {
+	namespace := pool.Key.Namespace
+	drop(c.pools, namespace, pool.Key)
+	for _, class := range pool.Classes {
+		if drop(c.byClass[class], namespace, pool.Key); len(c.byClass[class]) == 0 {
+			delete(c.byClass, class)
+		}
+	}
+}
+
+// put enters into a map of maps, and drop takes out of one, which keeps no empty
+// map.
+func put[V any](into map[string]map[ipam.PoolKey]V, namespace string, key ipam.PoolKey, v V) {
+	if into[namespace] == nil {
+		into[namespace] = map[ipam.PoolKey]V{}
+	}
+	into[namespace][key] = v
+}
+
+func drop[V any](from map[string]map[ipam.PoolKey]V, namespace string, key ipam.PoolKey) {
+	if delete(from[namespace], key); len(from[namespace]) == 0 {
+		delete(from, namespace)
+	}
+}
+
+// SetClass enters a class, or its new state.
+func (c *Catalogue) SetClass(class ClassEntry) {
+	c.change(func() (Change, bool) {
+		before := c.classes[class.Name]
+		c.classes[class.Name] = class
+		return Change{Classes: []string{class.Name}}, before != class
+	})
+}
+
+// DropClass forgets a class.
+func (c *Catalogue) DropClass(name string) {
+	c.change(func() (Change, bool) {
+		_, ok := c.classes[name]
+		delete(c.classes, name)
+		return Change{Classes: []string{name}}, ok
+	})
+}
+
+// Pool is the pool of a key.
+func (c *Catalogue) Pool(key ipam.PoolKey) (ipam.Pool, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	pool, ok := c.pools[key.Namespace][key]
+	return pool, ok
+}
+
+// Class is the class of a name.
+func (c *Catalogue) Class(name string) (ClassEntry, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	class, ok := c.classes[name]
+	return class, ok
+}
+
+// Pools are the keys of all pools.
+func (c *Catalogue) Pools() []ipam.PoolKey {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var keys []ipam.PoolKey
+	for _, pools := range c.pools {
+		keys = slices.AppendSeq(keys, maps.Keys(pools))
+	}
+	return keys
+}
+
+// PoolsOf are the pools that back a class: cluster-scoped ones, and those of one
+// namespace, which may be empty.
+func (c *Catalogue) PoolsOf(namespace, class string) []ipam.Pool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var pools []ipam.Pool
+	for _, of := range seenFrom(namespace) {
+		for key := range c.byClass[class][of] {
+			pools = append(pools, c.pools[of][key])
+		}
+	}
+	return pools
+}
+
+// PoolsOfAll are the keys of the pools that back a class, whosever they are.
+func (c *Catalogue) PoolsOfAll(class string) []ipam.PoolKey {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var keys []ipam.PoolKey
+	for _, pools := range c.byClass[class] {
+		keys = slices.AppendSeq(keys, maps.Keys(pools))
+	}
+	return keys
+}
+
+// PoolsWhere are the pools whose labels are selected: cluster-scoped ones, and
+// those of one namespace, which may be empty.
+func (c *Catalogue) PoolsWhere(namespace string, selects func(map[string]string) bool) []ipam.Pool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var pools []ipam.Pool
+	for _, of := range seenFrom(namespace) {
+		for _, pool := range c.pools[of] {
+			if selects(pool.Labels) {
+				pools = append(pools, pool)
+			}
+		}
+	}
+	return pools
+}
+
+// seenFrom are the namespaces whose pools are looked for from one, the empty one
+// for cluster-scoped pools.
+func seenFrom(namespace string) []string {
+	if namespace == "" {
+		return []string{""}
+	}
+	return []string{"", namespace}
+}
+
+// DefaultClass is the default class of a family among those that pass the test. Of
+// two defaults the older one counts.
+func (c *Catalogue) DefaultClass(family ipam.Family, test func(ClassEntry) bool) (ClassEntry, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, class := range slices.SortedFunc(maps.Values(c.classes), olderFirst) {
+		if class.Default && class.Family == family && test(class) {
+			return class, true
+		}
+	}
+	return ClassEntry{}, false
+}
+
+func olderFirst(a, b ClassEntry) int {
+	if by := a.Created.Compare(b.Created); by != 0 {
+		return by
+	}
+	return strings.Compare(a.Name, b.Name)
+}

@@ -1,0 +1,151 @@
+package catalogue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
+)
+
+// Feed keeps the catalogue, and the ledger's knowledge of pools, up to date from the
+// informers of a cache. To be called once, before the cache is started. What it returns
+// report whether the first list of each kind is complete.
+func (c *Catalogue) Feed(ctx context.Context, from ctrlcache.Cache) (synced []func() bool, err error) {
+	for _, f := range []struct {
+		obj     client.Object
+		handler cache.ResourceEventHandler
+	}{
+		{namespaces(), kube.Handler(c.takeNamespace, c.loseNamespace)},
+		{&v1alpha1.IPPool{}, kube.Handler(c.takePool, c.losePool)},
+		{&v1alpha1.LocalIPPool{}, kube.Handler(c.takePool, c.losePool)},
+		{&v1alpha1.IPClass{}, kube.Handler(c.takeClass, c.loseClass)},
+	} {
+		informer, err := from.GetInformer(ctx, f.obj)
+		if err != nil {
+			return nil, fmt.Errorf("watching %T: %w", f.obj, err)
+		}
+		registration, err := informer.AddEventHandler(f.handler)
+		if err != nil {
+			return nil, fmt.Errorf("watching %T: %w", f.obj, err)
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	return synced, nil
+}
+
+// Follower is called with what the watch shows, once the catalogue has it, in the
+// watch's order. What it does delays that watch.
+type Follower struct {
+	// Pool is called with each pool, and with the last state of one that is gone.
+	Pool func(pool v1alpha1.Pool, exists bool)
+	// Namespace is called when a namespace was not known before, or is gone. Neither is
+	// a Change: nothing in it has been reconciled for another project.
+	Namespace func(name string)
+}
+
+// Follow sets who is called with what the watch shows. To be called before Feed.
+func (c *Catalogue) Follow(f Follower) { c.follower = f }
+
+// namespaces are watched for their labels alone.
+func namespaces() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+}
+
+func (c *Catalogue) takeNamespace(obj *metav1.PartialObjectMetadata) {
+	_, known := c.Tenant(obj.Name)
+	c.SetProject(obj.Name, obj.Labels[v1alpha1.LabelProject])
+	if !known {
+		c.followNamespace(obj.Name)
+	}
+}
+
+func (c *Catalogue) loseNamespace(obj *metav1.PartialObjectMetadata) {
+	c.DropNamespace(obj.Name)
+	c.followNamespace(obj.Name)
+}
+
+func (c *Catalogue) followNamespace(name string) {
+	if c.follower.Namespace != nil {
+		c.follower.Namespace(name)
+	}
+}
+
+// takePool takes over a pool as the watch shows it.
+func (c *Catalogue) takePool(obj v1alpha1.Pool) {
+	c.live.shown(obj, func() { c.enterPool(obj) })
+	c.followPool(obj, true)
+}
+
+func (c *Catalogue) losePool(obj v1alpha1.Pool) {
+	c.live.gone(obj, func() { c.forgetPool(adapt.KeyOf(obj)) })
+	c.followPool(obj, false)
+}
+
+func (c *Catalogue) followPool(obj v1alpha1.Pool, exists bool) {
+	if c.follower.Pool != nil {
+		c.follower.Pool(obj, exists)
+	}
+}
+
+// enterPool enters a pool into the catalogue and the ledger.
+func (c *Catalogue) enterPool(obj v1alpha1.Pool) {
+	pool, errs := c.ReadPool(obj)
+	if len(errs) > 0 { // the pool's controller says so in its condition
+		c.forgetPool(adapt.KeyOf(obj))
+		return
+	}
+	pool.OpenSince = openSince(obj)
+	c.ledger.Describe(pool)
+	c.SetPool(pool)
+}
+
+func (c *Catalogue) forgetPool(key ipam.PoolKey) {
+	c.DropPool(key)
+	c.ledger.Forget(key)
+}
+
+// ReadPool reads a pool. Its spec is read once for each generation.
+func (c *Catalogue) ReadPool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
+	before, _ := c.Pool(adapt.KeyOf(obj))
+	return adapt.PoolAfter(before, obj)
+}
+
+// openSince is when a pool last began to hand out blocks, as its status says.
+func openSince(obj v1alpha1.Pool) time.Time {
+	ready := meta.FindStatusCondition(obj.PoolStatus().Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue {
+		return time.Time{}
+	}
+	return ready.LastTransitionTime.Time
+}
+
+func (c *Catalogue) takeClass(obj *v1alpha1.IPClass) {
+	c.live.shown(obj, func() { c.enterClass(obj) })
+}
+
+func (c *Catalogue) loseClass(obj *v1alpha1.IPClass) {
+	c.live.gone(obj, func() { c.DropClass(obj.Name) })
+}
+
+func (c *Catalogue) enterClass(obj *v1alpha1.IPClass) {
+	class, errs := adapt.Class(obj)
+	if len(errs) > 0 {
+		c.DropClass(obj.Name)
+		return
+	}
+	c.SetClass(ClassEntry{
+		Class: class, Created: obj.CreationTimestamp.Time,
+		Default: obj.Annotations[v1alpha1.AnnotationDefaultClass] == "true",
+	})
+}

@@ -1,0 +1,151 @@
+package catalogue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Resolution is what a request comes to: terms, and the pools to try in order.
+type Resolution struct {
+	Terms ipam.Terms
+	Pools []ipam.Pool
+	// Class is nil where the request goes past classes.
+	Class *ipam.Class
+}
+
+// Resolve finds what a request comes to, from what this process has seen. The
+// error is a *ipam.MissingError or a *ipam.PolicyError; with the former, what
+// could be told of the terms all the same is returned. It is ipam.ErrNotSynced where the
+// claim's namespace has not been seen.
+func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
+	req, err := c.onBehalf(req)
+	if err != nil {
+		return Resolution{}, err
+	}
+	class, err := c.classOf(req)
+	if err != nil {
+		return Resolution{}, err
+	}
+	named, missing := c.poolsOf(req, class)
+	terms, err := ipam.Fold(req, class, named)
+	if err != nil {
+		return Resolution{}, err
+	}
+	res := Resolution{Terms: terms, Class: class}
+	if missing != nil {
+		return res, missing
+	}
+	fitting, err := terms.Fitting(named)
+	if err != nil {
+		return res, err
+	}
+	if fitting, err = possible(terms, fitting); err != nil {
+		return res, err
+	}
+	ready, unready := c.ready(fitting)
+	if len(ready) == 0 {
+		return res, unready
+	}
+	res.Pools = ipam.Rank(c.candidates(ready), terms.Selection)
+	return res, nil
+}
+
+// onBehalf says in a request on whose behalf it asks. A cluster-scoped pool asks
+// on nobody's.
+func (c *Catalogue) onBehalf(req ipam.Request) (ipam.Request, error) {
+	namespace := req.Namespace()
+	if namespace == "" {
+		return req, nil
+	}
+	tenant, ok := c.Tenant(namespace)
+	if !ok {
+		return req, fmt.Errorf("the namespace %s has not been seen: %w", namespace, ipam.ErrNotSynced)
+	}
+	req.Tenant = tenant
+	return req, nil
+}
+
+// classOf is the class that a request names, or the default one.
+func (c *Catalogue) classOf(req ipam.Request) (*ipam.Class, error) {
+	if req.Pool != (ipam.PoolKey{}) || req.Selects != nil {
+		return nil, nil
+	}
+	mayUse := func(c ClassEntry) bool { return req.Tenant.MayUse(c.Visibility, c.Project) }
+	entry, ok := c.Class(req.Class)
+	if req.Class == "" {
+		family := c.familyOf(req)
+		if entry, ok = c.DefaultClass(family, mayUse); !ok {
+			return nil, missing(v1alpha1.ReasonNoDefaultClass, "the claim names no class and no pool, and there is no default class for %s: set spec.className, or annotate an %[1]s class with %s=true", family, v1alpha1.AnnotationDefaultClass)
+		}
+	}
+	switch {
+	case !ok || !mayUse(entry):
+		return nil, missing(v1alpha1.ReasonClassNotFound, "there is no IPClass %q that this namespace may use: create it, or name another one", req.Class)
+	case !entry.Native:
+		return nil, missing(v1alpha1.ReasonForeignProvisioner, "the IPClass %q is served by another provisioner", req.Class)
+	}
+	return &entry.Class, nil
+}
+
+// familyOf is the address family of a request that names neither class nor pool:
+// that of the block or the family that it asks for, else the operator's default. It
+// does not depend on which default classes exist.
+func (c *Catalogue) familyOf(req ipam.Request) ipam.Family {
+	if req.Block.IsValid() {
+		return ipam.FamilyOf(req.Block)
+	}
+	return cmp.Or(req.Family, c.defaultFamily)
+}
+
+// poolsOf are the pools that a request may be served from as far as names go,
+// and why there are none.
+func (c *Catalogue) poolsOf(req ipam.Request, class *ipam.Class) ([]ipam.Pool, error) {
+	switch {
+	case req.Pool != (ipam.PoolKey{}):
+		pool, ok := c.Pool(req.Pool)
+		if !ok || !req.MayName(pool) {
+			return nil, noPool(req, v1alpha1.ReasonPoolNotFound, "one")
+		}
+		return []ipam.Pool{pool}, nil
+	case req.Selects != nil:
+		pools := slices.DeleteFunc(c.PoolsWhere(req.Namespace(), req.Selects), func(p ipam.Pool) bool { return !req.MayName(p) })
+		if len(pools) == 0 {
+			return nil, missing(v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector")
+		}
+		return sortedByName(pools), nil
+	default:
+		pools := slices.DeleteFunc(usable(req, c.PoolsOf(req.Namespace(), class.Name)), func(p ipam.Pool) bool {
+			return p.Family != "" && p.Family != class.Family
+		})
+		if len(pools) == 0 {
+			return nil, missing(v1alpha1.ReasonNoPoolForClass, "no %s pool that this namespace may use backs the IPClass %q: add the class to the classNames of one, or change the visibility of one that backs it", class.Family, class.Name)
+		}
+		return sortedByName(pools), nil
+	}
+}
+
+// usable are the pools that a request may use without naming them.
+func usable(req ipam.Request, pools []ipam.Pool) []ipam.Pool {
+	return slices.DeleteFunc(pools, func(p ipam.Pool) bool { return !req.MayUse(p) })
+}
+
+func (c *Catalogue) candidates(pools []ipam.Pool) []ipam.Candidate {
+	candidates := make([]ipam.Candidate, len(pools))
+	for i, pool := range pools {
+		candidates[i] = ipam.Candidate{Pool: pool, Utilized: c.ledger.Utilized(pool.Key)}
+	}
+	return candidates
+}
+
+func sortedByName(pools []ipam.Pool) []ipam.Pool {
+	slices.SortFunc(pools, ipam.ByName)
+	return pools
+}
+
+func missing(reason, format string, args ...any) *ipam.MissingError {
+	return &ipam.MissingError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

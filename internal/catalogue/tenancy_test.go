@@ -1,0 +1,91 @@
+package catalogue
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// two namespaces have a pool of one name, class and label each, beside the
+// platform's.
+func twoTenants() *Catalogue {
+	c := New(Options{Ledger: emptyLedger()})
+	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("red", "p"), ipam.LocalPoolNamed("blue", "p")} {
+		c.SetPool(ipam.Pool{Key: key, Classes: []string{"gold", "silver"}, Labels: map[string]string{"of": "all"}})
+	}
+	c.SetProject("red", "red")
+	c.SetProject("blue", "blue")
+	return c
+}
+
+func everything(map[string]string) bool { return true }
+
+func keysOf(pools []ipam.Pool) []ipam.PoolKey {
+	keys := []ipam.PoolKey{}
+	for _, p := range sortedByName(pools) {
+		keys = append(keys, p.Key)
+	}
+	return keys
+}
+
+func TestTheCatalogueShowsANamespaceItsOwnPools(t *testing.T) {
+	c := twoTenants()
+	platform, red := ipam.PoolNamed("p"), ipam.LocalPoolNamed("red", "p")
+	for from, want := range map[string][]ipam.PoolKey{"red": {red, platform}, "": {platform}, "green": {platform}} {
+		if got := keysOf(c.PoolsOf(from, "gold")); !slices.Equal(got, want) {
+			t.Errorf("from %q, pools of the class: got %v, want %v", from, got, want)
+		}
+		if got := keysOf(c.PoolsWhere(from, everything)); !slices.Equal(got, want) {
+			t.Errorf("from %q, pools by label: got %v, want %v", from, got, want)
+		}
+	}
+	c.SetPool(ipam.Pool{Key: red, Classes: []string{"silver"}})
+	c.DropPool(platform)
+	if got := keysOf(c.PoolsOf("red", "gold")); len(got) > 0 {
+		t.Errorf("the class is backed by %v still", got)
+	}
+	if got := keysOf(c.PoolsOf("red", "silver")); !slices.Equal(got, []ipam.PoolKey{red}) {
+		t.Errorf("the other class is backed by %v, want %v", got, red)
+	}
+	if got := c.PoolsOfAll("silver"); len(got) != 2 {
+		t.Errorf("whosever they are, the other class is backed by %v", got)
+	}
+}
+
+func TestWhoHoldsABlockIsForTheSameProjectToKnow(t *testing.T) {
+	a := twoTenants()
+	a.platform = "the-platform"
+	a.SetProject("platform-a", "the-platform")
+	a.SetProject("platform-b", "the-platform")
+	block := netip.MustParsePrefix("10.0.0.0/24")
+	for _, c := range []struct {
+		from   string
+		holder ipam.Holder
+		tells  bool
+	}{
+		{"red", adapt.HolderOfPool(ipam.LocalPoolNamed("red", "p")), true},
+		{"red", adapt.HolderOfPool(ipam.LocalPoolNamed("blue", "p")), false},
+		{"red", adapt.HolderOfPool(ipam.PoolNamed("p")), false},
+		{"red", adapt.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "c"}), false},
+		{"red", adapt.HolderOfClaim(ipam.Name{Namespace: "platform-a", Name: "c"}), false},
+		{"red", adapt.HolderOfAddressClaim(ipam.Name{Namespace: "platform-a", Name: "c"}), false},
+		{"red", adapt.HolderOfClaim(ipam.Name{Namespace: "not-seen", Name: "c"}), false},
+		{"not-seen", adapt.HolderOfPool(ipam.PoolNamed("p")), false},
+		{"not-seen", adapt.HolderOfClaim(ipam.Name{Namespace: "not-seen", Name: "c"}), false},
+		{"platform-b", adapt.HolderOfClaim(ipam.Name{Namespace: "platform-a", Name: "c"}), true},
+		{"platform-b", adapt.HolderOfClaim(ipam.Name{Namespace: "red", Name: "c"}), false},
+		{"", adapt.HolderOfPool(ipam.LocalPoolNamed("blue", "p")), true},
+	} {
+		err := &ipam.TakenError{Block: block, Pool: ipam.PoolNamed("corporate"), Holder: c.holder, Overlap: block}
+		want := "10.0.0.0/24 is in use in pool corporate"
+		if c.tells {
+			want = err.Error()
+		}
+		if got := a.Redacted(c.from, err).Error(); got != want {
+			t.Errorf("told to %q of what %s holds: %q, want %q", c.from, c.holder, got, want)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package queue
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// TestAPoolIsReconciledWhenItsLineChanges: whose turn it is there may be another one's now.
+func TestAPoolIsReconciledWhenItsLineChanges(t *testing.T) {
+	inScene(t, Options{}, func(s *scene) {
+		s.open()
+		request := ipam.Request{Pool: s.pool.Key, Length: 30}
+		holder := claim("x")
+		s.woken()
+		for _, c := range []struct {
+			what  string
+			do    func()
+			woken bool
+			line  int
+		}{
+			{"a claim joins", func() { s.waits("x", request) }, true, 1},
+			{"it joins again", func() { s.waits("x", request) }, false, 1},
+			{"it leaves", func() { s.queue.Leave(holder) }, true, 0},
+			{"it leaves again", func() { s.queue.Leave(holder) }, false, 0},
+			{"it comes back", func() { s.waits("x", request) }, true, 1},
+			{"another operator is to serve it", func() { s.queue.watched = "watched"; s.waits("x", request) }, true, 0},
+		} {
+			c.do()
+			var want []ipam.PoolKey
+			if c.woken {
+				want = []ipam.PoolKey{s.pool.Key}
+			}
+			if got := s.woken(); !slices.Equal(got, want) || s.queue.Len() != c.line {
+				t.Errorf("%s: %v are enqueued, want %v; %d wait, want %d", c.what, got, want, s.queue.Len(), c.line)
+			}
+		}
+	})
+}
+
+// TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen, and not before: it would have to be done
+// again for every pool and class of the first lists.
+func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
+	inScene(t, Options{}, func(s *scene) {
+		s.pool.Lengths = ipam.Lengths{Max: 32}
+		s.catalogue.SetProject("ns", "ns")
+		s.catalogue.SetPool(s.pool)
+		s.woken()
+		provisional := func(name string) {
+			request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: name}, Pool: s.pool.Key, Length: 30}
+			s.queue.WaitProvisionally(Waiter{Holder: adapt.HolderOfClaim(request.Claim), Request: request})
+		}
+		stand := func() (names []string) {
+			for _, name := range []string{"waits", "provisional", "waits-later", "provisional-later"} {
+				if s.stands(name) {
+					names = append(names, name)
+				}
+			}
+			return names
+		}
+		s.waits("waits", ipam.Request{Pool: s.pool.Key, Length: 30})
+		provisional("provisional")
+		if got := stand(); got != nil || len(s.woken()) > 0 {
+			t.Errorf("before, %v are in line", got)
+		}
+		if err := s.queue.Synced(); err != nil {
+			t.Fatal(err)
+		}
+		if got := stand(); !slices.Equal(got, []string{"waits", "provisional"}) {
+			t.Errorf("then %v are in line, want both", got)
+		}
+		if got := s.woken(); !slices.Equal(got, []ipam.PoolKey{s.pool.Key}) {
+			t.Errorf("then %v are enqueued, want the pool", got)
+		}
+		s.waits("waits-later", ipam.Request{Pool: s.pool.Key, Length: 30})
+		provisional("provisional-later")
+		if got := stand(); len(got) != 4 {
+			t.Errorf("in the end %v are in line, want all", got)
+		}
+	})
+}
+
+// TestWhichPoolsAreReconciledWhenTheCatalogueChanges: the one that changes, those of a class
+// that changes, and those that somebody waits for who did not before.
+func TestWhichPoolsAreReconciledWhenTheCatalogueChanges(t *testing.T) {
+	inScene(t, Options{}, func(s *scene) {
+		s.open()
+		pool, other := s.pool, s.pool
+		other.Key, other.Labels = ipam.PoolNamed("other"), nil
+		red := map[string]string{"of": "red"}
+		pool.Labels, pool.Classes = red, []string{"gold"}
+		s.catalogue.SetPool(pool)
+		s.waits("x", ipam.Request{Selects: func(l map[string]string) bool { return l["of"] == "red" }, Selector: "of=red", Length: 30})
+		class := func(name string) catalogue.ClassEntry {
+			return catalogue.ClassEntry{Class: ipam.Class{Name: name, Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}}}
+		}
+		s.woken()
+		for _, c := range []struct {
+			what string
+			do   func()
+			want []ipam.PoolKey
+		}{
+			{"a pool that nobody waits for comes", func() { s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key}},
+			{"it is selected", func() { other.Labels = red; s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key, pool.Key}},
+			{"it changes in something else", func() { other.Paused = true; s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key}},
+			{"the class comes that the first backs", func() { s.catalogue.SetClass(class("gold")) }, []ipam.PoolKey{pool.Key}},
+			{"a class comes that none backs", func() { s.catalogue.SetClass(class("silver")) }, nil},
+			{"the namespace comes to another project", func() { s.catalogue.SetProject("ns", "blue") }, []ipam.PoolKey{other.Key, pool.Key}},
+			{"another namespace does", func() { s.catalogue.SetProject("ns-2", "blue") }, nil},
+		} {
+			c.do()
+			if got := s.woken(); !slices.Equal(got, c.want) {
+				t.Errorf("%s: %v are enqueued, want %v", c.what, got, c.want)
+			}
+		}
+	})
+}
+
+// TestNobodyIsServedBeforeAllHasBeenSeen, nor because of a pool that is not there.
+func TestNobodyIsServedBeforeAllHasBeenSeen(t *testing.T) {
+	inScene(t, Options{}, func(s *scene) {
+		s.open()
+		s.waits("x", ipam.Request{Pool: s.pool.Key, Length: 30})
+		all := true
+		s.queue.FedBy(func() bool { return all })
+		for _, all = range []bool{false, true} {
+			if got := s.queue.due(s.pool.Key); len(got) == 1 != all {
+				t.Errorf("all has been seen: %t, and %v are served", all, got)
+			}
+		}
+		if got := s.queue.due(ipam.PoolNamed("missing")); got != nil {
+			t.Errorf("of a pool that is not there %v are served", got)
+		}
+	})
+}
+
+// TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess of the pool, or of the class,
+// whose other pools are enqueued then too.
+func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) {
+	of, other, third := ipam.PoolNamed("p"), ipam.PoolNamed("other"), ipam.PoolNamed("third")
+	ofPool, ofClass := ipam.Awaited{Project: "red", Pool: of}, ipam.Awaited{Project: "red", Class: "gold"}
+	for name, c := range map[string]struct {
+		project, class string
+		limit          ipam.Limit
+		awaits         ipam.Awaited
+		resumed        bool
+		// woken is whether the other pool of the class that somebody waits for is enqueued.
+		woken bool
+	}{
+		"of the pool":                     {"red", "", oneBlock(), ofPool, true, false},
+		"of the pool, by another project": {"blue", "", oneBlock(), ofPool, false, false},
+		"of the pool, by nobody":          {"", "", oneBlock(), ipam.Awaited{Pool: of}, false, false},
+		"of the class":                    {"red", "gold", oneBlock(), ofClass, true, true},
+		"of the class, by nobody":         {"", "gold", oneBlock(), ipam.Awaited{Class: "gold"}, false, false},
+		"of another class":                {"red", "silver", oneBlock(), ofClass, false, false},
+		"of the class, without limit":     {"red", "gold", ipam.Limit{}, ofClass, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, Options{}, func(s *scene) {
+				s.catalogue.SetProject("ns", "red")
+				s.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Limit: c.limit}})
+				for _, key := range []ipam.PoolKey{of, other, third} {
+					pool := s.pool
+					pool.Key, pool.Classes, pool.Lengths = key, []string{"gold"}, ipam.Lengths{Max: 32}
+					s.catalogue.SetPool(pool)
+				}
+				if err := s.queue.Synced(); err != nil {
+					t.Fatal(err)
+				}
+				wait := func(name string, pool ipam.PoolKey) ipam.Holder {
+					request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: name}, Pool: pool, Length: 30}
+					s.queue.Wait(Waiter{Holder: adapt.HolderOfClaim(request.Claim), Request: request})
+					return adapt.HolderOfClaim(request.Claim)
+				}
+				parked := wait("parked", of)
+				wait("other", other)
+				record := s.stores(ipam.Record{
+					Name: ipam.Name{Namespace: "ns", Name: "x"}, Block: netip.MustParsePrefix("10.0.0.0/30"), Pool: of, Holder: claim("x"), Purpose: ipam.PurposeClaim,
+					Project: c.project, Class: c.class,
+				})
+				s.queue.Park(parked, &ipam.ParkedError{Awaits: c.awaits})
+				s.woken()
+				s.records.Delete(record)
+				synctest.Wait()
+				if got := s.stands("parked"); got != c.resumed {
+					t.Errorf("it is in line again: %t, want %t", got, c.resumed)
+				}
+				want := []ipam.PoolKey{of}
+				if c.woken {
+					want = []ipam.PoolKey{other, of}
+				}
+				if got := s.woken(); !slices.Equal(got, want) {
+					t.Errorf("%v are enqueued, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatALimitThatIsReachedTells: what its status says does not change with what others
+// release, and it waits for just that limit.
+func TestWhatALimitThatIsReachedTells(t *testing.T) {
+	limit := &ipam.LimitError{
+		Of: "pool p", Project: "red", Unit: "block", Most: space.CountOf64(3), Held: space.CountOf64(3),
+		Awaits: ipam.Awaited{Project: "red", Pool: ipam.PoolNamed("p")},
+	}
+	view := ledger.New(ledger.Options{})
+	q, holder := New(Options{Ledger: view, Catalogue: catalogue.New(catalogue.Options{Ledger: view})}), claim("x")
+	retry, err := q.Yield(holder, limit)
+	parked, ok := errors.AsType[*ipam.ParkedError](err)
+	if !ok || parked.Reason != v1alpha1.ReasonLimitReached || parked.Message != limit.Stable() || parked.Awaits != limit.Awaits || retry <= 0 {
+		t.Errorf("got %#v, to be tried again after %v", err, retry)
+	}
+	policy := &ipam.PolicyError{Field: "spec.prefixLength"}
+	for _, want := range []error{nil, &ipam.MissingError{}, policy} {
+		if retry, err := q.Yield(holder, want); err != want || retry != 0 { //nolint:errorlint // the very same
+			t.Errorf("got %v, to be tried again after %v; want %v", err, retry, want)
+		}
+	}
+	if _, err := q.Yield(holder, ipam.ErrUnconfirmed); !errors.Is(err, ipam.ErrUnconfirmed) {
+		t.Errorf("of what passes by itself: got %v, want the same", err)
+	}
+	if IsRefused(ipam.ErrUnconfirmed) || !IsRefused(apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")) {
+		t.Error("what passes by itself counts as refused, or what does not as passing")
+	}
+}
+
+func oneBlock() ipam.Limit {
+	return ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(1)}}
+}

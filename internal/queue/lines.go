@@ -1,0 +1,222 @@
+package queue
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Queue is the waiters. The zero value is not usable.
+type lines struct {
+	// limit is how many waiters of one namespace are in line; 0: any number.
+	limit int
+
+	mu     sync.Mutex
+	places map[ipam.Holder]*place
+	// byPool are the waiters beside the pools that they wait for.
+	byPool map[ipam.PoolKey]*line
+	// targets are the waiters by what they name.
+	targets map[target]map[*place]bool
+	// namespaces are the waiters by their namespace, which is empty for cluster-scoped
+	// pools.
+	namespaces map[string]*tenant
+	// provisional are those that nobody has joined yet.
+	provisional map[*place]bool
+	// awaiting are those that are parked, by what they await where that is known.
+	awaiting map[ipam.Awaited]map[*place]bool
+}
+
+// New is an empty queue in which a namespace has at most so many waiters; 0 is any
+// number.
+func newLines(limit int) *lines {
+	return &lines{
+		limit: limit, places: map[ipam.Holder]*place{}, byPool: map[ipam.PoolKey]*line{},
+		targets: map[target]map[*place]bool{}, namespaces: map[string]*tenant{}, provisional: map[*place]bool{},
+		awaiting: map[ipam.Awaited]map[*place]bool{},
+	}
+}
+
+// Join puts a waiter in line, or notes what it wants by now, and reports whether it was
+// not there before. One that is parked stays so, unless its status says otherwise.
+func (q *lines) Join(w Waiter, wants ipam.Wants) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	old := q.places[w.Holder]
+	p := &place{Waiter: w, wants: wants}
+	if old != nil {
+		p.failures, p.parked, p.awaits, p.beyond = old.failures, old.parked, old.awaits, old.beyond
+		p.refusal, p.probation = old.refusal, old.probation
+		p.told = old.told && targetOf(old.Request) == targetOf(w.Request) && old.Request.Block == w.Request.Block
+		q.take(old)
+	} else {
+		p.beyond = q.isFull(p)
+	}
+	switch w.Standing {
+	case WantsRoom:
+		p.parked = false
+	case Refused:
+		p.parked = !p.probation
+	}
+	q.put(p)
+	return old == nil
+}
+
+// JoinProvisionally keeps a place for a waiter that is not there, until it joins or leaves, or
+// LeaveProvisional ends that.
+func (q *lines) JoinProvisionally(w Waiter, wants ipam.Wants) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.places[w.Holder] != nil {
+		return
+	}
+	p := &place{Waiter: w, wants: wants, provisional: true, parked: w.Standing == Refused}
+	p.beyond = q.isFull(p)
+	q.put(p)
+}
+
+// LeaveProvisional takes out those for which a place was kept, and that did not join.
+func (q *lines) LeaveProvisional() []Left {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var left []Left
+	for p := range q.provisional {
+		left = append(left, q.leave(p))
+	}
+	return left
+}
+
+// Left is what follows when a waiter leaves.
+type Left struct {
+	// Pools for which it waited: another's turn may have come there.
+	Pools []ipam.PoolKey
+	// Moved is the waiter of its namespace that is in line in its stead, and was beyond
+	// the bound before; zero where there is none.
+	Moved ipam.Holder
+}
+
+// Leave takes a waiter out; false where it was not there.
+func (q *lines) Leave(holder ipam.Holder) (Left, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p := q.places[holder]
+	if p == nil {
+		return Left{}, false
+	}
+	return q.leave(p), true
+}
+
+func (q *lines) leave(p *place) Left {
+	q.take(p)
+	left := Left{Pools: p.wants.Pools}
+	if moved := q.moveUp(p); moved != nil {
+		left.Moved = moved.Holder
+	}
+	return left
+}
+
+// put enters a place everywhere, and take takes it out of everywhere.
+func (q *lines) put(p *place) {
+	q.places[p.Holder] = p
+	if p.provisional {
+		q.provisional[p] = true
+	}
+	t := targetOf(p.Request)
+	if q.targets[t] == nil {
+		q.targets[t] = map[*place]bool{}
+	}
+	q.targets[t][p] = true
+	q.enroll(p)
+	q.await(p)
+	q.lineUp(p)
+}
+
+func (q *lines) take(p *place) {
+	q.stepOut(p)
+	q.stopAwaiting(p)
+	delete(q.places, p.Holder)
+	delete(q.provisional, p)
+	t := targetOf(p.Request)
+	if delete(q.targets[t], p); len(q.targets[t]) == 0 {
+		delete(q.targets, t)
+	}
+	q.dismiss(p)
+}
+
+// lineUp puts a place into the lines where it belongs, and stepOut takes it out.
+func (q *lines) lineUp(p *place) {
+	if !p.inLine() {
+		return
+	}
+	for _, key := range p.wants.Pools {
+		if q.byPool[key] == nil {
+			q.byPool[key] = &line{untold: map[*place]bool{}}
+		}
+		q.byPool[key].add(p)
+	}
+}
+
+func (q *lines) stepOut(p *place) {
+	if !p.inLine() {
+		return
+	}
+	for _, key := range p.wants.Pools {
+		if q.byPool[key].drop(p); q.byPool[key].empty() {
+			delete(q.byPool, key)
+		}
+	}
+}
+
+// Place is a waiter's place, wherever it stands; false where it does not wait.
+func (q *lines) Place(holder ipam.Holder) (Waiter, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p := q.places[holder]; p != nil {
+		return p.Waiter, true
+	}
+	return Waiter{}, false
+}
+
+// Has reports whether a holder waits.
+func (q *lines) Has(holder ipam.Holder) bool {
+	_, ok := q.Place(holder)
+	return ok
+}
+
+// Len is how many wait, whether or not they are in line.
+func (q *lines) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.places)
+}
+
+// Pools are those that somebody is in line for.
+func (q *lines) Pools() []ipam.PoolKey {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	keys := make([]ipam.PoolKey, 0, len(q.byPool))
+	for key := range q.byPool {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// sorted is a set of places in order.
+func sorted(sets ...map[*place]bool) []*place {
+	var all []*place
+	for _, set := range sets {
+		for p := range set {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, comparePlaces)
+	return all
+}
+
+// Stands reports whether a holder is in the line of a pool.
+func (q *lines) Stands(holder ipam.Holder, pool ipam.PoolKey) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p := q.places[holder]
+	return p != nil && p.inLine() && slices.Contains(p.wants.Pools, pool)
+}

@@ -1,0 +1,438 @@
+package queue
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// pool is that in which the tests wait.
+var pool = ipam.Pool{Key: ipam.PoolNamed("p"), CIDR: netip.MustParsePrefix("10.0.0.0/8")}
+
+// room is what is free, as a test says.
+type room struct {
+	largest int
+	free    func(netip.Prefix) bool
+	// atLimit are projects that may have nothing more.
+	atLimit []string
+}
+
+// Allows implements Room.
+func (r room) Allows(a ipam.Account, _ int) bool { return !slices.Contains(r.atLimit, a.Project) }
+
+// Has implements Room.
+func (r room) Has(length int) bool { return r.largest <= length }
+
+// IsFree implements Room.
+func (r room) IsFree(block netip.Prefix) bool { return r.free != nil && r.free(block) }
+
+// Kinds of room.
+func full() room                      { return room{largest: ipam.NoLength + 200} }
+func roomFor(length int) room         { return room{largest: length} }
+func everythingFree() room            { return room{free: func(netip.Prefix) bool { return true }} }
+func freeAlone(blocks ...string) room { return freeBeside(200, blocks...) }
+func freeBeside(largest int, blocks ...string) room {
+	return room{largest: largest, free: func(p netip.Prefix) bool { return slices.Contains(blocks, p.String()) }}
+}
+
+// waiter waits for a /length of the pool, since the second.
+func waiter(name string, second int64, length int) (Waiter, ipam.Wants) {
+	n := ipam.Name{Namespace: "red", Name: name}
+	w := Waiter{Since: time.Unix(second, 0), Holder: ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: name}}
+	w.Request = ipam.Request{Claim: n, Pool: pool.Key, Length: length}
+	return w, ipam.Wants{Pools: []ipam.PoolKey{pool.Key}, Length: length}
+}
+
+// forBlock waits for that block alone.
+func forBlock(name string, second int64, block string) (Waiter, ipam.Wants) {
+	p := netip.MustParsePrefix(block)
+	w, wants := waiter(name, second, p.Bits())
+	w.Request.Block = p
+	return w, wants
+}
+
+func (q *lines) first(p ipam.Pool, r room) string {
+	if due := q.Due(p, r); len(due) == 1 {
+		return due[0].Name
+	} else if len(due) > 1 {
+		return strconv.Itoa(len(due))
+	}
+	return ""
+}
+
+func TestTheOldestForWhichThereIsRoomComesFirst(t *testing.T) {
+	q := newLines(0)
+	for i, w := range []struct {
+		name   string
+		length int
+	}{{"large", 24}, {"small-b", 32}, {"small-a", 32}, {"middle", 28}} {
+		q.Join(waiter(w.name, int64(i/2), w.length))
+	}
+	q.Join(forBlock("exact", 0, "10.9.0.0/32"))
+	for name, c := range map[string]struct {
+		room room
+		want string
+	}{
+		"nothing is free":                   {full(), ""},
+		"room for the smallest":             {roomFor(32), "small-b"},
+		"room for the larger":               {roomFor(25), "small-b"},
+		"room for the largest":              {roomFor(24), "large"},
+		"the one block is free":             {freeAlone("10.9.0.0/32"), "exact"},
+		"the one block is free, and larger": {freeBeside(24, "10.9.0.0/32"), "exact"},
+	} {
+		open := pool
+		open.OpenSince = time.Unix(-1, 0) // nobody returns: by age and name alone
+		q.Freed(pool.Key, pool.CIDR)
+		if got := q.first(open, c.room); got != c.want {
+			t.Errorf("%s: first is %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestWhoReturnsIsServedBeforeWhoTakesAnyBlock(t *testing.T) {
+	for name, c := range map[string]struct {
+		open time.Time
+		want []string
+	}{
+		"before the pool opens, or as long as that is not known": {time.Time{}, []string{"back", "late", "any"}},
+		"in the second in which they came":                       {time.Unix(2, 0), []string{"back", "any", "late"}},
+		"when it was open before":                                {time.Unix(1, 0), []string{"any", "back", "late"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newLines(0)
+			q.Join(forBlock("late", 9, "10.0.0.1/32"))
+			q.Join(waiter("any", 1, 32))
+			q.Join(forBlock("back", 2, "10.0.0.0/32"))
+			opened := pool
+			opened.OpenSince = c.open
+			for _, want := range c.want {
+				got := q.first(opened, freeBeside(32, "10.0.0.0/32", "10.0.0.1/32"))
+				if got != want {
+					t.Fatalf("it is %q, want %q", got, want)
+				}
+				q.Leave(ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: got})
+			}
+			if len(q.byPool)+len(q.places)+len(q.targets)+len(q.namespaces)+len(q.awaiting) > 0 {
+				t.Errorf("something is left: %+v", q)
+			}
+		})
+	}
+}
+
+func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
+	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
+	for name, c := range map[string]struct {
+		join  func(*lines)
+		room  room
+		place func(*lines) (ipam.Holder, Waiter)
+		want  bool
+	}{
+		"nobody waits":                         {want: true, room: roomFor(24)},
+		"somebody waits, for whom there is":    {join: func(q *lines) { q.Join(waiter("a", 1, 28)) }, room: roomFor(28)},
+		"somebody waits, for whom there isn't": {join: func(q *lines) { q.Join(waiter("a", 1, 24)) }, room: roomFor(28), want: true},
+		"a block that somebody waits for is free": {
+			join: func(q *lines) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: freeBeside(8, "10.0.0.0/32"),
+		},
+		"a block that somebody waits for is not": {
+			join: func(q *lines) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: roomFor(32), want: true,
+		},
+		"there is plenty for all": {join: func(q *lines) { q.Join(waiter("a", 1, 28)) }, room: roomFor(19), want: true},
+		"it is its own turn": {
+			join: func(q *lines) { q.Join(waiter("a", 1, 28)); q.Join(waiter("b", 2, 28)) }, room: roomFor(28),
+			place: placeOf("a"), want: true,
+		},
+		"it is in line, and it is another's turn": {
+			join: func(q *lines) { q.Join(waiter("a", 1, 28)); q.Join(waiter("b", 2, 28)) }, room: roomFor(28),
+			place: placeOf("b"),
+		},
+		"it is in line, and for the one before it there is no room": {
+			join: func(q *lines) { q.Join(waiter("a", 1, 24)); q.Join(waiter("b", 2, 28)) }, room: roomFor(28),
+			place: placeOf("b"), want: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newLines(0)
+			if c.join != nil {
+				c.join(q)
+			}
+			holder, place := newcomer, Waiter{}
+			if c.place != nil {
+				holder, place = c.place(q)
+			}
+			if got := mayTake(q, c.room, holder, place, 28); got != c.want {
+				t.Errorf("may take: %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// mayTake asks for the first block of a length of the pool.
+func mayTake(q *lines, room Room, holder ipam.Holder, place Waiter, length int) bool {
+	may, _ := q.MayTake(pool, room, holder, place, netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), length))
+	return may
+}
+
+func placeOf(name string) func(*lines) (ipam.Holder, Waiter) {
+	return func(q *lines) (ipam.Holder, Waiter) {
+		holder := ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: name}
+		place, _ := q.Place(holder)
+		return holder, place
+	}
+}
+
+// TestALargeWaiterDoesNotStarveAmongSmallOnes: what is plenty is decided by the largest
+// that waits. Where the smallest decided, newcomers would take, and release, what there
+// is, and never leave a block that is large enough.
+func TestALargeWaiterDoesNotStarveAmongSmallOnes(t *testing.T) {
+	q := newLines(0)
+	for i := range 20 {
+		q.Join(waiter("small-"+strconv.Itoa(i), int64(10+i), 32))
+	}
+	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
+	// Room for 2,048 of the small ones.
+	if !mayTake(q, roomFor(21), newcomer, Waiter{}, 32) {
+		t.Error("without the large one there is not plenty")
+	}
+	q.Join(waiter("large", 1, 21))
+	if mayTake(q, roomFor(21), newcomer, Waiter{}, 32) {
+		t.Error("a newcomer takes of the only block that is large enough for the one that waits")
+	}
+	if got := q.first(pool, roomFor(21)); got != "large" {
+		t.Errorf("%q is due, want large alone", got)
+	}
+	if got := q.first(pool, roomFor(8)); got != "21" {
+		t.Errorf("where there is plenty for the large one too %q are due, want all 21", got)
+	}
+	w, _ := waiter("large", 1, 21)
+	q.Leave(w.Holder)
+	if !mayTake(q, roomFor(21), newcomer, Waiter{}, 32) {
+		t.Error("when the large one has left there is not plenty")
+	}
+}
+
+func TestWhoseBlockIsTakenIsReportedOnce(t *testing.T) {
+	q := newLines(0)
+	q.Join(forBlock("a", 1, "10.0.0.0/32"))
+	for i, step := range []struct {
+		pool ipam.PoolKey
+		room room
+		told int
+	}{{pool.Key, everythingFree(), 0}, {ipam.PoolNamed("q"), full(), 0}, {pool.Key, full(), 1}, {pool.Key, full(), 0}} {
+		if got := q.Conflicted(step.pool, step.room); len(got) != step.told {
+			t.Errorf("step %d: reported %v, want %d", i, got, step.told)
+		}
+	}
+	q.Join(forBlock("a", 1, "10.0.0.0/32")) // as after each event of it
+	if got := q.Conflicted(pool.Key, full()); len(got) != 0 {
+		t.Errorf("reported %v once more", got)
+	}
+	q.Join(forBlock("a", 1, "10.0.0.1/32"))
+	if got := q.Conflicted(pool.Key, full()); len(got) != 1 {
+		t.Errorf("when it asks for another: reported %v, want it", got)
+	}
+}
+
+// TestABlockThatBecomesFreeIsNoticed has a block looked at while it is in use, so that it
+// is not looked at again, and then become free with a larger and in a smaller one.
+func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
+	for _, freed := range []string{"10.0.1.0/24", "10.0.0.0/16", "10.0.1.128/25", "10.0.2.0/24"} {
+		q := newLines(0)
+		q.Join(forBlock("a", 1, "10.0.1.0/24"))
+		q.Join(forBlock("b", 2, "10.0.1.0/24"))
+		if got := q.first(pool, full()); got != "" {
+			t.Fatalf("%q is due though its block is in use", got)
+		}
+		q.Freed(pool.Key, netip.MustParsePrefix(freed))
+		want := "a"
+		if freed == "10.0.2.0/24" {
+			want = "" // not looked at: nothing of its block became free
+		}
+		if got := q.first(pool, everythingFree()); got != want {
+			t.Errorf("after %s became free %q is due, want %q", freed, got, want)
+		}
+	}
+}
+
+func TestAPlaceIsKeptProvisionally(t *testing.T) {
+	for name, c := range map[string]struct {
+		then  func(*lines)
+		first string // of the line, when those who did not come are taken out
+		gone  int
+	}{
+		"does not come":                  {func(*lines) {}, "young", 1},
+		"joins":                          {func(q *lines) { q.Join(waiter("old", 1, 32)) }, "old", 0},
+		"leaves":                         {func(q *lines) { w, _ := waiter("old", 1, 32); q.Leave(w.Holder) }, "young", 0},
+		"joins and is provisional again": {func(q *lines) { q.Join(waiter("old", 1, 32)); q.JoinProvisionally(waiter("old", 1, 32)) }, "old", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newLines(0)
+			q.JoinProvisionally(waiter("old", 1, 32))
+			q.Join(waiter("young", 2, 32))
+			if got := q.first(pool, roomFor(32)); got != "old" {
+				t.Errorf("before that, %q is first, want old", got)
+			}
+			c.then(q)
+			if gone := q.LeaveProvisional(); len(gone) != c.gone {
+				t.Errorf("%d were taken out, want %d", len(gone), c.gone)
+			}
+			if got := q.first(pool, roomFor(32)); got != c.first {
+				t.Errorf("%q is first, want %q", got, c.first)
+			}
+			if gone := q.LeaveProvisional(); len(gone) != 0 {
+				t.Errorf("%d were taken out once more", len(gone))
+			}
+		})
+	}
+}
+
+func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
+	q := newLines(0)
+	stuck, wants := waiter("stuck", 1, 32)
+	q.Join(stuck, wants)
+	q.Join(waiter("behind", 2, 32))
+	due := func(when, want string) {
+		t.Helper()
+		if got := q.first(pool, roomFor(32)); got != want {
+			t.Errorf("%s: %q is due, want %q", when, got, want)
+		}
+	}
+	refusal := errors.New("exceeded quota")
+	limit := ipam.Awaited{Project: "red", Pool: pool.Key}
+	for i, want := range []float64{1, 2, 4, 8, 16, 32, 60, 60} {
+		parked := q.Park(stuck.Holder, limit, nil)
+		if parked.Retry.Seconds() != want || !slices.Equal(parked.Pools, wants.Pools) {
+			t.Errorf("when it failed %d times: %+v, want a retry after %v s", i+1, parked, want)
+		}
+	}
+	due("parked", "behind")
+	if len(q.awaiting) != 1 {
+		t.Errorf("it awaits %v", q.awaiting)
+	}
+	q.Join(stuck, wants)
+	due("when it is seen again", "behind")
+	q.Resume(ipam.Awaited{Project: "blue", Pool: pool.Key})
+	q.Resume(ipam.Awaited{})
+	due("when something else has changed", "behind")
+	if resumed := q.Resume(limit); len(resumed) != 1 || resumed[0] != pool.Key {
+		t.Errorf("resumed are %v, want it", resumed)
+	}
+	due("when that has changed", "stuck")
+	if parked := q.Park(stuck.Holder, ipam.Awaited{}, refusal); parked.Retry != time.Second {
+		t.Errorf("parked anew it is tried after %v, want as for the first time", parked.Retry)
+	}
+	stuck.Standing = WantsRoom
+	q.Join(stuck, wants)
+	due("when its status says that it wants room", "stuck")
+	stuck.Standing = Refused
+	q.Join(stuck, wants)
+	due("when its status says that it is refused", "behind")
+	if got := q.Keep(stuck.Holder); !errors.Is(got, refusal) {
+		t.Errorf("when it failed for want of room it says %v", got)
+	}
+	q.Join(stuck, wants) // its status says the same still
+	due("when it failed for want of room", "stuck")
+	q.Park(stuck.Holder, ipam.Awaited{}, refusal)
+	if !q.Update(stuck.Holder, ipam.Wants{Pools: wants.Pools, Length: 30}) || q.Update(stuck.Holder, ipam.Wants{Pools: wants.Pools, Length: 30}) {
+		t.Error("a change of what it wants is not reported once")
+	}
+	q.Update(stuck.Holder, wants)
+	due("when what it wants has changed", "stuck")
+	for i := range tolerated + 1 {
+		if got := q.Stumble(stuck.Holder); got != (i == tolerated) {
+			t.Errorf("after %d failures that pass by themselves it is to be parked: %t", i+1, got)
+		}
+	}
+}
+
+func TestTheWaitersOfANamespaceAreBounded(t *testing.T) {
+	q := newLines(2)
+	for i, name := range []string{"a", "b", "c", "d"} {
+		if full := q.IsFull("red"); full != (i >= 2) {
+			t.Errorf("with %d waiters it is full: %t", i, full)
+		}
+		q.Join(waiter(name, int64(i), 32))
+	}
+	q.Join(waiter("d", 3, 32)) // seen again
+	holder := func(name string) ipam.Holder { w, _ := waiter(name, 0, 32); return w.Holder }
+	if q.IsBeyond(holder("b")) || !q.IsBeyond(holder("c")) || q.IsFull("blue") || q.IsFull("") {
+		t.Error("not those are beyond the bound that came later, or another namespace is full")
+	}
+	if place, _ := q.Place(holder("c")); mayTake(q, roomFor(32), holder("c"), place, 32) {
+		t.Error("one that is beyond the bound overtakes those within")
+	}
+	for _, step := range []struct{ leaves, moved, first string }{{"d", "", "a"}, {"a", "c", "b"}, {"b", "", "c"}, {"c", "", ""}} {
+		left, _ := q.Leave(holder(step.leaves))
+		if left.Moved.Name != step.moved {
+			t.Errorf("when %s leaves %q moves up, want %q", step.leaves, left.Moved.Name, step.moved)
+		}
+		if got := q.first(pool, roomFor(32)); got != step.first {
+			t.Errorf("when %s has left %q is due, want %q", step.leaves, got, step.first)
+		}
+	}
+	if len(q.namespaces)+len(q.byPool)+len(q.places) > 0 {
+		t.Errorf("something is left: %+v", q)
+	}
+}
+
+func TestOneNamespaceWaitsNotForAnothers(t *testing.T) {
+	q := newLines(0)
+	for i, namespace := range []string{"red", "blue"} {
+		w, _ := waiter("c", int64(i), 32)
+		w.Holder.Namespace = namespace
+		w.Request = ipam.Request{Claim: ipam.Name{Namespace: namespace, Name: "c"}, Class: "gold"}
+		q.Join(w, ipam.Wants{})
+	}
+	for key, want := range map[ipam.PoolKey]int{
+		ipam.PoolNamed("p"): 2, ipam.LocalPoolNamed("red", "p"): 1, ipam.LocalPoolNamed("blue", "p"): 1, ipam.LocalPoolNamed("green", "p"): 0,
+	} {
+		change := catalogue.Change{Pool: key, Classes: []string{"gold", "gold"}}
+		woken := q.WaitingFor(change)
+		if len(woken) != want || len(q.Concerned(change)) != want {
+			t.Errorf("a change of %s wakes %v, want %d", key, woken, want)
+		}
+	}
+	if got := q.WaitingFor(catalogue.Change{Namespace: "blue"}); len(got) != 1 || got[0].Namespace != "blue" {
+		t.Errorf("the project of a namespace wakes %v", got)
+	}
+	if got := q.WaitingForClass("gold"); len(got) != 2 || got[0].Namespace != "red" {
+		t.Errorf("for the class wait %v, want red first", got)
+	}
+}
+
+// TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore: it may have before.
+func TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore(t *testing.T) {
+	q := newLines(0)
+	w, wants := waiter("c", 1, 32)
+	w.Request.Pool, w.Request.Selects = ipam.PoolKey{}, func(l map[string]string) bool { return l["of"] == "red" }
+	q.Join(w, wants)
+	for labels, want := range map[string]int{"red": 1, "blue": 0} {
+		change := catalogue.Change{Pool: pool.Key, Labels: map[string]string{"of": labels}}
+		if got := q.WaitingFor(change); len(got) != want {
+			t.Errorf("a pool with the label %s wakes %v, want %d", labels, got, want)
+		}
+		if got := q.Concerned(change); len(got) != 1 {
+			t.Errorf("a pool with the label %s concerns %v, want it", labels, got)
+		}
+	}
+}
+
+// TestThereIsPlentyForAsManyAsWait and for 256 more.
+func TestThereIsPlentyForAsManyAsWait(t *testing.T) {
+	q := newLines(0)
+	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
+	for i := range 300 {
+		q.Join(waiter("w-"+strconv.Itoa(i), int64(i), 32))
+		// 512 blocks are enough for 255 that wait, and 256 others; 1,024 for all.
+		for length, want := range map[int]bool{24: false, 23: i < 255, 22: true} {
+			if got := mayTake(q, roomFor(length), newcomer, Waiter{}, 32); got != want {
+				t.Fatalf("with %d that wait, in a /%d: may take %t, want %t", i+1, length, got, want)
+			}
+		}
+	}
+}

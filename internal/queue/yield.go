@@ -1,0 +1,125 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
+)
+
+// Yield decides what the outcome of an attempt to serve a holder that waits means for
+// its turn. It returns the error that its status is to tell, and, where that is an
+// *ipam.ParkedError, after how long it is to be tried again.
+//
+// Who fails for want of room keeps its place. Who waits for something that is missing,
+// or not allowed, has none, and is notified when that changes. Everybody else loses its
+// turn: at once where the API server refuses the record, or the error says so itself,
+// and otherwise when that has happened a few times in a row.
+func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
+	var missing *ipam.MissingError
+	var policy *ipam.PolicyError
+	var parked *ipam.ParkedError
+	var limit *ipam.LimitError
+	switch {
+	case errors.As(err, &parked):
+		return q.Park(holder, parked), err
+	case errors.As(err, &limit):
+		parked = &ipam.ParkedError{Reason: v1alpha1.ReasonLimitReached, Message: limit.Stable(), Awaits: limit.Awaits}
+		return q.Park(holder, parked), parked
+	case err == nil, errors.As(err, &missing), errors.As(err, &policy):
+		return 0, err
+	case ipam.IsNoRoom(err):
+		return 0, q.keep(holder, err)
+	case passes(err) && !q.lines.Stumble(holder):
+		return 0, err
+	}
+	parked = &ipam.ParkedError{
+		Reason:  v1alpha1.ReasonRecordRefused,
+		Message: fmt.Sprintf("the IPAllocation cannot be recorded: %s: others are served first until it can", cause(err)),
+	}
+	retry := q.Park(holder, parked)
+	q.log.V(1).Info("Claim loses its turn in the queue", "claim", holder.String(), "retryAfter", retry, "error", err.Error())
+	return retry, parked
+}
+
+// keep has a holder keep its place, unless its namespace has too many.
+func (q *Queue) keep(holder ipam.Holder, err error) error {
+	if q.lines.IsBeyond(holder) {
+		return &ipam.ParkedError{Reason: v1alpha1.ReasonTooManyWaiting, Message: q.tooManyWaiting(holder.Namespace).Error()}
+	}
+	if refusal := q.lines.Keep(holder); refusal != nil {
+		return refusal
+	}
+	return err
+}
+
+// Park has a holder that waits lose its turn until Resume is called with what it awaits,
+// and returns after how long it is to be tried again all the same. Those behind it are
+// served. Tried again without room it is in line again, as what was in its way may be
+// gone; its status says the same until that is known.
+func (q *Queue) Park(holder ipam.Holder, why *ipam.ParkedError) time.Duration {
+	parked := q.lines.Park(holder, why.Awaits, why)
+	q.wakePools(parked.Pools)
+	return parked.Retry
+}
+
+// Resume puts those back in line that are parked until just that has changed, and has the
+// first served whose turn it is. It may be called under the ledger's lock.
+func (q *Queue) Resume(changed ipam.Awaited) { q.wakePools(q.lines.Resume(changed)) }
+
+// resumeLimited resumes those that wait until the project of a record, which is gone, holds
+// less: of its pool, which is woken anyway, or of its class, whose other pools may have
+// room for them.
+func (q *Queue) resumeLimited(record ipam.Record) {
+	if record.Project == "" {
+		return
+	}
+	q.Resume(ipam.Awaited{Project: record.Project, Pool: record.Pool})
+	class, ok := q.catalogue.Class(record.Class)
+	if !ok || !class.Limit.IsSet() {
+		return
+	}
+	q.Resume(ipam.Awaited{Project: record.Project, Class: record.Class})
+	q.wakePools(q.lines.Waited(q.catalogue.PoolsOfAll(record.Class)))
+}
+
+// passes reports whether an error is of a kind that passes by itself: another process
+// changes the same, or the API server or the watch is late.
+func passes(err error) bool {
+	if ipam.IsTransient(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	return !kube.IsRefused(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
+}
+
+// IsRefused reports whether the API server refuses something, and will again until
+// something else changes.
+func IsRefused(err error) bool { return !passes(err) }
+
+// cause is what the API server says, without what was being done.
+func cause(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return err.Error()
+}
+
+// MayWait is a *ipam.TooManyWaitingError where a claim of the namespace that is created
+// now would be beyond the bound of those that wait.
+func (q *Queue) MayWait(namespace string) error {
+	if q.lines.IsFull(namespace) {
+		return q.tooManyWaiting(namespace)
+	}
+	return nil
+}
+
+func (q *Queue) tooManyWaiting(namespace string) error {
+	return &ipam.TooManyWaitingError{Namespace: namespace, Limit: q.lines.Limit()}
+}
