@@ -39,21 +39,19 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 	if err := c.ensureMetadata(ctx, s, address); err != nil {
 		return err
 	}
-	began := c.Clock.Now()
-	attempt := making{since: began}
-	c.made.Store(s.name, attempt)
+	attempt := c.expected.create(s.name, c.Clock.Now())
 	if err := c.Client.Create(ctx, address); err != nil {
 		if queue.IsRefused(err) {
-			c.made.Delete(s.name)
+			attempt.refused()
 		} else {
-			c.made.Store(s.name, making{since: began, unsure: true})
+			attempt.unanswered()
 		}
 		if apierrors.IsAlreadyExists(err) {
 			return errNotSeen
 		}
 		return fmt.Errorf("creating the IPAddress: %w", err)
 	}
-	c.made.CompareAndSwap(s.name, attempt, making{since: began, uid: address.UID}) // unless it has been shown
+	attempt.stored(address.UID)
 	s.address = address
 	return nil
 }

@@ -10,11 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -85,11 +82,11 @@ func (c *Controller) forgetRequester(ctx context.Context, s *scope) error {
 func (c *Controller) allocate(ctx context.Context, s *scope) error {
 	err := c.bind(ctx, s)
 	switch {
-	case errors.Is(err, errNotSeen):
+	case errors.Is(err, errNotSeen), !s.mayWait():
 		return err
-	case err == nil, s.invalid != nil: // nobody is to wait behind it, also where its IPAddress is refused
+	case err == nil: // nobody is to wait behind it, also where its IPAddress is refused
 		c.Queue.Leave(s.holder())
-		return err
+		return nil
 	}
 	c.Queue.Wait(s.waiting())
 	s.retry, err = c.Queue.Yield(s.holder(), err)
@@ -112,8 +109,6 @@ func (c *Controller) isNew(ctx context.Context, s *scope) error {
 	return fmt.Errorf("looking for IPAddress %s: %w", s.name, err)
 }
 
-func (s *scope) holder() ipam.Holder { return adapt.HolderOfAddressClaim(s.name) }
-
 // order is for the claim, with all that is known before its request is resolved.
 func (s *scope) order() allocator.Order {
 	order := allocator.Order{Origin: allocator.OriginAddress, Holder: s.holder(), Sticky: s.request.Sticky}
@@ -123,9 +118,4 @@ func (s *scope) order() allocator.Order {
 		order.Waiting = s.waiting()
 	}
 	return order
-}
-
-// waiting is the claim's place in the line of those who wait.
-func (s *scope) waiting() queue.Waiter {
-	return queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Standing: standing(s.claim)}
 }

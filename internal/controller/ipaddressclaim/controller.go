@@ -12,20 +12,23 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -60,42 +63,32 @@ type Controller struct {
 	Clock       clock.PassiveClock
 
 	events events.EventRecorder
-	// made has a making for each IPAddress that this process makes, by its name, until the
-	// cache shows the IPAddress.
-	made sync.Map
-	// finalizerRemoved is when this process took the finalizer off which version of a claim, by
-	// its name, until the claim is gone.
-	finalizerRemoved sync.Map
-	// unprotected is the same of an IPAddress.
-	unprotected sync.Map
-	// lost is the UID of the last claim of a name whose deletion was seen, while its
-	// IPAddress may still be there.
-	lost sync.Map
-	// missingPool names the IPAddresses whose pool is missing.
-	missingPool sync.Map
+	// expected is what the caches do not show yet.
+	expected expectations
 }
 
-// scope is what one pass knows of a claim and the IPAddress of its name, either
-// of which may be missing. Look sets all but the record.
-type scope struct {
-	name    ipam.Name
-	claim   *ipamv1.IPAddressClaim
-	address *ipamv1.IPAddress
-	// cluster is nil where the claim belongs to none, or to one that is missing.
-	cluster *clusterv1.Cluster
-	// request is what the claim asks for; invalid says why it asks for nothing that could
-	// be served, and is nil otherwise.
-	request ipam.Request
-	invalid error
-	// finalizerRemoved is when the finalizer of the claim was removed last: the cache may have yet to show that.
-	finalizerRemoved removal
-	// record is set by enter or bind: the address is held.
-	record ipam.Record
-	// again is set by askAgain: when to ask again for the right to use the pool.
-	again time.Duration
-	// retry is set by allocate where the claim has lost its turn: after how long it is
-	// tried again.
-	retry time.Duration
+// Setup registers the controller. Cluster API's kinds are to be served.
+func (c *Controller) Setup(mgr manager.Manager) error {
+	c.events = mgr.GetEventRecorder("cadastre")
+	c.Orphans.Judge(kind, holds)
+	return builder.ControllerManagedBy(mgr).
+		Named("ipaddressclaim").
+		WatchesRawSource(kube.OrderedSources(
+			c.records(),
+			source.Kind[client.Object](mgr.GetCache(), &ipamv1.IPAddress{}, c.addresses()),
+			source.Kind[client.Object](mgr.GetCache(), &ipamv1.IPAddressClaim{}, c.claims()),
+		)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(c.Client)), builder.WithPredicates(pauseChanged())).
+		WatchesRawSource(c.changes()).
+		WatchesRawSource(c.turns()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff()}).
+		Complete(c.Within.Limit(c))
+}
+
+// backOff has a claim that fails tried again a minute later at most: what refuses its
+// IPAddress, such as a quota, does not say when it would not.
+func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
 
 // Reconcile implements reconcile.Reconciler. The request names a claim.
@@ -107,7 +100,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if s.claim != nil && !c.serves(s.claim) {
 		return reconcile.Result{}, nil
 	}
-	if s.claim == nil { // it may have been put in line while it was deleted
+	if !s.mayWait() { // where it may, that is decided when it is not served
 		c.Queue.Leave(s.holder())
 	}
 	coming := c.coming(s)
@@ -122,7 +115,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case dropAddress:
 		return soon(c.unprotect(ctx, s))
 	case release:
-		if c.hasJustRemovedFinalizer(s) {
+		if s.finalizerRemoved.isOf(s.claim, c.Clock.Now()) {
 			return reconcile.Result{RequeueAfter: showsWithin}, nil
 		}
 		return soon(c.release(ctx, s))
@@ -131,43 +124,24 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 }
 
-// making is the last attempt to make an IPAddress.
-type making struct {
-	since time.Time
-	// uid is that of the IPAddress, where the API server has answered.
-	uid types.UID
-	// unsure says that the answer leaves open whether the IPAddress was stored, or is the
-	// one of an earlier attempt.
-	unsure bool
-}
-
-// storedWithin is for how long an IPAddress may yet be stored, and shown by the cache,
-// whose create call was not answered: the API server ends requests after a minute.
-const storedWithin = 2 * time.Minute
-
-// coming is for how long an IPAddress that the cache does not show may yet appear, because
-// this process made it; 0 where there is none.
+// coming is for how long an IPAddress without claim may yet appear that this process
+// created; 0 where there is none.
 func (c *Controller) coming(s *scope) time.Duration {
-	made, ok := c.made.Load(s.name)
-	if !ok || s.claim != nil || s.address != nil {
+	if s.claim != nil || s.address != nil {
 		return 0
 	}
-	left := storedWithin - c.Clock.Since(made.(making).since)
-	if left <= 0 {
-		c.made.Delete(s.name)
-	}
-	return max(left, 0)
+	return c.expected.coming(s.name, c.Clock.Now())
 }
 
 // found forgets that the deletion of a claim was seen where there is another claim of its
 // name, or neither a claim nor an IPAddress. A pass that began before the deletion was
 // seen may still have that very claim.
 func (c *Controller) found(s *scope, coming time.Duration) {
-	uid, seen := c.lost.Load(s.name)
+	uid, seen := c.expected.deletedClaim(s.name)
 	switch {
 	case !seen, s.claim != nil && string(s.claim.UID) == uid:
 	case s.claim != nil, s.address == nil && coming == 0:
-		c.lost.CompareAndDelete(s.name, uid)
+		c.expected.forgetDeletedClaim(s.name, uid)
 	}
 }
 

@@ -86,11 +86,11 @@ func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) erro
 // judgeUse judges whether the claim's namespace may use the pool of the record, which was
 // made before that was known. It is tried again when something changes that may be that.
 func (c *Controller) judgeUse(ctx context.Context, s *scope) error {
-	c.missingPool.Store(s.name, nil) // before the pool is looked for, so that no change is missed
+	c.expected.poolMissing(s.name, true) // before the pool is looked for, so that no change is missed
 	record, err := c.Allocator.JudgeUse(ctx, s.tenancy(), s.record)
 	s.record = record
 	if err == nil {
-		c.missingPool.Delete(s.name)
+		c.expected.poolMissing(s.name, false)
 	}
 	return err
 }
@@ -126,7 +126,7 @@ func (c *Controller) isUnseen(record ipam.Record) bool {
 // recordAgain records the block that an IPAddress names. Where its pool is missing, it
 // is reconciled again when something changes that may be that.
 func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr) error {
-	c.missingPool.Store(s.name, nil) // before the pools are read, so that no change is missed
+	c.expected.poolMissing(s.name, true) // before the pools are read, so that no change is missed
 	pool, err := c.poolOf(s, addr)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr)
 	}
 	order := s.order()
 	if order.PoolUnknown = !known; known {
-		c.missingPool.Delete(s.name)
+		c.expected.poolMissing(s.name, false)
 	}
 	order.Terms = c.Catalogue.TermsOfAddress(addr, c.classOf(s))
 	if s.record, err = c.Allocator.RecordExisting(ctx, order, pool); err != nil || !s.record.PoolUnknown {

@@ -33,9 +33,8 @@ func (c *Controller) claims() handler.EventHandler {
 			if !c.Within.Has(e.Object.GetNamespace()) {
 				return // no pass would forget it again
 			}
-			c.lost.Store(nameOf(e.Object), string(e.Object.GetUID()))
+			c.expected.claimGone(e.Object)
 			q.Add(requestOf(e.Object))
-			c.finalizerRemoved.Delete(nameOf(e.Object))
 			c.claimGone(e.Object)
 		},
 	})
@@ -46,42 +45,18 @@ func (c *Controller) claims() handler.EventHandler {
 func (c *Controller) addresses() handler.EventHandler {
 	return kube.SplitReplacements(handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kube.Queue) {
-			made, ok := c.shown(e.Object)
-			if _, lost := c.lost.Load(nameOf(e.Object)); lost || !ok || made.unsure || e.Object.GetDeletionTimestamp() != nil {
+			created, ok := c.expected.shown(e.Object)
+			if _, lost := c.expected.deletedClaim(nameOf(e.Object)); lost || !ok || created.unsure || e.Object.GetDeletionTimestamp() != nil {
 				c.consider(ctx, e.Object, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q kube.Queue) { c.consider(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
 			q.Add(requestOf(e.Object))
-			if made, ok := c.made.Load(nameOf(e.Object)); ok && made.(making).uid == e.Object.GetUID() {
-				c.made.Delete(nameOf(e.Object)) // another one of the name is coming still
-			}
-			c.unprotected.Delete(nameOf(e.Object))
-			c.missingPool.Delete(nameOf(e.Object))
+			c.expected.addressGone(e.Object)
 			c.addressGone(e.Object)
 		},
 	})
-}
-
-// shown forgets that this process made the IPAddress that the cache shows, and returns
-// how; false where it did not. An event may be of an earlier one of the name: the cache
-// had lost that already when this process looked and made the next.
-func (c *Controller) shown(address client.Object) (making, bool) {
-	name := nameOf(address)
-	for {
-		last, ok := c.made.Load(name)
-		if !ok {
-			return making{}, false
-		}
-		made := last.(making)
-		if made.uid != "" && made.uid != address.GetUID() {
-			return making{}, false
-		}
-		if c.made.CompareAndDelete(name, made) {
-			return made, true
-		}
-	}
 }
 
 // consider enqueues the claim of the object's name, if it is not up to date.
@@ -138,7 +113,7 @@ func (c *Controller) turns() source.Source {
 	})
 }
 
-// catalogue enqueues the claims that wait for a class or a pool which
+// changes enqueues the claims that wait for a class or a pool which
 // changed, those of a pool that is not paused any more, and the IPAddresses whose pool
 // is missing.
 func (c *Controller) changes() source.Source {
@@ -149,10 +124,7 @@ func (c *Controller) changes() source.Source {
 					q.Add(requestFor(holder))
 				}
 			}
-			c.missingPool.Range(func(name, _ any) bool {
-				q.Add(requestFor(adapt.HolderOfAddressClaim(name.(ipam.Name))))
-				return true
-			})
+			c.expected.withoutPool(func(name ipam.Name) { q.Add(requestFor(adapt.HolderOfAddressClaim(name))) })
 			if e.Unpaused {
 				for _, request := range c.claimsFrom(ctx, e) {
 					q.Add(request)

@@ -58,7 +58,6 @@ func (c *Controller) poolHalted(s *scope) *halt {
 // API's own util/paused writes the status of paused objects. It is told in Ready, and
 // not in a condition Paused, which would cost every claim one more write.
 func (c *Controller) tellHalt(ctx context.Context, s *scope, why *halt) error {
-	c.Queue.Leave(s.holder())
 	if s.claim.Status.AddressRef.Name != "" {
 		return nil
 	}

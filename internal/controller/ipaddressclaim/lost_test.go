@@ -29,7 +29,7 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 	for name, test := range map[string]struct {
 		claim   types.UID // empty: there is none
 		address bool
-		made    *making
+		made    *creation
 		known   bool
 		again   bool
 	}{
@@ -37,10 +37,10 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 		"another claim has its name":                             {claim: "another"},
 		"its IPAddress is there":                                 {address: true, known: true},
 		"nothing is there":                                       {},
-		"its IPAddress was stored, and is not shown":             {made: &making{since: now}, known: true, again: true},
-		"nobody knows whether its IPAddress was stored":          {made: &making{since: now.Add(-time.Minute), unsure: true}, known: true, again: true},
-		"its IPAddress would have been shown by now":             {made: &making{since: now.Add(-storedWithin), unsure: true}},
-		"another claim has its name, and an IPAddress is coming": {claim: "another", made: &making{since: now}},
+		"its IPAddress was stored, and is not shown":             {made: &creation{since: now}, known: true, again: true},
+		"nobody knows whether its IPAddress was stored":          {made: &creation{since: now.Add(-time.Minute), unsure: true}, known: true, again: true},
+		"its IPAddress would have been shown by now":             {made: &creation{since: now.Add(-storedWithin), unsure: true}},
+		"another claim has its name, and an IPAddress is coming": {claim: "another", made: &creation{since: now}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()
@@ -54,9 +54,9 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 			}
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(objects...).Build()
 			c := &Controller{Client: there, Live: there, Parts: allocatorWith(t, record), Clock: clocktesting.NewFakePassiveClock(now)}
-			c.lost.Store(s.name, "uid")
+			c.expected.claimGone(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name, UID: "uid"}})
 			if test.made != nil {
-				c.made.Store(s.name, *test.made)
+				c.expected.created.Store(s.name, *test.made)
 			}
 			look, err := c.look(t.Context(), client.ObjectKeyFromObject(s.address))
 			if err != nil {
@@ -64,10 +64,10 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 			}
 			coming := c.coming(look)
 			c.found(look, coming)
-			if _, known := c.lost.Load(s.name); known != test.known || coming > 0 != test.again {
+			if _, known := c.expected.deletedClaim(s.name); known != test.known || coming > 0 != test.again {
 				t.Errorf("the deletion is known: %t, want %t; looked at again after %v", known, test.known, coming)
 			}
-			if _, made := c.made.Load(s.name); made && test.claim == "" && !test.again {
+			if _, made := c.expected.created.Load(s.name); made && test.claim == "" && !test.again {
 				t.Error("the IPAddress is still thought to be coming")
 			}
 		})
@@ -107,7 +107,7 @@ func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
 			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
 			}
-			if _, known := c.lost.Load(s.name); known != test.known {
+			if _, known := c.expected.deletedClaim(s.name); known != test.known {
 				t.Errorf("that the claim is gone is known: %t, want %t", known, test.known)
 			}
 			if !test.known {
@@ -161,12 +161,12 @@ func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
 			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
 			}
-			if _, known := c.lost.Load(s.name); !known {
+			if _, known := c.expected.deletedClaim(s.name); !known {
 				t.Error("that the claim is gone is forgotten while its IPAddress is coming")
 			}
 			q := newQueue(t)
 			c.addresses().Create(t.Context(), event.CreateEvent{Object: s.address}, q)
-			if _, coming := c.made.Load(s.name); coming || q.Len() != 1 {
+			if _, coming := c.expected.created.Load(s.name); coming || q.Len() != 1 {
 				t.Errorf("its IPAddress is shown: it is still thought to be coming: %t; %d look at it", coming, q.Len())
 			}
 		})
@@ -176,23 +176,23 @@ func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
 // TestAnIPAddressThatThisProcessMadeIsNoNews where its create call was answered so.
 func TestAnIPAddressThatThisProcessMadeIsNoNews(t *testing.T) {
 	for name, test := range map[string]struct {
-		made *making
+		made *creation
 		want int
 	}{
 		"made by another":      {nil, 1},
-		"made here":            {&making{}, 0},
-		"made here, or before": {&making{unsure: true}, 1},
+		"made here":            {&creation{}, 0},
+		"made here, or before": {&creation{unsure: true}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(s.claim).Build()
 			c := &Controller{Client: there, Live: there, Parts: allocatorWith(t, record)}
 			if test.made != nil {
-				c.made.Store(s.name, *test.made)
+				c.expected.created.Store(s.name, *test.made)
 			}
 			q := newQueue(t)
 			c.addresses().Create(t.Context(), event.CreateEvent{Object: s.address}, q)
-			if _, still := c.made.Load(s.name); q.Len() != test.want || still {
+			if _, still := c.expected.created.Load(s.name); q.Len() != test.want || still {
 				t.Errorf("%d are enqueued, want %d; it is still thought to be coming: %t", q.Len(), test.want, still)
 			}
 		})

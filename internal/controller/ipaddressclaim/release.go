@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -23,7 +22,6 @@ const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"
 // "Deleted IPAddressClaim"), once nobody else's finalizer says that it is in use.
 // The record is collected when the claim is gone, as its class and pool say.
 func (c *Controller) release(ctx context.Context, s *scope) error {
-	c.Queue.Leave(s.holder())
 	if c.halted(s) != nil || inUse(s.claim) {
 		return nil
 	}
@@ -40,33 +38,13 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 	if !controllerutil.RemoveFinalizer(s.claim, v1alpha1.FinalizerRelease) {
 		return nil
 	}
-	c.finalizerRemoved.Store(s.name, removal{version: before.ResourceVersion, at: c.Clock.Now()})
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Client.Patch(ctx, s.claim, patch); err != nil {
-		c.finalizerRemoved.Delete(s.name)
+	err := remove(&c.expected.claims, before, c.Clock.Now(), func() error {
+		return c.Client.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	})
+	if err != nil {
 		return kube.IgnoreNotFound(fmt.Errorf("removing the finalizer of the claim: %w", err))
 	}
 	return nil
-}
-
-// removal is the version of a claim or an IPAddress from which the finalizer was removed, and when.
-type removal struct {
-	version string
-	at      time.Time
-}
-
-// showsWithin is for how long the caches and the view may have yet to show what was
-// done. After that it is reconciled again, and its finalizer is removed again: a restore of etcd
-// brings back the very version.
-const showsWithin = 5 * time.Second
-
-func (c *Controller) hasJustRemovedFinalizer(s *scope) bool {
-	return c.isRecent(s.finalizerRemoved, s.claim)
-}
-
-// isRecent reports whether the finalizer of this very version of an object was removed a moment ago.
-func (c *Controller) isRecent(last removal, obj client.Object) bool {
-	return last.version == obj.GetResourceVersion() && c.Clock.Since(last.at) < showsWithin
 }
 
 // lookAgain looks for an IPAddress that the cache does not show: its claim is not
@@ -135,8 +113,8 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 	if held != nil && s.record.UID == "" {
 		return held
 	}
-	uid, seen := c.lost.Load(s.name)
-	if !seen || s.record.HolderUID != "" && s.record.HolderUID != uid || !controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect) {
+	uid, seen := c.expected.deletedClaim(s.name)
+	if !seen || !s.record.MayBeOf(uid) || !controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect) {
 		return held
 	}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.address), &ipamv1.IPAddressClaim{})
@@ -154,13 +132,14 @@ func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 	if !controllerutil.RemoveFinalizer(s.address, v1alpha1.FinalizerProtect) {
 		return nil
 	}
-	if last, ok := c.unprotected.Load(s.name); ok && c.isRecent(last.(removal), before) {
+	now := c.Clock.Now()
+	if lastRemoval(&c.expected.addresses, s.name).isOf(before, now) {
 		return errNotSeen
 	}
-	c.unprotected.Store(s.name, removal{version: before.ResourceVersion, at: c.Clock.Now()})
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Client.Patch(ctx, s.address, patch); err != nil {
-		c.unprotected.Delete(s.name)
+	err := remove(&c.expected.addresses, before, now, func() error {
+		return c.Client.Patch(ctx, s.address, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	})
+	if err != nil {
 		return kube.IgnoreNotFound(fmt.Errorf("removing the finalizer of the IPAddress: %w", err))
 	}
 	return nil

@@ -22,7 +22,7 @@ import (
 // applyResult is the one place that decides what an error means for a claim: it sets
 // the condition Ready, and status.addressRef together with it (contract, "Normal
 // IPAddressClaim" 6). What it returns is for the queue: to be retried with
-// back-off. A claim that waits is put in line, and woken.
+// back-off.
 func (c *Controller) applyResult(s *scope, err error) error {
 	ready := metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse}
 	var retry error
@@ -34,10 +34,6 @@ func (c *Controller) applyResult(s *scope, err error) error {
 			ready.Status = metav1.ConditionTrue
 		}
 		s.claim.Status.AddressRef.Name = s.address.Name
-		c.Queue.Leave(s.holder())
-	case s.address == nil: // allocate has put it in line
-	default: // what it needs is that address, and none besides
-		c.Queue.Leave(s.holder())
 	}
 	conditions.Set(s.claim, ready)
 	return retry

@@ -26,10 +26,10 @@ func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "uid"}}
 		c.claims().Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
 	}
-	if _, ok := c.lost.Load(ipam.Name{Namespace: "inside", Name: "a"}); !ok {
+	if _, ok := c.expected.deletedClaim(ipam.Name{Namespace: "inside", Name: "a"}); !ok {
 		t.Error("the deletion in namespace inside is not noted")
 	}
-	if _, ok := c.lost.Load(ipam.Name{Namespace: "outside", Name: "a"}); ok {
+	if _, ok := c.expected.deletedClaim(ipam.Name{Namespace: "outside", Name: "a"}); ok {
 		t.Error("the deletion in namespace outside is noted")
 	}
 }

@@ -2,22 +2,13 @@ package ipaddressclaim
 
 import (
 	"context"
-	"time"
 
-	"k8s.io/client-go/util/workqueue"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
@@ -29,17 +20,6 @@ const (
 	byCluster = "cluster"
 	byTarget  = "target"
 )
-
-// Orphans collects records without holder.
-type Orphans interface {
-	// Judge has records of holders of the kind judged by f.
-	Judge(kind string, f func(context.Context, client.Reader, ipam.Record) (bool, error))
-	// Gone notes that the holder of the records, of the UID, has been deleted.
-	Gone(uid string, records ...ipam.Name)
-	// Look has the records judged, of whose holder nothing is known: one that has none
-	// is released after a grace period.
-	Look(records ...ipam.Name)
-}
 
 // Replica is what every replica does for IPAddressClaims, whether it leads or not: it
 // knows which Clusters are paused, and who waits.
@@ -72,10 +52,10 @@ func (r *Replica) start(mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddressClaim{}, byTarget, indexedTarget); err != nil {
 		return err
 	}
-	line := &line{Parts: r.Parts, client: mgr.GetClient(), serves: func(claim *ipamv1.IPAddressClaim) bool {
+	waiters := &waiters{Parts: r.Parts, client: mgr.GetClient(), serves: func(claim *ipamv1.IPAddressClaim) bool {
 		return isServed(claim, r.Within, r.WatchFilter)
 	}}
-	if err := line.setup(mgr); err != nil {
+	if err := waiters.setup(mgr); err != nil {
 		return err
 	}
 	// IPAddresses are watched on every replica, so that one that becomes the leader
@@ -84,30 +64,6 @@ func (r *Replica) start(mgr manager.Manager) error {
 		return err
 	}
 	return r.Lead()
-}
-
-// Setup registers the controller. Cluster API's kinds are to be served.
-func (c *Controller) Setup(mgr manager.Manager) error {
-	c.events = mgr.GetEventRecorder("cadastre")
-	c.Orphans.Judge(kind, holds)
-	return builder.ControllerManagedBy(mgr).
-		Named("ipaddressclaim").
-		WatchesRawSource(kube.OrderedSources(
-			c.records(),
-			source.Kind[client.Object](mgr.GetCache(), &ipamv1.IPAddress{}, c.addresses()),
-			source.Kind[client.Object](mgr.GetCache(), &ipamv1.IPAddressClaim{}, c.claims()),
-		)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(c.Client)), builder.WithPredicates(pauseChanged())).
-		WatchesRawSource(c.changes()).
-		WatchesRawSource(c.turns()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff()}).
-		Complete(c.Within.Limit(c))
-}
-
-// backOff has a claim that fails tried again a minute later at most: what refuses its
-// IPAddress, such as a quota, does not say when it would not.
-func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
 
 func indexedCluster(obj client.Object) []string {

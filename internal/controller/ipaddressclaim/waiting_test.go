@@ -37,7 +37,7 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 			test.change(s.claim)
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).Build()
 			c := &Controller{Parts: allocatorWith(t, record), Client: there, Within: kube.NamespacesOf("team"), WatchFilter: "here"}
-			waiting := &line{Parts: c.Parts, client: there, serves: c.serves}
+			waiting := &waiters{Parts: c.Parts, client: there, serves: c.serves}
 			if _, err := waiting.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
 			}

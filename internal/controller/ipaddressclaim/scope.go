@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,14 +17,48 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
-// look reads the claim, the IPAddress of its name, and the Cluster.
+// scope is what one pass knows of a claim and the IPAddress of its name, either
+// of which may be missing. Look sets all but the record.
+type scope struct {
+	name    ipam.Name
+	claim   *ipamv1.IPAddressClaim
+	address *ipamv1.IPAddress
+	// cluster is nil where the claim belongs to none, or to one that is missing.
+	cluster *clusterv1.Cluster
+	// request is what the claim asks for; invalid says why it asks for nothing that could
+	// be served, and is nil otherwise.
+	request ipam.Request
+	invalid error
+	// finalizerRemoved is when the finalizer of the claim was removed last: the cache may have yet to show that.
+	finalizerRemoved removal
+	// record is set by enter or bind: the address is held.
+	record ipam.Record
+	// again is set by askAgain: when to ask again for the right to use the pool.
+	again time.Duration
+	// retry is set by allocate where the claim has lost its turn: after how long it is
+	// tried again.
+	retry time.Duration
+}
+
+func (s *scope) holder() ipam.Holder { return adapt.HolderOfAddressClaim(s.name) }
+
+// look reads what a pass needs from the caches, with what was done to the claim last.
 func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope, error) {
-	s := &scope{name: ipam.Name{Namespace: key.Namespace, Name: key.Name}}
-	if last, ok := c.finalizerRemoved.Load(s.name); ok { // before the cache is read, which forgets it after
-		s.finalizerRemoved = last.(removal)
+	name := ipam.Name{Namespace: key.Namespace, Name: key.Name}
+	last := lastRemoval(&c.expected.claims, name) // before the cache is read, which forgets it after
+	s, err := look(ctx, c.Client, key)
+	if err != nil {
+		return nil, err
 	}
+	s.finalizerRemoved = last
+	return s, nil
+}
+
+// look reads the claim, the IPAddress of its name, and the Cluster.
+func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*scope, error) {
+	s := &scope{name: ipam.Name{Namespace: key.Namespace, Name: key.Name}}
 	claim, address := &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}
-	switch found, err := c.find(ctx, key, claim); {
+	switch found, err := find(ctx, reader, key, claim); {
 	case err != nil:
 		return nil, err
 	case found:
@@ -31,11 +66,11 @@ func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope
 		var errs field.ErrorList
 		s.request, errs = adapt.AddressRequest(parts(claim))
 		s.invalid = adapt.PolicyError(errs)
-		if s.cluster, err = clusterOf(ctx, c.Client, claim); err != nil {
+		if s.cluster, err = clusterOf(ctx, reader, claim); err != nil {
 			return nil, err
 		}
 	}
-	switch found, err := c.find(ctx, key, address); {
+	switch found, err := find(ctx, reader, key, address); {
 	case err != nil:
 		return nil, err
 	case found:
@@ -44,8 +79,8 @@ func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope
 	return s, nil
 }
 
-func (c *Controller) find(ctx context.Context, key types.NamespacedName, into client.Object) (bool, error) {
-	err := c.Client.Get(ctx, key, into)
+func find(ctx context.Context, reader client.Reader, key types.NamespacedName, into client.Object) (bool, error) {
+	err := reader.Get(ctx, key, into)
 	if err != nil {
 		return false, kube.IgnoreNotFound(err)
 	}

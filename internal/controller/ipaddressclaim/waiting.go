@@ -1,0 +1,99 @@
+package ipaddressclaim
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/queue"
+)
+
+// mayWait reports whether the claim may be in the queue: it is one of ours that asks for
+// something that could be served, it is not being deleted, neither it nor its Cluster is
+// paused, and that is not missing. One that has an IPAddress already, which is in conflict,
+// is served by no other address: nobody has to wait behind it. It is the one place that
+// decides this, on the leader and on the other replicas.
+func (s *scope) mayWait() bool {
+	if s.claim == nil || s.address != nil || s.invalid != nil || !isOurs(s.claim.Spec.PoolRef) ||
+		!s.claim.DeletionTimestamp.IsZero() || annotations.HasPaused(s.claim) {
+		return false
+	}
+	if s.cluster == nil {
+		return clusterName(s.claim) == ""
+	}
+	return !annotations.IsPaused(s.cluster, s.cluster)
+}
+
+// waiting is the claim's place in the queue.
+func (s *scope) waiting() queue.Waiter {
+	return queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Standing: standing(s.claim)}
+}
+
+// standing is what the condition of a claim says of its turn.
+func standing(claim *ipamv1.IPAddressClaim) queue.Standing {
+	switch conditions.GetReason(claim, ipamv1.IPAddressClaimReadyCondition) {
+	case v1alpha1.ReasonRecordRefused, v1alpha1.ReasonLimitReached:
+		return queue.Refused
+	case ipamv1.IPAddressClaimReadyPoolExhaustedReason:
+		return queue.WantsRoom
+	}
+	return queue.Unknown
+}
+
+// isUnserved reports whether the claim's status says that the leader could not serve it.
+func isUnserved(claim *ipamv1.IPAddressClaim) bool {
+	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
+	return ready != nil && ready.Status == metav1.ConditionFalse && claim.Status.AddressRef.Name == ""
+}
+
+// waiters keeps in the queue of every replica the claims that the leader could not serve,
+// so that no other replica lets a newcomer overtake them, and tells the view of addresses
+// that are about to be released. It writes nothing.
+type waiters struct {
+	allocator.Parts
+	client client.Reader
+	// serves reports whether the controllers of this operator serve a claim: what they
+	// do not is not in the queue.
+	serves func(*ipamv1.IPAddressClaim) bool
+}
+
+func (w *waiters) setup(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("ipaddressclaim-waiters").
+		For(&ipamv1.IPAddressClaim{}).
+		Watches(&ipamv1.IPAddress{}, &handler.EnqueueRequestForObject{}).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(w.client)), builder.WithPredicates(pauseChanged())).
+		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
+		Complete(w)
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (w *waiters) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	s, err := look(ctx, w.client, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if s.claim != nil && !s.claim.DeletionTimestamp.IsZero() && !inUse(s.claim) {
+		for _, record := range w.Ledger.HeldBy(s.holder()) {
+			w.Ledger.Leaving(record.Name)
+		}
+	}
+	if s.mayWait() && isUnserved(s.claim) && w.serves(s.claim) {
+		w.Queue.Wait(s.waiting())
+	} else {
+		w.Queue.Leave(s.holder())
+	}
+	return reconcile.Result{}, nil
+}
