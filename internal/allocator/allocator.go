@@ -90,6 +90,11 @@ func New(o Options) *Allocator {
 	return a
 }
 
+// Synced is ipam.ErrNotSynced until all that decisions rest on has been seen
+// once: records, pools, classes and the claims that wait. Nothing is handed out
+// before.
+func (a *Allocator) Synced() error { return a.queue.Synced() }
+
 // Resolve is Catalogue.Resolve once everything has been seen; before it is
 // ipam.ErrNotSynced.
 func (a *Allocator) Resolve(req ipam.Request) (catalogue.Resolution, error) {

@@ -42,11 +42,6 @@ func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
 	return nil
 }
 
-// Synced is ipam.ErrNotSynced until all that decisions rest on has been seen
-// once: records, pools, classes and the claims that wait. Nothing is handed out
-// before.
-func (a *Allocator) Synced() error { return a.queue.Synced() }
-
 // FeedClaims keeps the queue and the ledger's knowledge of claims up to date from
 // the informer of a cache. There may be a hundred thousand claims, and few that
 // wait: those are asked for first, so that blocks can be handed out, and nobody is

@@ -3,6 +3,7 @@ package allocator
 import (
 	"errors"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -54,4 +55,13 @@ func (s *shortage) err() error {
 	}
 	s.exhausted.Limits = s.limits
 	return &s.exhausted
+}
+
+// poolClosed says that nothing is handed out from a pool.
+func poolClosed(holder ipam.Holder, pool ipam.PoolKey) error {
+	reason := v1alpha1.ReasonPoolNotReady
+	if holder.IsPool() {
+		reason = v1alpha1.ReasonParentNotReady
+	}
+	return &ipam.MissingError{Reason: reason, Message: pool.String() + " is being released, or its CIDR is not recorded"}
 }

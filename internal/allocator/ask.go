@@ -1,0 +1,57 @@
+package allocator
+
+import (
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// Preview is the block that Allocate would give now. Nothing is recorded.
+func (a *Allocator) Preview(order Order) (ipam.Record, error) {
+	order = a.named(order)
+	if record, ok := a.retained(order); ok {
+		return record, nil
+	}
+	exhausted := order.exhausted()
+	for _, pool := range order.Pools {
+		block, err := a.ledger.Peek(a.ask(order, pool))
+		if err == nil {
+			return order.recordOf(pool, block), nil
+		}
+		if !exhausted.take(pool, err) {
+			return ipam.Record{}, err
+		}
+	}
+	return ipam.Record{}, exhausted.err()
+}
+
+// ask is what is asked of the ledger: a block, unless that would overtake a claim that
+// waits for one.
+func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
+	ask := ledger.Ask{
+		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,
+		Strategy: pool.Strategy, Record: order.Record, Holder: order.Holder,
+		MayTake: a.queue.MayTake(pool, order.Holder, order.Waiting),
+	}
+	a.account(&ask, order)
+	if order.Terms.Strategy != "" {
+		ask.Strategy = order.Terms.Strategy
+	}
+	return ask
+}
+
+// account says in a request whom the block counts for, and what bounds that.
+func (a *Allocator) account(ask *ledger.Ask, order Order) {
+	if order.isUnclaimed() {
+		ask.UnclaimedLimit = a.unclaimedLimit()
+	}
+	ask.Project = a.projectOf(order.Holder)
+	ask.Class = order.Terms.Class
+	class, _ := a.catalogue.Class(ask.Class)
+	ask.ClassLimit = class.Limit
+}
+
+// projectOf is the project of a holder; empty for a cluster-scoped pool.
+func (a *Allocator) projectOf(holder ipam.Holder) string {
+	tenant, _ := a.catalogue.Tenant(holder.Namespace)
+	return tenant.Project
+}

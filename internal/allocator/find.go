@@ -1,0 +1,150 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+)
+
+// allocate takes over a retained block, or finds another, waiting for a short time where
+// there may be room soon.
+func (a *Allocator) allocate(ctx context.Context, order Order) (ipam.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	if record, ok := a.retake(ctx, order); ok {
+		return record, nil
+	}
+	frees := a.ledger.Frees(order.keys())
+	record, err := a.find(ctx, order)
+	if !ipam.IsNoRoom(err) || a.queue.Has(order.Holder) || !a.awaitRoom(ctx, order, frees, err) {
+		return record, err
+	}
+	order.Record = order.renamed()
+	return a.find(ctx, order)
+}
+
+// find tries the pools in order until a block is confirmed.
+func (a *Allocator) find(ctx context.Context, order Order) (ipam.Record, error) {
+	exhausted := order.exhausted()
+	for i := 0; i < len(order.Pools); {
+		pool := order.Pools[i]
+		record, err := a.try(ctx, order, a.ask(order, pool))
+		switch {
+		case err == nil:
+			return record, nil
+		case errors.Is(err, ledger.ErrLost):
+			order.Record = order.renamed() // and the next block of the same pool
+		case exhausted.take(pool, err):
+			i++
+		default:
+			return ipam.Record{}, err
+		}
+	}
+	return ipam.Record{}, exhausted.err()
+}
+
+// try finds a block in one pool, records and confirms it. Controllers have a bound
+// of their own, and no API server that waits for their answer.
+func (a *Allocator) try(ctx context.Context, order Order, ask ledger.Ask) (ipam.Record, error) {
+	hold, err := a.hold(ctx, ask)
+	if err != nil {
+		return ipam.Record{}, err
+	}
+	if order.Origin != OriginController {
+		if err := a.begin(ctx); err != nil {
+			hold.Drop()
+			return ipam.Record{}, err
+		}
+		defer a.attempts.Release(1)
+	}
+	return a.confirm(ctx, hold, order)
+}
+
+// hold finds a block and holds it. Where the namespace has its share of unclaimed
+// records, it waits for a moment: those of creates under way are claimed within
+// milliseconds.
+func (a *Allocator) hold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold, err error) {
+	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	a.ledger.Await(ctx, []ipam.PoolKey{ask.Pool}, func() bool {
+		hold, err = a.ledger.Hold(ask)
+		return !errors.Is(err, ipam.ErrTooManyUnclaimed)
+	})
+	return hold, err
+}
+
+// begin waits until there are few enough attempts under way, oldest first. Who
+// waits for too long has cost the API server nothing.
+func (a *Allocator) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	if a.attempts.Acquire(ctx, 1) != nil {
+		return ipam.ErrCrowded
+	}
+	return nil
+}
+
+// confirm records a block that is held, and waits until it is known whose it is.
+//
+// A record that may have been created although the call failed is abandoned, where
+// its name is this attempt's alone. Where it is the holder's, the record that turns
+// up may be that of another attempt, which has been answered by then: it is left
+// for the holder's next attempt, which confirms it as if it had just been made, or
+// else to the collection of orphans.
+func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order) (ipam.Record, error) {
+	record := order.recordOf(hold.Pool, hold.Block)
+	record.Project = hold.Project() // for which it was judged
+	obj := adapt.Allocation(record)
+	if err := a.client.Create(ctx, obj); err != nil {
+		if kube.IsRefused(err) || order.nameIsFixed() {
+			hold.Drop()
+		} else {
+			hold.Abandon()
+		}
+		return ipam.Record{}, unavailable(ctx, fmt.Errorf("recording %s: %w", record.Block, err))
+	}
+	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
+	err := hold.Confirm(ctx, record.UID)
+	switch {
+	case err == nil:
+		return record, nil
+	case order.existing && errors.Is(err, ledger.ErrPoolClosed):
+		return record, poolClosed(order.Holder, record.Pool)
+	}
+	return ipam.Record{}, a.abandon(ctx, order, record, err)
+}
+
+// abandon gives up a record that could not be confirmed, and returns what that means.
+// A record whose name is fixed, and of which nobody knows yet whose the block is, stays:
+// it may be seen yet, and is then judged as if it had just been made.
+func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record, cause error) error {
+	_, overLimit := errors.AsType[*ipam.LimitError](cause)
+	closed := errors.Is(cause, ledger.ErrPoolClosed)
+	switch {
+	case order.nameIsFixed() && errors.Is(cause, ipam.ErrUnconfirmed):
+	case !order.nameIsFixed():
+		a.discard(record)
+	default: // the name is needed again
+		cause = errors.Join(cause, a.Release(ctx, record))
+	}
+	switch {
+	case closed:
+		return poolClosed(order.Holder, record.Pool)
+	case overLimit: // what exceeded it may be about to give way too: the next try finds out
+		return errors.Join(ledger.ErrLost, cause)
+	}
+	return cause
+}
+
+// unavailable is what a failed attempt means for whoever asked.
+func unavailable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.Join(ipam.ErrUnconfirmed, err)
+	}
+	return err
+}
