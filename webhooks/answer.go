@@ -146,3 +146,24 @@ func canWait(err error) bool {
 	}
 	return errors.As(err, &missing)
 }
+
+const (
+	// occupantsRead bounds how many holders are read to find one that is not going.
+	occupantsRead = 64
+	// holdersNamed is how many holders a refusal names.
+	holdersNamed = 3
+)
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func pronoun(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
+}

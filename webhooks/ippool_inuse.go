@@ -17,13 +17,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-const (
-	// occupantsRead bounds how many holders are read to find one that is not going.
-	occupantsRead = 64
-	// holdersNamed is how many holders a refusal names.
-	holdersNamed = 3
-)
-
 // use is what keeps a pool in use.
 type use struct {
 	// live are holders that are there, and not being deleted.
@@ -117,18 +110,4 @@ func (s subject) inUse(u use) error {
 		text += " " + why[0] + "; " + kept
 	}
 	return apierrors.NewConflict(s.resource(), s.name, errors.New(text))
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func pronoun(n int) string {
-	if n == 1 {
-		return "it"
-	}
-	return "them"
 }

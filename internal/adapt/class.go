@@ -64,10 +64,3 @@ func classLengths(path *field.Path, bounds *v1alpha1.PrefixLengthBounds, class *
 	}
 	return errs
 }
-
-func orDefault[T ~string](value, otherwise T) T {
-	if value == "" {
-		return otherwise
-	}
-	return value
-}

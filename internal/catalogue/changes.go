@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -75,3 +76,16 @@ func (c *Catalogue) awaitChange(ctx context.Context) {
 	case <-ctx.Done():
 	}
 }
+
+// Follower is called with what the watch shows, once the catalogue has it, in the
+// watch's order. What it does delays that watch.
+type Follower struct {
+	// Pool is called with each pool, and with the last state of one that is gone.
+	Pool func(pool v1alpha1.Pool, exists bool)
+	// Namespace is called when a namespace was not known before, or is gone. Neither is
+	// a Change: nothing in it has been reconciled for another project.
+	Namespace func(name string)
+}
+
+// Follow sets who is called with what the watch shows. To be called before Feed.
+func (c *Catalogue) Follow(f Follower) { c.follower = f }

@@ -44,19 +44,6 @@ func (c *Catalogue) Feed(ctx context.Context, from ctrlcache.Cache) (synced []fu
 	return synced, nil
 }
 
-// Follower is called with what the watch shows, once the catalogue has it, in the
-// watch's order. What it does delays that watch.
-type Follower struct {
-	// Pool is called with each pool, and with the last state of one that is gone.
-	Pool func(pool v1alpha1.Pool, exists bool)
-	// Namespace is called when a namespace was not known before, or is gone. Neither is
-	// a Change: nothing in it has been reconciled for another project.
-	Namespace func(name string)
-}
-
-// Follow sets who is called with what the watch shows. To be called before Feed.
-func (c *Catalogue) Follow(f Follower) { c.follower = f }
-
 // namespaces are watched for their labels alone.
 func namespaces() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}

@@ -3,13 +3,9 @@ package catalogue
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -26,81 +22,7 @@ const (
 	// watchDelay is how long an object that was just created may take to be seen by the
 	// watch.
 	watchDelay = 50 * time.Millisecond
-	// lostShown is how many objects that are gone are remembered, so that a live read
-	// which is late does not bring them back.
-	lostShown = 1024
 )
-
-// liveReads is what requests read past the caches, which may be behind: in turn, and
-// never older than what the watch has shown.
-type liveReads struct {
-	clock clock.PassiveClock
-	lists singleflight.Group
-
-	listed struct {
-		sync.Mutex
-		last time.Time
-	}
-
-	// mu is held while an object is compared and entered.
-	mu sync.Mutex
-	// versions are the newest that were entered of each object, and of the last that
-	// are gone the ones in which they went.
-	versions map[string]string
-	lost     []string
-}
-
-func newLiveReads(c clock.PassiveClock) *liveReads {
-	return &liveReads{clock: c, versions: map[string]string{}}
-}
-
-// shown enters an object as the watch shows it.
-func (l *liveReads) shown(obj client.Object, enter func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.versions[keyOf(obj)] = obj.GetResourceVersion()
-	enter()
-}
-
-// gone notes that the watch has shown an object's deletion.
-func (l *liveReads) gone(obj client.Object, drop func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key := keyOf(obj)
-	l.versions[key] = obj.GetResourceVersion()
-	if l.lost = append(l.lost, key); len(l.lost) > lostShown {
-		l.forget(l.lost[0])
-		l.lost = l.lost[1:]
-	}
-	drop()
-}
-
-// forget forgets an object that is gone. One that was made again meanwhile is compared
-// anew from its next event on.
-func (l *liveReads) forget(key string) { delete(l.versions, key) }
-
-// read enters an object that was read live, where it is newer than what is known.
-func (l *liveReads) read(obj client.Object, enter func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key, version := keyOf(obj), obj.GetResourceVersion()
-	if known, ok := l.versions[key]; ok && !newer(version, known) {
-		return
-	}
-	l.versions[key] = version
-	enter()
-}
-
-// newer reports whether a version of an object is newer than another; not where that
-// cannot be told.
-func newer(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order > 0
-}
-
-func keyOf(obj client.Object) string {
-	return fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName())
-}
 
 // Refresh reads live what a request names, for caches may be behind. All requests share
 // a list of pools and classes, which is made once in listEvery at most: within that time

@@ -1,6 +1,10 @@
 package catalogue
 
-import "github.com/cadastre-dev/cadastre/internal/ipam"
+import (
+	"fmt"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
 
 // projects are the projects of the namespaces that have been seen. Whoever may create
 // a namespace may choose its name, but not necessarily its label: so a project
@@ -97,4 +101,19 @@ func (c *Catalogue) Tenant(namespace string) (ipam.Tenant, bool) {
 	defer c.mu.RUnlock()
 	project, ok := c.namespaces.of(namespace)
 	return ipam.Tenant{Project: project, Platform: c.platform != "" && c.namespaces.labels[namespace] == c.platform}, ok
+}
+
+// onBehalf says in a request on whose behalf it asks. A cluster-scoped pool asks
+// on nobody's.
+func (c *Catalogue) onBehalf(req ipam.Request) (ipam.Request, error) {
+	namespace := req.Namespace()
+	if namespace == "" {
+		return req, nil
+	}
+	tenant, ok := c.Tenant(namespace)
+	if !ok {
+		return req, fmt.Errorf("the namespace %s has not been seen: %w", namespace, ipam.ErrNotSynced)
+	}
+	req.Tenant = tenant
+	return req, nil
 }

@@ -2,7 +2,6 @@ package catalogue
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -52,21 +51,6 @@ func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
 	}
 	res.Pools = ipam.Rank(c.candidates(ready), terms.Selection)
 	return res, nil
-}
-
-// onBehalf says in a request on whose behalf it asks. A cluster-scoped pool asks
-// on nobody's.
-func (c *Catalogue) onBehalf(req ipam.Request) (ipam.Request, error) {
-	namespace := req.Namespace()
-	if namespace == "" {
-		return req, nil
-	}
-	tenant, ok := c.Tenant(namespace)
-	if !ok {
-		return req, fmt.Errorf("the namespace %s has not been seen: %w", namespace, ipam.ErrNotSynced)
-	}
-	req.Tenant = tenant
-	return req, nil
 }
 
 // classOf is the class that a request names, or the default one.
@@ -144,8 +128,4 @@ func (c *Catalogue) candidates(pools []ipam.Pool) []ipam.Candidate {
 func sortedByName(pools []ipam.Pool) []ipam.Pool {
 	slices.SortFunc(pools, ipam.ByName)
 	return pools
-}
-
-func missing(reason, format string, args ...any) *ipam.MissingError {
-	return &ipam.MissingError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

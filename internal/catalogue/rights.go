@@ -3,7 +3,6 @@ package catalogue
 import (
 	"errors"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -48,20 +47,6 @@ func (c *Catalogue) MayBeGranted(req ipam.Request) bool {
 	return req.MayName(pool)
 }
 
-// noPool is what a request is told of a pool that does not exist, and of one that it
-// may not use: the same. Another is what it could name instead.
-func noPool(req ipam.Request, reason, another string) *ipam.MissingError {
-	if req.Pool.Kind != ipam.PoolKindIPPool {
-		return missing(reason, "there is no %s %q: create it, or name another %s", req.Pool.Kind, req.Pool.Name, another)
-	}
-	asking := "namespace"
-	if req.Namespace() == "" {
-		asking = "pool"
-	}
-	return missing(reason, "there is no %s %q that this %s may use: create it, name another %s, or ask for the right to use it",
-		req.Pool.Kind, req.Pool.Name, asking, another)
-}
-
 // Redacted keeps from whoever asks from a namespace who holds a block, unless
 // that is in the same project. Where the namespace is empty it is the platform
 // that asks, which may know.
@@ -90,10 +75,4 @@ func (c *Catalogue) MayHold(req ipam.Request, key ipam.PoolKey) (known bool, err
 		return true, NoSuchPool(req, key)
 	}
 	return known, nil
-}
-
-// NoSuchPool is the error of MayHold for a pool that does not exist, or may not be used.
-func NoSuchPool(req ipam.Request, key ipam.PoolKey) error {
-	req.Pool = key
-	return noPool(req, v1alpha1.ReasonPoolNotFound, "one")
 }

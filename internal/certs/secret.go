@@ -13,8 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-const fieldOwner = client.FieldOwner("cadastre-webhook-certificate")
-
 func (c *Certs) readSecret(ctx context.Context, s *scope) error {
 	secret := &corev1.Secret{}
 	err := c.reader.Get(ctx, c.options.secret(), secret)

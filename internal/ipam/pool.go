@@ -8,65 +8,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// PoolKind is the kind of a space in which blocks exclude each other.
-type PoolKind string
-
-// The kinds of spaces: the platform's pools, those of a namespace's own, and
-// routing domains, which are spaces too: what they hand out are the CIDRs of root
-// pools.
-const (
-	PoolKindIPPool        PoolKind = "IPPool"
-	PoolKindLocalIPPool   PoolKind = "LocalIPPool"
-	PoolKindRoutingDomain PoolKind = "RoutingDomain"
-)
-
-// IsPool reports whether this is a kind of pool.
-func (k PoolKind) IsPool() bool { return k == PoolKindIPPool || k == PoolKindLocalIPPool }
-
-// PoolKey names a space. Blocks with the same key exclude each other: the name
-// counts, not the UID, so that a pool that was forced away and made again finds
-// its old records in use.
-type PoolKey struct {
-	Kind PoolKind
-	// Namespace of a local pool, and of the routing domains of such; else empty.
-	Namespace string
-	Name      string
-	// Family tells the two spaces of a routing domain apart. Empty for pools.
-	Family Family
-}
-
-// PoolNamed is the key of a cluster-scoped pool.
-func PoolNamed(name string) PoolKey { return PoolKey{Kind: PoolKindIPPool, Name: name} }
-
-// LocalPoolNamed is the key of a namespace's own pool.
-func LocalPoolNamed(namespace, name string) PoolKey {
-	return PoolKey{Kind: PoolKindLocalIPPool, Namespace: namespace, Name: name}
-}
-
-// DomainNamed is the key of one family of a routing domain of cluster-scoped
-// pools.
-func DomainNamed(name string, family Family) PoolKey {
-	return PoolKey{Kind: PoolKindRoutingDomain, Name: name, Family: family}
-}
-
-// LocalDomainNamed is the key of one family of a routing domain of a namespace's
-// own; that of DomainNamed where the namespace is empty. No other space has it,
-// whatever the names.
-func LocalDomainNamed(namespace, name string, family Family) PoolKey {
-	return PoolKey{Kind: PoolKindRoutingDomain, Namespace: namespace, Name: name, Family: family}
-}
-
-func (k PoolKey) String() string {
-	what := "pool "
-	if k.Kind == PoolKindRoutingDomain {
-		what = "routing domain "
-	}
-	if k.Namespace != "" {
-		return what + k.Namespace + "/" + k.Name
-	}
-	return what + k.Name
-}
-
 // Revision is a version of a spec: an object's UID, and its generation, which changes
 // with the spec and not with the status.
 type Revision struct {
@@ -133,11 +74,6 @@ type Network struct {
 
 // IsChild reports whether the pool is a block of another pool.
 func (p Pool) IsChild() bool { return p.Home.Kind != PoolKindRoutingDomain }
-
-// ParentRequest is what a child pool asks of its parent.
-func (p Pool) ParentRequest() Request {
-	return Request{Child: p.Key, Granted: p.ParentGranted, Pool: p.Home, Family: p.Family, Length: p.Length, Block: p.CIDR}
-}
 
 // Has reports whether a block lies within the pool's CIDR.
 func (p Pool) Has(block netip.Prefix) bool {

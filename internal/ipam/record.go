@@ -5,29 +5,6 @@ import (
 	"time"
 )
 
-// Name is the name of a namespaced object.
-type Name struct{ Namespace, Name string }
-
-func (n Name) String() string { return n.Namespace + "/" + n.Name }
-
-// Holder is whoever holds a block, by name: a claim or a pool.
-type Holder struct {
-	// Group and Kind of the holder's API type.
-	Group, Kind string
-	// Namespace is empty for a cluster-scoped holder.
-	Namespace, Name string
-}
-
-// IsPool reports whether the holder is a pool, which holds its own CIDR.
-func (h Holder) IsPool() bool { return PoolKind(h.Kind).IsPool() }
-
-func (h Holder) String() string {
-	if h.Namespace == "" {
-		return h.Kind + " " + h.Name
-	}
-	return h.Kind + " " + h.Namespace + "/" + h.Name
-}
-
 // State says how a block is held.
 type State string
 

@@ -45,29 +45,6 @@ type Request struct {
 	Sticky string
 }
 
-// Terms are what a request comes to once class and pools have had their say:
-// everything that finding a block needs.
-type Terms struct {
-	Class   string
-	Family  Family
-	Length  int
-	Block   netip.Prefix
-	Reclaim Reclaim
-	// Single and BlockField are as the request says.
-	Single     bool
-	BlockField string
-
-	Selection Selection
-	// Strategy and OnExhaustion are empty where each pool's own counts.
-	Strategy     Strategy
-	OnExhaustion OnExhaustion
-	// Retains says that the block is to be kept once its holder is gone, and by which
-	// field: empty where it is not.
-	Retains string
-	// Sticky is the request's.
-	Sticky string
-}
-
 // Wants is what a request would take, and from which pools; without pools it waits for
 // something that is missing or not allowed.
 type Wants struct {
@@ -81,4 +58,17 @@ type Wants struct {
 // Equal reports whether both are the same.
 func (w Wants) Equal(other Wants) bool {
 	return w.Length == other.Length && w.Account == other.Account && slices.Equal(w.Pools, other.Pools)
+}
+
+// Tenant is on whose behalf something is asked for.
+type Tenant struct {
+	// Project of the namespace.
+	Project string
+	// Platform reports whether that is the platform's own project.
+	Platform bool
+}
+
+// ParentRequest is what a child pool asks of its parent.
+func (p Pool) ParentRequest() Request {
+	return Request{Child: p.Key, Granted: p.ParentGranted, Pool: p.Home, Family: p.Family, Length: p.Length, Block: p.CIDR}
 }

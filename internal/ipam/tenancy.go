@@ -2,14 +2,6 @@ package ipam
 
 import "cmp"
 
-// Tenant is on whose behalf something is asked for.
-type Tenant struct {
-	// Project of the namespace.
-	Project string
-	// Platform reports whether that is the platform's own project.
-	Platform bool
-}
-
 // MayUse reports whether a tenant may use a pool or a class of the visibility and
 // project.
 func (t Tenant) MayUse(visibility Visibility, project string) bool {

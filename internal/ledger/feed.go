@@ -4,17 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
-
-// abandonedFor is how long a record may take to turn up whose creation failed
-// ambiguously. An API server gives up a request after one minute.
-const abandonedFor = 10 * time.Minute
 
 // Run feeds the view from a list and watch of all IPAllocations until ctx is
 // done. After Relist it begins anew, with a list.
@@ -27,21 +22,6 @@ func (l *Ledger) Run(ctx context.Context, from cache.ListerWatcher, objects any)
 		cache.NewReflectorWithOptions(from, objects, feed{l}, cache.ReflectorOptions{Name: "ipallocations"}).RunWithContext(watch)
 		cancel()
 	}
-}
-
-// Relist ends the current watch, which Run follows by a new list.
-func (l *Ledger) Relist() { l.relistSince(l.options.Clock.Now()) }
-
-// relistSince ends the current watch if it began before the given time. One that
-// is younger has been begun anew by somebody else who misses a record.
-func (l *Ledger) relistSince(t time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.began.After(t) {
-		return
-	}
-	l.relists++
-	l.relist()
 }
 
 // feed is the ledger's side of a reflector, which calls it from one goroutine

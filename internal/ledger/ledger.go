@@ -3,7 +3,6 @@ package ledger
 import (
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -74,29 +73,6 @@ func (o Options) now() time.Time {
 	return o.Clock.Now()
 }
 
-// Change is one step of the view.
-type Change struct {
-	// Record that was added, changed or removed. Zero where pool alone changed.
-	Record ipam.Record
-	Pool   ipam.PoolKey
-	Kind   ChangeKind
-	// Initial says that the record is of the first list: it was there before.
-	Initial bool
-}
-
-// ChangeKind says what became of a record.
-type ChangeKind int
-
-// What became of a record.
-const (
-	Added ChangeKind = iota
-	Changed
-	Removed
-	// Abandoned: a record turned up whose creation had seemed to fail. It is
-	// nobody's, and to be deleted.
-	Abandoned
-)
-
 // New is a ledger that has seen nothing.
 func New(options Options) *Ledger {
 	return &Ledger{
@@ -130,140 +106,4 @@ func (l *Ledger) isUnlisted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.unlisted
-}
-
-// listener is notified of changes.
-type listener struct{ notify func(Change) }
-
-// Listen calls f for each record that is there, as Added, and then for every
-// change, one at a time and in order, until stop is called. f must return at once and
-// must not call the Ledger.
-func (l *Ledger) Listen(f func(Change)) (stop func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for e := range l.byUID.all() {
-		f(Change{Record: e.record(), Pool: e.pool(), Kind: Added})
-	}
-	return l.follow(f)
-}
-
-// Follow is Listen without what is there already.
-func (l *Ledger) Follow(f func(Change)) (stop func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.follow(f)
-}
-
-func (l *Ledger) follow(f func(Change)) (stop func()) {
-	added := &listener{f}
-	l.listeners = append(l.listeners, added)
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.listeners = slices.DeleteFunc(l.listeners, func(other *listener) bool { return other == added })
-	}
-}
-
-// Describe takes over what a pool's spec says. A child pool without a CIDR is
-// not there yet.
-func (l *Ledger) Describe(pool ipam.Pool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !pool.CIDR.IsValid() {
-		return
-	}
-	b := l.book(pool.Key)
-	b.describe(pool)
-	for e := range b.unconfirmed {
-		l.confirm(e)
-	}
-}
-
-// Forget drops what a pool's spec said. Its records stay: a pool that is made
-// again under the name finds them.
-func (l *Ledger) Forget(key ipam.PoolKey) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if b := l.books[key]; b != nil {
-		b.space, b.pool = nil, ipam.Pool{}
-		l.prune(b)
-	}
-}
-
-// Claimed notes that a live claim names the record, or that none does any more,
-// in which case the record is about to be released.
-func (l *Ledger) Claimed(record ipam.Name, live bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.byName.one(record)
-	switch {
-	case e != nil:
-		l.countUnclaimed(e, ipam.Usage.Sub)
-		e.claimed = live
-		e.wasClaimed = e.wasClaimed || live
-		l.countUnclaimed(e, ipam.Usage.Add)
-		b := l.books[e.pool()]
-		b.setLeaving(e, !live)
-		b.tellAwaiting()
-		l.confirm(e)
-	case live:
-		l.named[record] = true
-	default:
-		delete(l.named, record)
-	}
-}
-
-// ClaimsKnown notes that Claimed has been called for every claim that there is: from now
-// on a record that no claim has named was made for a claim that was never stored.
-func (l *Ledger) ClaimsKnown() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.claimsKnown = true
-}
-
-// NeverClaimed reports whether no claim has named the record since it was made. It is
-// false where this process did not watch all the time, and cannot tell.
-func (l *Ledger) NeverClaimed(record ipam.Record) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.byUID.one(record.UID)
-	return e != nil && e.watched && !e.wasClaimed
-}
-
-// Leaving notes that the record is about to be released.
-func (l *Ledger) Leaving(record ipam.Name) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e := l.byName.one(record); e != nil {
-		l.books[e.pool()].setLeaving(e, true)
-	}
-}
-
-func (l *Ledger) book(key ipam.PoolKey) *book {
-	b := l.books[key]
-	if b == nil {
-		b = l.unused(key)
-		l.books[key] = b
-	}
-	return b
-}
-
-// unused is a book that nobody has used yet.
-func (l *Ledger) unused(key ipam.PoolKey) *book {
-	b := newBook(key)
-	b.frees, b.onFree = l.pruned, l.freed
-	return b
-}
-
-func (l *Ledger) prune(b *book) {
-	if b.empty() {
-		delete(l.books, b.key)
-		l.pruned = max(l.pruned, b.frees)
-	}
-}
-
-func (l *Ledger) tell(c Change) {
-	for _, listener := range l.listeners {
-		listener.notify(c)
-	}
 }

@@ -32,25 +32,6 @@ func (r Room) Allows(of ipam.Account, length int) bool {
 	return r.ledger.checkLimits(Ask{Bits: length, Project: of.Project, Class: of.Class, ClassLimit: of.ClassLimit}, r.book) == nil
 }
 
-// Inspect calls f with what is free in a pool, under the ledger's lock: f must not call
-// the Ledger. Where the view has no such pool with a CIDR, f is not called.
-func (l *Ledger) Inspect(pool ipam.PoolKey, f func(Room)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if b := l.books[pool]; b != nil && b.space != nil {
-		f(Room{l, b})
-	}
-}
-
-// OnFree calls f for every block that becomes free, in whole or in part: a record was
-// deleted, a hold ended without one, or, for all of a pool, its spec changed. f is called under the ledger's lock, must return
-// at once, and must not call the Ledger. To be called before the ledger is used.
-func (l *Ledger) OnFree(f func(pool ipam.PoolKey, block netip.Prefix)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.onFree = append(l.onFree, f)
-}
-
 // freed notifies of a block that became free. Under the lock.
 func (l *Ledger) freed(pool ipam.PoolKey, block netip.Prefix) {
 	for _, f := range l.onFree {

@@ -96,14 +96,6 @@ func (l *Ledger) checkUnclaimed(ask Ask, b *book) error {
 	return nil
 }
 
-// usage is what the block that is asked for comes to.
-func (a Ask) usage(b *book) ipam.Usage {
-	if a.Block.IsValid() {
-		return ipam.UsageOf(a.Block)
-	}
-	return ipam.UsageOf(netip.PrefixFrom(b.pool.CIDR.Addr(), a.Bits))
-}
-
 // checkLimits refuses a request by which its project would exceed the limit of the
 // pool or of the class. Holds count like records: the requests of this process are
 // not to refuse each other only once they are recorded.

@@ -7,21 +7,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// target is what a waiter names: a class, a pool, or pools by their labels. Zero: the
-// default class.
-type target struct {
-	class    string
-	pool     ipam.PoolKey
-	selector bool
-}
-
-func targetOf(r ipam.Request) target {
-	if r.Selects != nil {
-		return target{selector: true}
-	}
-	return target{class: r.Class, pool: r.Pool}
-}
-
 // WaitingForClass are those that wait for a class by its name, oldest first.
 func (q *lines) WaitingForClass(class string) []ipam.Holder {
 	q.mu.Lock()

@@ -60,12 +60,6 @@ func (q *Queue) hasLeft(left Left) {
 	}
 }
 
-func (q *Queue) wakePools(pools []ipam.PoolKey) {
-	for _, pool := range pools {
-		q.wake.Add(pool)
-	}
-}
-
 // join resolves what a waiter wants, and enters it. What is resolved under the lock is
 // resolved again by the next change of the catalogue, once that has the lock.
 func (q *Queue) join(w Waiter) (bool, ipam.Wants) {

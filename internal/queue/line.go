@@ -301,3 +301,29 @@ func holders(places []*place) []ipam.Holder {
 	}
 	return all
 }
+
+// lineUp puts a place into the lines where it belongs, and stepOut takes it out.
+func (q *lines) lineUp(p *place) {
+	if !p.inLine() {
+		return
+	}
+	for _, key := range p.wants.Pools {
+		if q.byPool[key] == nil {
+			q.byPool[key] = &line{untold: map[*place]bool{}}
+		}
+		q.byPool[key].add(p)
+	}
+}
+
+func (q *lines) stepOut(p *place) {
+	if !p.inLine() {
+		return
+	}
+	for _, key := range p.wants.Pools {
+		if q.byPool[key].drop(p); q.byPool[key].empty() {
+			delete(q.byPool, key)
+		}
+	}
+}
+
+func (p *place) inLine() bool { return !p.parked && !p.beyond }

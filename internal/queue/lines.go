@@ -143,30 +143,6 @@ func (q *lines) take(p *place) {
 	q.dismiss(p)
 }
 
-// lineUp puts a place into the lines where it belongs, and stepOut takes it out.
-func (q *lines) lineUp(p *place) {
-	if !p.inLine() {
-		return
-	}
-	for _, key := range p.wants.Pools {
-		if q.byPool[key] == nil {
-			q.byPool[key] = &line{untold: map[*place]bool{}}
-		}
-		q.byPool[key].add(p)
-	}
-}
-
-func (q *lines) stepOut(p *place) {
-	if !p.inLine() {
-		return
-	}
-	for _, key := range p.wants.Pools {
-		if q.byPool[key].drop(p); q.byPool[key].empty() {
-			delete(q.byPool, key)
-		}
-	}
-}
-
 // Place is a waiter's place, wherever it stands; false where it does not wait.
 func (q *lines) Place(holder ipam.Holder) (Waiter, bool) {
 	q.mu.Lock()
@@ -199,18 +175,6 @@ func (q *lines) Pools() []ipam.PoolKey {
 		keys = append(keys, key)
 	}
 	return keys
-}
-
-// sorted is a set of places in order.
-func sorted(sets ...map[*place]bool) []*place {
-	var all []*place
-	for _, set := range sets {
-		for p := range set {
-			all = append(all, p)
-		}
-	}
-	slices.SortFunc(all, comparePlaces)
-	return all
 }
 
 // Stands reports whether a holder is in the line of a pool.

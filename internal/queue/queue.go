@@ -8,26 +8,10 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
-
-// Options are what a Queue is given when it is made.
-type Options struct {
-	// Ledger is asked for free blocks, and notifies of releases.
-	Ledger *ledger.Ledger
-	// Catalogue resolves what waiters want, and notifies of changes.
-	Catalogue *catalogue.Catalogue
-	// Limit bounds the claims of a namespace that wait; 0: any number.
-	Limit int
-	// WatchNamespace is the only namespace whose claims this operator's controllers
-	// serve; empty: of all.
-	WatchNamespace string
-	// Log says of claims that lose their turn.
-	Log logr.Logger
-}
 
 // Queue is the waiters, with whose turn it is. The zero value is not usable.
 type Queue struct {
@@ -49,61 +33,6 @@ type Queue struct {
 	// seen once; resolving is held while it is found out and noted.
 	resolving  sync.Mutex
 	isResolved atomic.Bool
-}
-
-// New is an empty queue, which follows the catalogue and the ledger from now on.
-func New(o Options) *Queue {
-	q := &Queue{
-		lines: newLines(o.Limit), ledger: o.Ledger, catalogue: o.Catalogue, watched: o.WatchNamespace, log: o.Log,
-		wake:  workqueue.NewTyped[ipam.PoolKey](),
-		turns: map[string]*turnHandler{},
-	}
-	q.FedBy(q.ledger.Synced)
-	q.catalogue.Follow(catalogue.Follower{
-		Pool:      q.followPool,
-		Namespace: func(name string) { q.resolveAgain(catalogue.Change{Namespace: name}) },
-	})
-	q.catalogue.Listen(q.changed)
-	q.ledger.OnFree(func(pool ipam.PoolKey, block netip.Prefix) {
-		q.lines.Freed(pool, block)
-		q.wake.Add(pool)
-	})
-	q.ledger.Listen(func(c ledger.Change) {
-		switch c.Kind {
-		case ledger.Removed:
-			q.resumeLimited(c.Record)
-		case ledger.Added, ledger.Changed:
-			if c.Record.Purpose == ipam.PurposePool { // that pool may be ready now
-				q.wake.Add(adapt.PoolOf(c.Record.Holder))
-			}
-		}
-	})
-	return q
-}
-
-// FedBy adds a source on which decisions rest; synced reports whether its first list
-// is complete. It must be called before the cache is started: when the list of a source
-// that is added later is complete, what the waiters want is not resolved again.
-func (q *Queue) FedBy(synced func() bool) {
-	q.sourcesLock.Lock()
-	defer q.sourcesLock.Unlock()
-	q.sources = append(q.sources, synced)
-}
-
-// Synced is ipam.ErrNotSynced until all that decisions rest on has been seen
-// once: records, pools, classes and the claims that wait. Nobody is served before.
-func (q *Queue) Synced() error {
-	q.sourcesLock.RLock()
-	defer q.sourcesLock.RUnlock()
-	for _, synced := range q.sources {
-		if !synced() {
-			return ipam.ErrNotSynced
-		}
-	}
-	if !q.isResolved.Load() {
-		q.resolveAll()
-	}
-	return nil
 }
 
 // Close ends Run, wherever it waits.

@@ -72,3 +72,9 @@ func (q *Queue) serve(holder ipam.Holder) {
 		serves.serve(holder)
 	}
 }
+
+func (q *Queue) wakePools(pools []ipam.PoolKey) {
+	for _, pool := range pools {
+		q.wake.Add(pool)
+	}
+}

@@ -86,8 +86,6 @@ type place struct {
 	beyond bool
 }
 
-func (p *place) inLine() bool { return !p.parked && !p.beyond }
-
 func comparePlaces(a, b *place) int { return compare(a.Waiter, b.Waiter) }
 
 // insert puts a place into a list that is in order, and remove takes it out. They cost
@@ -106,4 +104,31 @@ func remove(list []*place, p *place) []*place {
 		return list
 	}
 	return slices.Delete(list, at, at+1)
+}
+
+// target is what a waiter names: a class, a pool, or pools by their labels. Zero: the
+// default class.
+type target struct {
+	class    string
+	pool     ipam.PoolKey
+	selector bool
+}
+
+func targetOf(r ipam.Request) target {
+	if r.Selects != nil {
+		return target{selector: true}
+	}
+	return target{class: r.Class, pool: r.Pool}
+}
+
+// sorted is a set of places in order.
+func sorted(sets ...map[*place]bool) []*place {
+	var all []*place
+	for _, set := range sets {
+		for p := range set {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, comparePlaces)
+	return all
 }

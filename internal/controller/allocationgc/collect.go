@@ -161,3 +161,9 @@ func (c *Controller) forget(name ipam.Name) {
 	delete(c.gone, name)
 	delete(c.released, name)
 }
+
+// sighting is when one state of a record was first seen without its holder.
+type sighting struct {
+	uid, version string
+	at           time.Time
+}

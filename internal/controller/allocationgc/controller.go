@@ -63,12 +63,6 @@ type Controller struct {
 // Judge reports whether the holder that a record names exists and names it.
 type Judge func(context.Context, client.Reader, ipam.Record) (bool, error)
 
-// sighting is when one state of a record was first seen without its holder.
-type sighting struct {
-	uid, version string
-	at           time.Time
-}
-
 // backOff is how long it takes until a record that could not be collected is reconciled
 // again: at most the grace period. The API server refuses for minutes to change what
 // outlives its namespace, and nothing notifies it when it does so no longer.

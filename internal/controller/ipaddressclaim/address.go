@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,10 +169,4 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 // isClaim reports whether an owner is the claim, in whatever life and version.
 func isClaim(ref metav1.OwnerReference, claim *ipamv1.IPAddressClaim) bool {
 	return ref.Kind == kind && ref.Name == claim.Name && groupOf(ref.APIVersion) == ipamv1.GroupVersion.Group
-}
-
-// groupOf is the group of an apiVersion.
-func groupOf(apiVersion string) string {
-	group, _, _ := strings.Cut(apiVersion, "/")
-	return group
 }

@@ -10,14 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
-
-// errNotSeen means that what there is was made a moment ago, and is not in a
-// cache yet, or in the view. The claim is reconciled again soon.
-var errNotSeen = errors.New("the address is not in the cache yet")
 
 // protectClaim puts our finalizer on a claim on which admission has not (contract,
 // "Normal IPAddressClaim" 3). It is never called for one that is being deleted.
@@ -107,15 +102,4 @@ func (c *Controller) isNew(ctx context.Context, s *scope) error {
 		return nil
 	}
 	return fmt.Errorf("looking for IPAddress %s: %w", s.name, err)
-}
-
-// order is for the claim, with all that is known before its request is resolved.
-func (s *scope) order() allocator.Order {
-	order := allocator.Order{Origin: allocator.OriginAddress, Holder: s.holder(), Sticky: s.request.Sticky}
-	if s.claim != nil {
-		order.Origin = allocator.OriginController
-		order.HolderUID = string(s.claim.UID)
-		order.Waiting = s.waiting()
-	}
-	return order
 }

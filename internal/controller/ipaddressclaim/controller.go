@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -147,12 +146,6 @@ func (c *Controller) found(s *scope, coming time.Duration) {
 
 func (c *Controller) serves(claim *ipamv1.IPAddressClaim) bool {
 	return isServed(claim, c.Within, c.WatchFilter)
-}
-
-// isServed reports whether a claim is of the namespaces, and has the label, that this
-// operator is limited to.
-func isServed(claim *ipamv1.IPAddressClaim, namespaces kube.Namespaces, filter string) bool {
-	return namespaces.Has(claim.Namespace) && (filter == "" || labels.HasWatchLabel(claim, filter))
 }
 
 // soon requeues a claim for which there is something that has not been seen

@@ -3,9 +3,7 @@ package ipaddressclaim
 import (
 	"context"
 	"fmt"
-	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -13,10 +11,6 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
-
-// finalizerMetal3 is on the claims of Cluster API's provider for Metal3, which
-// takes it off together with the deletion: it says nothing of an address in use.
-const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"
 
 // release gives back the address of a claim that is being deleted (contract,
 // "Deleted IPAddressClaim"), once nobody else's finalizer says that it is in use.
@@ -59,14 +53,6 @@ func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
 	}
 	s.address = address
 	return nil
-}
-
-// inUse reports whether somebody's finalizer keeps the claim: a machine that has not
-// gone yet. The garbage collector's own waits for us, in turn.
-func inUse(claim *ipamv1.IPAddressClaim) bool {
-	return slices.ContainsFunc(claim.Finalizers, func(f string) bool {
-		return f != v1alpha1.FinalizerRelease && f != finalizerMetal3 && f != metav1.FinalizerDeleteDependents
-	})
 }
 
 // deleteAddress deletes the IPAddress, and reports whether it is gone. Where it is

@@ -5,20 +5,10 @@ import (
 
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/kube"
-)
-
-// kind is that of the claims, in Cluster API's group.
-const kind = "IPAddressClaim"
-
-// Indexes of the cache of claims.
-const (
-	byCluster = "cluster"
-	byTarget  = "target"
 )
 
 // Replica is what every replica does for IPAddressClaims, whether it leads or not: it
@@ -65,21 +55,3 @@ func (r *Replica) start(mgr manager.Manager) error {
 	}
 	return r.Lead()
 }
-
-func indexedCluster(obj client.Object) []string {
-	if name := clusterName(obj.(*ipamv1.IPAddressClaim)); name != "" {
-		return []string{name}
-	}
-	return nil
-}
-
-// indexedTarget is the pool or class that a claim of ours names.
-func indexedTarget(obj client.Object) []string {
-	ref := obj.(*ipamv1.IPAddressClaim).Spec.PoolRef
-	if !isOurs(ref) {
-		return nil
-	}
-	return []string{target(ref.Kind, ref.Name)}
-}
-
-func target(kind, name string) string { return kind + "/" + name }

@@ -3,18 +3,27 @@ package ipaddressclaim
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // scope is what one pass knows of a claim and the IPAddress of its name, either
@@ -166,3 +175,61 @@ func parts(claim *ipamv1.IPAddressClaim) adapt.AddressClaim {
 		Annotations: claim.Annotations,
 	}
 }
+
+// kind is that of the claims, in Cluster API's group.
+const kind = "IPAddressClaim"
+
+// errNotSeen means that what there is was made a moment ago, and is not in a
+// cache yet, or in the view. The claim is reconciled again soon.
+var errNotSeen = errors.New("the address is not in the cache yet")
+
+// isServed reports whether a claim is of the namespaces, and has the label, that this
+// operator is limited to.
+func isServed(claim *ipamv1.IPAddressClaim, namespaces kube.Namespaces, filter string) bool {
+	return namespaces.Has(claim.Namespace) && (filter == "" || labels.HasWatchLabel(claim, filter))
+}
+
+// groupOf is the group of an apiVersion.
+func groupOf(apiVersion string) string {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return group
+}
+
+// order is for the claim, with all that is known before its request is resolved.
+func (s *scope) order() allocator.Order {
+	order := allocator.Order{Origin: allocator.OriginAddress, Holder: s.holder(), Sticky: s.request.Sticky}
+	if s.claim != nil {
+		order.Origin = allocator.OriginController
+		order.HolderUID = string(s.claim.UID)
+		order.Waiting = s.waiting()
+	}
+	return order
+}
+
+// waiting is the claim's place in the queue.
+func (s *scope) waiting() queue.Waiter {
+	return queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Standing: standing(s.claim)}
+}
+
+// standing is what the condition of a claim says of its turn.
+func standing(claim *ipamv1.IPAddressClaim) queue.Standing {
+	switch conditions.GetReason(claim, ipamv1.IPAddressClaimReadyCondition) {
+	case v1alpha1.ReasonRecordRefused, v1alpha1.ReasonLimitReached:
+		return queue.Refused
+	case ipamv1.IPAddressClaimReadyPoolExhaustedReason:
+		return queue.WantsRoom
+	}
+	return queue.Unknown
+}
+
+// inUse reports whether somebody's finalizer keeps the claim: a machine that has not
+// gone yet. The garbage collector's own waits for us, in turn.
+func inUse(claim *ipamv1.IPAddressClaim) bool {
+	return slices.ContainsFunc(claim.Finalizers, func(f string) bool {
+		return f != v1alpha1.FinalizerRelease && f != finalizerMetal3 && f != metav1.FinalizerDeleteDependents
+	})
+}
+
+// finalizerMetal3 is on the claims of Cluster API's provider for Metal3, which
+// takes it off together with the deletion: it says nothing of an address in use.
+const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"

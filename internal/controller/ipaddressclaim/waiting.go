@@ -15,9 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // mayWait reports whether the claim may be in the queue: it is one of ours that asks for
@@ -34,22 +32,6 @@ func (s *scope) mayWait() bool {
 		return clusterName(s.claim) == ""
 	}
 	return !annotations.IsPaused(s.cluster, s.cluster)
-}
-
-// waiting is the claim's place in the queue.
-func (s *scope) waiting() queue.Waiter {
-	return queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Standing: standing(s.claim)}
-}
-
-// standing is what the condition of a claim says of its turn.
-func standing(claim *ipamv1.IPAddressClaim) queue.Standing {
-	switch conditions.GetReason(claim, ipamv1.IPAddressClaimReadyCondition) {
-	case v1alpha1.ReasonRecordRefused, v1alpha1.ReasonLimitReached:
-		return queue.Refused
-	case ipamv1.IPAddressClaimReadyPoolExhaustedReason:
-		return queue.WantsRoom
-	}
-	return queue.Unknown
 }
 
 // isUnserved reports whether the claim's status says that the leader could not serve it.

@@ -6,10 +6,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // read reads what the claim asks for.
@@ -40,18 +37,6 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	fillIn(&s.claim.Spec, resolution.Terms, record)
 	s.record = record
 	return nil
-}
-
-func (c *Controller) order(s *scope, resolution catalogue.Resolution) allocator.Order {
-	order := allocator.Order{
-		Resolution:  resolution,
-		Origin:      allocator.OriginController,
-		Holder:      adapt.HolderOfClaim(s.request.Claim),
-		HolderUID:   string(s.claim.UID),
-		RequestedBy: s.request.RequestedBy,
-	}
-	order.Waiting = queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: order.Holder, Request: s.request}
-	return order
 }
 
 // fillIn writes the block of a record into the spec of its claim, as admission does.

@@ -6,7 +6,6 @@ package ipclaim
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,7 +18,6 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -56,22 +54,6 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 		WatchesRawSource(c.turns()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
 		Complete(c.Within.Limit(reconcile.AsReconciler(c.Client, c)))
-}
-
-// scope is what one pass knows of a claim.
-type scope struct {
-	claim *v1alpha1.IPClaim
-	// request is set by read.
-	request ipam.Request
-	// record is set by bind or verify: the claim's block is held.
-	record ipam.Record
-	// conflict is set by verify: what else is recorded on the claim's block.
-	conflict string
-	// again is set by askAgain: when to ask again for the right to use the pool.
-	again time.Duration
-	// retry is set by hold where the claim has lost its turn: after how long it is tried
-	// again.
-	retry time.Duration
 }
 
 // Reconcile implements reconcile.ObjectReconciler. Nearly all claims are Bound since they

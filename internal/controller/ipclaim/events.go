@@ -17,8 +17,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-const kind = "IPClaim"
-
 // claims has claims reconciled that are new or have changed, and are not up to date.
 func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request] {
 	look := func(claim *v1alpha1.IPClaim, q kube.Queue) {

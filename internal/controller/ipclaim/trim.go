@@ -1,6 +1,7 @@
 package ipclaim
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -29,4 +30,11 @@ func Trim(claim *v1alpha1.IPClaim) {
 // claim that is Bound without conditions.
 func isTrimmed(claim *v1alpha1.IPClaim) bool {
 	return claim.Status.Phase == v1alpha1.ClaimBound && len(claim.Status.Conditions) == 0
+}
+
+// isReady reports whether the status of a claim is that of one that is Bound, with nothing
+// wrong.
+func isReady(claim *v1alpha1.IPClaim) bool {
+	return claim.Status.Phase == v1alpha1.ClaimBound &&
+		(isTrimmed(claim) || meta.IsStatusConditionTrue(claim.Status.Conditions, v1alpha1.ConditionReady))
 }

@@ -1,8 +1,6 @@
 package ipclaim
 
 import (
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -23,16 +21,9 @@ func (c *Controller) upToDate(claim *v1alpha1.IPClaim) bool {
 func isRecordOf(claim *v1alpha1.IPClaim, record ipam.Record) bool {
 	policy := ipam.Reclaim(claim.Spec.ReclaimPolicy)
 	return record.Holder == adapt.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}) &&
-		sameHolder(record.HolderUID, string(claim.UID)) &&
+		record.MayBeOf(string(claim.UID)) &&
 		record.State == ipam.StateBound && !record.Terminating &&
 		record.Block.String() == claim.Spec.CIDR &&
 		(policy == "" || policy == record.Reclaim) &&
 		(!record.Adopted || record.HolderUID != "")
-}
-
-// isReady reports whether the status of a claim is that of one that is Bound, with nothing
-// wrong.
-func isReady(claim *v1alpha1.IPClaim) bool {
-	return claim.Status.Phase == v1alpha1.ClaimBound &&
-		(isTrimmed(claim) || meta.IsStatusConditionTrue(claim.Status.Conditions, v1alpha1.ConditionReady))
 }

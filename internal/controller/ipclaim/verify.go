@@ -3,7 +3,6 @@ package ipclaim
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,10 +14,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
-// errNotSeen means that the record exists, but not yet in the view. The
-// claim is reconciled again when it turns up there.
-var errNotSeen = errors.New("the allocation is not in the view yet")
-
 // verify checks that the record which the claim names holds the claim's block,
 // and records it anew where there is none: after a restore, or when somebody
 // forced the record away.
@@ -29,7 +24,7 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 		return c.recordAgain(ctx, s, name)
 	}
 	holder := adapt.HolderOfClaim(s.request.Claim)
-	if record.Holder != holder || record.Block != s.request.Block || !sameHolder(record.HolderUID, string(s.claim.UID)) {
+	if record.Holder != holder || record.Block != s.request.Block || !record.MayBeOf(string(s.claim.UID)) {
 		return &ipam.TakenError{Block: s.request.Block, Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
 	}
 	if err := c.Allocator.Confirmed(record); err != nil {
@@ -55,10 +50,6 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 	}
 	return nil
 }
-
-// sameHolder compares UIDs, of which a record that was made before its claim
-// has none.
-func sameHolder(recorded, actual string) bool { return recorded == "" || recorded == actual }
 
 // recordAgain records the block that the claim names under the name that the
 // claim gives.

@@ -61,20 +61,6 @@ func (o of[T]) Reconcile(ctx context.Context, obj T) (reconcile.Result, error) {
 	return o.reconcile(ctx, obj)
 }
 
-// scope is what one pass knows of a pool.
-type scope struct {
-	obj v1alpha1.Pool
-	// pool is set by read.
-	pool ipam.Pool
-	// record is set by secure: the pool's own.
-	record ipam.Record
-	// again is set by askAgain: when to ask again for the right to use the parent.
-	again time.Duration
-	// retry is set by secure where the pool has lost its turn: after how long it is tried
-	// again.
-	retry time.Duration
-}
-
 func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcile.Result, error) {
 	before := copyOf(obj)
 	s := &scope{obj: obj}
@@ -91,8 +77,6 @@ func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcil
 	}
 	return reconcile.Result{RequeueAfter: again}, retry
 }
-
-func copyOf(obj v1alpha1.Pool) v1alpha1.Pool { return obj.DeepCopyObject().(v1alpha1.Pool) }
 
 // keep records the pool's CIDR, or removes the finalizer of a pool that is being
 // deleted.
