@@ -16,7 +16,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
-	"github.com/cadastre-dev/cadastre/internal/packed"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/streamlist"
 )
 
@@ -47,7 +47,7 @@ func (r *recordsFirst) connect(cfg *rest.Config, over *http.Client, scheme *runt
 func (r *recordsFirst) newInformer(of cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	switch example.(type) {
 	case *v1alpha1.IPClaim:
-		return packed.Informer(cache.NewSharedIndexInformer(r.after(r.claims), example, resync, indexers), ipclaim.Pack)
+		return kube.PackedInformer(cache.NewSharedIndexInformer(r.after(r.claims), example, resync, indexers), ipclaim.Pack)
 	case *ipamv1.IPAddressClaim:
 		of = r.after(r.addressClaims)
 	case *ipamv1.IPAddress:

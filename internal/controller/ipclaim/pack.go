@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// packed is a trimmed claim as the informer's store keeps it. It is a packed.Form.
+// packed is a trimmed claim as the informer stores it: a kube.Packed.
 type packed struct {
 	alike        unique.Handle[alike]
 	name, record string
@@ -54,7 +54,7 @@ func Pack(obj any) any {
 	return p
 }
 
-// Unpack implements packed.Form.
+// Unpack implements kube.Packed.
 func (p *packed) Unpack() any { return p.claim() }
 
 // GetObjectMeta implements metav1.ObjectMetaAccessor.

@@ -1,4 +1,4 @@
-package packed
+package kube
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 	fcache "k8s.io/client-go/tools/cache/testing"
 )
 
-// form is a Secret of one value.
-type form struct{ namespace, name, version, value string }
+// packedSecret is a Secret of one value.
+type packedSecret struct{ namespace, name, version, value string }
 
-func (f form) Unpack() any { return secret(f.namespace, f.name, f.version, f.value) }
+func (f packedSecret) Unpack() any { return secret(f.namespace, f.name, f.version, f.value) }
 
-func (f form) GetObjectMeta() metav1.Object { return f.Unpack().(*corev1.Secret) }
+func (f packedSecret) GetObjectMeta() metav1.Object { return f.Unpack().(*corev1.Secret) }
 
 func secret(namespace, name, version, value string) *corev1.Secret {
 	return &corev1.Secret{
@@ -29,18 +29,18 @@ func secret(namespace, name, version, value string) *corev1.Secret {
 	}
 }
 
-// pack packs Secrets, but not those that are called whole.
-func pack(obj any) any {
+// packSecret packs Secrets, but not those that are named whole.
+func packSecret(obj any) any {
 	if s := obj.(*corev1.Secret); s.Name != "whole" {
-		return form{s.Namespace, s.Name, s.ResourceVersion, s.StringData["value"]}
+		return packedSecret{s.Namespace, s.Name, s.ResourceVersion, s.StringData["value"]}
 	}
 	return obj
 }
 
-// told is what a handler was told of, in words.
-type told chan string
+// notified is what a handler was notified of, in words.
+type notified chan string
 
-func (c told) OnAdd(obj any, initial bool) {
+func (c notified) OnAdd(obj any, initial bool) {
 	kind := "added "
 	if initial {
 		kind = "listed "
@@ -48,9 +48,9 @@ func (c told) OnAdd(obj any, initial bool) {
 	c <- kind + text(obj)
 }
 
-func (c told) OnUpdate(before, obj any) { c <- "changed " + text(before) + " to " + text(obj) }
+func (c notified) OnUpdate(before, obj any) { c <- "changed " + text(before) + " to " + text(obj) }
 
-func (c told) OnDelete(obj any) {
+func (c notified) OnDelete(obj any) {
 	if missed, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		c <- "missed that " + missed.Key + " is gone, last " + text(missed.Obj)
 		return
@@ -68,7 +68,7 @@ func text(obj any) string {
 }
 
 // next is what came, in any order.
-func (c told) next(t *testing.T, n int) []string {
+func (c notified) next(t *testing.T, n int) []string {
 	t.Helper()
 	var all []string
 	for range n {
@@ -76,17 +76,17 @@ func (c told) next(t *testing.T, n int) []string {
 		case one := <-c:
 			all = append(all, one)
 		case <-t.Context().Done():
-			t.Fatal("nothing is told")
+			t.Fatal("no notification")
 		}
 	}
 	slices.Sort(all)
 	return all
 }
 
-// begin runs an informer of what the source has, in which values are in upper case.
-func begin(t *testing.T, source cache.ListerWatcher, resync time.Duration) (cache.SharedIndexInformer, told) {
+// runPacked runs an informer of what the source has, in which values are in upper case.
+func runPacked(t *testing.T, source cache.ListerWatcher, resync time.Duration) (cache.SharedIndexInformer, notified) {
 	t.Helper()
-	i := Informer(cache.NewSharedIndexInformer(source, &corev1.Secret{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}), pack)
+	i := PackedInformer(cache.NewSharedIndexInformer(source, &corev1.Secret{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}), packSecret)
 	err := i.SetTransform(func(obj any) (any, error) {
 		made := obj.(*corev1.Secret).DeepCopy()
 		made.StringData["value"] = strings.ToUpper(made.StringData["value"])
@@ -99,27 +99,27 @@ func begin(t *testing.T, source cache.ListerWatcher, resync time.Duration) (cach
 	if err := i.AddIndexers(byValue); err != nil {
 		t.Fatal(err)
 	}
-	tells := make(told, 100)
-	if _, err := i.AddEventHandlerWithResyncPeriod(tells, resync); err != nil {
+	notes := make(notified, 100)
+	if _, err := i.AddEventHandlerWithResyncPeriod(notes, resync); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); i.RunWithContext(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return i, tells
+	return i, notes
 }
 
-// TestHandlersAreToldOfObjects of what is packed, and of what is not.
-func TestHandlersAreToldOfObjects(t *testing.T) {
+// TestHandlersAreNotifiedOfObjects of what is packed, and of what is not.
+func TestHandlersAreNotifiedOfObjects(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	source.Add(secret("a", "one", "", "x"))
 	source.Add(secret("b", "whole", "", "y"))
-	i, tells := begin(t, source, 0)
-	if got, want := tells.next(t, 2), []string{"listed one=X", "listed whole=Y"}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+	i, notes := runPacked(t, source, 0)
+	if got, want := notes.next(t, 2), []string{"listed one=X", "listed whole=Y"}; !slices.Equal(got, want) {
+		t.Errorf("notified of %q, want %q", got, want)
 	}
-	other, another := make(told, 10), make(told, 10)
+	other, another := make(notified, 10), make(notified, 10)
 	if _, err := i.AddEventHandler(other); err != nil {
 		t.Fatal(err)
 	}
@@ -127,9 +127,9 @@ func TestHandlersAreToldOfObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []told{other, another} {
+	for _, c := range []notified{other, another} {
 		if got, want := c.next(t, 2), []string{"listed one=X", "listed whole=Y"}; !slices.Equal(got, want) {
-			t.Errorf("one who comes later is told %q, want %q", got, want)
+			t.Errorf("a later handler is notified of %q, want %q", got, want)
 		}
 	}
 	if err := i.RemoveEventHandler(late); err != nil {
@@ -138,8 +138,8 @@ func TestHandlersAreToldOfObjects(t *testing.T) {
 	source.Modify(secret("a", "one", "", "z"))
 	source.Add(secret("a", "two", "", "v"))
 	source.Delete(secret("a", "two", "", "v"))
-	if got, want := tells.next(t, 3), []string{"added two=V", "changed one=X to one=Z", "deleted two=V"}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+	if got, want := notes.next(t, 3), []string{"added two=V", "changed one=X to one=Z", "deleted two=V"}; !slices.Equal(got, want) {
+		t.Errorf("notified of %q, want %q", got, want)
 	}
 }
 
@@ -147,25 +147,25 @@ func TestHandlersAreToldOfObjects(t *testing.T) {
 func TestAMissedDeletionComesAsAnObject(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	source.Add(secret("a", "one", "", "x"))
-	_, tells := begin(t, source, 0)
-	tells.next(t, 1)
+	_, notes := runPacked(t, source, 0)
+	notes.next(t, 1)
 	source.DeleteDropWatch(secret("a", "one", "", "x"))
 	source.ResetWatch()
-	if got, want := tells.next(t, 1), []string{"missed that a/one is gone, last one=X"}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+	if got, want := notes.next(t, 1), []string{"missed that a/one is gone, last one=X"}; !slices.Equal(got, want) {
+		t.Errorf("notified of %q, want %q", got, want)
 	}
 }
 
-// TestTheStoreShowsObjects though it keeps them packed.
+// TestTheStoreShowsObjects though it stores them packed.
 func TestTheStoreShowsObjects(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	source.Add(secret("a", "one", "", "x"))
 	source.Add(secret("b", "whole", "", "y"))
-	i, tells := begin(t, source, 0)
-	tells.next(t, 2)
-	kept, _, _ := i.(*informer).SharedIndexInformer.GetStore().GetByKey("a/one")
-	if diff := cmp.Diff(form{"a", "one", "1", "X"}, kept, cmp.AllowUnexported(form{})); diff != "" {
-		t.Errorf("what is kept: %s", diff)
+	i, notes := runPacked(t, source, 0)
+	notes.next(t, 2)
+	kept, _, _ := i.(*packedInformer).SharedIndexInformer.GetStore().GetByKey("a/one")
+	if diff := cmp.Diff(packedSecret{"a", "one", "1", "X"}, kept, cmp.AllowUnexported(packedSecret{})); diff != "" {
+		t.Errorf("what is stored: %s", diff)
 	}
 	store := i.GetIndexer()
 	one := func(obj any, found bool, err error) ([]any, error) {
@@ -203,33 +203,33 @@ func TestTheStoreShowsObjects(t *testing.T) {
 	}
 }
 
-// TestWhatComesAgainIsNotMadeAgain: client-go hands a transformer what it has kept, too.
-func TestWhatComesAgainIsNotMadeAgain(t *testing.T) {
+// TestWhatIsPackedIsNotPackedAgain: client-go also transforms what it has stored already.
+func TestWhatIsPackedIsNotPackedAgain(t *testing.T) {
 	var transform cache.TransformFunc
-	i := Informer(takes{cache.NewSharedIndexInformer(nil, &corev1.Secret{}, 0, nil), &transform}, pack)
-	if got, err := transform(secret("a", "one", "1", "x")); err != nil || got != (form{"a", "one", "1", "x"}) {
-		t.Errorf("without a transformer of its own: %v, %v", got, err)
+	i := PackedInformer(transforming{cache.NewSharedIndexInformer(nil, &corev1.Secret{}, 0, nil), &transform}, packSecret)
+	if got, err := transform(secret("a", "one", "1", "x")); err != nil || got != (packedSecret{"a", "one", "1", "x"}) {
+		t.Errorf("without a transform function of its own: %v, %v", got, err)
 	}
 	failed := errors.New("failed")
 	if err := i.SetTransform(func(any) (any, error) { return nil, failed }); err != nil {
 		t.Fatal(err)
 	}
-	kept := form{"a", "one", "1", "x"}
+	kept := packedSecret{"a", "one", "1", "x"}
 	if got, err := transform(kept); err != nil || got != kept {
-		t.Errorf("what is kept already: %v, %v", got, err)
+		t.Errorf("what is stored already: %v, %v", got, err)
 	}
 	if _, err := transform(secret("a", "one", "1", "x")); !errors.Is(err, failed) {
 		t.Errorf("got %v, want %v", err, failed)
 	}
 }
 
-// takes notes what it is to transform with.
-type takes struct {
+// transforming records its transform function.
+type transforming struct {
 	cache.SharedIndexInformer
 	f *cache.TransformFunc
 }
 
-func (i takes) SetTransform(f cache.TransformFunc) error {
+func (i transforming) SetTransform(f cache.TransformFunc) error {
 	*i.f = f
 	return nil
 }
