@@ -17,29 +17,28 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/internal/streamlist"
 )
 
-// recordsFirst has the caches of what is as numerous as records begin when the
-// records are there: blocks can be handed out by then, and with all at once the API
-// server, whose CPU is the limit, would take several times as long for the records.
+// recordsFirst has the caches of kinds that are as numerous as records list them when the
+// records are there: blocks can be handed out by then, and if all were listed at once the
+// API server, whose CPU is the limit, would take several times as long for the records.
 type recordsFirst struct {
-	records                          streamlist.Source
-	claims, addressClaims, addresses streamlist.Source
-	// listed reports whether the records are there. To be set before a cache starts.
+	records                          kube.StreamingSource
+	claims, addressClaims, addresses kube.StreamingSource
+	// listed reports whether the records are there. It is set before a cache starts.
 	listed func() bool
 }
 
-// looking is how often it is looked whether the records are there.
-const looking = 20 * time.Millisecond
+// listedPoll is how often a cache checks whether the records are there.
+const listedPoll = 20 * time.Millisecond
 
-// connect makes the sources. To be called before a cache starts.
+// connect makes the sources. It is called before a cache starts.
 func (r *recordsFirst) connect(cfg *rest.Config, over *http.Client, scheme *runtime.Scheme) error {
 	slim, errs := slimmer(), [4]error{}
-	r.records, errs[0] = streamlist.New[v1alpha1.IPAllocation](cfg, over, scheme, "ipallocations", slim)
-	r.claims, errs[1] = streamlist.New[v1alpha1.IPClaim](cfg, over, scheme, "ipclaims", slim)
-	r.addressClaims, errs[2] = streamlist.New[ipamv1.IPAddressClaim](cfg, over, scheme, "ipaddressclaims", slim)
-	r.addresses, errs[3] = streamlist.New[ipamv1.IPAddress](cfg, over, scheme, "ipaddresses", slim)
+	r.records, errs[0] = kube.NewStreamingSource[v1alpha1.IPAllocation](cfg, over, scheme, "ipallocations", slim)
+	r.claims, errs[1] = kube.NewStreamingSource[v1alpha1.IPClaim](cfg, over, scheme, "ipclaims", slim)
+	r.addressClaims, errs[2] = kube.NewStreamingSource[ipamv1.IPAddressClaim](cfg, over, scheme, "ipaddressclaims", slim)
+	r.addresses, errs[3] = kube.NewStreamingSource[ipamv1.IPAddress](cfg, over, scheme, "ipaddresses", slim)
 	return errors.Join(errs[:]...)
 }
 
@@ -56,9 +55,9 @@ func (r *recordsFirst) newInformer(of cache.ListerWatcher, example runtime.Objec
 	return cache.NewSharedIndexInformer(of, example, resync, indexers)
 }
 
-// after lists and watches what of does, when the records are there.
-func (r *recordsFirst) after(of streamlist.Source) streamlist.Source {
-	return streamlist.Source{ListWatch: &cache.ListWatch{
+// after lists and watches as of does, when the records are there.
+func (r *recordsFirst) after(of kube.StreamingSource) kube.StreamingSource {
+	return kube.StreamingSource{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			if err := r.await(ctx); err != nil {
 				return nil, err
@@ -75,5 +74,5 @@ func (r *recordsFirst) after(of streamlist.Source) streamlist.Source {
 }
 
 func (r *recordsFirst) await(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, looking, true, func(context.Context) (bool, error) { return r.listed(), nil })
+	return wait.PollUntilContextCancel(ctx, listedPoll, true, func(context.Context) (bool, error) { return r.listed(), nil })
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/streamlist"
 	"github.com/cadastre-dev/cadastre/test/cluster"
 )
 
@@ -55,7 +55,7 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	view.Describe(pool)
 	over, err := rest.HTTPClientFor(c.Config())
 	must(t, err)
-	records, err := streamlist.New[v1alpha1.IPAllocation](c.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
+	records, err := kube.NewStreamingSource[v1alpha1.IPAllocation](c.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
 	must(t, err)
 	go view.Run(t.Context(), records, &v1alpha1.IPAllocation{})
 	s := &story{

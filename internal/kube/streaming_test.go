@@ -1,4 +1,4 @@
-package streamlist
+package kube
 
 import (
 	"encoding/json"
@@ -23,8 +23,8 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// aList is one of so many IPAllocations, and its JSON.
-func aList(t *testing.T, count int) (*v1alpha1.IPAllocationList, string) {
+// recordList returns a list of so many IPAllocations, and its JSON.
+func recordList(t *testing.T, count int) (*v1alpha1.IPAllocationList, string) {
 	t.Helper()
 	list := &v1alpha1.IPAllocationList{ListMeta: metav1.ListMeta{ResourceVersion: "42", Continue: "more"}, Items: []v1alpha1.IPAllocation{}}
 	for n := range count {
@@ -50,12 +50,12 @@ func withoutManagedFields(obj any) (any, error) {
 }
 
 func readRecords(body io.Reader) (*internalversion.List, error) {
-	return read[v1alpha1.IPAllocation](body, withoutManagedFields)
+	return readList[v1alpha1.IPAllocation](body, withoutManagedFields)
 }
 
 func TestAListIsReadWhole(t *testing.T) {
 	for _, count := range []int{0, 1, 3} {
-		want, text := aList(t, count)
+		want, text := recordList(t, count)
 		// The API server writes the fields of an unstructured list in the order of their names.
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(text), &fields); err != nil {
@@ -89,7 +89,7 @@ func TestAListIsReadWhole(t *testing.T) {
 // TestHalfAListIsNone cuts a list after each of its bytes: blocks that are in use
 // would be handed out if what came were taken for all.
 func TestHalfAListIsNone(t *testing.T) {
-	_, text := aList(t, 2)
+	_, text := recordList(t, 2)
 	for length := range len(text) {
 		if list, err := readRecords(strings.NewReader(text[:length])); err == nil {
 			t.Fatalf("%d items are taken for all of %q", len(list.Items), text[:length])
@@ -101,12 +101,12 @@ func TestHalfAListIsNone(t *testing.T) {
 }
 
 func TestWhatCannotBeTransformedIsRefused(t *testing.T) {
-	_, text := aList(t, 1)
+	_, text := recordList(t, 1)
 	for name, transform := range map[string]cache.TransformFunc{
 		"an error":  func(any) (any, error) { return nil, io.ErrNoProgress },
 		"no object": func(any) (any, error) { return "x", nil },
 	} {
-		if _, err := read[v1alpha1.IPAllocation](strings.NewReader(text), transform); err == nil {
+		if _, err := readList[v1alpha1.IPAllocation](strings.NewReader(text), transform); err == nil {
 			t.Errorf("%s is taken for an object", name)
 		}
 	}
@@ -128,9 +128,9 @@ func TestWhatIsNoListIsRefused(t *testing.T) {
 	}
 }
 
-// TestRecordsAreListedAndWatched asks a server of HTTP as a reflector does.
+// TestRecordsAreListedAndWatched sends the requests of a Reflector to an HTTP server.
 func TestRecordsAreListedAndWatched(t *testing.T) {
-	list, text := aList(t, 2)
+	list, text := recordList(t, 2)
 	event, err := json.Marshal(map[string]any{"type": "ADDED", "object": map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "IPAllocation", "metadata": map[string]any{"name": "late"},
 	}})
@@ -158,7 +158,7 @@ func TestRecordsAreListedAndWatched(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	records, err := New[v1alpha1.IPAllocation](&rest.Config{Host: server.URL}, server.Client(), scheme, "ipallocations", withoutManagedFields)
+	records, err := NewStreamingSource[v1alpha1.IPAllocation](&rest.Config{Host: server.URL}, server.Client(), scheme, "ipallocations", withoutManagedFields)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,10 +168,10 @@ func TestRecordsAreListedAndWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	if meta := found.(metav1.ListInterface); meta.GetResourceVersion() != list.ResourceVersion || meta.GetContinue() != list.Continue {
-		t.Errorf("a list of %s, going on at %q; want %s, %q", meta.GetResourceVersion(), meta.GetContinue(), list.ResourceVersion, list.Continue)
+		t.Errorf("the list is of version %s and continues at %q; want %s, %q", meta.GetResourceVersion(), meta.GetContinue(), list.ResourceVersion, list.Continue)
 	}
 	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "1"}); !apierrors.IsResourceExpired(err) {
-		t.Errorf("what the server refuses: %v, want that it is too old", err)
+		t.Errorf("what the server refuses: %v, want that the version is too old", err)
 	}
 	watch, err := source.WatchWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil {

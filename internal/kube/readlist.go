@@ -1,4 +1,4 @@
-package streamlist
+package kube
 
 import (
 	"encoding/json"
@@ -12,13 +12,12 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// read reads a list from its JSON as that arrives: the API server writes the list of
-// a custom resource item by item (KEP-5116), so that the two take turns with neither
-// waiting for the other, and the text of the list is never kept as a whole.
+// readList reads a list from its JSON as that arrives. The text of the list is never kept
+// as a whole, and of an object only what transform returns.
 //
-// A list that ends early, or does not say of which resource version it is, is an error:
-// half a list would pass for the whole state.
-func read[T any, P object[T]](body io.Reader, transform cache.TransformFunc) (*internalversion.List, error) {
+// A list that ends early, or has no resource version, is an error: half a list would pass
+// for the whole state.
+func readList[T any, P object[T]](body io.Reader, transform cache.TransformFunc) (*internalversion.List, error) {
 	list := &internalversion.List{}
 	from := kjson.NewDecoderCaseSensitivePreserveInts(body)
 	err := readObject(from, func(field string) error {
@@ -39,7 +38,7 @@ func read[T any, P object[T]](body io.Reader, transform cache.TransformFunc) (*i
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil && list.ResourceVersion == "" {
-		err = errors.New("it does not say of which resource version it is")
+		err = errors.New("the list has no resource version")
 	}
 	return list, err
 }
@@ -56,12 +55,12 @@ func readItem[T any, P object[T]](from kjson.Decoder, transform cache.TransformF
 	}
 	result, ok := transformed.(runtime.Object)
 	if !ok {
-		return nil, fmt.Errorf("%T became a %T, which is no object", item, transformed)
+		return nil, fmt.Errorf("transforming a %T: a %T is not an API object", item, transformed)
 	}
 	return result, nil
 }
 
-// readObject reads a JSON object; the value of each field is for read to read.
+// readObject reads a JSON object. read is called for each field, and reads its value.
 func readObject(from kjson.Decoder, read func(field string) error) error {
 	if err := expect(from, json.Delim('{')); err != nil {
 		return err
@@ -78,7 +77,7 @@ func readObject(from kjson.Decoder, read func(field string) error) error {
 	return expect(from, json.Delim('}'))
 }
 
-// readArray reads a JSON array, each of whose elements is for read to read.
+// readArray reads a JSON array. read is called for each element, and reads it.
 func readArray(from kjson.Decoder, read func() error) error {
 	if err := expect(from, json.Delim('[')); err != nil {
 		return err
@@ -91,6 +90,7 @@ func readArray(from kjson.Decoder, read func() error) error {
 	return expect(from, json.Delim(']'))
 }
 
+// expect reads a delimiter.
 func expect(from kjson.Decoder, delimiter json.Delim) error {
 	found, err := from.Token()
 	if err != nil {
