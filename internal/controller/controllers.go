@@ -16,7 +16,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
 	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/internal/leader"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -44,43 +43,35 @@ type Options struct {
 	WatchFilter string
 }
 
-// Setup registers all controllers: with mgr those that every replica runs, and the others
-// with the election.
-func Setup(mgr manager.Manager, election *leader.Election, o Options) error {
+// Setup registers all controllers: those that every replica runs, and those that the leader
+// runs.
+func Setup(mgr manager.Manager, o Options) error {
 	claims, records := kube.NamespacesOf(o.WatchNamespace), kube.Namespaces(nil)
 	if o.WatchNamespace != "" {
 		records = kube.NamespacesOf(o.WatchNamespace, o.Namespace)
 	}
-	var orphans *allocationgc.Controller // of the term
-	err := election.EachTerm(func(mgr manager.Manager) error {
-		if err := mgr.Add(notifyConflicts(o.Ledger)); err != nil {
-			return err
-		}
-		orphans = &allocationgc.Controller{
-			Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live,
-			Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
-		}
-		return setup(mgr,
-			&ipclass.Controller{Parts: o.Parts, Client: mgr.GetClient(), Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
-			&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
-			&ipclaim.Controller{Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
-			orphans,
-		)
-	})
-	if err != nil {
+	if err := mgr.Add(notifyConflicts(o.Ledger)); err != nil {
 		return err
 	}
-	return setup(mgr, &ipaddressclaim.Replica{
-		Parts: o.Parts, Within: claims, WatchFilter: o.WatchFilter,
-		Lead: func() error {
-			return election.EachTerm(func(mgr manager.Manager) error {
+	orphans := &allocationgc.Controller{
+		Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live,
+		Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
+	}
+	return setup(mgr,
+		&ipclass.Controller{Parts: o.Parts, Client: mgr.GetClient(), Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
+		&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
+		&ipclaim.Controller{Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
+		orphans,
+		&ipaddressclaim.Replica{
+			Parts: o.Parts, Within: claims, WatchFilter: o.WatchFilter,
+			Lead: func() error {
 				return setup(mgr, &ipaddressclaim.Controller{
 					Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
 					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{},
 				})
-			})
+			},
 		},
-	})
+	)
 }
 
 // notifyConflicts has the controllers notified of records that overlap.

@@ -107,11 +107,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := webhooks.Setup(mgr, webhooks.Options{Parts: parts, Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring}); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
-	election, err := newElection(cfg, mgr, o)
-	if err != nil {
-		return fmt.Errorf("setting up leader election: %w", err)
-	}
-	err = controller.Setup(mgr, election, controller.Options{
+	err = controller.Setup(mgr, controller.Options{
 		Parts: parts, Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
 		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
 	})
@@ -187,7 +183,7 @@ func newManager(cfg *rest.Config, o Options, first *recordsFirst) (ctrl.Manager,
 	if err != nil {
 		return nil, nil, err
 	}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+	options := ctrl.Options{
 		Scheme:  scheme,
 		Cache:   cache.Options{DefaultTransform: slimmer(), NewInformer: first.newInformer, SyncPeriod: syncPeriod(o)},
 		Metrics: *diagnostics, HealthProbeBindAddress: o.ProbeAddress,
@@ -199,7 +195,11 @@ func newManager(cfg *rest.Config, o Options, first *recordsFirst) (ctrl.Manager,
 			SkipNameValidation: &o.SkipNameValidation, UsePriorityQueue: new(false), ReconciliationTimeout: reconcileWithin,
 			CacheSyncTimeout: syncWithin,
 		},
-	})
+	}
+	if err := electLeader(&options, cfg, o); err != nil {
+		return nil, nil, fmt.Errorf("setting up leader election: %w", err)
+	}
+	mgr, err := ctrl.NewManager(cfg, options)
 	return mgr, serving, err
 }
 

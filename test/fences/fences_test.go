@@ -18,7 +18,7 @@ const module = "github.com/cadastre-dev/cadastre"
 var rows = [][]string{
 	{"internal/ipam/space", "internal/failpoint"},
 	{"internal/ipam", "internal/kube"},
-	{"api/*", "config/crd", "config/webhook", "internal/leader"},
+	{"api/*", "config/crd", "config/webhook"},
 	{"internal/adapt"},
 	{"internal/ledger"},
 	{"internal/catalogue"},

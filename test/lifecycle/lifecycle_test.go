@@ -60,7 +60,7 @@ func TestLifecycle(t *testing.T) {
 	t.Run("a replica that is told to end answers what is under way", w.endsGracefully)
 	t.Run("what a replica that is killed was asked is asked of another", w.isAskedOfAnother)
 	t.Run("a leader that is told to end hands over at once", w.handsOver)
-	t.Run("a leader that loses its lease goes on answering", w.losesTheLease)
+	t.Run("blocks are handed out while nobody leads", w.losesTheLease)
 	t.Run("a replica is ready when its view is complete, and not before", w.isReadyWhenComplete)
 }
 

@@ -1,4 +1,4 @@
-package operator
+package kube
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func TestALeaseIsLostToSomebodyElseAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := &scriptedLease{holder: test.holder}
-			lease := &patientLease{Interface: told, log: logr.Discard()}
+			lease := NewPatientLease(told, logr.Discard())
 			if _, _, err := lease.Get(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +74,7 @@ func TestALeaseIsLostToSomebodyElseAlone(t *testing.T) {
 
 func TestALeaseThatWasGivenBackIsNotHeld(t *testing.T) {
 	told := &scriptedLease{}
-	lease := &patientLease{Interface: told, log: logr.Discard()}
+	lease := NewPatientLease(told, logr.Discard())
 	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}
 	if err := lease.Create(t.Context(), ours); err != nil {
 		t.Fatal(err)
