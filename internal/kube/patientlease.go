@@ -11,9 +11,18 @@ import (
 )
 
 // PatientLease is the lock of a leader election that is lost to another replica, and not
-// to an API server that does not answer in time. With client-go's own lock a leader that
-// cannot renew its lease ends its process, and so does every replica in turn: after an
-// outage nobody answers webhooks until the kubelet has started one again.
+// to an API server that does not answer in time. With client-go's own lock the process of
+// a leader ends that cannot renew its lease, and a short lease, for a quick failover,
+// makes that of every stall.
+//
+// Of two managers with a lease of 2 s, on a real API server (medians of 3, then single
+// runs; "claims" is until a claim can be created again, with one manager that is restarted
+// as by the kubelet, after 1, 10 and 20 s):
+//
+//	                                            PatientLease   client-go's
+//	API server paused for 5 s: leader after     0.2 s          2.4 s, and one exit
+//	API server down for 20 s: claims after      3.3 s          15.2 s, and three exits
+//	leader killed: leader after                 2.8 s          2.7 s (lease of 15 s: 17.1 s)
 //
 // A leader continues for longer than its lease as long as the API server does not answer
 // it, while another replica that it does answer may lead already. It is for controllers
