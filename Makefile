@@ -214,7 +214,7 @@ mutants: ## Change the code in small ways, one at a time, and say which changes 
 	@go run ./test/cmd/mutants -out=$(OUT)/mutants.json -sample=$(SAMPLE) -seed=$(SEED) -tests=./internal/controller/... $(mutated)
 
 # The packages that are changed; the tests of the controllers see some of it, too.
-mutated := ./webhooks ./internal/allocator ./internal/catalogue ./internal/queue ./internal/kube ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/adapt ./internal/requester
+mutated := ./webhooks ./internal/allocator ./internal/catalogue ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/adapt ./internal/requester
 
 .PHONY: mutants-document
 mutants-document: ## Write what the last `make mutants` has found into docs/reliability.md.
