@@ -1,8 +1,9 @@
 # Cadastre. `make help` lists the targets.
 #
 # Needs Go, make, git and bash. Everything else, the control plane included, is
-# built from Go modules pinned in go.mod, tools/go.mod, test/controlplane/go.mod
-# and test/capi/go.mod.
+# built from Go modules pinned in go.mod, tools/go.mod,
+# test/framework/controlplane/go.mod and test/framework/capi/go.mod.
+# test/README.md describes the suites.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -89,11 +90,11 @@ build: bin/manager ## Build the operator into bin/.
 bin/manager:
 	@go build -trimpath -o $@ ./cmd/manager
 bin/dev:
-	@go build -trimpath -o $@ ./test/cmd/dev
+	@go build -trimpath -o $@ ./test/framework/cmd/dev
 bin/torture:
-	@go build -trimpath -o $@ ./test/cmd/torture
+	@go build -trimpath -o $@ ./test/chaos/cmd/torture
 bin/bench:
-	@go build -trimpath -o $@ ./test/cmd/bench
+	@go build -trimpath -o $@ ./test/perf/cmd/bench
 
 .PHONY: generate
 generate: ## Write deep copies, CRDs, the RBAC role and the webhook manifests from the markers in the code.
@@ -128,7 +129,7 @@ test-all: test test-large ## Run all tests, and then again at full size those th
 .PHONY: test-large
 test-large: $(assets) capi build ## Run at full size the tests that are smaller in `make test`, one package after the other.
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list)
-	raced=$$(comm -12 <(sort <<<"$$sized") <($(list_raced) | sort))
+	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
 	$(patient) go test -count=1 -p 1 -v -timeout $(TEST_TIMEOUT) $$(grep -vxF "$$raced" <<<"$$sized") | $(of_itself)
 
@@ -137,19 +138,20 @@ define tests
 say() { echo "test: $$*"; }
 begin=$$SECONDS
 all=$$(go list ./...)
-raced=$$($(list_raced))
-suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print $$1 }')
-others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$(go list $(explored))" <<<"$$all")
+raced=$$(go list $(raced))
+explored=$$(go list $(explored))
+suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print $$1 }' | grep -vxF -e "$$raced" -e "$$explored")
+others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$explored" <<<"$$all")
 say "vet"
 go vet ./...
 say "the ledger and the allocator$(if $(race),, (without the race detector: no C compiler))"
 go test $(1) $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
 say "the model of the protocol"
-go test $(1) -v -timeout $(TEST_TIMEOUT) $(explored) | $(of_itself)
+go test $(1) -v -timeout $(TEST_TIMEOUT) $$explored | $(of_itself)
 say "packages that need no control plane"
 go test $(1) -timeout $(TEST_TIMEOUT) $$others
 say "suites that start processes, $(2) at a time"
-longest=$$(grep -E '/test/($(longest))$$' <<<"$$suites")
+longest=$$(grep -E '/test/[a-z0-9]+/($(longest))$$' <<<"$$suites")
 $(patient) go test $(1) -count=1 -p $(2) -timeout $(TEST_TIMEOUT) $$longest $$(grep -vxF "$$longest" <<<"$$suites")
 say "all passed in $$((SECONDS - begin)) s"
 endef
@@ -161,13 +163,11 @@ of_itself := { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
 raced := $(patsubst %,./%/...,$(wildcard internal/ledger internal/allocator))
 
 # Millions of states, by one goroutine.
-explored := ./internal/ledger/model/...
-
-# The packages that are tested with the race detector, without the models.
-list_raced = go list $(raced) | grep -vxF "$$(go list $(explored))"
+explored := ./test/chaos/model/...
 
 # Tests that run programs, such as a control plane: their results are not cached,
-# as Go does not see what those programs are.
+# as Go does not see what those programs are. Here are those of test/ and those that
+# import from it; what is tested with the race detector, and the model, are left out.
 on_processes := /\/test\/|\/envtest/
 
 # The suites that begin first, so that none of them is left alone at the end.
@@ -195,7 +195,7 @@ torture: $(assets) build bin/torture ## Run real managers under faults for DURAT
 
 .PHONY: torture-selftest
 torture-selftest: $(assets) ## Break the operator's promises, one at a time, and see the torture harness find each within a minute.
-	@TORTURE_SELFTEST=all go test -count=1 -v -timeout $(TEST_TIMEOUT) -run TestTheHarnessFindsWhatIsBroken ./test/torture
+	@TORTURE_SELFTEST=all go test -count=1 -v -timeout $(TEST_TIMEOUT) -run TestTheHarnessFindsWhatIsBroken ./test/chaos/torture
 
 .PHONY: torture-report
 torture-report: bin/torture ## Write the figures of the last `make torture` into FIGURES (default docs/reliability.md).
@@ -203,23 +203,23 @@ torture-report: bin/torture ## Write the figures of the last `make torture` into
 
 .PHONY: hostile
 hostile: $(assets) build ## Send 10,000 random mutations of valid objects through the API server (MUTATIONS, SEED).
-	@MUTATIONS=$(MUTATIONS) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/hostile
+	@MUTATIONS=$(MUTATIONS) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/e2e/hostile
 
 .PHONY: tenants
 tenants: $(assets) build ## Have a hostile tenant misuse the operator beside an honest one for STORM (default 5m), with choices by SEED.
-	@STORM=$(STORM) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/tenants
+	@STORM=$(STORM) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/e2e/tenants
 
 .PHONY: mutants
 mutants: ## Change the code in small ways, one at a time, and say which changes no test notices: SAMPLE of them, drawn by SEED; all without.
-	@go run ./test/cmd/mutants -out=$(OUT)/mutants.json -sample=$(SAMPLE) -seed=$(SEED) -tests=./internal/controller/... $(mutated)
+	@go run ./test/lint/cmd/mutants -out=$(OUT)/mutants.json -sample=$(SAMPLE) -seed=$(SEED) -tests=./internal/controller/... $(mutated)
 
 # The packages that are changed; the tests of the controllers see some of it, too.
 mutated := ./webhooks ./internal/allocator ./internal/catalogue ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/adapt ./internal/requester
 
 .PHONY: mutants-document
 mutants-document: ## Write what the last `make mutants` has found into docs/reliability.md.
-	@go run ./test/cmd/mutants table $(OUT)/mutants.json test/mutants/explained.txt >$(OUT)/mutants.md
-	go run ./test/cmd/splice docs/reliability.md mutants <$(OUT)/mutants.md
+	@go run ./test/lint/cmd/mutants table $(OUT)/mutants.json test/lint/mutants/explained.txt >$(OUT)/mutants.md
+	go run ./test/framework/cmd/splice docs/reliability.md mutants <$(OUT)/mutants.md
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Look for known vulnerabilities in what the operator is built of.
@@ -238,7 +238,7 @@ bench: $(assets) build bin/bench ## Measure the operator on a control plane of i
 .PHONY: bench-document
 bench-document: bin/bench ## Write what make bench measured last into docs/benchmarks.md.
 	@bin/bench --document=out/bench.json >out/bench.md
-	go run ./test/cmd/splice docs/benchmarks.md operator <out/bench.md
+	go run ./test/framework/cmd/splice docs/benchmarks.md operator <out/bench.md
 	mkdir -p docs/plots
 	cp out/bench-*.svg docs/plots/
 
@@ -247,7 +247,7 @@ bench-space: ## Measure the free space of a pool (BENCH_COUNT runs, default 5) i
 	@mkdir -p out
 	go test -run '^$$' -bench . -benchtime 0.2s -count $(BENCH_COUNT) ./internal/ipam/space | tee out/bench-space.txt
 	go run ./internal/ipam/space/benchtable <out/bench-space.txt >out/bench-space.md
-	go run ./test/cmd/splice docs/benchmarks.md space <out/bench-space.md
+	go run ./test/framework/cmd/splice docs/benchmarks.md space <out/bench-space.md
 
 ##@ Control plane
 
@@ -263,8 +263,8 @@ bin/k8s/kubectl: package := k8s.io/kubernetes/cmd/kubectl
 controlplane: $(K8S_BINARIES) ## Build etcd, etcdutl, kube-apiserver, kube-controller-manager and kubectl into bin/k8s.
 
 # A command of Kubernetes knows its version only when the linker tells it.
-$(K8S_BINARIES): test/controlplane/go.mod test/controlplane/go.sum
-	@cd test/controlplane; begin=$$SECONDS
+$(K8S_BINARIES): test/framework/controlplane/go.mod test/framework/controlplane/go.sum
+	@cd test/framework/controlplane; begin=$$SECONDS
 	kubernetes=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 	module=$$(go list -f '{{.Module.Path}} {{.Module.Version}}' $(package))
 	IFS=. read -r major minor _ <<<"$${kubernetes#v}"
@@ -288,8 +288,8 @@ bin/capi/clusterctl: package := sigs.k8s.io/cluster-api/cmd/clusterctl
 capi: $(CAPI_BINARIES) ## Build Cluster API's core manager and clusterctl into bin/capi.
 
 # clusterctl compares its own version with those of providers.
-$(CAPI_BINARIES): test/capi/go.mod test/capi/go.sum
-	@cd test/capi; begin=$$SECONDS
+$(CAPI_BINARIES): test/framework/capi/go.mod test/framework/capi/go.sum
+	@cd test/framework/capi; begin=$$SECONDS
 	version=$$(go list -m -f '{{.Version}}' sigs.k8s.io/cluster-api)
 	IFS=. read -r major minor _ <<<"$${version#v}"
 	echo "capi: building $@ from sigs.k8s.io/cluster-api $$version"

@@ -29,7 +29,7 @@ func TestAGuardedServerAnswersOnlyPathsWithTheSecret(t *testing.T) {
 }
 
 // Every webhook of the configurations has a path, and a path has a handler: see
-// test/security, which calls them all.
+// test/e2e/security, which calls them all.
 func TestEveryWebhookHasAPath(t *testing.T) {
 	paths, err := Paths()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/test/build"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock: the watch of pools may be ahead of

@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/test/build"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // openParent has a replica know the parent, which hands out blocks of these lengths.

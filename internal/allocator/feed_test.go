@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/test/build"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // TestAClaimIsInLineWhileItWaits and its record is known to be claimed while it has one.

@@ -24,7 +24,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/build"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // beginning is an allocator that has begun to look at what there is.

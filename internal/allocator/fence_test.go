@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/build"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // TestAHolderIsFencedOffBeforeItsRecordGoes: it is written to where it could still come to

@@ -143,7 +143,7 @@ const (
 // validate returns an error that names the first flag whose value cannot be used.
 //
 // A shorter OrphanGrace than safeOrphanGrace would release a block of which the claim
-// is being stored: the rule Grace of internal/ledger/model assumes that a request is
+// is being stored: the rule Grace of test/chaos/model assumes that a request is
 // over before the grace of its record is.
 func (o *Options) validate() error {
 	switch ipam.Family(o.DefaultIPFamily) {

@@ -18,7 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/build"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile has the block freed that is

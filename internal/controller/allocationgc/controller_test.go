@@ -28,7 +28,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 )
 
 // story is one record on a real API server, a view of it, and a controller

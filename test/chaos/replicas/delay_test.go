@@ -1,0 +1,158 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/cluster-api/util/flags"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/operator"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// delayed is a way to the API server on which the watch of claims is late.
+type delayed struct {
+	http.RoundTripper
+	by time.Duration
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d delayed) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := d.RoundTripper.RoundTrip(req)
+	if err == nil && strings.HasSuffix(req.URL.Path, "/ipclaims") && req.URL.Query().Get("watch") != "" {
+		response.Body = &lateBody{ReadCloser: response.Body, by: d.by}
+	}
+	return response, err
+}
+
+type lateBody struct {
+	io.ReadCloser
+	by time.Duration
+}
+
+// Read implements io.Reader.
+func (b *lateBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	time.Sleep(b.by) //nolint:forbidigo // a slow network is what this is; no test waits by it
+	return n, err
+}
+
+var _ = Describe("a claim of one name is created, deleted and created again by 8 clients, at one replica that sees claims late", Ordered, func() {
+	const clients = 8
+	rounds := sized(60, 25)
+	var w *world
+
+	BeforeAll(func(ctx context.Context) {
+		port := freePort()
+		w = start(ctx, cluster.Options{Managers: 1, Webhooks: []string{fmt.Sprintf("127.0.0.1:%d", port)}})
+		startDelayed(ctx, w, port)
+		w.namespace(ctx, "delay")
+		w.pool(ctx, "delay", "10.0.0.0/16")
+	})
+
+	It("never has a claim without its record, nor frees a record under a claim", func(ctx context.Context) {
+		watched := make(chan struct{})
+		violations := make(chan string, 1000)
+		var watching sync.WaitGroup
+		watching.Go(func() { w.watchForClaimsWithoutRecord(ctx, watched, violations) })
+		var looping sync.WaitGroup
+		for n := range clients {
+			looping.Go(func() {
+				as := clientFor(w.Config())
+				random := rand.New(rand.NewPCG(1, uint64(n)))
+				for range rounds {
+					claim := build.Claim("delay", fmt.Sprintf("same-%d", random.IntN(2))).Pool("delay").Length(32).Obj()
+					if as.Create(ctx, claim) == nil && claim.Spec.CIDR == "" {
+						violations <- "created without a block: " + claim.Name
+					}
+					_ = client.IgnoreNotFound(as.Delete(ctx, claim))
+				}
+			})
+		}
+		looping.Wait()
+		close(watched)
+		watching.Wait()
+		close(violations)
+		for v := range violations {
+			Fail(v)
+		}
+		final := build.Claim("delay", "final").Pool("delay").Length(32).Obj()
+		Expect(w.Create(ctx, final)).To(Succeed())
+		Eventually(func() int { return len(w.records(ctx, "delay")) }).Should(Equal(len(w.claims(ctx, "delay"))))
+		expectHeld(w.claims(ctx, "delay"), w.records(ctx, "delay"))
+	})
+})
+
+// watchForClaimsWithoutRecord looks, again and again, for a claim that is there
+// before and after its record was looked for in vain.
+func (w *world) watchForClaimsWithoutRecord(ctx context.Context, over <-chan struct{}, violations chan<- string) {
+	for {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		for _, claim := range w.claims(ctx, "delay") {
+			record := &v1alpha1.IPAllocation{}
+			key := client.ObjectKey{Namespace: claim.Namespace, Name: claim.Spec.AllocationName}
+			if w.Get(ctx, key, record) == nil {
+				continue
+			}
+			again := &v1alpha1.IPClaim{}
+			if w.Get(ctx, client.ObjectKeyFromObject(&claim), again) == nil && again.UID == claim.UID {
+				violations <- fmt.Sprintf("claim %s (%s) without its record %s", claim.Name, claim.Spec.CIDR, claim.Spec.AllocationName)
+			}
+		}
+	}
+}
+
+// startDelayed runs a replica in this process, behind the balancer, whose watch
+// of claims is late.
+func startDelayed(ctx context.Context, w *world, port int) {
+	GinkgoHelper()
+	cfg, err := w.OperatorConfig(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return delayed{rt, 400 * time.Millisecond} })
+	running, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- operator.Run(running, cfg, operator.Options{
+			Namespace: cluster.Namespace, ServiceAccount: cluster.ServiceAccount,
+			Manager: flags.ManagerOptions{DiagnosticsAddress: "0"}, ProbeAddress: "0", WebhookHost: "127.0.0.1", WebhookPort: port,
+			WebhookService: "cadastre-webhook-service", CertSource: "self-signed",
+			LeaseDuration: 4 * time.Second, OrphanGrace: orphanGrace, UnsafeOrphanGrace: true, UnclaimedLimit: 1000, Workers: 4,
+			SkipNameValidation: true,
+		})
+	}()
+	DeferCleanup(func() {
+		stop()
+		Eventually(ended).Should(Receive(BeNil()))
+	})
+	Eventually(func() error {
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	}).Should(Succeed())
+}
+
+func freePort() int {
+	GinkgoHelper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { Expect(l.Close()).To(Succeed()) }()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,89 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+var _ = Describe("32 clients create 2,000 claims at two replicas", Ordered, func() {
+	const clients = 32
+	each := sized(63, 20) // 2,016
+	var w *world
+
+	BeforeAll(func(ctx context.Context) {
+		w = start(ctx, cluster.Options{Managers: 2})
+		w.namespace(ctx, "load")
+		w.pool(ctx, "load", "10.0.0.0/12")
+	})
+
+	It("answers each with a block, no two of which overlap", func(ctx context.Context) {
+		var mu sync.Mutex
+		var blocks []netip.Prefix
+		var failures []error
+		var creating sync.WaitGroup
+		for n := range clients {
+			creating.Go(func() {
+				as := clientFor(w.Config())
+				for i := range each {
+					claim := build.Claim("load", fmt.Sprintf("c-%d-%d", n, i)).Pool("load").Length(int32(24 + i%9)).Obj()
+					err := as.Create(ctx, claim)
+					mu.Lock()
+					if err != nil {
+						failures = append(failures, err)
+					} else {
+						blocks = append(blocks, netip.MustParsePrefix(claim.Spec.CIDR)) // panics where there is none
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		creating.Wait()
+		Expect(failures).To(BeEmpty())
+		Expect(blocks).To(HaveLen(clients * each))
+		expectDisjoint(blocks)
+		served := w.Balancer.Stats()
+		AddReportEntry("connections by replica", fmt.Sprint(served))
+	})
+
+	It("binds every one of them", func(ctx context.Context) {
+		Eventually(func() int {
+			bound := 0
+			for _, c := range w.claims(ctx, "load") {
+				if c.Status.Phase == v1alpha1.ClaimBound {
+					bound++
+				}
+			}
+			return bound
+		}).Should(Equal(clients * each))
+		expectHeld(w.claims(ctx, "load"), w.records(ctx, "load"))
+	})
+
+	It("is as free as before when all are deleted", func(ctx context.Context) {
+		var deleting errgroup.Group // one call for all of them takes the API server more than the minute that it has
+		for n := range clients {
+			as := clientFor(w.Config())
+			deleting.Go(func() error {
+				for i := range each {
+					claim := build.Claim("load", fmt.Sprintf("c-%d-%d", n, i)).Obj()
+					if err := as.Delete(ctx, claim); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		Expect(deleting.Wait()).To(Succeed())
+		Eventually(func() int { return len(w.records(ctx, "load")) }).Should(BeZero())
+		Eventually(func() string { return w.available(ctx, "load") }).Should(Equal("1048576"))
+	})
+})

@@ -1,0 +1,222 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/proxy"
+)
+
+// heldBack is for how long the record of x is held back at most. An attempt is
+// given up after 3.5 s, which would show nothing.
+const heldBack = 2500 * time.Millisecond
+
+// rivals are two pools on one CIDR, the second to be made when the first is gone,
+// and what is asked of each.
+type rivals struct {
+	team           string
+	oldPool, again client.Object
+	x, y           client.Object
+	// recordedIn is the namespace of x's record.
+	recordedIn string
+}
+
+// rivalsOf are the rivals for one kind of pool. All are named after the team.
+func rivalsOf(team string, pool func(name string) client.Object, claim func(b *build.ClaimBuilder, pool string) *build.ClaimBuilder) rivals {
+	ask := func(name, of string) client.Object {
+		return claim(build.Claim(team, name), team+of).Length(32).Obj()
+	}
+	return rivals{
+		team: team, recordedIn: team, oldPool: pool(team + "-old"), again: pool(team + "-new"),
+		x: ask("x", "-old"), y: ask("y", "-new"),
+	}
+}
+
+func inPool(b *build.ClaimBuilder, pool string) *build.ClaimBuilder { return b.Pool(pool) }
+
+func inLocalPool(b *build.ClaimBuilder, pool string) *build.ClaimBuilder { return b.LocalPool(pool) }
+
+func rootPools(cidr string) func(string) client.Object {
+	return func(name string) client.Object { return build.Pool(name).CIDR(cidr).Obj() }
+}
+
+var _ = Describe("a pool is deleted, and another is made on its CIDR, while a block of it is being recorded", Ordered, ContinueOnFailure, func() {
+	var w *world
+
+	BeforeAll(func(ctx context.Context) {
+		w = start(ctx, cluster.Options{Managers: 2, Proxied: true})
+	})
+
+	// race holds x's record back, has the old pool go, makes the new one and y in it,
+	// and lets x go on. It expects that exactly one of x and y holds its block.
+	race := func(ctx context.Context, r rivals, remove func(context.Context, client.Object)) {
+		GinkgoHelper()
+		w.ready(ctx, r.oldPool)
+		release := w.during(ctx, r)
+		remove(ctx, r.oldPool)
+		Eventually(func() error { return w.Create(ctx, r.again) }).Should(Succeed())
+		Eventually(func() error { return w.Create(ctx, r.y) }).Should(Succeed())
+		release()
+		both := func() []string { return w.held(ctx, r.x, r.y) }
+		Eventually(both, 15*time.Second).Should(HaveLen(1), "exactly one of x and y holds its block")
+		Consistently(both, 2*time.Second).Should(HaveLen(1), "exactly one of x and y holds its block")
+	}
+
+	It("root pools: one of two claims gives way", func(ctx context.Context) {
+		w.namespace(ctx, "root")
+		race(ctx, rivalsOf("root", rootPools("10.1.0.0/28"), inPool), w.removed)
+	})
+
+	It("child pools: one of two claims gives way", func(ctx context.Context) {
+		w.namespace(ctx, "child")
+		w.pool(ctx, "child-parent", "10.2.0.0/24")
+		race(ctx, rivalsOf("child", func(name string) client.Object {
+			return build.Pool(name).Child("child-parent", 28).CIDR("10.2.0.16/28").Obj()
+		}, inPool), w.removed)
+	})
+
+	It("LocalIPPools: one of two claims gives way", func(ctx context.Context) {
+		w.namespace(ctx, "local")
+		race(ctx, rivalsOf("local", func(name string) client.Object {
+			return build.Pool(name).CIDR("10.3.0.0/28").In("local")
+		}, inLocalPool), w.removed)
+	})
+
+	It("a child pool that is being recorded, and its parent goes: one of it and a claim gives way", func(ctx context.Context) {
+		w.namespace(ctx, "parent")
+		r := rivalsOf("parent", rootPools("10.4.0.0/28"), inPool)
+		r.x, r.recordedIn = build.Pool("parent-x").Child("parent-old", 29).Obj(), cluster.Namespace
+		race(ctx, r, w.removed)
+	})
+
+	It("a pool that is forced away: one of two claims gives way", func(ctx context.Context) {
+		w.namespace(ctx, "forced")
+		race(ctx, rivalsOf("forced", rootPools("10.5.0.0/28"), inPool), w.forced)
+	})
+
+	It("a pool that is forced away with a block in it: nobody else gets that", func(ctx context.Context) {
+		w.namespace(ctx, "used")
+		// The cluster deletes a namespace's own pools without asking anybody.
+		r := rivalsOf("used", func(name string) client.Object {
+			return build.Pool(name).CIDR("10.6.0.0/28").In("used")
+		}, inLocalPool)
+		w.ready(ctx, r.oldPool)
+		z := build.Claim("used", "z").LocalPool("used-old").Length(32).Obj()
+		Expect(w.Create(ctx, z)).To(Succeed())
+		Eventually(func() []string { return w.held(ctx, z) }).Should(HaveLen(1))
+		release := w.during(ctx, r)
+		w.forced(ctx, r.oldPool)
+		release()
+		Consistently(func() error { return w.Create(ctx, r.again.DeepCopyObject().(client.Object)) }, 3*time.Second).
+			Should(HaveOccurred(), "a pool was made on the CIDR of blocks that are in use")
+		Expect(w.held(ctx, z)).To(HaveLen(1))
+
+		Expect(w.Delete(ctx, z)).To(Succeed())
+		Expect(w.Delete(ctx, r.x)).To(Or(Succeed(), MatchError(apierrors.IsNotFound, "not found")))
+		Eventually(func() error { return w.Create(ctx, r.again) }).Should(Succeed())
+		Eventually(func() error { return w.Create(ctx, r.y) }).Should(Succeed())
+		Eventually(func() []string { return w.held(ctx, r.y) }).Should(HaveLen(1))
+	})
+})
+
+// ready creates a pool and waits until it hands out blocks.
+func (w *world) ready(ctx context.Context, pool client.Object) {
+	GinkgoHelper()
+	Expect(w.Create(ctx, pool)).To(Succeed())
+	Eventually(func() v1alpha1.PoolPhase {
+		Expect(w.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
+		return pool.(v1alpha1.Pool).PoolStatus().Phase
+	}).Should(Equal(v1alpha1.PoolReady))
+}
+
+// during begins to create x, and returns when its record is on its way. The
+// function that is returned releases that, and waits for the answer to x.
+func (w *world) during(ctx context.Context, r rivals) (release func()) {
+	GinkgoHelper()
+	var held []*proxy.HeldCreate
+	for _, m := range w.Managers {
+		held = append(held, m.API.HoldCreate(fmt.Sprintf("namespaces/%s/ipallocations", r.recordedIn)))
+	}
+	let := func() {
+		for _, h := range held {
+			h.Release()
+		}
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- clientFor(w.Config()).Create(ctx, r.x.DeepCopyObject().(client.Object)) }()
+	select {
+	case <-held[0].Arrived():
+		held[1].Release()
+	case <-held[1].Arrived():
+		held[0].Release()
+	case err := <-answered:
+		Fail(fmt.Sprintf("x was answered before it was recorded: %v", err))
+	}
+	late := time.AfterFunc(heldBack, let)
+	return func() {
+		GinkgoHelper()
+		late.Stop()
+		let()
+		Eventually(answered).Should(Receive())
+	}
+}
+
+// removed deletes a pool as people do.
+func (w *world) removed(ctx context.Context, pool client.Object) {
+	GinkgoHelper()
+	Expect(w.Delete(ctx, pool)).To(Succeed())
+	w.gone(ctx, pool)
+}
+
+// forced deletes a pool as the cluster does, and takes its finalizers off.
+func (w *world) forced(ctx context.Context, pool client.Object) {
+	GinkgoHelper()
+	account, err := w.User("system:kube-controller-manager", "system:masters")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(clientFor(account).Delete(ctx, pool)).To(Succeed())
+	err = w.Patch(ctx, pool, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	w.gone(ctx, pool)
+}
+
+func (w *world) gone(ctx context.Context, obj client.Object) {
+	GinkgoHelper()
+	Eventually(func() bool {
+		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))
+	}).Should(BeTrue())
+}
+
+// held are the blocks that objects hold: claims that are Bound, pools that are
+// Ready.
+func (w *world) held(ctx context.Context, objects ...client.Object) []string {
+	GinkgoHelper()
+	var blocks []string
+	for _, obj := range objects {
+		err := w.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		Expect(err).NotTo(HaveOccurred())
+		switch o := obj.(type) {
+		case *v1alpha1.IPClaim:
+			if o.Status.Phase == v1alpha1.ClaimBound {
+				blocks = append(blocks, fmt.Sprintf("IPClaim %s: %s", o.Name, o.Spec.CIDR))
+			}
+		case *v1alpha1.IPPool:
+			if o.Status.Phase == v1alpha1.PoolReady {
+				blocks = append(blocks, fmt.Sprintf("IPPool %s: %s", o.Name, o.Spec.CIDR))
+			}
+		}
+	}
+	return blocks
+}

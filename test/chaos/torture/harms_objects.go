@@ -1,0 +1,186 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+const noFinalizers = `{"metadata":{"finalizers":null}}`
+
+func keyOf(name string) client.ObjectKey {
+	return client.ObjectKey{Name: name}
+}
+
+func newNamespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// fillSeats lists everything there is, again and again, with more requests at a
+// time than the API server has seats.
+func (n *nemesis) fillSeats(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, between(n.random, 2*time.Second, 4*time.Second))
+	defer cancel()
+	flood, err := newClient(n.tenant)
+	if err != nil {
+		return err
+	}
+	var listing sync.WaitGroup
+	for range seats {
+		listing.Go(func() {
+			for ctx.Err() == nil {
+				_ = flood.List(ctx, &v1alpha1.IPAllocationList{})
+				_ = flood.List(ctx, &v1alpha1.IPClaimList{})
+			}
+		})
+	}
+	listing.Wait()
+	return nil
+}
+
+// revokeCertificate takes away what the webhooks are served with, or what the API
+// server trusts.
+func (n *nemesis) revokeCertificate(ctx context.Context) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "cadastre-webhook-server-cert"}}
+	var err error
+	switch n.random.IntN(3) {
+	case 0:
+		err = n.admin.Delete(ctx, secret)
+	case 1:
+		err = n.admin.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`)))
+	default:
+		err = n.distrust(ctx)
+	}
+	if err != nil { // what is not there cannot be taken away
+		return fmt.Errorf("%w: %w", errNothing, err)
+	}
+	n.last(ctx, 500*time.Millisecond, 2*time.Second)
+	return nil
+}
+
+// distrust has the API server trust no certificate of any webhook.
+func (n *nemesis) distrust(ctx context.Context) error {
+	hooks := &admissionv1.MutatingWebhookConfiguration{}
+	if err := n.admin.Get(ctx, keyOf("zz-cadastre-mutating-webhook-configuration"), hooks); err != nil {
+		return err
+	}
+	for i := range hooks.Webhooks {
+		hooks.Webhooks[i].ClientConfig.CABundle = nil
+	}
+	return n.admin.Update(ctx, hooks)
+}
+
+// deleteSomeClaims deletes so many IPClaims, and half as many IPAddressClaims, and says
+// how many went.
+func (n *nemesis) deleteSomeClaims(ctx context.Context, most int) (deleted int) {
+	claims := &v1alpha1.IPClaimList{}
+	_ = n.admin.List(ctx, claims)
+	n.random.Shuffle(len(claims.Items), func(i, j int) { claims.Items[i], claims.Items[j] = claims.Items[j], claims.Items[i] })
+	for i := range claims.Items[:min(most, len(claims.Items))] {
+		if n.remove(ctx, &claims.Items[i]) == nil {
+			deleted++
+		}
+	}
+	addresses := &ipamv1.IPAddressClaimList{}
+	_ = n.admin.List(ctx, addresses)
+	n.random.Shuffle(len(addresses.Items), func(i, j int) {
+		addresses.Items[i], addresses.Items[j] = addresses.Items[j], addresses.Items[i]
+	})
+	for i := range addresses.Items[:min(most/2, len(addresses.Items))] {
+		if n.remove(ctx, &addresses.Items[i]) == nil {
+			deleted++
+		}
+	}
+	return deleted
+}
+
+// forceClaims takes other people's finalizers off claims that are being deleted;
+// off an IPAddressClaim now and then also the operator's, as those do who have lost
+// patience: the address is in use then until its IPAddress is gone.
+func (n *nemesis) forceClaims(ctx context.Context) error {
+	forced := n.letGoOfAddresses(ctx, "", func() bool { return n.random.IntN(3) == 0 })
+	for ns := range namespaces {
+		forced += n.letGoOfClaims(ctx, namespaceName(ns))
+	}
+	if forced == 0 {
+		return errNothing
+	}
+	return nil
+}
+
+// letGoOfClaims takes the finalizers off the claims of a namespace that are being
+// deleted, as far as it can, and counts them.
+func (n *nemesis) letGoOfClaims(ctx context.Context, namespace string) (forced int) {
+	claims := &v1alpha1.IPClaimList{}
+	_ = n.admin.List(ctx, claims, client.InNamespace(namespace))
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		if claim.DeletionTimestamp.IsZero() || len(claim.Finalizers) == 0 {
+			continue
+		}
+		if n.admin.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(noFinalizers))) == nil {
+			forced++
+		}
+	}
+	return forced
+}
+
+// deleteNamespace deletes one, with all that is in it, and makes it again when it
+// is gone. That takes a while, in which other faults are injected.
+func (n *nemesis) deleteNamespace(ctx context.Context) error {
+	name := namespaceName(n.random.IntN(namespaces))
+	n.endNamespace(ctx, name, func(ctx context.Context) error { return n.admin.Create(ctx, newNamespace(name)) })
+	n.last(ctx, time.Second, 3*time.Second)
+	return nil
+}
+
+// In a namespace that is deleted, each object is to go within releasedWithin of its own
+// deletion: that is up to the operator. When kube-controller-manager comes to delete it,
+// and then the namespace, is not: that one looks again later and later, and waits half
+// a minute for whatever it cannot delete on an API server that is as busy as here.
+const (
+	releasedWithin = 100 * time.Second
+	goneWithin     = 10 * time.Minute
+)
+
+// endNamespace has a namespace deleted in the background. If that fails, it ends the
+// run at once, and not when the storm is over.
+func (n *nemesis) endNamespace(ctx context.Context, name string, then func(context.Context) error) {
+	n.ending.Go(func() error {
+		ctx := context.WithoutCancel(ctx) // also when the storm is over
+		done := func(within time.Duration, step func() bool) bool {
+			return untilEvery(ctx, within, 500*time.Millisecond, step)
+		}
+		isGone := func() bool {
+			n.letGoOfClaims(ctx, name)
+			n.letGoOfAddresses(ctx, name, never)
+			namespace := newNamespace("")
+			err := n.admin.Get(ctx, keyOf(name), namespace)
+			return apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp == nil // made again by another
+		}
+		lingers := func() bool { return len(n.witness.LingerIn(name, releasedWithin)) > 0 }
+		switch {
+		case !done(time.Minute, func() bool { return client.IgnoreNotFound(n.admin.Delete(ctx, newNamespace(name))) == nil }):
+			n.witness.Violate(fmt.Sprintf("the namespace %s cannot be deleted", name))
+		case !done(goneWithin, func() bool { return isGone() || lingers() }):
+			n.witness.Violate(fmt.Sprintf("the namespace %s does not go away", name), n.witness.LeftIn(name)...)
+		case lingers():
+			n.witness.Violate(fmt.Sprintf("the operator does not let go of all that was deleted with the namespace %s", name), n.witness.LingerIn(name, releasedWithin)...)
+		case !done(time.Minute, func() bool { return client.IgnoreAlreadyExists(then(ctx)) == nil }):
+			n.witness.Violate(fmt.Sprintf("nothing comes after the namespace %s", name))
+		}
+		return nil
+	})
+}

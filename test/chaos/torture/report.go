@@ -1,0 +1,138 @@
+package torture
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
+)
+
+// Report is what came of a run.
+type Report struct {
+	Seed     uint64 `json:"seed"`
+	Clients  int    `json:"clients"`
+	Managers int    `json:"managers"`
+	// Pause is how long there was nothing between two faults, on average, in seconds.
+	Pause float64   `json:"pause"`
+	Began time.Time `json:"began"`
+	// Seconds that it took, of which Storm with faults: Duration, or until there
+	// were UntilGrants and UntilFaults, if they are not both 0.
+	Seconds     float64 `json:"seconds"`
+	Storm       float64 `json:"storm"`
+	Duration    float64 `json:"duration"`
+	UntilGrants int     `json:"untilGrants,omitempty"`
+	UntilFaults int     `json:"untilFaults,omitempty"`
+	// GOGC is the garbage collector's setting for all processes; empty: Go's default.
+	GOGC string `json:"gogc,omitempty"`
+	// Calls that clients made.
+	Calls   int               `json:"calls"`
+	Figures witness.Figures   `json:"figures"`
+	Faults  int               `json:"faults"`
+	ByKind  map[string]Outage `json:"faultsByKind"`
+	// Orphans that are left.
+	Orphans int `json:"orphansLeft"`
+	// Linearizability is empty where the run ended with a violation before.
+	Linearizability Linearizability `json:"linearizability"`
+	// Violations are promises that were broken, FoundAfter how long after the
+	// beginning of the storm the first of them was, in seconds.
+	Violations []string `json:"violations"`
+	FoundAfter float64  `json:"foundAfter,omitempty"`
+
+	storm time.Time
+	seen  []time.Time // when each violation was
+	text  string      // what they are explained with
+}
+
+// finish completes the report.
+func (t *torture) finish(err error) {
+	r, w := t.report, t.world
+	r.Seconds = time.Since(r.Began).Seconds()
+	if w == nil || w.witness == nil {
+		return
+	}
+	faults := t.nemesis.injected()
+	r.Calls, r.Figures, r.Faults, r.ByKind = w.timeline.count(), w.witness.Figures(), len(faults), w.service.outages(faults)
+	r.Orphans = w.witness.Orphans()
+	for _, v := range w.witness.Violations() {
+		r.violate(v.Seen, v.What)
+	}
+	if err == nil {
+		t.say("%s: checking linearizability", t.elapsed())
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		r.Linearizability = checkLinearizable(w.asked, w.releasing, w.witness.Lives())
+		for _, what := range r.Linearizability.Bad {
+			r.violate(time.Now(), "not linearizable: "+what)
+		}
+		for _, what := range r.Linearizability.Unknown {
+			r.violate(time.Now(), "linearizability is unknown, which counts as broken: "+what)
+		}
+	} else if errors.Is(err, ErrViolated) && len(r.Violations) == 0 {
+		r.violate(time.Now(), err.Error())
+	}
+	if len(r.Violations) > 0 {
+		r.text = t.explain()
+	}
+}
+
+func (r *Report) violate(at time.Time, what string) {
+	if len(r.Violations) == 0 {
+		r.FoundAfter = at.Sub(r.storm).Seconds()
+	}
+	r.Violations, r.seen = append(r.Violations, what), append(r.seen, at)
+}
+
+// Explanation is the seed, the violations with their objects, and what was under
+// way around them; empty where there is none.
+func (r *Report) Explanation() string { return r.text }
+
+// explained is how many violations are explained, and around how much time.
+const explained, aroundIt = 3, 3 * time.Second
+
+func (t *torture) explain() string {
+	var b strings.Builder
+	r := t.report
+	fmt.Fprintf(&b, "seed %d: %d violations after %.1f s\n", r.Seed, len(r.Violations), r.FoundAfter)
+	for _, what := range r.Violations {
+		fmt.Fprintf(&b, "- %s\n", what)
+	}
+	witnessed := t.world.witness.Violations() // these come first
+	for i, what := range r.Violations[:min(explained, len(r.Violations))] {
+		fmt.Fprintf(&b, "\n== %s (at %.3f s)\n", what, r.seen[i].Sub(r.Began).Seconds())
+		if i < len(witnessed) {
+			fmt.Fprintf(&b, "objects at revision %d:\n  %s\n", witnessed[i].Revision, strings.Join(witnessed[i].Objects, "\n  "))
+		}
+		b.WriteString("time line:\n")
+		t.world.timeline.around(&b, r.seen[i], aroundIt)
+	}
+	b.WriteString("\nfaults:\n")
+	for _, f := range t.nemesis.injected() {
+		fmt.Fprintf(&b, "%9.3f..%9.3f  %s\n", f.Began.Sub(t.report.Began).Seconds(), f.Ended.Sub(t.report.Began).Seconds(), f.Kind)
+	}
+	return b.String()
+}
+
+// write writes the report, and what explains a violation, where Config says.
+func (t *torture) write() error {
+	if t.config.Out == "" {
+		return nil
+	}
+	if err := os.MkdirAll(t.config.Out, 0o755); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(t.report, "", "  ")
+	if err != nil {
+		return err
+	}
+	errs := []error{os.WriteFile(filepath.Join(t.config.Out, "report.json"), append(data, '\n'), 0o644)}
+	if t.report.text != "" {
+		name := fmt.Sprintf("violation-%d.txt", t.report.Seed)
+		errs = append(errs, os.WriteFile(filepath.Join(t.config.Out, name), []byte(t.report.text), 0o644))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,193 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// ErrViolated means that a promise was broken: the report says which.
+var ErrViolated = errors.New("a promise was broken")
+
+// Run runs the torture, until it is over or the first violation. The report is
+// complete also with ErrViolated; any other error means that the harness itself
+// could not go on.
+func Run(ctx context.Context, config Config) (*Report, error) {
+	config = config.withDefaults()
+	t := &torture{config: config, report: &Report{Seed: config.Seed, Clients: config.Clients, Managers: config.Managers, Pause: config.Pause.Seconds(), Duration: config.Storm.Seconds(), UntilGrants: config.Grants, UntilFaults: config.Faults, GOGC: os.Getenv("GOGC"), Began: time.Now()}}
+	t.say("seed %d: %s of faults, %d clients, %d managers", config.Seed, config.Storm, config.Clients, config.Managers)
+	c, err := cluster.Start(ctx, cluster.Options{
+		Dir: config.Dir, ControllerManager: true, Managers: config.Managers, ManagerBinary: config.Binary,
+		ManagerEnv: config.Env, ClusterAPICRDs: true,
+		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String(), "--leader-elect-lease-duration=" + lease.String()},
+		// Otherwise there are so many Events after an hour that a namespace's take longer to
+		// delete than kube-controller-manager waits.
+		APIServerFlags: map[string]string{"event-ttl": "5m"},
+		Revive:         true, Proxied: true, Seats: seats, Progress: config.Progress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = t.play(ctx, c)
+	if errors.Is(err, ErrViolated) {
+		err = errors.Join(err, t.keepLogs(c))
+	}
+	t.finish(err)
+	return t.report, errors.Join(err, t.write(), c.Stop())
+}
+
+// keepLogs keeps what the managers logged beside the report, with the stacks of their
+// goroutines at the end.
+func (t *torture) keepLogs(c *cluster.Cluster) error {
+	if t.config.Out == "" {
+		return nil
+	}
+	errs := []error{os.MkdirAll(t.config.Out, 0o755)}
+	for _, m := range c.Managers {
+		errs = append(errs, m.Dump())
+		log, err := os.ReadFile(m.LogPath())
+		errs = append(errs, err, os.WriteFile(filepath.Join(t.config.Out, fmt.Sprintf("violation-%d-%s.log", t.config.Seed, m.Name)), log, 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+// torture is one run.
+type torture struct {
+	config  Config
+	world   *world
+	nemesis *nemesis
+	report  *Report
+}
+
+func (t *torture) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(t.config.Progress, "torture: "+format+"\n", args...)
+}
+
+func (t *torture) play(ctx context.Context, c *cluster.Cluster) error {
+	if err := t.assemble(ctx, c); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	follows := make(chan error, 1)
+	go func() { follows <- witness.Follow(watching, c.EtcdURL(), t.world.witness.Take) }()
+	go t.lookOut(watching, func() { stop(ErrViolated) })
+	err := t.acts(watching)
+	if errors.Is(context.Cause(watching), ErrViolated) {
+		return ErrViolated
+	}
+	stop(nil)
+	return errors.Join(err, <-follows)
+}
+
+func (t *torture) assemble(ctx context.Context, c *cluster.Cluster) error {
+	admin, err := newClient(c.Config())
+	if err != nil {
+		return err
+	}
+	account, err := c.OperatorConfig(ctx)
+	if err != nil {
+		return err
+	}
+	operator, err := newClient(account)
+	if err != nil {
+		return err
+	}
+	tenant, err := c.User("torture")
+	if err != nil {
+		return err
+	}
+	account, err = c.User(unaskedUser, "system:masters")
+	if err != nil {
+		return err
+	}
+	unasked, err := newClient(account)
+	if err != nil {
+		return err
+	}
+	t.world = &world{
+		Cluster: c, config: t.config, admin: admin, operator: operator, unasked: unasked, tenant: tenant,
+		timeline: &timeline{begin: t.report.Began}, service: &service{},
+		asked: map[string]time.Time{}, releasing: map[string]time.Time{},
+	}
+	t.nemesis = &nemesis{
+		party:  &party{world: t.world, who: "nemesis", Client: admin},
+		random: rand.New(rand.NewPCG(t.config.Seed, 0)),
+	}
+	t.world.witness = witness.New(t.nemesis.excuses)
+	return t.world.furnish(ctx)
+}
+
+// acts are storm, calm and end.
+func (t *torture) acts(ctx context.Context) error {
+	stage, curtain := context.WithCancel(ctx)
+	defer curtain()
+	playing, offStage := errgroup.WithContext(stage)
+	for n, r := range cast(t.config.Clients) {
+		playing.Go(func() error { return t.world.perform(offStage, r, n) })
+	}
+	t.report.storm = time.Now()
+	storm, over := context.WithTimeout(ctx, t.config.Storm)
+	defer over()
+	go t.endWhenEnough(storm, over)
+	err := t.nemesis.rage(storm)
+	t.report.Storm = time.Since(t.report.storm).Seconds()
+	if err != nil {
+		return err
+	}
+	t.say("%s: the storm is over: %d grants, %d faults", t.elapsed(), t.world.witness.Figures().Grants, len(t.nemesis.injected()))
+	wait(ctx, settling+t.config.Calm)
+	curtain()
+	if err := playing.Wait(); err != nil {
+		return err
+	}
+	t.say("%s: the calm is over: %d grants", t.elapsed(), t.world.witness.Figures().Grants)
+	if err := t.world.quiet(ctx, "when the clients have stopped"); err != nil {
+		return err
+	}
+	t.say("%s: all is quiet, and everybody has what is theirs", t.elapsed())
+	if err := t.world.serveInOrder(ctx); err != nil {
+		return err
+	}
+	t.say("%s: those who waited were served", t.elapsed())
+	return t.world.giveBack(ctx)
+}
+
+// endWhenEnough ends the storm when there were as many grants and faults as are
+// wanted.
+func (t *torture) endWhenEnough(storm context.Context, over func()) {
+	if t.config.Grants == 0 && t.config.Faults == 0 {
+		return
+	}
+	for wait(storm, time.Second) {
+		if t.world.witness.Figures().Grants >= t.config.Grants && len(t.nemesis.injected()) >= t.config.Faults {
+			over()
+		}
+	}
+}
+
+// lookOut says how it goes every now and then, and ends the run at the first
+// violation.
+func (t *torture) lookOut(ctx context.Context, violated func()) {
+	for n := 0; wait(ctx, 100*time.Millisecond); n++ {
+		if len(t.world.witness.Violations()) > 0 {
+			violated()
+			return
+		}
+		if n%300 == 299 {
+			figures := t.world.witness.Figures()
+			t.say("%s: %d grants, %d releases, %d faults, revision %d", t.elapsed(), figures.Grants, figures.Releases, len(t.nemesis.injected()), t.world.witness.Revision())
+		}
+	}
+}
+
+func (t *torture) elapsed() time.Duration { return time.Since(t.report.Began).Round(time.Second) }

@@ -1,0 +1,93 @@
+package torture
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// How long, and by which choices, a test is to run.
+const (
+	durationEnv = "TORTURE_DURATION"
+	seedEnv     = "TORTURE_SEED"
+)
+
+// Where nothing else is said, the choices are always the same, so that a failure
+// tells of a change; `make torture` makes others.
+const usualSeed = 4
+
+// longest is how long a storm lasts at most.
+const longest = 8 * time.Minute
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard()) // client-go reports every call that is cut off
+	os.Exit(m.Run())
+}
+
+// TestNothingIsHandedOutTwiceNorLost is a short `make torture`: until there were enough
+// grants and faults to show anything, which takes a slow machine longer.
+func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
+	grants, faults := 1200, 10
+	if testing.Short() {
+		grants, faults = 500, 5
+	}
+	config := Config{Seed: seed(t), Storm: longest, Grants: grants, Faults: faults, Out: out(t, ""), Progress: t.Output()}
+	if text := os.Getenv(durationEnv); text != "" {
+		config.Storm, config.Grants, config.Faults = duration(t, text), 0, 0
+	}
+	report, err := Run(t.Context(), config)
+	if report != nil && len(report.Violations) > 0 {
+		t.Fatal(report.Explanation())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Figures.Grants < config.Grants || report.Faults < config.Faults {
+		t.Errorf("seed %d: %d grants and %d faults in %.0f s are too few", report.Seed, report.Figures.Grants, report.Faults, report.Storm)
+	}
+	t.Logf("seed %d: %d grants, %d faults in %.0f s, %d operations in %d partitions are linearizable, no violation",
+		report.Seed, report.Figures.Grants, report.Faults, report.Storm, report.Linearizability.Operations, report.Linearizability.Partitions)
+}
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	if text := os.Getenv(seedEnv); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seed
+	}
+	return usualSeed
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// out is where reports are written, beside those of `make torture`.
+func out(t *testing.T, sub string) string {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root + "/out/torture/test" + sub
+}
+
+// found reports whether a run ended with a violation.
+func found(err error) bool { return errors.Is(err, ErrViolated) }

@@ -1,0 +1,158 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// world is what all who take part share.
+type world struct {
+	*cluster.Cluster
+	config   Config
+	admin    client.Client
+	operator client.Client // under the operator's account, for what people do by force
+	unasked  client.Client // of whose deletions of pools the operator is not asked
+	tenant   *rest.Config
+	witness  *witness.Witness
+	timeline *timeline
+	service  *service
+
+	lastAttempt atomic.Int64
+	mu          sync.Mutex
+	// asked is when an attempt was first made; releasing when somebody first asked
+	// for the end of a holder, by UID.
+	asked, releasing map[string]time.Time
+	// freed are blocks that were lately given back, to be asked for again.
+	freed []netip.Prefix
+}
+
+// The pools of the harness. All are small enough for the witness to count them
+// address by address.
+const (
+	poolBig    = "big"    // room for everybody, all sizes, backs the class shared
+	poolTight  = "tight"  // never enough: claims wait
+	poolReject = "reject" // never enough: claims are refused
+	poolHosts  = "hosts"  // single addresses, some of them withheld
+	poolKeep   = "keep"   // blocks are retained, backs the class keeping
+	poolCool   = "cool"   // blocks cool down
+	poolRandom = "random" // strategy Random
+	poolParent = "parent" // of child pools
+)
+
+// namespaces is how many there are, team-0 and so on. The nemesis deletes them.
+const namespaces = 6
+
+func namespaceName(n int) string { return "team-" + strconv.Itoa(n) }
+
+// holdFinalizer is somebody's who still uses a block.
+const holdFinalizer = "torture/in-use"
+
+func newClient(config *rest.Config) (client.Client, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := ipamv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// furnish makes the tenant, namespaces, classes and pools.
+func (w *world) furnish(ctx context.Context) error {
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "torture"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "torture"}},
+	}
+	keeping := build.Class("keeping").Length(28).With(func(s *v1alpha1.IPClassSpec) {
+		s.ReclaimPolicy, s.RetentionPeriod = v1alpha1.ReclaimRetain, &metav1.Duration{Duration: retention}
+	}).Obj()
+	objects := []client.Object{
+		binding, keeping, build.Class("shared").Length(28).Obj(),
+		build.Pool(poolBig).CIDR("10.0.0.0/12").Classes("shared").Obj(),
+		build.Pool(poolTight).CIDR("10.64.0.0/26").Obj(),
+		build.Pool(poolReject).CIDR("10.65.0.0/26").Rejects().Obj(),
+		build.Pool(poolHosts).CIDR("10.66.0.0/24").Network(24, "10.66.0.1").Reserved("10.66.0.64-10.66.0.95").Obj(),
+		build.Pool(poolKeep).CIDR("10.67.0.0/22").Classes("keeping").Obj(),
+		build.Pool(poolCool).CIDR("10.68.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+			s.ReuseDelay = &metav1.Duration{Duration: time.Second}
+		}).Obj(),
+		build.Pool(poolRandom).CIDR("10.69.0.0/22").Strategy(v1alpha1.StrategyRandom).Obj(),
+		build.Pool(poolParent).CIDR("10.80.0.0/18").Obj(),
+	}
+	for site := range sites {
+		objects = append(objects, sitePool(site, 0))
+	}
+	objects = append(objects, newNamespace(siteNamespace))
+	for n := range namespaces {
+		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(n)}})
+	}
+	for _, obj := range objects {
+		if pool, ok := obj.(*v1alpha1.IPPool); ok {
+			pool.Annotations = map[string]string{witness.AskedAnnotation: "yes"}
+		}
+		if err := w.admin.Create(ctx, obj); err != nil {
+			return fmt.Errorf("furnishing the world: %w", err)
+		}
+	}
+	return w.leaveUnasked(ctx)
+}
+
+// wait waits for so long; false if ctx is done before.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// between is any time from one to the other.
+func between(random *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(random.Int64N(int64(to-from)))
+}
+
+// until looks again and again, at most for so long, and reports whether it came true.
+func until(ctx context.Context, within time.Duration, condition func() bool) bool {
+	return untilEvery(ctx, within, 50*time.Millisecond, condition)
+}
+
+func untilEvery(ctx context.Context, within, every time.Duration, condition func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for !condition() {
+		if !wait(ctx, every) {
+			return false
+		}
+	}
+	return true
+}

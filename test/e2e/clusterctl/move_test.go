@@ -1,0 +1,204 @@
+package clusterctl
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+var _ = Describe("clusterctl move", func() {
+	It("keeps all addresses, and what comes in at the target while the pools are paused waits", func(ctx context.Context) {
+		f := newFleet(ctx, source, "careful")
+		f.pools(ctx, "10.210.0.0/26", "10.211.0.0/24")
+		for _, name := range []string{"m0", "m1"} {
+			machine := f.machine(ctx, name)
+			f.claim(ctx, machine, name+"-spec", bySpec(f.name))
+			f.claim(ctx, machine, name+"-label", byLabel(f.name))
+			f.claim(ctx, machine, name+"-owner", byOwnerAlone)
+			f.claim(ctx, machine, name+"-class", func(claim *ipamv1.IPAddressClaim) {
+				claim.Spec.PoolRef.Kind, claim.Spec.PoolRef.Name = kindClass, f.name
+			})
+		}
+		network := f.network(ctx)
+		before := source.answered(ctx, f.name, 8)
+
+		By("claims wait at the target for a pool that is not there yet")
+		rush := rushInto(ctx, target, "careful-rush", f.name, 4)
+		f.pausePools(ctx, source, true)
+		f.move(ctx, target)
+		f.pausePools(ctx, target, false)
+
+		Expect(target.answered(ctx, f.name, 8)).To(Equal(before))
+		expectDistinct(before, rush(ctx))
+		Expect(target.holders(ctx, f.name)).To(HaveLen(6 + 4))
+		moved := &v1alpha1.IPClaim{}
+		Expect(target.Get(ctx, client.ObjectKeyFromObject(network), moved)).To(Succeed())
+		Expect(moved.Spec.CIDR).To(Equal(network.Spec.CIDR))
+		Expect(target.holders(ctx, f.name+"-networks")).To(HaveKeyWithValue(network.Spec.CIDR, f.name+"/"+network.Name))
+		f.expectGone(ctx)
+	})
+
+	It("keeps all addresses of claims that name their Cluster also where nothing is paused", func(ctx context.Context) {
+		f := newFleet(ctx, source, "quick")
+		f.pools(ctx, "10.212.0.0/26", "10.213.0.0/24")
+		machine := f.machine(ctx, "m0")
+		for i := range 20 {
+			f.claim(ctx, machine, "c"+string(rune('a'+i)), []func(string) func(*ipamv1.IPAddressClaim){bySpec, byLabel}[i%2](f.name))
+		}
+		before := source.answered(ctx, f.name, 20)
+		f.move(ctx, target)
+		rush := rushInto(ctx, target, "quick-rush", f.name, 20)
+
+		Expect(target.answered(ctx, f.name, 20)).To(Equal(before))
+		expectDistinct(before, rush(ctx))
+		Expect(target.holders(ctx, f.name)).To(HaveLen(40))
+		f.expectGone(ctx)
+	})
+
+	It("takes the namespace's own pools along, also while blocks of theirs are retained", func(ctx context.Context) {
+		f := newFleet(ctx, source, "local")
+		Expect(source.Create(ctx, build.Pool(f.name).CIDR("10.216.0.0/16").Obj())).To(Succeed())
+		source.ready(ctx, f.name)
+		f.localPool(ctx, "root", func(spec *v1alpha1.PoolSpec) { spec.CIDR, spec.AllowRetain = "10.217.0.0/26", true })
+		f.localPool(ctx, "child", func(spec *v1alpha1.PoolSpec) {
+			spec.ParentRef, spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: f.name}, new(int32(26))
+			spec.AllowRetain = true
+			spec.AllowRetain = true
+		})
+		machine := f.machine(ctx, "m0")
+		for i, pool := range []string{"root", "child", "root", "child"} {
+			f.claim(ctx, machine, "c"+strconv.Itoa(i), func(claim *ipamv1.IPAddressClaim) {
+				claim.Spec.ClusterName, claim.Spec.PoolRef.Kind, claim.Spec.PoolRef.Name = f.name, "LocalIPPool", pool
+				claim.Annotations = map[string]string{v1alpha1.AnnotationSticky: claim.Name}
+			})
+		}
+		before := source.answered(ctx, f.name, 4)
+		f.move(ctx, target)
+
+		Expect(target.answered(ctx, f.name, 4)).To(Equal(before))
+		pools := &v1alpha1.LocalIPPoolList{}
+		Expect(source.List(ctx, pools, client.InNamespace(f.name))).To(Succeed())
+		Expect(pools.Items).To(BeEmpty())
+		By("what a sticky claim had is kept for the next in both clusters, and nowhere in use")
+		Eventually(func(g Gomega) {
+			records := &v1alpha1.IPAllocationList{}
+			g.Expect(source.List(ctx, records, client.InNamespace(f.name))).To(Succeed())
+			for _, record := range records.Items {
+				g.Expect(record.Spec.State).To(Equal(v1alpha1.AllocationRetained))
+			}
+		}).Should(Succeed())
+	})
+
+	It("leaves behind what belongs to no Cluster, and the pools that it copied", func(ctx context.Context) {
+		f := newFleet(ctx, source, "mixed")
+		f.pools(ctx, "10.214.0.0/26", "10.215.0.0/24")
+		f.claim(ctx, f.machine(ctx, "m0"), "goes", bySpec(f.name))
+		Expect(source.Create(ctx, addressClaim(f.name, "stays", kindPool, f.name))).To(Succeed())
+		before := source.answered(ctx, f.name, 2)
+		f.move(ctx, target)
+
+		Expect(target.answered(ctx, f.name, 1)).To(HaveKeyWithValue("goes", before["goes"]))
+		Expect(source.answered(ctx, f.name, 1)).To(HaveKeyWithValue("stays", before["stays"]))
+		Expect(source.Get(ctx, client.ObjectKey{Name: f.name}, &v1alpha1.IPPool{})).To(Succeed())
+		Eventually(source.holders).WithArguments(ctx, f.name).Should(HaveLen(1))
+	})
+})
+
+// pools makes a pool of addresses of the fleet's name, a class of that name, and a
+// pool of networks, which backs the class.
+func (f *fleet) pools(ctx context.Context, addresses, networks string) {
+	GinkgoHelper()
+	Expect(f.on.Create(ctx, build.Class(f.name).Obj())).To(Succeed())
+	Expect(f.on.Create(ctx, build.Pool(f.name).CIDR(addresses).Network(26, "").Obj())).To(Succeed())
+	Expect(f.on.Create(ctx, build.Pool(f.name+"-networks").CIDR(networks).Classes(f.name).Obj())).To(Succeed())
+	f.on.ready(ctx, f.name)
+	f.on.ready(ctx, f.name+"-networks")
+}
+
+// localPool makes a pool of the namespace's own.
+func (f *fleet) localPool(ctx context.Context, name string, edit func(*v1alpha1.PoolSpec)) {
+	GinkgoHelper()
+	pool := &v1alpha1.LocalIPPool{ObjectMeta: f.meta(name)}
+	pool.Labels = map[string]string{clusterv1.ClusterNameLabel: f.name}
+	edit(&pool.Spec.PoolSpec)
+	Expect(f.on.Create(ctx, pool)).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(f.on.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
+		g.Expect(pool.Status.Phase).To(Equal(v1alpha1.PoolReady))
+	}).Should(Succeed())
+}
+
+func (f *fleet) pausePools(ctx context.Context, on *management, paused bool) {
+	GinkgoHelper()
+	for _, name := range []string{f.name, f.name + "-networks"} {
+		pool := &v1alpha1.IPPool{}
+		Expect(on.Get(ctx, client.ObjectKey{Name: name}, pool)).To(Succeed())
+		before := pool.DeepCopy()
+		delete(pool.Annotations, v1alpha1.AnnotationPaused)
+		if paused {
+			pool.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""}
+		}
+		Expect(on.Patch(ctx, pool, client.MergeFrom(before))).To(Succeed())
+	}
+}
+
+// network claims a block for the whole Cluster.
+func (f *fleet) network(ctx context.Context) *v1alpha1.IPClaim {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	Expect(f.on.Get(ctx, client.ObjectKey{Namespace: f.name, Name: f.name}, cluster)).To(Succeed())
+	claim := build.Claim(f.name, "network").Pool(f.name + "-networks").Length(28).Obj()
+	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster"))}
+	Expect(f.on.Create(ctx, claim)).To(Succeed())
+	Expect(claim.Spec.CIDR).NotTo(BeEmpty())
+	return claim
+}
+
+// rushInto makes claims of a pool at once, and returns what waits for their
+// addresses.
+func rushInto(ctx context.Context, on *management, namespace, pool string, count int) func(context.Context) map[string]string {
+	GinkgoHelper()
+	Expect(on.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+	for i := range count {
+		Expect(on.Create(ctx, addressClaim(namespace, "rush-"+string(rune('a'+i)), kindPool, pool))).To(Succeed())
+	}
+	return func(ctx context.Context) map[string]string { return on.answered(ctx, namespace, count) }
+}
+
+func expectDistinct(some, others map[string]string) {
+	GinkgoHelper()
+	all := slices.Concat(slices.Collect(maps.Values(some)), slices.Collect(maps.Values(others)))
+	slices.Sort(all)
+	Expect(slices.Compact(slices.Clone(all))).To(Equal(all), "an address has two holders")
+}
+
+// expectGone fails while anything of the fleet is left where it came from, but for
+// its pools and class.
+func (f *fleet) expectGone(ctx context.Context) {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	err := f.on.Get(ctx, client.ObjectKey{Namespace: f.name, Name: f.name}, cluster)
+	Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	Eventually(func(g Gomega) {
+		for _, list := range []client.ObjectList{
+			&ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}, &v1alpha1.IPClaimList{}, &v1alpha1.IPAllocationList{},
+		} {
+			g.Expect(f.on.List(ctx, list, client.InNamespace(f.name))).To(Succeed())
+			g.Expect(list).To(HaveField("Items", BeEmpty()))
+		}
+	}).Should(Succeed())
+	Expect(f.on.holders(ctx, f.name)).To(BeEmpty())
+}

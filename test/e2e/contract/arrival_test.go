@@ -1,0 +1,60 @@
+package contract
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+var _ = Describe("Without Cluster API", Ordered, func() {
+	It("the operator runs, says so once, and serves its claims when it comes", func(ctx context.Context) {
+		dir := GinkgoT().TempDir()
+		bare, err := cluster.Start(ctx, cluster.Options{Managers: 1, Dir: dir, Progress: GinkgoWriter})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(bare.Stop)
+		shared := k8s
+		k8s = clientFor(bare.Config())
+		DeferCleanup(func() { k8s = shared })
+
+		team := namespace(ctx, "arrival")
+		ready(ctx, created(ctx, build.Pool("arrival").CIDR("10.30.0.0/24").Obj()))
+		Expect(created(ctx, build.Claim(team, "ours").Pool("arrival").Length(32).Obj()).Spec.CIDR).To(Equal("10.30.0.0/32"))
+		Expect(said(dir, "Cluster API is not installed")).To(Equal(1))
+
+		Expect(bare.InstallClusterAPICRDs(ctx)).To(Succeed())
+		claim := created(ctx, build.AddressClaim(team, "theirs").Pool("arrival").Obj())
+		Expect(served(ctx, claim).Spec.Address).To(Equal("10.30.0.1"))
+		Expect(said(dir, "Cluster API is there")).To(Equal(1))
+		Expect(k8s.Delete(ctx, claim)).To(Succeed())
+		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "arrival", "theirs") }).Should(BeEmpty())
+	})
+})
+
+// said counts what the managers of a cluster have logged.
+func said(dir, what string) int {
+	GinkgoHelper()
+	logs := os.DirFS(dir)
+	count := 0
+	for _, name := range managerLogs(logs) {
+		text, err := os.ReadFile(dir + "/" + name)
+		Expect(err).NotTo(HaveOccurred())
+		count += strings.Count(string(text), what)
+	}
+	return count
+}
+
+func managerLogs(dir fs.FS) []string {
+	GinkgoHelper()
+	names, err := fs.Glob(dir, "logs/manager*.log")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(names).NotTo(BeEmpty())
+	return names
+}

@@ -1,0 +1,326 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+func namespaceObject(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// recordsOf are the allocations that a pool has for a holder's name.
+func recordsOf(ctx context.Context, pool, holder string) []v1alpha1.IPAllocation {
+	var of []v1alpha1.IPAllocation
+	for _, record := range recordsIn(ctx, pool) {
+		if record.Spec.ClaimRef.Name == holder {
+			of = append(of, record)
+		}
+	}
+	return of
+}
+
+// addressFor is an IPAddress that somebody else writes for a claim.
+func addressFor(claim *ipamv1.IPAddressClaim, address string, prefix int32) *ipamv1.IPAddress {
+	return &ipamv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name},
+		Spec: ipamv1.IPAddressSpec{
+			ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, PoolRef: claim.Spec.PoolRef,
+			Address: address, Prefix: &prefix,
+		},
+	}
+}
+
+var _ = Describe("What is there already", Ordered, func() {
+	var team string
+	var pool *v1alpha1.IPPool
+
+	BeforeAll(func(ctx context.Context) {
+		team = namespace(ctx, "adoption")
+		pool = ready(ctx, created(ctx, build.Pool("adoption").CIDR("10.4.0.0/28").Obj()))
+	})
+
+	It("is recorded as soon as it is made, before there is a claim, and adopted when that comes", func(ctx context.Context) {
+		claim := build.AddressClaim(team, "static").Pool("adoption").Obj()
+		address := created(ctx, addressFor(claim, "10.4.0.0", 20))
+		Expect(recordsOf(ctx, "adoption", "static")).To(HaveLen(1), "at admission")
+		By("so that nobody else is given it")
+		Expect(served(ctx, created(ctx, build.AddressClaim(team, "other").Pool("adoption").Obj())).Spec.Address).To(Equal("10.4.0.1"))
+
+		created(ctx, claim)
+		spec := address.Spec
+		adopted := served(ctx, claim)
+		Expect(adopted.UID).To(Equal(address.UID))
+		Expect(adopted.Spec).To(Equal(spec), "its spec is never touched")
+		Expect(adopted.Finalizers).To(ContainElement(v1alpha1.FinalizerProtect))
+		Expect(adopted.OwnerReferences).To(ConsistOf(
+			HaveField("UID", claim.UID), HaveField("UID", pool.UID)))
+		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "adoption", "static") }).Should(
+			ConsistOf(HaveField("Spec.ClaimRef.UID", claim.UID)))
+	})
+
+	It("is repaired where somebody took off finalizers, owners or labels", func(ctx context.Context) {
+		claim := created(ctx, build.AddressClaim(team, "repair").Pool("adoption").Obj())
+		address := served(ctx, claim)
+		as := address.DeepCopy()
+		edited(ctx, address, func(a *ipamv1.IPAddress) {
+			a.Finalizers, a.OwnerReferences, a.Labels, a.Annotations = nil, nil, nil, nil
+		})
+		Eventually(func() []string { return fresh(ctx, address).Finalizers }).Should(Equal(as.Finalizers))
+		Expect(address.OwnerReferences).To(ConsistOf(as.OwnerReferences))
+		Expect(address.Labels).To(Equal(as.Labels))
+		Expect(address.Annotations).To(Equal(as.Annotations))
+	})
+
+	It("keeps its address when record and status are lost", func(ctx context.Context) {
+		claim := created(ctx, build.AddressClaim(team, "lost").Pool("adoption").Obj())
+		address := served(ctx, claim)
+		record := recordsOf(ctx, "adoption", "lost")[0]
+		operator, err := running.OperatorConfig(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		asOperator := clientFor(operator)
+		Expect(asOperator.Delete(ctx, &record)).To(Succeed())
+		Expect(asOperator.Patch(ctx, &record, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":[]}}`)))).To(Succeed())
+		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "adoption", "lost") }).Should(
+			ConsistOf(And(HaveField("Spec.CIDR", address.Spec.Address+"/32"), Not(HaveField("UID", record.UID)))))
+	})
+
+	It("does not stand in the way of its claim where a release was cut short", func(ctx context.Context) {
+		claim := created(ctx, build.AddressClaim(team, "halfway").Pool("halfway").Obj())
+		record := &v1alpha1.IPAllocation{
+			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "halfway-attempt", Finalizers: []string{v1alpha1.FinalizerHeld}},
+			Spec: v1alpha1.IPAllocationSpec{
+				CIDR: "10.4.1.0/32", IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "halfway"},
+				ClaimRef: v1alpha1.ClaimReference{APIGroup: ipamv1.GroupVersion.Group, Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID},
+				Purpose:  v1alpha1.PurposeClaim, ReclaimPolicy: v1alpha1.ReclaimDelete, State: v1alpha1.AllocationBound,
+			},
+		}
+		operator, err := running.OperatorConfig(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		asOperator := clientFor(operator)
+		Expect(asOperator.Create(ctx, record)).To(Succeed())
+		Expect(asOperator.Delete(ctx, record)).To(Succeed())
+		Expect(fresh(ctx, record).DeletionTimestamp).NotTo(BeNil(), "our finalizer is still on it")
+		created(ctx, build.Pool("halfway").CIDR("10.4.1.0/32").Obj())
+		Expect(served(ctx, claim).Spec.Address).To(Equal("10.4.1.0"))
+	})
+
+	It("that is in conflict is reported, not renumbered, and names the holder to those of its project", func(ctx context.Context) {
+		claim := build.AddressClaim(team, "conflict").Pool("adoption").Obj()
+		created(ctx, addressFor(claim, "10.4.0.1", 28)) // that of the claim "other"
+		created(ctx, claim)
+		Eventually(reason(ctx, claim)).Should(Equal("False/AllocationFailed"))
+		message := meta.FindStatusCondition(claim.Status.Conditions, "Ready").Message
+		Expect(message).To(And(ContainSubstring("conflict"), ContainSubstring("10.4.0.1"), ContainSubstring(team+"/other")))
+		Expect(addressOf(ctx, claim).Spec.Address).To(Equal("10.4.0.1"))
+		Expect(claim.Status.AddressRef.Name).To(BeEmpty())
+
+		By("but not to others")
+		elsewhere := namespace(ctx, "adoption-elsewhere")
+		foreign := build.AddressClaim(elsewhere, "conflict").Pool("adoption").Obj()
+		created(ctx, addressFor(foreign, "10.4.0.1", 28))
+		created(ctx, foreign)
+		Eventually(reason(ctx, foreign)).Should(Equal("False/AllocationFailed"))
+		Expect(meta.FindStatusCondition(foreign.Status.Conditions, "Ready").Message).To(And(
+			HavePrefix("conflict: 10.4.0.1/32 is in use in pool adoption"), Not(ContainSubstring(team+"/"))))
+
+		By("while nobody waits behind it: no other address would serve it")
+		passed(ctx, team, "beside-conflict", "adoption")
+		block := created(ctx, build.Claim(team, "beside-conflict").Pool("adoption").Length(32).Obj())
+		Expect(block.Spec.CIDR).NotTo(BeEmpty())
+		Expect(k8s.Delete(ctx, block)).To(Succeed())
+
+		By("and served when the other is gone")
+		Expect(k8s.Delete(ctx, build.AddressClaim(team, "other").Obj())).To(Succeed())
+		Expect(k8s.Delete(ctx, foreign)).To(Succeed())
+		Eventually(gone(ctx, foreign)).Should(BeTrue())
+		served(ctx, claim)
+	})
+
+	It("that lies outside the pool is reported, and does not stop the pool", func(ctx context.Context) {
+		claim := build.AddressClaim(team, "outside").Pool("adoption").Obj()
+		created(ctx, addressFor(claim, "10.99.0.1", 24))
+		created(ctx, claim)
+		Eventually(reason(ctx, claim)).Should(Equal("False/AllocationFailed"))
+		passed(ctx, team, "after-outside", "adoption")
+	})
+})
+
+var _ = Describe("What others do to our claims", Ordered, func() {
+	var team string
+
+	BeforeAll(func(ctx context.Context) {
+		team = namespace(ctx, "others")
+		ready(ctx, created(ctx, build.Pool("others").CIDR("10.5.0.0/28").Obj()))
+	})
+
+	It("a foreign finalizer keeps the address of a deleted claim", func(ctx context.Context) {
+		claim := created(ctx, build.AddressClaim(team, "in-use").Pool("others").Finalizer("vm.example.com/in-use").Obj())
+		address := served(ctx, claim)
+		Expect(k8s.Delete(ctx, claim)).To(Succeed())
+		passed(ctx, team, "after-in-use", "others")
+		Expect(fresh(ctx, address).DeletionTimestamp).To(BeNil())
+		Expect(fresh(ctx, claim).Finalizers).To(ConsistOf("vm.example.com/in-use", v1alpha1.FinalizerRelease))
+		Expect(recordsOf(ctx, "others", "in-use")).To(HaveLen(1))
+		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{v1alpha1.FinalizerRelease} })
+		Eventually(gone(ctx, claim)).Should(BeTrue())
+	})
+
+	It("Metal3's finalizer does not", func(ctx context.Context) {
+		claim := created(ctx, build.AddressClaim(team, "metal3").Pool("others").Finalizer("metal3data.infrastructure.cluster.x-k8s.io").Obj())
+		address := served(ctx, claim)
+		Expect(k8s.Delete(ctx, claim)).To(Succeed())
+		Eventually(gone(ctx, address)).Should(BeTrue())
+		Eventually(func() []string { return fresh(ctx, claim).Finalizers }).Should(ConsistOf("metal3data.infrastructure.cluster.x-k8s.io"))
+		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
+		Eventually(gone(ctx, claim)).Should(BeTrue())
+	})
+
+	It("a claim that goes without release takes its address with it", func(ctx context.Context) {
+		claim := created(ctx, build.AddressClaim(team, "forced").Pool("others").Obj())
+		address := served(ctx, claim)
+		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { // nobody releases what is paused
+			c.Annotations = map[string]string{"cluster.x-k8s.io/paused": ""}
+		})
+		Expect(k8s.Delete(ctx, claim)).To(Succeed())
+		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
+		Eventually(gone(ctx, address)).Should(BeTrue())
+		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "others", "forced") }).Should(BeEmpty())
+	})
+
+	It("an IPAddress that comes for a former claim does not keep the next one of its name from its own", func(ctx context.Context) {
+		ready(ctx, created(ctx, build.Pool("others-next").CIDR("10.5.1.0/28").Obj()))
+		claim := created(ctx, build.AddressClaim(team, "model").Pool("others").Obj())
+		late := served(ctx, claim)
+		Expect(k8s.Delete(ctx, claim)).To(Succeed())
+		Eventually(gone(ctx, claim)).Should(BeTrue())
+		By("the leader before having been paused while it sent it")
+		late.Name, late.ResourceVersion, late.UID = "late", "", ""
+		late.Spec.ClaimRef.Name = "late"
+		late.Spec.Address = "10.5.0.9"
+		created(ctx, late)
+		next := created(ctx, build.AddressClaim(team, "late").Pool("others-next").Obj())
+		Expect(served(ctx, next).Spec.Address).To(HavePrefix("10.5.1."))
+		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "others", "late") }).Should(BeEmpty())
+	})
+
+	It("a claim that is being deleted is given no finalizer, and no address", func(ctx context.Context) {
+		claim := created(ctx, build.AddressClaim(team, "too-late").Pool("others").Finalizer("vm.example.com/f").Annotation("cluster.x-k8s.io/paused", "").Obj())
+		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{"vm.example.com/f"} })
+		Expect(k8s.Delete(ctx, claim)).To(Succeed())
+		edited(ctx, claim, goOn)
+		passed(ctx, team, "after-too-late", "others")
+		Expect(fresh(ctx, claim).Finalizers).To(Equal([]string{"vm.example.com/f"}))
+		Expect(recordsOf(ctx, "others", "too-late")).To(BeEmpty())
+		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
+	})
+
+	It("conditions of others stay", func(ctx context.Context) {
+		claim := created(ctx, build.AddressClaim(team, "conditions").Pool("others").Annotation("cluster.x-k8s.io/paused", "").Obj())
+		Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
+		theirs := metav1.Condition{Type: "Theirs", Status: metav1.ConditionTrue, Reason: "Because", LastTransitionTime: metav1.Now()}
+		claim.Status.Conditions = append(claim.Status.Conditions, theirs)
+		Expect(k8s.Status().Update(ctx, claim)).To(Succeed())
+		edited(ctx, claim, goOn)
+		served(ctx, claim)
+		Expect(meta.IsStatusConditionTrue(claim.Status.Conditions, "Theirs")).To(BeTrue())
+	})
+})
+
+var _ = Describe("A pool that is full", Ordered, func() {
+	var team string
+	var holding, waiting []*ipamv1.IPAddressClaim
+
+	BeforeAll(func(ctx context.Context) {
+		team = namespace(ctx, "full")
+		ready(ctx, created(ctx, build.Pool("full").CIDR("10.6.0.0/30").Obj()))
+		for i := range 4 {
+			claim := created(ctx, build.AddressClaim(team, fmt.Sprintf("holds-%d", i)).Pool("full").Obj())
+			served(ctx, claim)
+			holding = append(holding, claim)
+		}
+	})
+
+	It("says so, by condition and event", func(ctx context.Context) {
+		for i := range 3 { // within one second the name decides
+			claim := created(ctx, build.AddressClaim(team, fmt.Sprintf("waits-%d", i)).Pool("full").Obj())
+			Eventually(reason(ctx, claim)).Should(Equal("False/PoolExhausted"))
+			waiting = append(waiting, claim)
+		}
+		Eventually(told(ctx, waiting[0])).Should(ConsistOf("Warning PoolExhausted"))
+		Expect(told(ctx, holding[0])()).To(BeEmpty(), "it was served at once, as its condition says")
+	})
+
+	It("serves those who wait, oldest first, at once, and nobody overtakes", func(ctx context.Context) {
+		overtaking := created(ctx, build.Claim(team, "zz-overtakes").Pool("full").Length(32).Obj())
+		Expect(overtaking.Spec.CIDR).To(BeEmpty())
+		for i, claim := range waiting {
+			began := time.Now()
+			Expect(k8s.Delete(ctx, holding[i])).To(Succeed())
+			served(ctx, claim)
+			GinkgoWriter.Printf("served %v after the delete call\n", time.Since(began))
+			for _, later := range waiting[i+1:] {
+				Expect(reason(ctx, later)()).To(Equal("False/PoolExhausted"))
+			}
+		}
+		Eventually(told(ctx, waiting[0])).Should(ConsistOf("Warning PoolExhausted", "Normal AddressAllocated"))
+		Expect(fresh(ctx, overtaking).Spec.CIDR).To(BeEmpty())
+		Expect(k8s.Delete(ctx, holding[3])).To(Succeed())
+		Eventually(func() string { return fresh(ctx, overtaking).Spec.CIDR }).ShouldNot(BeEmpty())
+	})
+})
+
+// told are the events about a claim.
+func told(ctx context.Context, claim *ipamv1.IPAddressClaim) func() []string {
+	return func() []string {
+		list := &eventsv1.EventList{}
+		Expect(k8s.List(ctx, list, client.InNamespace(claim.Namespace))).To(Succeed())
+		var about []string
+		for _, event := range list.Items {
+			if event.Regarding.UID == claim.UID {
+				about = append(about, event.Type+" "+event.Reason)
+			}
+		}
+		return about
+	}
+}
+
+var _ = Describe("A pool that changes", Ordered, func() {
+	It("drains what its ranges leave out", func(ctx context.Context) {
+		team := namespace(ctx, "drains")
+		pool := ready(ctx, created(ctx, build.Pool("drains").CIDR("10.7.0.0/24").Ranges("10.7.0.10-10.7.0.20").Obj()))
+		claim := created(ctx, build.AddressClaim(team, "before").Pool("drains").Obj())
+		Expect(served(ctx, claim).Spec.Address).To(Equal("10.7.0.10"))
+		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Spec.Ranges = []string{"10.7.0.100-10.7.0.110"} })
+		Eventually(func() string { return fresh(ctx, pool).Status.Capacity.OutOfRange }).Should(Equal("1"))
+		Expect(served(ctx, created(ctx, build.AddressClaim(team, "after").Pool("drains").Obj())).Spec.Address).To(Equal("10.7.0.100"))
+		Expect(served(ctx, claim).Spec.Address).To(Equal("10.7.0.10"), "what is held stays")
+		Expect(k8s.Delete(ctx, claim)).To(Succeed())
+		Eventually(func() string { return fresh(ctx, pool).Status.Capacity.OutOfRange }).Should(Equal("0"))
+	})
+
+	It("that comes after its claims serves them", func(ctx context.Context) {
+		team := namespace(ctx, "early")
+		byPool := created(ctx, build.AddressClaim(team, "by-pool").Pool("early").Obj())
+		byClass := created(ctx, build.AddressClaim(team, "by-class").Class("early").Obj())
+		Eventually(reason(ctx, byPool)).Should(Equal("False/PoolNotFound"))
+		Eventually(reason(ctx, byClass)).Should(Equal("False/PoolNotReady"))
+		created(ctx, build.Class("early").Obj())
+		created(ctx, build.Pool("early").CIDR("10.8.0.0/24").Classes("early").Obj())
+		served(ctx, byPool)
+		served(ctx, byClass)
+	})
+})

@@ -1,0 +1,188 @@
+// Package contract holds Cadastre to Cluster API's IPAM contract (v1beta2, Cluster
+// API 1.14, docs/book/src/developer/providers/contracts/ipam.md in its module): a
+// spec a clause, quoted. Cluster API's own core manager runs beside it, so that
+// its validation, its defaults and its conversion are in force.
+package contract
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1beta1 "sigs.k8s.io/cluster-api/api/ipam/v1beta1" //nolint:staticcheck // deprecated, but served until it is removed
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// orphanGrace is short here: tests wait for it.
+const orphanGrace = 3 * time.Second
+
+var (
+	running *cluster.Cluster
+	k8s     client.WithWatch
+)
+
+func TestContract(t *testing.T) {
+	RegisterFailHandler(Fail)
+	log.SetLogger(logr.Discard())
+	RunSpecs(t, "Cluster API's IPAM contract")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	var err error
+	running, err = cluster.Start(ctx, cluster.Options{
+		ClusterAPI: true, ControllerManager: true, Managers: 2, Progress: GinkgoWriter,
+		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String()},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+	k8s = clientFor(running.Config())
+	awaitGarbageCollector(ctx)
+})
+
+// awaitGarbageCollector waits until the garbage collector knows of Cluster API's
+// kinds, for which it looks every 30 s: an owner's deletion deletes a claim.
+func awaitGarbageCollector(ctx context.Context) {
+	GinkgoHelper()
+	of := created(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner"}})
+	claim := build.AddressClaim("default", "owned").From("example.com", "NobodysPool", "none").OwnedBy(metav1.OwnerReference{
+		APIVersion: "v1", Kind: "ConfigMap", Name: of.Name, UID: of.UID,
+	}).Obj()
+	created(ctx, claim)
+	Expect(k8s.Delete(ctx, of)).To(Succeed())
+	Eventually(gone(ctx, claim)).WithTimeout(2 * time.Minute).Should(BeTrue())
+}
+
+func clientFor(cfg *rest.Config) client.WithWatch {
+	cfg.QPS = -1
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, clusterv1.AddToScheme,
+		ipamv1.AddToScheme, ipamv1beta1.AddToScheme, apiextensionsv1.AddToScheme,
+	} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// namespace makes a namespace for a topic.
+func namespace(ctx context.Context, name string) string {
+	GinkgoHelper()
+	Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	return name
+}
+
+// created creates an object and gives back what the API server answered.
+func created[T client.Object](ctx context.Context, obj T) T {
+	GinkgoHelper()
+	Expect(k8s.Create(ctx, obj)).To(Succeed())
+	return obj
+}
+
+// fresh is an object as it is now.
+func fresh[T client.Object](ctx context.Context, obj T) T {
+	GinkgoHelper()
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
+	return obj
+}
+
+// edited changes an object, again where somebody else has meanwhile.
+func edited[T client.Object](ctx context.Context, obj T, edit func(T)) T {
+	GinkgoHelper()
+	Eventually(func() error {
+		fresh(ctx, obj)
+		edit(obj)
+		return k8s.Update(ctx, obj)
+	}).Should(Succeed())
+	return obj
+}
+
+// gone reports whether an object does not exist any more.
+func gone(ctx context.Context, obj client.Object) func() bool {
+	return func() bool {
+		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj))
+	}
+}
+
+// ready waits until a pool hands out addresses.
+func ready(ctx context.Context, pool *v1alpha1.IPPool) *v1alpha1.IPPool {
+	GinkgoHelper()
+	Eventually(func() v1alpha1.PoolPhase { return fresh(ctx, pool).Status.Phase }).Should(Equal(v1alpha1.PoolReady))
+	return pool
+}
+
+// reason is that of a claim's condition Ready, with its status.
+func reason(ctx context.Context, claim *ipamv1.IPAddressClaim) func() string {
+	return func() string {
+		ready := conditions.Get(fresh(ctx, claim), ipamv1.IPAddressClaimReadyCondition)
+		if ready == nil {
+			return ""
+		}
+		return string(ready.Status) + "/" + ready.Reason
+	}
+}
+
+// message is that of a claim's condition Ready, as it was last read.
+func message(claim *ipamv1.IPAddressClaim) string {
+	return conditions.GetMessage(claim, ipamv1.IPAddressClaimReadyCondition)
+}
+
+// served waits until a claim has its address, and reads the IPAddress.
+func served(ctx context.Context, claim *ipamv1.IPAddressClaim) *ipamv1.IPAddress {
+	GinkgoHelper()
+	Eventually(reason(ctx, claim)).Should(Equal("True/AddressAllocated"))
+	Expect(claim.Status.AddressRef.Name).To(Equal(claim.Name))
+	return addressOf(ctx, claim)
+}
+
+func addressOf(ctx context.Context, claim *ipamv1.IPAddressClaim) *ipamv1.IPAddress {
+	GinkgoHelper()
+	address := &ipamv1.IPAddress{}
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(claim), address)).To(Succeed())
+	return address
+}
+
+// recordsIn are the allocations of a pool.
+func recordsIn(ctx context.Context, pool string) []v1alpha1.IPAllocation {
+	GinkgoHelper()
+	list := &v1alpha1.IPAllocationList{}
+	Expect(k8s.List(ctx, list, client.MatchingFields{"spec.poolRef.name": pool})).To(Succeed())
+	return list.Items
+}
+
+// capiCluster makes a Cluster, which no infrastructure provider looks after.
+func capiCluster(ctx context.Context, namespace, name string, paused bool) *clusterv1.Cluster {
+	GinkgoHelper()
+	obj := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	obj.Spec.Paused = &paused
+	obj.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NobodysCluster", Name: name}
+	return created(ctx, obj)
+}
+
+// passed waits until the controller has certainly seen what happened before:
+// claims that were made afterwards, of the same pool, are served.
+func passed(ctx context.Context, namespace, name, pool string) {
+	GinkgoHelper()
+	served(ctx, created(ctx, marker(namespace, name, pool)))
+}

@@ -1,0 +1,214 @@
+package integration
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// The status of a claim is in the answer to its create call, and the operator's alone
+// from then on. This topic has 10.127.0.0/16.
+var _ = Describe("The status of a claim", Ordered, func() {
+	const team, operator = "claim-status", "system:serviceaccount:cadastre-system:cadastre-controller-manager"
+	var forged v1alpha1.IPClaimStatus
+
+	BeforeAll(func(ctx context.Context) {
+		namespace(ctx, team)
+		ready(ctx, created(ctx, build.Pool("claim-status").CIDR("10.127.0.0/20").Obj()))
+		hosts := build.Pool("claim-status-hosts").CIDR("10.127.16.0/24").Network(20, "10.127.16.1").Obj()
+		hosts.Spec.Network.HostSettings = v1alpha1.HostSettings{
+			DNSServers: []string{"10.127.16.2", "2001:db8::53"}, SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
+		}
+		ready(ctx, created(ctx, hosts))
+		ready(ctx, created(ctx, build.Pool("claim-status-full").CIDR("10.127.32.0/30").Obj()))
+		created(ctx, build.Claim(team, "all").Pool("claim-status-full").Length(30).Obj())
+		forged = v1alpha1.IPClaimStatus{
+			Phase: v1alpha1.ClaimBound, AllocatedCIDR: "10.0.0.0/8", BoundAllocationRef: &v1alpha1.AllocationReference{Name: "forged"},
+			PoolRef:    &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "forged"},
+			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Forged", LastTransitionTime: metav1.Now()}},
+		}
+	})
+
+	// told are the conditions that every claim has.
+	told := func(claim *v1alpha1.IPClaim) map[string]string {
+		GinkgoHelper()
+		for _, c := range claim.Status.Conditions {
+			Expect(c.LastTransitionTime.Time).To(BeTemporally("~", claim.CreationTimestamp.Time, 10*time.Second))
+			Expect(c.Message).NotTo(BeEmpty())
+		}
+		return reasons(claim.Status.Conditions)
+	}
+
+	It("is in the answer to the create call, whole", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "block").Pool("claim-status").Length(28).Obj())
+		Expect(told(claim)).To(Equal(map[string]string{"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound"}))
+		claim.Status.Conditions = nil
+		Expect(claim.Status).To(Equal(v1alpha1.IPClaimStatus{
+			Phase: v1alpha1.ClaimBound, AllocatedCIDR: claim.Spec.CIDR, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "claim-status"},
+			BoundAllocationRef: &v1alpha1.AllocationReference{Name: claim.Spec.AllocationName},
+		}))
+	})
+
+	It("says how to configure a host with an address", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "host").Pool("claim-status-hosts").Obj())
+		Expect(claim.Status.Address).To(Equal(strings.TrimSuffix(claim.Spec.CIDR, "/32")))
+		Expect(claim.Status.Network).To(Equal(&v1alpha1.ClaimNetwork{PrefixLength: 20, Gateway: "10.127.16.1", HostSettings: v1alpha1.HostSettings{
+			DNSServers: []string{"10.127.16.2", "2001:db8::53"}, SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
+		}}))
+		pool := build.Pool("claim-status-hosts").Obj()
+		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Spec.Network.MTU = 1500 })
+		Eventually(func(g Gomega) { // a change counts for later addresses
+			later := build.Claim(team, "").Pool("claim-status-hosts").Obj()
+			later.GenerateName = "later-"
+			g.Expect(k8s.Create(ctx, later)).To(Succeed())
+			g.Expect(later.Status.Network.MTU).To(BeEquivalentTo(1500))
+		}).Should(Succeed())
+		Expect(fresh(ctx, claim).Status.Network.MTU).To(BeEquivalentTo(9000))
+	})
+
+	It("says in the answer why a claim waits", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "missing").Class("claim-status-missing").Obj())
+		Expect(told(claim)).To(Equal(map[string]string{
+			"Ready": "False/ClassNotFound", "Bound": "False/ClassNotFound", "Pending": "True/ClassNotFound", "Exhausted": "False/ClassNotFound",
+		}))
+		Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimPending))
+		claim = created(ctx, build.Claim(team, "waits").Pool("claim-status-full").Length(30).Obj())
+		Expect(told(claim)).To(Equal(map[string]string{
+			"Ready": "False/PoolExhausted", "Bound": "False/PoolExhausted", "Pending": "False/PoolExhausted", "Exhausted": "True/PoolExhausted",
+		}))
+		Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimExhausted))
+	})
+
+	It("is written with the spec in one write, when a claim that waited is served", func(ctx context.Context) {
+		claim := fresh(ctx, build.Claim(team, "waits").Obj())
+		changes, err := k8s.Watch(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(team), client.MatchingFields{"metadata.name": "waits"},
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: claim.ResourceVersion}})
+		Expect(err).NotTo(HaveOccurred())
+		defer changes.Stop()
+		deleted(ctx, build.Claim(team, "all").Obj())
+		for bound := false; !bound; {
+			var event watch.Event
+			Eventually(changes.ResultChan()).Should(Receive(&event))
+			seen := event.Object.(*v1alpha1.IPClaim)
+			bound = seen.Status.Phase == v1alpha1.ClaimBound
+			Expect(seen.Spec.CIDR).To(Equal(seen.Status.AllocatedCIDR), "%s", seen.Status.Phase)
+		}
+		expectBound(ctx, claim, "10.127.32.0/30")
+	})
+
+	DescribeTable("is not what whoever creates the claim says", func(ctx context.Context, class string, create func(context.Context, client.Object) error) {
+		claim := build.Claim(team, "forged-by-"+strings.ReplaceAll(CurrentSpecReport().LeafNodeText, " ", "-")).Obj()
+		if class == "" {
+			claim.Spec.PoolRef, claim.Spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "claim-status"}, new(int32(28))
+		} else {
+			claim.Spec.ClassName = class
+		}
+		claim.Status = forged
+		Expect(create(ctx, claim)).To(Succeed())
+		fresh(ctx, claim)
+		Expect(claim.Status.AllocatedCIDR).To(Equal(claim.Spec.CIDR))
+		Expect(claim.Status.Conditions).To(HaveLen(4))
+		Expect(claim.Status.Conditions).NotTo(ContainElement(HaveField("Reason", "Forged")))
+	},
+		Entry("who is bound", "", func(ctx context.Context, obj client.Object) error { return k8s.Create(ctx, obj) }),
+		Entry("who waits", "claim-status-missing", func(ctx context.Context, obj client.Object) error { return k8s.Create(ctx, obj) }),
+		Entry("who applies", "", applied),
+	)
+
+	DescribeTable("is not for whoever may update the claim", func(ctx context.Context, change func(context.Context, *v1alpha1.IPClaim) error) {
+		claim := fresh(ctx, build.Claim(team, "block").Obj())
+		before := claim.DeepCopy()
+		claim.Status = forged
+		err := change(ctx, claim)
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(err.Error()).To(ContainSubstring("status: is written by the operator alone"))
+		Expect(fresh(ctx, claim)).To(Equal(before))
+	},
+		Entry("by an update", func(ctx context.Context, claim *v1alpha1.IPClaim) error { return k8s.Update(ctx, claim) }),
+		Entry("by a patch", func(ctx context.Context, claim *v1alpha1.IPClaim) error {
+			return k8s.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Pending"}}`)))
+		}),
+		Entry("by a patch that removes a condition", func(ctx context.Context, claim *v1alpha1.IPClaim) error {
+			return k8s.Patch(ctx, claim, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/status/conditions/0"}]`)))
+		}),
+		Entry("by server-side apply", func(ctx context.Context, claim *v1alpha1.IPClaim) error { return applied(ctx, claim) }),
+		Entry("by a user with the right to update claims", func(ctx context.Context, claim *v1alpha1.IPClaim) error {
+			cfg := rest.CopyConfig(running.Config())
+			cfg.Impersonate = rest.ImpersonationConfig{UserName: "admin-of-all", Groups: []string{"system:masters"}}
+			return clientFor(cfg).Update(ctx, claim)
+		}),
+	)
+
+	DescribeTable("is kept by an update that leaves it out", func(ctx context.Context, leave func(map[string]any)) {
+		claim := fresh(ctx, build.Claim(team, "block").Obj())
+		obj := unstructuredOf(claim)
+		leave(obj.Object)
+		obj.SetLabels(map[string]string{"replaced": claim.ResourceVersion})
+		Expect(k8s.Update(ctx, obj)).To(Succeed())
+		after := fresh(ctx, claim.DeepCopy())
+		Expect(after.Labels).To(HaveKey("replaced"))
+		Expect(after.Status).To(Equal(claim.Status))
+		Expect(after.Spec).To(Equal(claim.Spec))
+	},
+		Entry("kubectl replace", func(obj map[string]any) { delete(obj, "status") }),
+		Entry("a client that writes whole objects", func(obj map[string]any) { obj["status"] = map[string]any{} }),
+		Entry("kubectl replace of the manifest that was created", func(obj map[string]any) {
+			delete(obj, "status")
+			obj["spec"] = map[string]any{"poolRef": map[string]any{"kind": "IPPool", "name": "claim-status"}, "prefixLength": int64(28)}
+		}),
+	)
+
+	It("may be read by everybody who may edit the claim, and survives it", func(ctx context.Context) {
+		claim := fresh(ctx, build.Claim(team, "block").Obj())
+		text, err := yaml.Marshal(unstructuredOf(claim).Object)
+		Expect(err).NotTo(HaveOccurred())
+		obj := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal(text, &obj.Object)).To(Succeed()) // as kubectl edit has it
+		obj.SetAnnotations(map[string]string{"edited": "yes"})
+		Expect(k8s.Update(ctx, obj)).To(Succeed())
+		Expect(fresh(ctx, claim.DeepCopy()).Status).To(Equal(claim.Status))
+	})
+
+	It("is there to be selected by", func(ctx context.Context) {
+		waiting := &v1alpha1.IPClaimList{}
+		Expect(k8s.List(ctx, waiting, client.InNamespace(team), client.MatchingFields{"status.phase": "Pending"})).To(Succeed())
+		Expect(waiting.Items).To(ContainElement(HaveField("Name", "missing")))
+		Expect(waiting.Items).NotTo(ContainElement(HaveField("Name", "block")))
+	})
+})
+
+// applied applies an object as a GitOps tool does.
+func applied(ctx context.Context, obj client.Object) error {
+	u := unstructuredOf(obj)
+	u.SetManagedFields(nil)
+	u.SetResourceVersion("")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	return k8s.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("gitops"), client.ForceOwnership)
+}
+
+// unstructuredOf is an object as it is sent.
+func unstructuredOf(obj client.Object) *unstructured.Unstructured {
+	GinkgoHelper()
+	text, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	Expect(err).NotTo(HaveOccurred())
+	u := &unstructured.Unstructured{Object: text}
+	gvk, err := k8s.GroupVersionKindFor(obj)
+	Expect(err).NotTo(HaveOccurred())
+	u.SetGroupVersionKind(gvk)
+	return u
+}

@@ -1,0 +1,216 @@
+package integration
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// withoutDefault deletes a default class and waits until claims see none of its
+// family, so that other topics find things as they were.
+func withoutDefault(ctx context.Context, class *v1alpha1.IPClass) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(k8s.Delete(ctx, class))).To(Succeed())
+	Eventually(func() string {
+		claim := build.Claim(metav1.NamespaceDefault, "no-default").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = class.Spec.IPFamily }).Obj()
+		Expect(k8s.Create(ctx, claim, client.DryRunAll)).To(Succeed())
+		return claim.Spec.ClassName
+	}).ShouldNot(Equal(class.Name))
+}
+
+// unjudged makes a class that the webhook for classes does not see, as two
+// creates at one instant do not see each other.
+func unjudged(ctx context.Context, class *v1alpha1.IPClass) *v1alpha1.IPClass {
+	GinkgoHelper()
+	const label = "class-test/unjudged"
+	config := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	config.Name = "zz-cadastre-mutating-webhook-configuration"
+	select1 := func(selector *metav1.LabelSelector) {
+		edited(ctx, config, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+			for i := range c.Webhooks {
+				if c.Webhooks[i].Name == "ipclass.ipam.cadastre.dev" {
+					c.Webhooks[i].ObjectSelector = selector
+				}
+			}
+		})
+	}
+	select1(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpDoesNotExist}}})
+	defer select1(&metav1.LabelSelector{})
+	class.Labels = map[string]string{label: "yes"}
+	Eventually(func() error { return k8s.Create(ctx, class) }).Should(Succeed()) // as soon as the API server has seen it
+	return class
+}
+
+// This topic has 10.32.0.0/16 and 2001:db8:32::/48 of a routing domain of its own.
+var _ = Describe("class", Ordered, ContinueOnFailure, func() {
+	const team = "class"
+
+	BeforeAll(func(ctx context.Context) {
+		namespace(ctx, team)
+		created(ctx, build.Class("class-plain").Length(26).Lengths(20, 28).Obj())
+		created(ctx, build.Class("class-bare").Obj())
+		ready(ctx, created(ctx, build.Pool("class-plain").Domain("class").CIDR("10.32.0.0/18").Classes("class-plain", "class-bare").Obj()))
+		ready(ctx, created(ctx, build.Pool("class-six").Domain("class").CIDR("2001:db8:32::/48").Classes("class-six").Obj()))
+	})
+
+	It("serves a claim that names it, and writes down by what a block was handed out", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "named").Class("class-plain").Length(24).Obj())
+		expectBound(ctx, claim, "10.32.0.0/24")
+		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
+		record := &v1alpha1.IPAllocation{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: team, Name: claim.Spec.AllocationName}, record)).To(Succeed())
+		Expect(record.Spec.ClassName).To(Equal("class-plain"))
+		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
+		Expect(record.Spec.RequestedBy).To(Equal("admin"))
+	})
+
+	It("fills in family, length and reclaim policy", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "folded").Class("class-plain").Obj())
+		Expect(claim.Spec.CIDR).To(Equal("10.32.1.0/26"))
+		Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
+		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(26))))
+		Expect(claim.Spec.ReclaimPolicy).To(Equal(v1alpha1.ReclaimDelete))
+	})
+
+	DescribeTable("refuses what it does not allow:", func(ctx context.Context, spec string, want refusal) {
+		expectRefused(ctx, written("IPClaim", team, unused(), spec), want)
+	},
+		Entry("larger blocks", `{className: class-plain, prefixLength: 19}`,
+			refusal{field: "spec.prefixLength", value: "19", remedy: "class class-plain allows /20 to /28: ask for one of these"}),
+		Entry("smaller blocks", `{className: class-plain, prefixLength: 29}`,
+			refusal{field: "spec.prefixLength", value: "29", remedy: "class class-plain allows /20 to /28: ask for one of these"}),
+		Entry("no length where it has no default", `{className: class-bare}`,
+			refusal{field: "spec.prefixLength", remedy: "say how large a block you need, such as 32 for one address"}),
+		Entry("larger blocks than its pools hand out", `{className: class-bare, prefixLength: 17}`,
+			refusal{field: "spec.prefixLength", value: "17", remedy: "pool class-plain (10.32.0.0/18) hands out /18 to /32: ask for one of these"}),
+		Entry("a pool beside it", `{className: class-plain, poolRef: {name: class-plain}}`,
+			refusal{field: "spec", value: "className, poolRef, poolSelector", remedy: "exclude each other: keep one of them"}),
+		Entry("a selector beside it", `{className: class-plain, poolSelector: {matchLabels: {a: b}}}`,
+			refusal{field: "spec", value: "className, poolRef, poolSelector", remedy: "exclude each other: keep one of them"}),
+	)
+
+	It("takes the bounds themselves", func(ctx context.Context) {
+		Expect(created(ctx, build.Claim(team, "longest").Class("class-plain").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.1.64/28"))
+		Expect(created(ctx, build.Claim(team, "shortest").Class("class-plain").Length(20).Obj()).Spec.CIDR).To(Equal("10.32.16.0/20"))
+	})
+
+	It("judges new claims by what it says now, and leaves bound ones alone", func(ctx context.Context) {
+		class := created(ctx, build.Class("class-edited").Length(26).Lengths(20, 28).Obj())
+		ready(ctx, created(ctx, build.Pool("class-edited").Domain("class").CIDR("10.32.64.0/18").Classes("class-edited").Obj()))
+		bound := created(ctx, build.Claim(team, "edited").Class("class-edited").Length(28).Obj())
+		expectBound(ctx, bound, "10.32.64.0/28")
+		Expect(patched(ctx, class, `{allowedPrefixLengths: {min: 24, max: 24}, defaultPrefixLength: 24}`)).To(Succeed())
+		Eventually(func() string { // as soon as the operator has seen it
+			claim := build.Claim(team, "edited-dry").Class("class-edited").Obj()
+			Expect(k8s.Create(ctx, claim, client.DryRunAll)).To(Succeed())
+			return claim.Spec.CIDR
+		}).Should(Equal("10.32.65.0/24"))
+		Consistently(phase(ctx, bound), "500ms").Should(Equal(v1alpha1.ClaimBound))
+		Expect(bound.Spec.CIDR).To(Equal("10.32.64.0/28"))
+	})
+
+	It("hands out by its own strategy where it has one", func(ctx context.Context) {
+		created(ctx, build.Class("class-best").With(func(s *v1alpha1.IPClassSpec) { s.Strategy = v1alpha1.StrategyBestFit }).Obj())
+		ready(ctx, created(ctx, build.Pool("class-best").Domain("class").CIDR("10.32.128.0/24").Strategy(v1alpha1.StrategyFirstFit).Classes("class-best").Obj()))
+		created(ctx, build.Claim(team, "best-held").Pool("class-best").CIDR("10.32.128.128/26").Obj())
+		created(ctx, build.Claim(team, "best-held-2").Pool("class-best").CIDR("10.32.128.192/27").Obj())
+		Expect(created(ctx, build.Claim(team, "best-by-class").Class("class-best").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.128.224/28"))
+		Expect(created(ctx, build.Claim(team, "best-by-pool").Pool("class-best").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.128.0/28"))
+	})
+
+	Context("as the default", Ordered, func() {
+		var four, six *v1alpha1.IPClass
+
+		BeforeAll(func(ctx context.Context) {
+			four = created(ctx, build.Class("class-default").Length(24).Default().Obj())
+			six = created(ctx, build.Class("class-six").V6().Length(64).Default().Obj())
+			DeferCleanup(withoutDefault, four)
+			DeferCleanup(withoutDefault, six)
+			ready(ctx, created(ctx, build.Pool("class-default").Domain("class").CIDR("10.32.192.0/18").Classes("class-default").Obj()))
+		})
+
+		It("serves claims that name nothing, and is written into them", func(ctx context.Context) {
+			claim := created(ctx, build.Claim(team, "default").Obj())
+			expectBound(ctx, claim, "10.32.192.0/24")
+			Expect(claim.Spec.ClassName).To(Equal("class-default"))
+			Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
+		})
+
+		It("serves claims of its own family", func(ctx context.Context) {
+			claim := created(ctx, build.Claim(team, "default-six").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj())
+			expectBound(ctx, claim, "2001:db8:32::/64")
+			Expect(claim.Spec.ClassName).To(Equal("class-six"))
+			exact := created(ctx, build.Claim(team, "default-exact").CIDR("2001:db8:32:9::/64").Obj())
+			expectBound(ctx, exact, "2001:db8:32:9::/64")
+			Expect(exact.Spec.ClassName).To(Equal("class-six"))
+		})
+
+		It("is not asked by claims that name a pool", func(ctx context.Context) {
+			claim := created(ctx, build.Claim(team, "default-not").Pool("class-default").Length(24).Obj())
+			Expect(claim.Spec.ClassName).To(BeEmpty())
+		})
+
+		It("is one of each family: a second is refused, created or edited", func(ctx context.Context) {
+			why := refusal{field: "metadata.annotations[ipam.cadastre.dev/is-default-class]", value: `"true"`,
+				remedy: `IPClass "class-default" is the default class for IPv4 already: remove the annotation here, or there first`}
+			second := build.Class("class-second").Length(24).Default().Obj()
+			why.expect(k8s.Create(ctx, second.DeepCopy()))
+			Expect(missing(ctx, second)()).To(BeTrue())
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":"true"}}}`))
+			why.expect(k8s.Patch(ctx, build.Class("class-plain").Obj(), patch))
+		})
+
+		It("counts as the default only with the value true", func(ctx context.Context) {
+			other := build.Class("class-not-default").Length(24).Obj()
+			other.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "false"}
+			created(ctx, other)
+		})
+
+		It("is the older one, should there be two, and the younger says so", func(ctx context.Context) {
+			// Of two that were created within one second, the first by name is the older.
+			younger := unjudged(ctx, build.Class("class-younger").Length(24).Default().Obj())
+			DeferCleanup(withoutDefault, younger)
+			Eventually(func() string { return reasons(fresh(ctx, younger).Status.Conditions)["Ready"] }).Should(Equal("False/NotDefault"))
+			Expect(conditionOf(younger.Status.Conditions, "Ready").Message).To(Equal(
+				`the IPClass "class-default" is older and the default class for IPv4: remove the annotation of one of them`))
+			Eventually(func() string { return reasons(fresh(ctx, four).Status.Conditions)["Ready"] }).Should(Equal("True/Ready"))
+			Expect(created(ctx, build.Claim(team, "default-two").Obj()).Spec.ClassName).To(Equal("class-default"))
+		})
+
+		It("makes room for another once it is the default no more", func(ctx context.Context) {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":null}}}`))
+			Expect(k8s.Patch(ctx, four, patch)).To(Succeed())
+			next := created(ctx, build.Class("class-next").Length(24).Default().Obj())
+			DeferCleanup(withoutDefault, next)
+		})
+	})
+
+	It("cannot be deleted while a claim waits for it", func(ctx context.Context) {
+		class := created(ctx, build.Class("class-awaited").Length(24).Obj())
+		claim := created(ctx, build.Claim(team, "awaits").Class("class-awaited").Obj())
+		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
+		err := k8s.Delete(ctx, class)
+		Expect(err).To(Satisfy(apierrors.IsConflict), "%v", err)
+		Expect(err.Error()).To(ContainSubstring("class/awaits"))
+		deleted(ctx, claim)
+		Eventually(func() error { return k8s.Delete(ctx, class) }).Should(Succeed())
+	})
+
+	It("can be deleted while claims of it are bound", func(ctx context.Context) {
+		class := created(ctx, build.Class("class-leaving").Length(24).Obj())
+		ready(ctx, created(ctx, build.Pool("class-leaving").Domain("class").CIDR("10.32.129.0/24").Classes("class-leaving").Obj()))
+		claim := created(ctx, build.Claim(team, "stays").Class("class-leaving").Obj())
+		expectBound(ctx, claim, "10.32.129.0/24")
+		deleted(ctx, class)
+		Consistently(phase(ctx, claim), "500ms").Should(Equal(v1alpha1.ClaimBound))
+	})
+})

@@ -1,0 +1,280 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// bundle is everything that a team keeps in its repository, in the worst order:
+// all that needs something comes before it.
+const bundle = `
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClaim
+metadata: {name: by-class, namespace: gitops}
+spec: {className: gitops-networks}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClaim
+metadata: {name: by-class-small, namespace: gitops}
+spec: {className: gitops-networks, prefixLength: 28}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClaim
+metadata: {name: by-pool, namespace: gitops}
+spec: {poolRef: {name: gitops-zone}, prefixLength: 26}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClaim
+metadata: {name: by-selector, namespace: gitops}
+spec: {poolSelector: {matchLabels: {gitops: zone}}, prefixLength: 26}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClaim
+metadata: {name: host, namespace: gitops}
+spec: {className: gitops-hosts}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClaim
+metadata: {name: exact, namespace: gitops}
+spec: {poolRef: {name: gitops-region}, cidr: 10.5.0.0/16}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClaim
+metadata: {name: six, namespace: gitops}
+spec: {className: gitops-six}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPPool
+metadata: {name: gitops-subnet}
+spec:
+  parentRef: {name: gitops-zone}
+  prefixLength: 24
+  network: {prefixLength: 24}
+  classNames: [gitops-hosts]
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPPool
+metadata: {name: gitops-zone, labels: {gitops: zone}}
+spec:
+  parentRef: {name: gitops-region}
+  prefixLength: 16
+  classNames: [gitops-networks]
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPPool
+metadata: {name: gitops-region}
+spec:
+  parentRef: {name: gitops-root}
+  prefixLength: 12
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPPool
+metadata: {name: gitops-root}
+spec:
+  cidr: 10.0.0.0/8
+  routingDomain: gitops
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPPool
+metadata: {name: gitops-six}
+spec:
+  cidr: 2001:db8:37::/48
+  routingDomain: gitops
+  classNames: [gitops-six]
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClass
+metadata: {name: gitops-hosts}
+spec: {ipFamily: IPv4}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClass
+metadata: {name: gitops-networks}
+spec: {ipFamily: IPv4, defaultPrefixLength: 24, allowedPrefixLengths: {min: 20, max: 28}}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPClass
+metadata: {name: gitops-six}
+spec: {ipFamily: IPv6, defaultPrefixLength: 64}
+`
+
+// kubectl runs the kubectl of the control plane as the administrator, and gives
+// what it prints.
+func kubectl(ctx context.Context, stdin string, args ...string) string {
+	GinkgoHelper()
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		root, err := cluster.ModuleRoot()
+		Expect(err).NotTo(HaveOccurred())
+		assets = filepath.Join(root, "bin", "k8s")
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(assets, "kubectl"), append([]string{"--kubeconfig", running.Kubeconfig()}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	Expect(cmd.Run()).To(Succeed(), "kubectl %s: %s", strings.Join(args, " "), &stderr)
+	return stdout.String()
+}
+
+var _ = Describe("gitops", Ordered, func() {
+	const team = "gitops"
+	documents := strings.Count(bundle, "---") + 1
+
+	claims := func(ctx context.Context) map[string]v1alpha1.IPClaim {
+		list := &v1alpha1.IPClaimList{}
+		Expect(k8s.List(ctx, list, client.InNamespace(team))).To(Succeed())
+		by := map[string]v1alpha1.IPClaim{}
+		for i := range list.Items {
+			by[list.Items[i].Name] = list.Items[i]
+		}
+		return by
+	}
+	pools := func(ctx context.Context) map[string]v1alpha1.IPPool {
+		by := map[string]v1alpha1.IPPool{}
+		list := &v1alpha1.IPPoolList{}
+		Expect(k8s.List(ctx, list)).To(Succeed())
+		for i := range list.Items {
+			if strings.HasPrefix(list.Items[i].Name, "gitops-") {
+				by[list.Items[i].Name] = list.Items[i]
+			}
+		}
+		return by
+	}
+	// generations say of each object whether its spec has ever changed.
+	generations := func(ctx context.Context) map[string]int64 {
+		by := map[string]int64{}
+		for name, claim := range claims(ctx) {
+			by["IPClaim "+name] = claim.Generation
+		}
+		for name, pool := range pools(ctx) {
+			by["IPPool "+name] = pool.Generation
+		}
+		return by
+	}
+	blocks := func(ctx context.Context) map[string]string {
+		by := map[string]string{}
+		for name, claim := range claims(ctx) {
+			by["IPClaim "+name] = claim.Spec.CIDR
+		}
+		for name, pool := range pools(ctx) {
+			by["IPPool "+name] = pool.Spec.CIDR
+		}
+		return by
+	}
+	records := func(ctx context.Context) []string {
+		return recordsHeld(ctx, func(holder types.NamespacedName) bool {
+			return holder.Namespace == team || holder.Namespace == "" && strings.HasPrefix(holder.Name, "gitops-")
+		})
+	}
+	outcomes := func(output, outcome string) int { return strings.Count(output, " "+outcome+"\n") }
+
+	BeforeAll(func(ctx context.Context) { namespace(ctx, team) })
+
+	It("makes everything ready that is applied in the worst order, in one go", func(ctx context.Context) {
+		output := kubectl(ctx, bundle, "apply", "--server-side", "-f", "-")
+		Expect(outcomes(output, "serverside-applied")).To(Equal(documents), output)
+		Eventually(func() map[string]string {
+			phases := map[string]string{}
+			for name, claim := range claims(ctx) {
+				phases[name] = string(claim.Status.Phase)
+			}
+			for name, pool := range pools(ctx) {
+				phases[name] = string(pool.Status.Phase)
+			}
+			return phases
+		}).Should(Equal(map[string]string{
+			"by-class": "Bound", "by-class-small": "Bound", "by-pool": "Bound", "by-selector": "Bound", "host": "Bound", "exact": "Bound", "six": "Bound",
+			"gitops-root": "Ready", "gitops-region": "Ready", "gitops-zone": "Ready", "gitops-subnet": "Ready", "gitops-six": "Ready",
+		}))
+	})
+
+	It("gives every claim a block of the size that it asks for, where it asks for it", func(ctx context.Context) {
+		by := blocks(ctx)
+		Expect(by).To(HaveKeyWithValue("IPPool gitops-root", "10.0.0.0/8"))
+		Expect(by).To(HaveKeyWithValue("IPPool gitops-region", "10.0.0.0/12"))
+		Expect(by).To(HaveKeyWithValue("IPPool gitops-zone", "10.0.0.0/16"))
+		Expect(by).To(HaveKeyWithValue("IPClaim exact", "10.5.0.0/16"))
+		Expect(by).To(HaveKeyWithValue("IPClaim six", "2001:db8:37::/64"))
+		Expect(by["IPPool gitops-subnet"]).To(HaveSuffix("/24"))
+		Expect(by["IPClaim by-class"]).To(HaveSuffix("/24"))
+		Expect(by["IPClaim by-class-small"]).To(HaveSuffix("/28"))
+		Expect(by["IPClaim by-pool"]).To(HaveSuffix("/26"))
+		Expect(by["IPClaim by-selector"]).To(HaveSuffix("/26"))
+		Expect(by["IPClaim host"]).To(HaveSuffix("/32"))
+		Eventually(func() string {
+			pool := pools(ctx)["gitops-zone"]
+			if pool.Status.Capacity == nil { // it is counted a moment after the pool is Ready
+				return "not counted yet"
+			}
+			return pool.Status.Capacity.Allocated
+		}).Should(Equal("656")) // 256 + 256 + 16 + 64 + 64
+	})
+
+	It("changes nothing when the same is applied again", func(ctx context.Context) {
+		before, held, recorded := generations(ctx), blocks(ctx), records(ctx)
+		Expect(outcomes(kubectl(ctx, bundle, "apply", "--server-side", "-f", "-"), "serverside-applied")).To(Equal(documents))
+		Expect(generations(ctx)).To(Equal(before))
+		Expect(blocks(ctx)).To(Equal(held))
+		Expect(records(ctx)).To(Equal(recorded))
+		Expect(kubectl(ctx, bundle, "diff", "--server-side", "-f", "-")).To(BeEmpty())
+	})
+
+	It("changes nothing when it is applied from the client, and has nothing to say the second time", func(ctx context.Context) {
+		before, held, recorded := generations(ctx), blocks(ctx), records(ctx)
+		kubectl(ctx, bundle, "apply", "-f", "-")
+		second := kubectl(ctx, bundle, "apply", "-f", "-")
+		Expect(outcomes(second, "unchanged")).To(Equal(documents), second)
+		Expect(generations(ctx)).To(Equal(before))
+		Expect(blocks(ctx)).To(Equal(held))
+		Expect(records(ctx)).To(Equal(recorded))
+		Expect(kubectl(ctx, bundle, "diff", "-f", "-")).To(BeEmpty())
+	})
+
+	It("applies from the client what is new, in the worst order, and has nothing to say the second time", func(ctx context.Context) {
+		other := strings.NewReplacer("gitops", "gitops-other", "2001:db8:37::", "2001:db8:38::", "{gitops: zone}", "{gitops-other: zone}").Replace(bundle)
+		namespace(ctx, "gitops-other")
+		Expect(outcomes(kubectl(ctx, other, "apply", "-f", "-"), "created")).To(Equal(documents))
+		Eventually(func() int {
+			list := &v1alpha1.IPClaimList{}
+			Expect(k8s.List(ctx, list, client.InNamespace("gitops-other"))).To(Succeed())
+			bound := 0
+			for i := range list.Items {
+				if list.Items[i].Status.Phase == v1alpha1.ClaimBound {
+					bound++
+				}
+			}
+			return bound
+		}).Should(Equal(7))
+		second := kubectl(ctx, other, "apply", "-f", "-")
+		Expect(outcomes(second, "unchanged")).To(Equal(documents), second)
+	})
+
+	It("prints the block of a claim as it creates it, and of a dry run the one that it would give", func(ctx context.Context) {
+		const claim = `{"apiVersion": "ipam.cadastre.dev/v1alpha1", "kind": "IPClaim", "metadata": {"name": "printed", "namespace": "gitops"},
+			"spec": {"poolRef": {"name": "gitops-root"}, "prefixLength": 12}}`
+		const block = "jsonpath={.spec.cidr}"
+		Expect(kubectl(ctx, claim, "create", "--dry-run=server", "-f", "-", "-o", block)).To(Equal("10.16.0.0/12"))
+		Expect(kubectl(ctx, claim, "create", "-f", "-", "-o", block)).To(Equal("10.16.0.0/12"))
+		Expect(kubectl(ctx, "", "get", "ipclaim", "printed", "-n", team, "-o", block)).To(Equal("10.16.0.0/12"))
+	})
+
+	It("replaces a claim by a manifest that says nothing of its block, and leaves it alone", func(ctx context.Context) {
+		before := claims(ctx)["by-pool"]
+		kubectl(ctx, `{"apiVersion": "ipam.cadastre.dev/v1alpha1", "kind": "IPClaim", "metadata": {"name": "by-pool", "namespace": "gitops"},
+			"spec": {"poolRef": {"name": "gitops-zone"}, "prefixLength": 26}}`, "replace", "-f", "-")
+		after := claims(ctx)["by-pool"]
+		Expect(after.Spec).To(Equal(before.Spec))
+		Expect(after.Generation).To(Equal(before.Generation))
+	})
+})

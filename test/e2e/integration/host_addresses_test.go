@@ -1,0 +1,138 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// hostPool is a pool, and what all of it comes to in single addresses.
+type hostPool struct {
+	cidr string
+	// network is its prefixLength; none if zero. edges hands out those too.
+	network int32
+	gateway string
+	edges   bool
+	// addresses are those that are handed out, in order.
+	addresses []string
+}
+
+// This topic has 10.31.0.0/16 and 2001:db8:31::/48, each pool in a routing
+// domain of its own.
+var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
+	const team = "host-addresses"
+	count := 0
+
+	BeforeAll(func(ctx context.Context) { namespace(ctx, team) })
+
+	hosts := func(p hostPool) *v1alpha1.IPPool {
+		count++
+		pool := build.Pool(fmt.Sprintf("hosts-%d", count)).Domain(fmt.Sprintf("hosts-%d", count)).CIDR(p.cidr).Rejects()
+		if p.network != 0 {
+			pool = pool.Network(p.network, p.gateway).With(func(s *v1alpha1.IPPoolSpec) { s.Network.AllocateEdgeAddresses = p.edges })
+		}
+		return pool.Obj()
+	}
+
+	DescribeTable("hands out, one by one, all that is for hosts and nothing else:", func(ctx context.Context, p hostPool) {
+		pool := ready(ctx, created(ctx, hosts(p)))
+		bits := int32(32)
+		if pool.Spec.IPFamily == v1alpha1.IPv6 {
+			bits = 128
+		}
+		var got []string
+		for range p.addresses {
+			claim := created(ctx, build.Claim(team, "").Generated("host-").Pool(pool.Name).Length(bits).Obj())
+			Eventually(func() string { return fresh(ctx, claim).Status.Address }).ShouldNot(BeEmpty())
+			got = append(got, claim.Status.Address)
+		}
+		Expect(got).To(Equal(p.addresses))
+		Expect(k8s.Create(ctx, build.Claim(team, "").Generated("host-").Pool(pool.Name).Length(bits).Obj())).
+			To(MatchError(ContainSubstring("nothing is free")))
+		Eventually(available(ctx, pool.Name)).Should(Equal("0"))
+		Expect(fresh(ctx, pool).Status.Capacity.Allocated).To(Equal(fmt.Sprint(len(p.addresses))))
+	},
+		Entry("all 8 of a /29 without a network", hostPool{cidr: "10.31.0.0/29", addresses: []string{
+			"10.31.0.0", "10.31.0.1", "10.31.0.2", "10.31.0.3", "10.31.0.4", "10.31.0.5", "10.31.0.6", "10.31.0.7"}}),
+		Entry("5 of a /29 with a network and a gateway", hostPool{cidr: "10.31.0.0/29", network: 29, gateway: "10.31.0.1", addresses: []string{
+			"10.31.0.2", "10.31.0.3", "10.31.0.4", "10.31.0.5", "10.31.0.6"}}),
+		Entry("5 of a /29 with a gateway at its end", hostPool{cidr: "10.31.0.0/29", network: 29, gateway: "10.31.0.6", addresses: []string{
+			"10.31.0.1", "10.31.0.2", "10.31.0.3", "10.31.0.4", "10.31.0.5"}}),
+		Entry("6 of a /29 with a network and no gateway", hostPool{cidr: "10.31.0.0/29", network: 29, addresses: []string{
+			"10.31.0.1", "10.31.0.2", "10.31.0.3", "10.31.0.4", "10.31.0.5", "10.31.0.6"}}),
+		Entry("7 of a /29 that allocates its edges", hostPool{cidr: "10.31.0.0/29", network: 29, gateway: "10.31.0.1", edges: true, addresses: []string{
+			"10.31.0.0", "10.31.0.2", "10.31.0.3", "10.31.0.4", "10.31.0.5", "10.31.0.6", "10.31.0.7"}}),
+		Entry("both of a /31 with a network (RFC 3021)", hostPool{cidr: "10.31.0.0/31", network: 31, addresses: []string{
+			"10.31.0.0", "10.31.0.1"}}),
+		Entry("the one that is not the gateway of a /31", hostPool{cidr: "10.31.0.0/31", network: 31, gateway: "10.31.0.0", addresses: []string{
+			"10.31.0.1"}}),
+		Entry("the one of a /32 with a network", hostPool{cidr: "10.31.0.9/32", network: 32, addresses: []string{
+			"10.31.0.9"}}),
+		Entry("all of a /30 in the middle of a larger network", hostPool{cidr: "10.31.0.8/30", network: 24, gateway: "10.31.0.1", addresses: []string{
+			"10.31.0.8", "10.31.0.9", "10.31.0.10", "10.31.0.11"}}),
+		Entry("all but the first of a /30 at the beginning of a larger network", hostPool{cidr: "10.31.0.0/30", network: 24, gateway: "10.31.0.254", addresses: []string{
+			"10.31.0.1", "10.31.0.2", "10.31.0.3"}}),
+		Entry("all but the last of a /30 at the end of a larger network", hostPool{cidr: "10.31.0.252/30", network: 24, gateway: "10.31.0.1", addresses: []string{
+			"10.31.0.252", "10.31.0.253", "10.31.0.254"}}),
+		Entry("all 4 of a /126 without a network", hostPool{cidr: "2001:db8:31::/126", addresses: []string{
+			"2001:db8:31::", "2001:db8:31::1", "2001:db8:31::2", "2001:db8:31::3"}}),
+		Entry("all but the subnet-router anycast address of a /126 with a network", hostPool{cidr: "2001:db8:31::/126", network: 126, addresses: []string{
+			"2001:db8:31::1", "2001:db8:31::2", "2001:db8:31::3"}}),
+		Entry("all but that and the gateway of a /126", hostPool{cidr: "2001:db8:31::/126", network: 126, gateway: "2001:db8:31::3", addresses: []string{
+			"2001:db8:31::1", "2001:db8:31::2"}}),
+		Entry("all of a /126 that allocates its edges", hostPool{cidr: "2001:db8:31::/126", network: 126, edges: true, addresses: []string{
+			"2001:db8:31::", "2001:db8:31::1", "2001:db8:31::2", "2001:db8:31::3"}}),
+		Entry("both of a /127 with a network (RFC 6164)", hostPool{cidr: "2001:db8:31::/127", network: 127, addresses: []string{
+			"2001:db8:31::", "2001:db8:31::1"}}),
+		Entry("the one of a /128 with a network", hostPool{cidr: "2001:db8:31::9/128", network: 128, addresses: []string{
+			"2001:db8:31::9"}}),
+	)
+
+	It("counts what it withholds", func(ctx context.Context) {
+		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.1.0/24", network: 24, gateway: "10.31.1.1"})))
+		Eventually(func() *v1alpha1.Capacity { return fresh(ctx, pool).Status.Capacity }).Should(HaveValue(Equal(
+			v1alpha1.Capacity{Total: "256", Allocated: "0", Available: "253", Withheld: "3", OutOfRange: "0"})))
+		Expect(pool.Status.LargestFreePrefix).To(Equal("/26")) // 10.31.1.64/26
+	})
+
+	It("gives one address to who does not say how many, where the pool has a network", func(ctx context.Context) {
+		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.2.0/24", network: 24, gateway: "10.31.2.1"})))
+		claim := created(ctx, build.Claim(team, "one").Pool(pool.Name).Obj())
+		Expect(claim.Spec.CIDR).To(Equal("10.31.2.2/32"))
+		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(32))))
+		six := ready(ctx, created(ctx, hosts(hostPool{cidr: "2001:db8:31:2::/64", network: 64, gateway: "2001:db8:31:2::1"})))
+		Expect(created(ctx, build.Claim(team, "one-six").Pool(six.Name).Obj()).Spec.CIDR).To(Equal("2001:db8:31:2::2/128"))
+	})
+
+	It("does so by class too, where all pools of the class have a network", func(ctx context.Context) {
+		created(ctx, build.Class("hosts-class").Obj())
+		ready(ctx, created(ctx, build.Pool("hosts-class").Domain("hosts-class").CIDR("10.31.3.0/24").Network(24, "10.31.3.254").Classes("hosts-class").Obj()))
+		claim := created(ctx, build.Claim(team, "by-class").Class("hosts-class").Obj())
+		Expect(claim.Spec.CIDR).To(Equal("10.31.3.1/32"))
+	})
+
+	It("gives no block that contains a gateway or an edge", func(ctx context.Context) {
+		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.4.0/28", network: 28, gateway: "10.31.4.9"})))
+		first := created(ctx, build.Claim(team, "block").Pool(pool.Name).Length(30).Obj())
+		Expect(first.Spec.CIDR).To(Equal("10.31.4.4/30")) // .0 is the network's, .9 the gateway, .15 the broadcast address
+		Expect(k8s.Create(ctx, build.Claim(team, "block-2").Pool(pool.Name).Length(30).Obj())).
+			To(MatchError(ContainSubstring("no free /30 in pool " + pool.Name + ": the largest free block is a /31")))
+	})
+
+	It("hands out the old gateway and not the new one once it is changed", func(ctx context.Context) {
+		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.5.0/29", network: 29, gateway: "10.31.5.1"})))
+		Expect(created(ctx, build.Claim(team, "gateway-1").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.2/32"))
+		Expect(patched(ctx, pool, `{network: {gateway: 10.31.5.3}}`)).To(Succeed())
+		Eventually(func() error { // as soon as the operator has seen it
+			return k8s.Create(ctx, build.Claim(team, "gateway-dry").Pool(pool.Name).CIDR("10.31.5.1/32").Obj(), client.DryRunAll)
+		}).Should(Succeed())
+		Expect(created(ctx, build.Claim(team, "gateway-2").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.1/32"))
+		Expect(created(ctx, build.Claim(team, "gateway-3").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.4/32"))
+	})
+})

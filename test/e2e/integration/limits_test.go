@@ -1,0 +1,264 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// perProject limits what one project may hold.
+func perProject(blocks int64, addresses string) *v1alpha1.Limits {
+	limits := &v1alpha1.ProjectLimits{}
+	if blocks >= 0 {
+		limits.Blocks = &blocks
+	}
+	if addresses != "" {
+		limits.Addresses = new(intstr.Parse(addresses))
+	}
+	return &v1alpha1.Limits{PerProject: limits}
+}
+
+var _ = Describe("limits", func() {
+	refused := func(ctx context.Context, claim *v1alpha1.IPClaim, message string) {
+		GinkgoHelper()
+		err := k8s.Create(ctx, claim)
+		Expect(err).To(MatchError(apierrors.IsForbidden, "a refusal"))
+		Expect(err.Error()).To(ContainSubstring(message))
+	}
+
+	It("refuses what one project may not hold of a pool, and nobody else's", func(ctx context.Context) {
+		red, blue := namespace(ctx, "limit-red"), namespace(ctx, "limit-blue")
+		ready(ctx, created(ctx, build.Pool("limited").CIDR("10.120.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(2, "") }).Obj()))
+		first := created(ctx, build.Claim(red, "a").Pool("limited").Length(32).Obj())
+		created(ctx, build.Claim(red, "b").Pool("limited").Length(32).Obj())
+		refused(ctx, build.Claim(red, "c").Pool("limited").Length(32).Obj(),
+			"exceeded limit: pool limited allows project limit-red 2 blocks, 2 are held")
+		created(ctx, build.Claim(blue, "a").Pool("limited").Length(32).Obj())
+		By("counting a release that is on its way")
+		deleted(ctx, first)
+		Expect(created(ctx, build.Claim(red, "c").Pool("limited").Length(32).Obj()).Spec.CIDR).NotTo(BeEmpty())
+	})
+
+	It("counts addresses, over all pools of a class", func(ctx context.Context) {
+		team := namespace(ctx, "limit-class")
+		created(ctx, build.Class("limited").With(func(s *v1alpha1.IPClassSpec) { s.Limits = perProject(-1, "24") }).Obj())
+		for n := range 2 {
+			ready(ctx, created(ctx, build.Pool(fmt.Sprint("limited-", n)).CIDR(fmt.Sprintf("10.120.%d.0/28", n+1)).Classes("limited").Obj()))
+		}
+		created(ctx, build.Claim(team, "a").Class("limited").Length(28).Obj())
+		refused(ctx, build.Claim(team, "b").Class("limited").Length(28).Obj(),
+			"exceeded limit: IPClass limited allows project limit-class 24 addresses, 16 are held")
+		created(ctx, build.Claim(team, "b").Class("limited").Length(29).Obj())
+	})
+
+	It("counts what child pools of a namespace take", func(ctx context.Context) {
+		team := namespace(ctx, "limit-child")
+		ready(ctx, created(ctx, build.Pool("limited-parent").CIDR("10.121.0.0/16").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(-1, "256") }).Obj()))
+		created(ctx, build.Pool("child").Child("limited-parent", 24).In(team))
+		err := k8s.Create(ctx, build.Pool("second").Child("limited-parent", 32).In(team))
+		Expect(err).To(MatchError(apierrors.IsForbidden, "a refusal"))
+	})
+
+	It("is exact when many are created at once", func(ctx context.Context) {
+		team := namespace(ctx, "limit-race")
+		ready(ctx, created(ctx, build.Pool("raced").CIDR("10.122.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(7, "") }).Obj()))
+		var bound, forbidden atomic.Int32
+		var all sync.WaitGroup
+		for n := range 40 {
+			all.Go(func() {
+				err := k8s.Create(ctx, build.Claim(team, fmt.Sprint("c-", n)).Pool("raced").Length(32).Obj())
+				switch {
+				case err == nil:
+					bound.Add(1)
+				case apierrors.IsForbidden(err):
+					forbidden.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		Expect(bound.Load()).To(BeEquivalentTo(7))
+		Expect(forbidden.Load()).To(BeEquivalentTo(33))
+	})
+
+	// A claim waits for room in one pool, and is at the limit in another, in which there is
+	// room. This has 10.72.0.0/16.
+	It("holds up nobody else, where a claim waits for room in another pool", func(ctx context.Context) {
+		red, blue := namespace(ctx, "limit-elsewhere"), namespace(ctx, "limit-others")
+		created(ctx, build.Class("limit-turns").Length(32).Obj())
+		ready(ctx, created(ctx, build.Pool("limit-shared").CIDR("10.72.0.0/28").Classes("limit-turns").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(2, "") }).Obj()))
+		ready(ctx, created(ctx, build.Pool("own").CIDR("10.72.1.0/32").Classes("limit-turns").In(red)))
+		claim := func(team, name string) *v1alpha1.IPClaim {
+			return created(ctx, build.Claim(team, name).Class("limit-turns").Obj())
+		}
+		Expect(claim(red, "own").Spec.CIDR).To(Equal("10.72.1.0/32"))
+		first, second := claim(red, "first"), claim(red, "second")
+		waits := claim(red, "waits")
+		expectExhausted(ctx, waits, "no free /32 in pool limit-elsewhere/own; pool limit-shared allows project limit-elsewhere 2 blocks, which it holds: the claim is bound as soon as one is released")
+		for n := range 2 {
+			Expect(claim(blue, fmt.Sprint(n)).Spec.CIDR).NotTo(BeEmpty(), "the response to the create call has the block")
+		}
+		By("serving the claim that waits once its project holds less")
+		deleted(ctx, first)
+		Eventually(phase(ctx, waits)).Should(Equal(v1alpha1.ClaimBound))
+		deleted(ctx, second)
+	})
+
+	It("says so of a claim that waited", func(ctx context.Context) {
+		team := namespace(ctx, "limit-waits")
+		created(ctx, build.Claim(team, "a").Pool("limited-later").Length(32).Obj())
+		claim := created(ctx, build.Claim(team, "b").Pool("limited-later").Length(32).Obj())
+		created(ctx, build.Pool("limited-later").CIDR("10.123.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(1, "") }).Obj())
+		var waits *v1alpha1.IPClaim
+		Eventually(func() string {
+			phases := ""
+			for _, name := range []string{"a", "b"} {
+				one := fresh(ctx, build.Claim(team, name).Obj())
+				if phases += string(one.Status.Phase) + " "; one.Status.Phase == v1alpha1.ClaimPending {
+					waits = one
+				}
+			}
+			return phases
+		}).Should(Or(Equal("Bound Pending "), Equal("Pending Bound ")))
+		Eventually(func() string { return reasons(fresh(ctx, waits).Status.Conditions)[v1alpha1.ConditionPending] }).Should(Equal("True/LimitReached"))
+		By("holding up nobody behind it")
+		other := namespace(ctx, "limit-waits-not")
+		Expect(created(ctx, build.Claim(other, "c").Pool("limited-later").Length(32).Obj()).Spec.CIDR).NotTo(BeEmpty())
+		By("binding it when the project holds less")
+		bound := "b"
+		if waits.Name == claim.Name {
+			bound = "a"
+		}
+		deleted(ctx, build.Claim(team, bound).Obj())
+		Eventually(phase(ctx, waits)).Should(Equal(v1alpha1.ClaimBound))
+	})
+})
+
+var _ = Describe("creates that are refused after their block was recorded", func() {
+	It("take no more than a share of a pool from others", func(ctx context.Context) {
+		team, others := namespace(ctx, "share-refused"), namespace(ctx, "share-others")
+		ready(ctx, created(ctx, build.Pool("shared-out").CIDR("10.125.0.0/29").Obj()))
+		refuses(ctx, team)
+		codes := map[int32]int{}
+		for n := range 8 {
+			claim := build.Claim(team, fmt.Sprint("c-", n)).Pool("shared-out").Length(32).Obj()
+			claim.Labels = map[string]string{"refuse": "me"}
+			Expect(len(recordsIn(ctx, "shared-out"))).To(BeNumerically("<=", 4))
+			short, cancel := context.WithTimeout(ctx, 2*time.Second) // a client tries again what is answered with 429
+			err := k8s.Create(short, claim)
+			cancel()
+			if status, ok := err.(apierrors.APIStatus); ok {
+				codes[status.Status().Code]++
+			}
+		}
+		Expect(codes[http.StatusUnprocessableEntity]).To(BeNumerically(">=", 4))
+		Expect(created(ctx, build.Claim(others, "a").Pool("shared-out").Length(32).Obj()).Spec.CIDR).NotTo(BeEmpty())
+	})
+})
+
+var _ = Describe("retain is allowed", func() {
+	It("by class and pool alone", func(ctx context.Context) {
+		team := namespace(ctx, "retain-allowed")
+		ready(ctx, created(ctx, build.Pool("retain-not").CIDR("10.124.0.0/28").Classes("retain-not").Obj()))
+		created(ctx, build.Class("retain-not").Length(32).Obj())
+		ready(ctx, created(ctx, build.Pool("retain-may").CIDR("10.124.1.0/28").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj()))
+		retains := func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }
+		for _, claim := range []*v1alpha1.IPClaim{
+			build.Claim(team, "by-class").Class("retain-not").With(retains).Obj(),
+			build.Claim(team, "by-pool").Pool("retain-not").Length(32).With(retains).Obj(),
+		} {
+			err := k8s.Create(ctx, claim)
+			Expect(err).To(MatchError(apierrors.IsInvalid, "a refusal"))
+			Expect(err.Error()).To(ContainSubstring("spec.reclaimPolicy"))
+		}
+		created(ctx, build.Claim(team, "may").Pool("retain-may").Length(32).With(retains).Obj())
+		By("refusing an update to it too")
+		claim := created(ctx, build.Claim(team, "later").Class("retain-not").Obj())
+		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		Expect(update(ctx, k8s, claim, func(c *v1alpha1.IPClaim) { retains(&c.Spec) })).To(MatchError(apierrors.IsInvalid, "a refusal"))
+	})
+
+	It("again, unchanged, where a create that took a block over is not stored", func(ctx context.Context) {
+		team := namespace(ctx, "retain-refused")
+		ready(ctx, created(ctx, build.Pool("retain-refused").CIDR("10.124.2.0/28").Classes("retain-refused").Obj()))
+		created(ctx, build.Class("retain-refused").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj())
+		claim := created(ctx, build.Claim(team, "db").Class("retain-refused").Obj())
+		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		deleted(ctx, claim)
+		record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}}
+		Eventually(func() v1alpha1.AllocationState { return fresh(ctx, record).Spec.State }).Should(Equal(v1alpha1.AllocationRetained))
+		refuses(ctx, team)
+		deletes := func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimDelete }
+		unlucky := build.Claim(team, "db").Class("retain-refused").With(deletes).Obj()
+		unlucky.Labels = map[string]string{"refuse": "me"}
+		Expect(k8s.Create(ctx, unlucky)).NotTo(Succeed())
+		Expect(fresh(ctx, record).Spec.State).To(Equal(v1alpha1.AllocationBound))
+		By("giving it to the next create of the name at once")
+		again := created(ctx, build.Claim(team, "db").Class("retain-refused").Obj())
+		Expect(again.Spec.CIDR).To(Equal(claim.Spec.CIDR))
+		Eventually(phase(ctx, again)).Should(Equal(v1alpha1.ClaimBound))
+		deleted(ctx, again)
+		Eventually(func() v1alpha1.AllocationState { return fresh(ctx, record).Spec.State }).Should(Equal(v1alpha1.AllocationRetained))
+		By("retaining it again after the grace period")
+		until := record.Spec.ReleaseAfter
+		unlucky.ResourceVersion, unlucky.UID = "", ""
+		Expect(k8s.Create(ctx, unlucky)).NotTo(Succeed())
+		Expect(fresh(ctx, record).Spec.State).To(Equal(v1alpha1.AllocationBound))
+		Eventually(func() v1alpha1.AllocationState { return fresh(ctx, record).Spec.State }).WithTimeout(60e9).Should(Equal(v1alpha1.AllocationRetained))
+		Expect(record.Spec.ReleaseAfter).To(Equal(until))
+		Expect(record.Spec.ReclaimPolicy).To(Equal(v1alpha1.ReclaimRetain))
+	})
+})
+
+// refuses has the API server refuse claims of a namespace that are labelled so, after
+// the webhook has recorded their block.
+func refuses(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuses-" + namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"ipclaims"}},
+				}}},
+			},
+			Validations: []admissionv1.Validation{{Expression: "!has(object.metadata.labels) || !('refuse' in object.metadata.labels)", Message: "it is labelled so"}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+	created(ctx, policy)
+	created(ctx, binding)
+	DeferCleanup(func(ctx context.Context) {
+		deleted(ctx, binding)
+		deleted(ctx, policy)
+	})
+	probe := build.Claim(namespace, "probe").Pool("none").Length(32).Obj()
+	probe.Labels = map[string]string{"refuse": "me"}
+	Eventually(func() int32 {
+		err := k8s.Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		if status, ok := err.(apierrors.APIStatus); ok {
+			return status.Status().Code
+		}
+		return 0
+	}).Should(BeEquivalentTo(http.StatusUnprocessableEntity))
+}

@@ -1,0 +1,131 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// unfinalized takes all finalizers off an object.
+func unfinalized(ctx context.Context, obj client.Object) {
+	GinkgoHelper()
+	Expect(k8s.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+}
+
+// This topic uses 10.77.0.0/16 in the platform's default domain.
+var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
+	It("is not deleted while it is in use, and gives its own block back when it is", func(ctx context.Context) {
+		team := namespace(ctx, "local-end")
+		ready(ctx, created(ctx, build.Pool("local-end").CIDR("10.77.0.0/24").Obj()))
+		pool := created(ctx, build.Pool("used").Child("local-end", 28).In(team))
+		Expect(pool.Spec.CIDR).To(Equal("10.77.0.0/28"))
+		ready(ctx, pool)
+		claim := created(ctx, build.Claim(team, "user").LocalPool("used").Length(32).Obj())
+		refused := k8s.Delete(ctx, pool)
+		Expect(refused).To(MatchError(apierrors.IsConflict, "a conflict"))
+		Expect(refused.Error()).To(ContainSubstring("is in use by 1 allocation (IPClaim local-end/user): delete it first"))
+		deleted(ctx, claim)
+		unwanted(ctx, pool)
+		Eventually(missing(ctx, localRecord(team, "used"))).Should(BeTrue())
+		Eventually(available(ctx, "local-end")).Should(Equal("256"))
+	})
+
+	It("keeps its CIDR while its blocks are in use, when it was forced away, and finds them when it is made again", func(ctx context.Context) {
+		team := namespace(ctx, "local-forced")
+		pool := ready(ctx, created(ctx, build.Pool("forced").CIDR("10.77.0.0/30").In(team)))
+		claim := created(ctx, build.Claim(team, "stays").LocalPool("forced").Length(32).Obj())
+		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		Expect(k8s.Delete(ctx, pool)).To(MatchError(apierrors.IsConflict, "a conflict"))
+		// Nobody asks about what goes with its namespace, or its owner.
+		Expect(asTheCluster().Delete(ctx, pool)).To(Succeed())
+		unfinalized(ctx, pool) // before its deletion begins it would be put back
+		Eventually(missing(ctx, pool)).Should(BeTrue())
+		Consistently(missing(ctx, localRecord(team, "forced"))).WithTimeout(2 * orphanGrace).Should(BeFalse())
+		Expect(k8s.Create(ctx, build.Pool("other").CIDR("10.77.0.0/24").In(team))).To(MatchError(apierrors.IsConflict, "a conflict"))
+		ready(ctx, created(ctx, build.Pool("forced").CIDR("10.77.0.0/30").In(team)))
+		Expect(created(ctx, build.Claim(team, "next").LocalPool("forced").Length(32).Obj()).Spec.CIDR).To(Equal("10.77.0.1/32"))
+		Expect(fresh(ctx, claim).Spec.CIDR).To(Equal("10.77.0.0/32"))
+		By("releasing it with its last block, when it is forced away again")
+		Expect(asTheCluster().Delete(ctx, pool)).To(Succeed())
+		unfinalized(ctx, pool)
+		Eventually(missing(ctx, pool)).Should(BeTrue())
+		Expect(k8s.DeleteAllOf(ctx, &v1alpha1.IPClaim{}, client.InNamespace(team))).To(Succeed())
+		Eventually(missing(ctx, localRecord(team, "forced"))).Should(BeTrue())
+		ready(ctx, created(ctx, build.Pool("other").CIDR("10.77.0.0/24").In(team)))
+	})
+
+	It("goes where it is moved to another cluster, and hands out nothing until it does", func(ctx context.Context) {
+		team := namespace(ctx, "local-moved")
+		pool := build.Pool("moved").CIDR("10.77.0.0/30").In(team)
+		pool.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
+		ready(ctx, created(ctx, pool))
+		claim := created(ctx, build.Claim(team, "stays").LocalPool("moved").Length(32).Obj())
+		deleted(ctx, pool)
+		Eventually(func() v1alpha1.PoolPhase { return fresh(ctx, pool).Status.Phase }).Should(Equal(v1alpha1.PoolTerminating))
+		Expect(created(ctx, build.Claim(team, "waits").LocalPool("moved").Length(32).Obj()).Spec.CIDR).To(BeEmpty())
+		deleted(ctx, claim)
+		Eventually(missing(ctx, pool)).Should(BeTrue())
+	})
+
+	It("goes with its namespace, after what it serves", func(ctx context.Context) {
+		team := namespace(ctx, "local-gone")
+		ready(ctx, created(ctx, build.Pool("local-gone").CIDR("10.77.1.0/24").Obj()))
+		created(ctx, build.Pool("root").CIDR("10.0.0.0/8").In(team))
+		created(ctx, build.Pool("child").Beside("root", 16).In(team))
+		created(ctx, build.Pool("grandchild").Beside("child", 24).In(team))
+		created(ctx, build.Pool("of-the-platform").Child("local-gone", 28).In(team))
+		for i, pool := range []string{"root", "child", "grandchild", "of-the-platform"} {
+			claim := created(ctx, build.Claim(team, fmt.Sprintf("claim-%d", i)).LocalPool(pool).Length(32).Obj())
+			Expect(claim.Spec.CIDR).NotTo(BeEmpty())
+		}
+		vm := created(ctx, build.Claim(team, "vm").LocalPool("of-the-platform").Length(32).Finalizer("example.com/vm").Obj())
+		gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}
+		deleted(ctx, gone)
+
+		Eventually(missing(ctx, build.Pool("root").In(team))).Should(BeTrue())
+		held := fresh(ctx, build.Pool("of-the-platform").In(team))
+		Expect(held.DeletionTimestamp).NotTo(BeNil())
+		Expect(cidrs(recordsIn(ctx, "of-the-platform"))).To(Equal([]string{vm.Spec.CIDR}))
+		Expect(available(ctx, "local-gone")()).To(Equal("240"))
+		edited(ctx, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })
+		Eventually(missing(ctx, gone)).WithTimeout(60e9).Should(BeTrue())
+		for _, pool := range []string{"root", "child", "grandchild", "of-the-platform"} {
+			Eventually(missing(ctx, localRecord(team, pool))).Should(BeTrue())
+		}
+		Eventually(available(ctx, "local-gone")).Should(Equal("256"))
+	})
+
+	It("leaves nothing behind when nobody saw it go", func(ctx context.Context) {
+		team := namespace(ctx, "local-unseen")
+		ready(ctx, created(ctx, build.Pool("local-unseen").CIDR("10.77.2.0/24").Obj()))
+		pool := ready(ctx, created(ctx, build.Pool("unseen").Child("local-unseen", 28).In(team)))
+		stays := ready(ctx, created(ctx, build.Pool("stays").Child("local-unseen", 28).In(team)))
+		Expect(running.Managers[0].Kill()).To(Succeed())
+		unfinalized(ctx, pool)
+		deleted(ctx, pool)
+		Expect(fresh(ctx, localRecord(team, "unseen")).Spec.CIDR).To(Equal(pool.Spec.CIDR))
+		Expect(running.Managers[0].Restart(ctx)).To(Succeed())
+		Eventually(missing(ctx, localRecord(team, "unseen"))).Should(BeTrue())
+		Expect(fresh(ctx, localRecord(team, "stays")).Spec.CIDR).To(Equal(stays.Spec.CIDR))
+		Eventually(available(ctx, "local-unseen")).Should(Equal("240"))
+	})
+})
+
+// asTheCluster is a client under the name of the kube-controller-manager, as which
+// the namespace controller and the garbage collector delete.
+func asTheCluster() client.Client {
+	GinkgoHelper()
+	cfg, err := running.User("system:kube-controller-manager", "system:masters")
+	Expect(err).NotTo(HaveOccurred())
+	return clientFor(cfg)
+}

@@ -1,0 +1,96 @@
+package integration
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+var _ = Describe("retain", Ordered, func() {
+	var team string
+	state := func(ctx context.Context, claim *v1alpha1.IPClaim) func() v1alpha1.AllocationState {
+		return func() v1alpha1.AllocationState {
+			record := &v1alpha1.IPAllocation{}
+			if k8s.Get(ctx, client.ObjectKey{Namespace: team, Name: claim.Spec.AllocationName}, record) != nil {
+				return "gone"
+			}
+			return record.Spec.State
+		}
+	}
+
+	BeforeAll(func(ctx context.Context) {
+		team = namespace(ctx, "retain")
+		ready(ctx, created(ctx, build.Pool("retain").CIDR("10.61.0.0/24").Classes("retain", "retain-briefly").Obj()))
+		created(ctx, build.Class("retain").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj())
+		created(ctx, build.Class("retain-briefly").Length(32).With(func(s *v1alpha1.IPClassSpec) {
+			s.ReclaimPolicy = v1alpha1.ReclaimRetain
+			s.RetentionPeriod = &metav1.Duration{Duration: 2 * time.Second}
+		}).Obj())
+	})
+
+	It("keeps the block of a claim that is gone, and gives it to one of the same name", func(ctx context.Context) {
+		first := created(ctx, build.Claim(team, "db").Class("retain").Obj())
+		Eventually(phase(ctx, first)).Should(Equal(v1alpha1.ClaimBound))
+		deleted(ctx, first)
+		Eventually(state(ctx, first)).Should(Equal(v1alpha1.AllocationRetained))
+		other := created(ctx, build.Claim(team, "other").Class("retain").Obj())
+		Expect(other.Spec.CIDR).NotTo(Equal(first.Spec.CIDR))
+		again := created(ctx, build.Claim(team, "db").Class("retain").Obj())
+		Expect(again.Spec.CIDR).To(Equal(first.Spec.CIDR))
+		Expect(again.Spec.AllocationName).To(Equal(first.Spec.AllocationName))
+		Eventually(state(ctx, again)).Should(Equal(v1alpha1.AllocationBound))
+		Eventually(phase(ctx, again)).Should(Equal(v1alpha1.ClaimBound))
+		By("retaining it again when that claim is gone too")
+		deleted(ctx, again)
+		Eventually(state(ctx, again)).Should(Equal(v1alpha1.AllocationRetained))
+	})
+
+	It("gives it back at once, however quickly the claim comes back", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "quick").Class("retain").Obj())
+		block := claim.Spec.CIDR
+		for range 5 {
+			Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+			deleted(ctx, claim)
+			Eventually(state(ctx, claim)).Should(Equal(v1alpha1.AllocationRetained))
+			claim = created(ctx, build.Claim(team, "quick").Class("retain").Obj())
+			Expect(claim.Spec.CIDR).To(Equal(block))
+		}
+	})
+
+	It("releases it after the retention period", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "briefly").Class("retain-briefly").Obj())
+		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		deleted(ctx, claim)
+		Eventually(state(ctx, claim)).Should(Equal(v1alpha1.AllocationRetained))
+		Eventually(state(ctx, claim)).Should(BeEquivalentTo("gone"))
+	})
+
+	It("releases it when a person deletes the record", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "by-hand").Class("retain").Obj())
+		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		deleted(ctx, claim)
+		Eventually(state(ctx, claim)).Should(Equal(v1alpha1.AllocationRetained))
+		deleted(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}})
+		Eventually(state(ctx, claim)).Should(BeEquivalentTo("gone"))
+	})
+
+	It("follows the claim when its policy is edited", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "edited").Class("retain").Obj())
+		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		edited(ctx, claim, func(c *v1alpha1.IPClaim) { c.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
+		Eventually(func() v1alpha1.ReclaimPolicy {
+			record := &v1alpha1.IPAllocation{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: team, Name: claim.Spec.AllocationName}, record)).To(Succeed())
+			return record.Spec.ReclaimPolicy
+		}).Should(Equal(v1alpha1.ReclaimDelete))
+		deleted(ctx, claim)
+		Eventually(state(ctx, claim)).Should(BeEquivalentTo("gone"))
+	})
+})

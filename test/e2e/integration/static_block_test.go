@@ -1,0 +1,148 @@
+package integration
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// This topic has 10.34.0.0/16 of a routing domain of its own.
+var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
+	const team, strangers = "static-block", "static-block-strangers"
+
+	BeforeAll(func(ctx context.Context) {
+		namespace(ctx, team)
+		namespace(ctx, strangers)
+		created(ctx, build.Class("static").Length(24).Obj())
+		ready(ctx, created(ctx, build.Pool("static-a").Domain("static-block").CIDR("10.34.0.0/20").Reserved("10.34.15.0/24").Classes("static").Obj()))
+		ready(ctx, created(ctx, build.Pool("static-b").Domain("static-block").CIDR("10.34.16.0/20").Classes("static").Obj()))
+		ready(ctx, created(ctx, build.Pool("static-hosts").Domain("static-block").CIDR("10.34.32.0/24").Network(24, "10.34.32.1").Ranges("10.34.32.0/25").Obj()))
+		expectBound(ctx, created(ctx, build.Claim(team, "held").Pool("static-a").CIDR("10.34.4.0/24").Obj()), "10.34.4.0/24")
+	})
+
+	// refused asks for a block that cannot be had, and gives the message.
+	refused := func(ctx context.Context, namespace, pool, cidr string) string {
+		GinkgoHelper()
+		claim := build.Claim(namespace, unused()).Pool(pool).CIDR(cidr).Obj()
+		err := k8s.Create(ctx, claim.DeepCopy())
+		Expect(err).To(Satisfy(apierrors.IsConflict), "%v", err)
+		Expect(missing(ctx, claim)()).To(BeTrue())
+		Expect(recordsOf(ctx, claim)).To(BeEmpty())
+		Expect(err.Error()).To(And(ContainSubstring("spec.cidr: "+cidr), ContainSubstring("leave cidr out to get a free block, or ask for another")))
+		return err.Error()
+	}
+
+	It("is given to who asks for it of a pool", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "by-pool").Pool("static-a").CIDR("10.34.8.0/22").Obj())
+		expectBound(ctx, claim, "10.34.8.0/22")
+		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(22))))
+		Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
+	})
+
+	It("is given to who asks for it of a class, from the pool in which it lies", func(ctx context.Context) {
+		claim := created(ctx, build.Claim(team, "by-class").Class("static").CIDR("10.34.20.0/24").Obj())
+		expectBound(ctx, claim, "10.34.20.0/24")
+		Expect(claim.Status.PoolRef.Name).To(Equal("static-b"))
+	})
+
+	It("may be a single address, with the length stated or not", func(ctx context.Context) {
+		expectBound(ctx, created(ctx, build.Claim(team, "address").Pool("static-hosts").CIDR("10.34.32.9/32").Obj()), "10.34.32.9/32")
+		stated := created(ctx, build.Claim(team, "address-stated").Pool("static-hosts").CIDR("10.34.32.10/32").Length(32).Obj())
+		expectBound(ctx, stated, "10.34.32.10/32")
+		Expect(stated.Status.Address).To(Equal("10.34.32.10"))
+	})
+
+	DescribeTable("is refused as in use", func(ctx context.Context, cidr string) {
+		Expect(refused(ctx, team, "static-a", cidr)).To(ContainSubstring(cidr + " conflicts with 10.34.4.0/24 of pool static-a, held by IPClaim static-block/held"))
+	},
+		Entry("where somebody holds it", "10.34.4.0/24"),
+		Entry("where it is a part of what somebody holds", "10.34.4.128/25"),
+		Entry("where it is an address of what somebody holds", "10.34.4.7/32"),
+		Entry("where somebody holds a part of it", "10.34.4.0/23"),
+	)
+
+	It("does not tell a stranger whose it is", func(ctx context.Context) {
+		told := refused(ctx, strangers, "static-a", "10.34.4.0/24")
+		Expect(told).To(ContainSubstring("in use"))
+		Expect(told).NotTo(ContainSubstring("held"))
+		Expect(told).NotTo(ContainSubstring(team + "/"))
+		told = refused(ctx, strangers, "static-a", "10.34.4.128/25")
+		Expect(told).NotTo(ContainSubstring("10.34.4.0/24"))
+	})
+
+	It("does not tell a stranger whose claim waits for it either", func(ctx context.Context) {
+		holder := created(ctx, build.Claim(team, "late-held").Pool("static-late").CIDR("10.34.48.0/24").Obj())
+		Eventually(phase(ctx, holder)).Should(Equal(v1alpha1.ClaimPending))
+		strange := created(ctx, build.Claim(strangers, "late-strange").Pool("static-late").CIDR("10.34.48.0/24").Obj())
+		ready(ctx, created(ctx, build.Pool("static-late").Domain("static-block").CIDR("10.34.48.0/20").Obj()))
+		expectBound(ctx, holder, "10.34.48.0/24")
+		Eventually(func() string { return reasons(fresh(ctx, strange).Status.Conditions)["Pending"] }).Should(Equal("True/Conflict"))
+		for _, condition := range strange.Status.Conditions {
+			Expect(condition.Message).To(HavePrefix("10.34.48.0/24 is in use in pool static-late"))
+			Expect(condition.Message).NotTo(ContainSubstring("late-held"))
+		}
+	})
+
+	It("does not tell a tenant what the platform holds", func(ctx context.Context) {
+		ready(ctx, created(ctx, build.Pool("static-platform").Child("static-b", 24).Obj())) // its own block is held by the platform
+		block := fresh(ctx, build.Pool("static-platform").Obj()).Spec.CIDR
+		Expect(refused(ctx, strangers, "static-b", block)).NotTo(ContainSubstring("static-platform"))
+	})
+
+	It("is refused as in use of a class too", func(ctx context.Context) {
+		err := k8s.Create(ctx, build.Claim(team, "by-class-2").Class("static").CIDR("10.34.20.0/24").Obj())
+		Expect(err).To(Satisfy(apierrors.IsConflict))
+		Expect(err.Error()).To(ContainSubstring("10.34.20.0/24 conflicts with 10.34.20.0/24 of pool static-b, held by IPClaim static-block/by-class"))
+	})
+
+	DescribeTable("is refused where it is withheld:", func(ctx context.Context, pool, cidr string) {
+		Expect(refused(ctx, team, pool, cidr)).To(ContainSubstring(cidr + " is not handed out by pool " + pool + ": it is reserved, a gateway or edge address, or outside its ranges"))
+	},
+		Entry("reserved", "static-a", "10.34.15.0/24"),
+		Entry("partly reserved", "static-a", "10.34.14.0/23"),
+		Entry("a gateway", "static-hosts", "10.34.32.1/32"),
+		Entry("a network address", "static-hosts", "10.34.32.0/32"),
+		Entry("outside of the ranges", "static-hosts", "10.34.32.200/32"),
+	)
+
+	It("is refused outside of the pool, and outside of all pools of the class", func(ctx context.Context) {
+		expectRefused(ctx, written("IPClaim", team, unused(), `{poolRef: {name: static-a}, cidr: 10.34.16.0/24}`),
+			refusal{field: "spec.cidr", value: `"10.34.16.0/24"`, remedy: "lies outside pool static-a, which is 10.34.0.0/20"})
+		expectRefused(ctx, written("IPClaim", team, unused(), `{className: static, cidr: 10.99.0.0/24}`),
+			refusal{field: "spec.cidr", value: `"10.99.0.0/24"`, remedy: "lies outside"})
+	})
+
+	It("is refused, and not waited for, whatever the pool says of exhaustion", func(ctx context.Context) {
+		Expect(fresh(ctx, build.Pool("static-a").Obj()).Spec.OnExhaustion).To(Or(BeEmpty(), Equal(v1alpha1.OnExhaustionWait)))
+		refused(ctx, team, "static-a", "10.34.4.0/24")
+	})
+
+	It("is answered in a dry run as it would be", func(ctx context.Context) {
+		free := build.Claim(team, "dry").Pool("static-a").CIDR("10.34.1.0/24").Obj()
+		Expect(k8s.Create(ctx, free, client.DryRunAll)).To(Succeed())
+		Expect(k8s.Create(ctx, build.Claim(team, "dry").Pool("static-a").CIDR("10.34.4.0/24").Obj(), client.DryRunAll)).To(Satisfy(apierrors.IsConflict))
+	})
+
+	It("is not handed out to who asks for any", func(ctx context.Context) {
+		for _, want := range []struct {
+			length int32
+			cidr   string
+		}{{22, "10.34.0.0/22"}, {24, "10.34.5.0/24"}, {23, "10.34.6.0/23"}, {23, "10.34.12.0/23"}, {24, "10.34.14.0/24"}} {
+			Expect(created(ctx, build.Claim(team, "").Generated("any-").Pool("static-a").Length(want.length).Obj()).Spec.CIDR).To(Equal(want.cidr))
+		}
+	})
+
+	It("is free again as soon as its claim is deleted", func(ctx context.Context) {
+		for range 20 {
+			claim := created(ctx, build.Claim(team, "").Generated("again-").Pool("static-b").CIDR("10.34.31.0/24").Obj())
+			Expect(claim.Spec.CIDR).To(Equal("10.34.31.0/24"))
+			deleted(ctx, claim)
+		}
+	})
+})

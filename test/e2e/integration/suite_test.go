@@ -1,0 +1,149 @@
+// Package integration runs the whole operator, webhooks included, on a real
+// control plane, and plays what its users do. Each topic has a file, a
+// namespace and address ranges of its own.
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// orphanGrace is short here: tests wait for it.
+const orphanGrace = 3 * time.Second
+
+// platformProject is the platform's own project.
+const platformProject = "the-platform"
+
+var (
+	running *cluster.Cluster
+	k8s     client.WithWatch
+)
+
+func TestIntegration(t *testing.T) {
+	RegisterFailHandler(Fail)
+	log.SetLogger(logr.Discard())
+	RunSpecs(t, "Integration")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	var err error
+	running, err = cluster.Start(ctx, cluster.Options{
+		ControllerManager: true, Managers: 1, Progress: GinkgoWriter,
+		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String(), "--platform-project=" + platformProject},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+	k8s = clientFor(running.Config())
+})
+
+func clientFor(cfg *rest.Config) client.WithWatch {
+	cfg.QPS = -1
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// namespace makes a namespace for a topic.
+func namespace(ctx context.Context, name string) string {
+	Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	return name
+}
+
+// created creates an object and gives back what the API server answered.
+func created[T client.Object](ctx context.Context, obj T) T {
+	GinkgoHelper()
+	Expect(k8s.Create(ctx, obj)).To(Succeed())
+	return obj
+}
+
+// fresh is an object as it is now.
+func fresh[T client.Object](ctx context.Context, obj T) T {
+	GinkgoHelper()
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
+	return obj
+}
+
+// update changes an object as the user of a client, and once more where somebody
+// else has changed it meanwhile. The error is what the API server says to it.
+func update[T client.Object](ctx context.Context, as client.Client, obj T, edit func(T)) error {
+	GinkgoHelper()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		edit(fresh(ctx, obj))
+		return as.Update(ctx, obj)
+	})
+}
+
+// edited changes an object as the administrator.
+func edited[T client.Object](ctx context.Context, obj T, edit func(T)) {
+	GinkgoHelper()
+	Expect(update(ctx, k8s, obj, edit)).To(Succeed())
+}
+
+// deleted deletes an object.
+func deleted(ctx context.Context, obj client.Object) {
+	GinkgoHelper()
+	Expect(k8s.Delete(ctx, obj)).To(Succeed())
+}
+
+// phase is where a claim stands.
+func phase(ctx context.Context, claim *v1alpha1.IPClaim) func() v1alpha1.ClaimPhase {
+	return func() v1alpha1.ClaimPhase { return fresh(ctx, claim).Status.Phase }
+}
+
+// reasons are those of an object's conditions, by type, with their status.
+func reasons(conditions []metav1.Condition) map[string]string {
+	by := map[string]string{}
+	for _, c := range conditions {
+		by[c.Type] = fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+	return by
+}
+
+// ready waits until a pool hands out blocks.
+func ready[T v1alpha1.Pool](ctx context.Context, pool T) T {
+	GinkgoHelper()
+	Eventually(func() v1alpha1.PoolPhase { return fresh(ctx, pool).PoolStatus().Phase }).Should(Equal(v1alpha1.PoolReady))
+	return pool
+}
+
+// available is how many addresses a pool says are free.
+func available(ctx context.Context, pool string) func() string {
+	return func() string {
+		obj := &v1alpha1.IPPool{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: pool}, obj)).To(Succeed())
+		if obj.Status.Capacity == nil {
+			return ""
+		}
+		return obj.Status.Capacity.Available
+	}
+}
+
+// recordsIn are the allocations of a pool.
+func recordsIn(ctx context.Context, pool string) []v1alpha1.IPAllocation {
+	GinkgoHelper()
+	list := &v1alpha1.IPAllocationList{}
+	Expect(k8s.List(ctx, list, client.MatchingFields{"spec.poolRef.name": pool})).To(Succeed())
+	return list.Items
+}

@@ -1,0 +1,223 @@
+package integration
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// documented are the objects of the YAML block of a document in which the text is.
+func documented(path, text string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	content, err := os.ReadFile("../../../" + path)
+	Expect(err).NotTo(HaveOccurred())
+	var objs []*unstructured.Unstructured
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(content), -1) {
+		if !strings.Contains(block[1], text) {
+			continue
+		}
+		for manifest := range strings.SplitSeq(block[1], "\n---\n") {
+			obj := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte(manifest), &obj.Object)).To(Succeed())
+			objs = append(objs, obj)
+		}
+	}
+	Expect(objs).NotTo(BeEmpty(), "%s has no example with %s", path, text)
+	return objs
+}
+
+var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
+	const red, blue, platform = "tenancy-red", "tenancy-blue", "tenancy-platform"
+	var alice client.Client // of the red project, may make claims
+
+	project := func(ctx context.Context, namespace, project string) {
+		Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: namespace, Labels: map[string]string{v1alpha1.LabelProject: project},
+		}})).To(Succeed())
+	}
+	bind := func(ctx context.Context, role string, rules ...rbacv1.PolicyRule) {
+		Expect(k8s.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules})).To(Succeed())
+		Expect(k8s.Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
+		})).To(Succeed())
+	}
+	// unlikeMissing is the difference between what may not be used and what does
+	// not exist: there must be none but the name.
+	pendingWith := func(ctx context.Context, claim *v1alpha1.IPClaim) string {
+		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
+		Expect(claim.Spec.CIDR).To(BeEmpty())
+		return reasons(claim.Status.Conditions)["Pending"]
+	}
+
+	BeforeAll(func(ctx context.Context) {
+		project(ctx, red, "red")
+		project(ctx, blue, "blue")
+		project(ctx, platform, platformProject)
+		cfg, err := running.User("alice")
+		Expect(err).NotTo(HaveOccurred())
+		alice = clientFor(cfg)
+		bind(ctx, "tenancy-claims", rbacv1.PolicyRule{
+			APIGroups: []string{"ipam.cadastre.dev"}, Resources: []string{"ipclaims"}, Verbs: []string{"create", "get", "update"},
+		})
+		for _, pool := range []*v1alpha1.IPPool{
+			build.Pool("tenancy-consumer").CIDR("10.60.0.0/24").Classes("tenancy-consumer").With(func(s *v1alpha1.IPPoolSpec) {
+				s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "red"
+			}).Obj(),
+			build.Pool("tenancy-platform").CIDR("10.60.1.0/24").Classes("tenancy-shared").With(func(s *v1alpha1.IPPoolSpec) {
+				s.Visibility = v1alpha1.VisibilityPlatform
+			}).Obj(),
+			build.Pool("tenancy-shared").CIDR("10.60.2.0/24").Classes("tenancy-shared").Obj(),
+			build.Pool("tenancy-owned").CIDR("10.60.3.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
+			build.Pool("tenancy-labelled").CIDR("10.60.9.0/24").Label("tenancy", "owned").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
+			build.Pool("tenancy-one").CIDR("10.60.4.0/32").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
+		} {
+			ready(ctx, created(ctx, pool))
+		}
+		created(ctx, build.Class("tenancy-shared").Length(32).Obj())
+		created(ctx, build.Class("tenancy-consumer").Length(32).With(func(s *v1alpha1.IPClassSpec) {
+			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "red"
+		}).Obj())
+	})
+
+	It("serves a consumer's own project, by name and by class", func(ctx context.Context) {
+		Expect(created(ctx, build.Claim(red, "own-pool").Pool("tenancy-consumer").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.0.0/32"))
+		Expect(created(ctx, build.Claim(red, "own-class").Class("tenancy-consumer").Obj()).Spec.CIDR).To(Equal("10.60.0.1/32"))
+	})
+
+	It("answers what may not be used as what does not exist", func(ctx context.Context) {
+		for _, c := range []struct{ forbidden, missing *v1alpha1.IPClaim }{
+			{build.Claim(blue, "others-pool").Pool("tenancy-consumer").Length(32).Obj(), build.Claim(blue, "no-pool").Pool("tenancy-nothing").Length(32).Obj()},
+			{build.Claim(blue, "others-class").Class("tenancy-consumer").Obj(), build.Claim(blue, "no-class").Class("tenancy-nothing").Obj()},
+			{build.Claim(red, "platforms").Pool("tenancy-platform").Length(32).Obj(), build.Claim(red, "no-pool").Pool("tenancy-nothing").Length(32).Obj()},
+		} {
+			Expect(pendingWith(ctx, created(ctx, c.forbidden))).To(Equal(pendingWith(ctx, created(ctx, c.missing))))
+		}
+	})
+
+	It("serves the platform's project from platform pools, by class before all others", func(ctx context.Context) {
+		Expect(created(ctx, build.Claim(platform, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.1.0/32"))
+		Expect(created(ctx, build.Claim(red, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.2.0/32"))
+	})
+
+	It("selects no pool by labels that it takes the verb use to name", func(ctx context.Context) {
+		owned := func(team, name string) *v1alpha1.IPClaim {
+			return created(ctx, build.Claim(team, name).Selecting("tenancy", "owned").Length(32).Obj())
+		}
+		nothing := created(ctx, build.Claim(red, "selects-nothing").Selecting("tenancy", "nothing").Length(32).Obj())
+		Expect(pendingWith(ctx, owned(red, "selects-owned"))).To(Equal(pendingWith(ctx, nothing)))
+		Expect(owned(blue, "selects-own").Spec.CIDR).To(Equal("10.60.9.0/32"))
+	})
+
+	It("needs the verb use to name another project's pool", func(ctx context.Context) {
+		refused := build.Claim(red, "without-use").Pool("tenancy-owned").Length(32).Obj()
+		Expect(alice.Create(ctx, refused)).To(Succeed())
+		Expect(pendingWith(ctx, refused)).To(Equal("True/PoolNotFound"))
+
+		bind(ctx, "tenancy-use", rbacv1.PolicyRule{
+			APIGroups: []string{"ipam.cadastre.dev"}, Resources: []string{"ippools"}, ResourceNames: []string{"tenancy-one"}, Verbs: []string{"use"},
+		})
+		allowed := build.Claim(red, "with-use").Pool("tenancy-one").Length(32).Obj()
+		Eventually(func() string { // the authorizer sees the binding a moment later
+			trial := allowed.DeepCopy()
+			Expect(alice.Create(ctx, trial, client.DryRunAll)).To(Succeed())
+			return trial.Spec.CIDR
+		}).WithTimeout(30e9).Should(Equal("10.60.4.0/32"))
+		Expect(alice.Create(ctx, allowed)).To(Succeed())
+		Expect(allowed.Spec.CIDR).To(Equal("10.60.4.0/32"))
+
+		waiting := build.Claim(red, "use-and-wait").Pool("tenancy-one").Length(32).Obj()
+		Expect(alice.Create(ctx, waiting)).To(Succeed())
+		Expect(waiting.Spec.CIDR).To(BeEmpty())
+		deleted(ctx, allowed)
+		Eventually(phase(ctx, waiting)).Should(Equal(v1alpha1.ClaimBound))
+	})
+
+	It("lets nobody grant themselves the use of a pool", func(ctx context.Context) {
+		forged := build.Claim(red, "forged").Pool("tenancy-owned").Length(32).Obj()
+		forged.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "tenancy-owned"}
+		Expect(alice.Create(ctx, forged)).To(Succeed())
+		Expect(forged.Annotations).NotTo(HaveKey(v1alpha1.AnnotationUseGranted))
+		Expect(pendingWith(ctx, forged)).To(Equal("True/PoolNotFound"))
+		granted := func(c *v1alpha1.IPClaim) {
+			c.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "tenancy-owned"}
+		}
+		Expect(update(ctx, alice, forged, granted)).To(MatchError(ContainSubstring("is written by the operator alone")))
+	})
+
+	It("serves a pool's own project without a grant", func(ctx context.Context) {
+		Expect(created(ctx, build.Claim(blue, "owner").Pool("tenancy-owned").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.3.0/32"))
+	})
+
+	It("matches a project by the label alone where a namespace has that label", func(ctx context.Context) {
+		created(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "red"}}) // anybody's, of the project's name
+		forged := created(ctx, build.Claim("red", "forged").Pool("tenancy-consumer").Length(32).Obj())
+		Expect(pendingWith(ctx, forged)).To(Equal("True/PoolNotFound"))
+		Expect(pendingWith(ctx, created(ctx, build.Claim("red", "forged-class").Class("tenancy-consumer").Obj()))).To(Equal("True/ClassNotFound"))
+	})
+
+	It("matches a project by the name of a namespace where no namespace has that label", func(ctx context.Context) {
+		alone := namespace(ctx, "tenancy-alone")
+		ready(ctx, created(ctx, build.Pool("tenancy-alone").CIDR("10.60.5.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, alone
+		}).Obj()))
+		Expect(created(ctx, build.Claim(alone, "own").Pool("tenancy-alone").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.5.0/32"))
+	})
+
+	It("keeps the label to those who may assign the project, by the policy of the documentation", func(ctx context.Context) {
+		for _, obj := range documented("docs/operations.md", "guard-project-label") {
+			created(ctx, obj)
+		}
+		bind(ctx, "tenancy-namespaces", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "update"}})
+		labelled := func(name, project string) error {
+			return alice.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelProject: project}}}, client.DryRunAll)
+		}
+		Eventually(func() error { return labelled("tenancy-guarded", "red") }).Should(MatchError(ContainSubstring("may change it")))
+		Expect(alice.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenancy-guarded"}})).To(Succeed())
+		relabelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenancy-guarded", Labels: map[string]string{v1alpha1.LabelProject: "red"}}}
+		Expect(alice.Update(ctx, relabelled)).To(MatchError(ContainSubstring("may change it")))
+		bind(ctx, "tenancy-assign", rbacv1.PolicyRule{
+			APIGroups: []string{"ipam.cadastre.dev"}, Resources: []string{"projects"}, ResourceNames: []string{"shop"}, Verbs: []string{"assign"},
+		})
+		Eventually(func() error { return labelled("tenancy-shop", "shop") }).Should(Succeed())
+		Expect(labelled("tenancy-shop", "red")).To(MatchError(ContainSubstring("may change it")))
+	})
+
+	It("does not say that no pool backs a class where one does that the namespace may not use", func(ctx context.Context) {
+		created(ctx, build.Class("tenancy-hidden").Length(32).Obj())
+		ready(ctx, created(ctx, build.Pool("tenancy-hidden").CIDR("10.60.6.0/24").Classes("tenancy-hidden").With(func(s *v1alpha1.IPPoolSpec) {
+			s.Visibility = v1alpha1.VisibilityPlatform
+		}).Obj()))
+		claim := created(ctx, build.Claim(blue, "hidden").Class("tenancy-hidden").Obj())
+		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass,
+			`no IPv4 pool that this namespace may use backs the IPClass "tenancy-hidden": add the class to the classNames of one, or change the visibility of one that backs it`)
+	})
+
+	It("does not select by label what the namespace may not use", func(ctx context.Context) {
+		labelled := func(name, cidr, project string) {
+			pool := build.Pool(name).CIDR(cidr).With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, project }).Obj()
+			pool.Labels = map[string]string{"tenancy": "selected"}
+			ready(ctx, created(ctx, pool))
+		}
+		labelled("tenancy-label-red", "10.60.7.0/24", "red")
+		stranger := created(ctx, build.Claim(blue, "selects").Selecting("tenancy", "selected").Length(32).Obj())
+		Expect(pendingWith(ctx, stranger)).To(Equal("True/PoolNotFound"))
+		Expect(created(ctx, build.Claim(red, "selects").Selecting("tenancy", "selected").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.7.0/32"))
+		labelled("tenancy-label-blue", "10.60.8.0/24", "blue")
+		expectBound(ctx, stranger, "10.60.8.0/32")
+	})
+})

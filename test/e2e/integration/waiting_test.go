@@ -1,0 +1,170 @@
+package integration
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// expectPending waits until a claim says that it waits, and for what.
+func expectPending(ctx context.Context, claim *v1alpha1.IPClaim, reason, message string) {
+	GinkgoHelper()
+	Eventually(func() map[string]string { return reasons(fresh(ctx, claim).Status.Conditions) }).Should(Equal(map[string]string{
+		"Ready": "False/" + reason, "Bound": "False/" + reason, "Pending": "True/" + reason, "Exhausted": "False/" + reason,
+	}))
+	Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimPending))
+	Expect(conditionOf(claim.Status.Conditions, v1alpha1.ConditionPending).Message).To(Equal(message))
+	Expect(claim.Spec.CIDR).To(BeEmpty())
+	Expect(claim.Spec.AllocationName).To(BeEmpty())
+}
+
+// expectBound waits until a claim is bound to a block.
+func expectBound(ctx context.Context, claim *v1alpha1.IPClaim, cidr string) {
+	GinkgoHelper()
+	Eventually(func() map[string]string { return reasons(fresh(ctx, claim).Status.Conditions) }).Should(Equal(map[string]string{
+		"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound",
+	}))
+	Expect(claim.Spec.CIDR).To(Equal(cidr))
+	Expect(claim.Status.AllocatedCIDR).To(Equal(cidr))
+	Expect(claim.Status.BoundAllocationRef).To(Equal(&v1alpha1.AllocationReference{Name: claim.Spec.AllocationName}))
+}
+
+// What is missing may turn up: such claims and pools are admitted, with a
+// warning, and served as soon as it does. This topic has 10.26.0.0/16,
+// 10.27.0.0/16 and 2001:db8:26::/48.
+var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
+	const team = "waiting"
+	var told *witness
+
+	BeforeAll(func(ctx context.Context) {
+		namespace(ctx, team)
+		told = newWitness()
+	})
+
+	// admitted creates an object that is admitted with this warning alone.
+	admitted := func(ctx context.Context, obj client.Object, warning string) {
+		GinkgoHelper()
+		told.heard()
+		Expect(told.Create(ctx, obj)).To(Succeed())
+		Expect(told.code()).To(Equal(201))
+		Expect(told.heard()).To(Equal([]string{warning}))
+	}
+
+	It("has a claim of an unknown class wait for the class, and then for a pool of it", func(ctx context.Context) {
+		claim := build.Claim(team, "class").Class("late-class").Obj()
+		admitted(ctx, claim, `there is no IPClass "late-class" that this namespace may use: create it, or name another one: the claim waits`)
+		expectPending(ctx, claim, v1alpha1.ReasonClassNotFound, `there is no IPClass "late-class" that this namespace may use: create it, or name another one`)
+
+		class := created(ctx, build.Class("late-class").Length(24).Obj())
+		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass, `no IPv4 pool that this namespace may use backs the IPClass "late-class": add the class to the classNames of one, or change the visibility of one that backs it`)
+		Eventually(func() string { return reasons(fresh(ctx, class).Status.Conditions)["Ready"] }).Should(Equal("False/NoPools"))
+
+		created(ctx, build.Pool("late-class").Domain("waiting").CIDR("10.26.0.0/24").Classes("late-class").Lengths(24, 24).Obj())
+		expectBound(ctx, claim, "10.26.0.0/24")
+		Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
+		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(24))))
+		Eventually(func() string { return reasons(fresh(ctx, class).Status.Conditions)["Ready"] }).Should(Equal("True/Ready"))
+		Expect(class.Status.Pools).To(Equal(int32(1)))
+	})
+
+	It("has a claim of a class that no pool backs wait until a pool is edited to back it", func(ctx context.Context) {
+		created(ctx, build.Class("late-backing").Length(24).Obj())
+		pool := ready(ctx, created(ctx, build.Pool("late-backing").Domain("waiting").CIDR("10.26.1.0/24").Obj()))
+		claim := build.Claim(team, "backing").Class("late-backing").Obj()
+		admitted(ctx, claim, `no IPv4 pool that this namespace may use backs the IPClass "late-backing": add the class to the classNames of one, or change the visibility of one that backs it: the claim waits`)
+		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass, `no IPv4 pool that this namespace may use backs the IPClass "late-backing": add the class to the classNames of one, or change the visibility of one that backs it`)
+		Expect(patched(ctx, pool, `{classNames: [late-backing]}`)).To(Succeed())
+		expectBound(ctx, claim, "10.26.1.0/24")
+	})
+
+	It("has a claim of an unknown pool wait for the pool", func(ctx context.Context) {
+		claim := build.Claim(team, "pool").Pool("late-pool").Length(24).Obj()
+		admitted(ctx, claim, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it: the claim waits`)
+		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it`)
+		created(ctx, build.Pool("late-pool").Domain("waiting").CIDR("10.26.2.0/24").Obj())
+		expectBound(ctx, claim, "10.26.2.0/24")
+	})
+
+	It("has a claim that selects no pool wait until one is labelled", func(ctx context.Context) {
+		pool := ready(ctx, created(ctx, build.Pool("late-label").Domain("waiting").CIDR("10.26.3.0/24").Obj()))
+		claim := build.Claim(team, "selector").Selecting("late", "label").Length(24).Obj()
+		admitted(ctx, claim, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector: the claim waits")
+		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector")
+		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Labels = map[string]string{"late": "label"} })
+		expectBound(ctx, claim, "10.26.3.0/24")
+	})
+
+	It("has a child of an unknown parent, and its claims, wait for the parent", func(ctx context.Context) {
+		child := build.Pool("late-child").Child("late-parent", 24).Obj()
+		admitted(ctx, child, `there is no IPPool "late-parent" that this pool may use: create it, name another parent, or ask for the right to use it: the pool waits`)
+		Expect(child.Spec.CIDR).To(BeEmpty())
+		Eventually(func() map[string]string { return reasons(fresh(ctx, child).Status.Conditions) }).Should(Equal(map[string]string{
+			"Ready": "False/ParentNotReady", "Allocated": "False/ParentNotReady", "Exhausted": "False/HasRoom",
+		}))
+		Expect(child.Status.Phase).To(Equal(v1alpha1.PoolPending))
+
+		claim := build.Claim(team, "grandchild").Pool("late-child").Length(24).Obj()
+		admitted(ctx, claim, "pool late-child has no CIDR yet: the claim waits")
+		expectPending(ctx, claim, v1alpha1.ReasonPoolNotReady, "pool late-child has no CIDR yet")
+
+		created(ctx, build.Pool("late-parent").Domain("waiting").CIDR("10.26.4.0/23").Obj())
+		Eventually(func() map[string]string { return reasons(fresh(ctx, child).Status.Conditions) }).Should(Equal(map[string]string{
+			"Ready": "True/Full", "Allocated": "True/Recorded", "Exhausted": "True/PoolExhausted",
+		}))
+		Expect(child.Spec.CIDR).To(Equal("10.26.4.0/24"))
+		Expect(child.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
+		expectBound(ctx, claim, "10.26.4.0/24")
+	})
+
+	It("has a claim that names nothing wait for a default class of its family", func(ctx context.Context) {
+		claim := build.Claim(team, "default").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj()
+		const why = "the claim names no class and no pool, and there is no default class for IPv6: set spec.className, or annotate an IPv6 class with ipam.cadastre.dev/is-default-class=true"
+		admitted(ctx, claim, why+": the claim waits")
+		expectPending(ctx, claim, v1alpha1.ReasonNoDefaultClass, why)
+		created(ctx, build.Pool("late-default").Domain("waiting").CIDR("2001:db8:26::/48").Classes("late-default").Obj())
+		class := created(ctx, build.Class("late-default").V6().Length(64).Default().Obj())
+		DeferCleanup(func(ctx context.Context) { deleted(ctx, class) })
+		expectBound(ctx, claim, "2001:db8:26::/64")
+		Expect(claim.Spec.ClassName).To(Equal("late-default"))
+	})
+
+	It("has a claim of a class that somebody else serves left alone, and says so", func(ctx context.Context) {
+		class := created(ctx, build.Class("late-foreign").With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/other" }).Obj())
+		created(ctx, build.Pool("late-foreign").Domain("waiting").CIDR("10.26.6.0/24").Classes("late-foreign").Obj())
+		claim := build.Claim(team, "foreign").Class("late-foreign").Length(28).Obj()
+		admitted(ctx, claim, `the IPClass "late-foreign" is served by another provisioner: the claim waits`)
+		expectPending(ctx, claim, v1alpha1.ReasonForeignProvisioner, `the IPClass "late-foreign" is served by another provisioner`)
+		Eventually(func() string { return reasons(fresh(ctx, class).Status.Conditions)["Ready"] }).Should(Equal("False/ForeignProvisioner"))
+		Expect(recordsIn(ctx, "late-foreign")).To(BeEmpty())
+	})
+
+	It("says so when what turns up does not allow what was asked for, and binds once it does", func(ctx context.Context) {
+		claim := build.Claim(team, "policy").Class("late-policy").Length(20).Obj()
+		admitted(ctx, claim, `there is no IPClass "late-policy" that this namespace may use: create it, or name another one: the claim waits`)
+		created(ctx, build.Pool("late-policy").Domain("waiting").CIDR("10.27.0.0/16").Classes("late-policy").Obj())
+		class := created(ctx, build.Class("late-policy").Lengths(24, 28).Obj())
+		expectPending(ctx, claim, v1alpha1.ReasonPolicyViolation, "spec.prefixLength: 20: class late-policy allows /24 to /28: ask for one of these")
+		Expect(patched(ctx, class, `{allowedPrefixLengths: {min: 20}}`)).To(Succeed())
+		expectBound(ctx, claim, "10.27.0.0/20")
+	})
+
+	It("says so when the parent that turns up does not allow a child of that size", func(ctx context.Context) {
+		child := build.Pool("late-large").Child("late-small", 16).Obj()
+		admitted(ctx, child, `there is no IPPool "late-small" that this pool may use: create it, name another parent, or ask for the right to use it: the pool waits`)
+		created(ctx, build.Pool("late-small").Domain("waiting").CIDR("10.26.7.0/24").Obj())
+		Eventually(func() string { return reasons(fresh(ctx, child).Status.Conditions)["Ready"] }).Should(Equal("False/Invalid"))
+		Expect(conditionOf(child.Status.Conditions, v1alpha1.ConditionReady).Message).To(
+			Equal("spec.prefixLength: 16: pool late-small (10.26.7.0/24) hands out /24 to /32: ask for one of these"))
+	})
+
+	It("warns of nothing where nothing is missing", func(ctx context.Context) {
+		told.heard()
+		Expect(told.Create(ctx, build.Claim(team, "served").Class("late-policy").Length(28).Obj())).To(Succeed())
+		Expect(told.heard()).To(BeEmpty())
+	})
+})

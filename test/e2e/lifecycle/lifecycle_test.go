@@ -1,0 +1,338 @@
+// Package lifecycle starts and ends replicas of the operator, as processes, and
+// looks at what its users notice of it.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// lease is how long a leader that dies keeps its lease: so long that nobody mistakes
+// its end for its being handed over. It is looked at as often as it is by default.
+const lease = 30 * time.Second
+
+// world is a cluster with a client.
+type world struct {
+	*cluster.Cluster
+	client.WithWatch
+	t *testing.T
+}
+
+func TestLifecycle(t *testing.T) {
+	running, err := cluster.Start(t.Context(), cluster.Options{Managers: 2, Progress: t.Output(), ManagerArgs: []string{
+		"--leader-elect-lease-duration=" + lease.String(), "--leader-elect-retry-period=250ms",
+	}})
+	must(t, err)
+	t.Cleanup(func() { must(t, running.Stop()) })
+	w := &world{Cluster: running, WithWatch: clientFor(t, running.Config()), t: t}
+	must(t, w.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}))
+	pool := build.Pool("p").CIDR("10.0.0.0/12").Obj()
+	must(t, w.Create(t.Context(), pool))
+	w.eventually("the pool is ready", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && pool.Status.Phase == v1alpha1.PoolReady
+	})
+	t.Run("a replica that is told to end answers what is under way", w.endsGracefully)
+	t.Run("what a replica that is killed was asked is asked of another", w.isAskedOfAnother)
+	t.Run("a leader that is told to end hands over at once", w.handsOver)
+	t.Run("blocks are handed out while nobody leads", w.losesTheLease)
+	t.Run("a replica is ready when its view is complete, and not before", w.isReadyWhenComplete)
+}
+
+// endsGracefully stops and starts each replica under load.
+func (w *world) endsGracefully(t *testing.T) {
+	load := w.loadWhile(t, "ended", 4, (*cluster.Manager).Stop)
+	t.Logf("%d created, the slowest in %v; 4 replicas were told to end", load.created, load.slowest.Round(time.Millisecond))
+	load.mayFail(t, 2)
+	if load.slowest > 3*time.Second {
+		t.Errorf("a create took %v", load.slowest)
+	}
+}
+
+// isAskedOfAnother kills and starts each replica under load.
+func (w *world) isAskedOfAnother(t *testing.T) {
+	before := w.askedAgain(t)
+	load := w.loadWhile(t, "killed", 6, (*cluster.Manager).Kill)
+	again := w.askedAgain(t) - before
+	t.Logf("%d created, the slowest in %v; 6 replicas were killed; %d creates were asked again, %d of them in vain",
+		load.created, load.slowest.Round(time.Millisecond), again, len(load.refused))
+	if again < 6 {
+		t.Error("next to no create was under way when its replica was killed")
+	}
+	load.mayFail(t, again/4)
+}
+
+// loadWhile has clients create claims of that name while one replica after the other is
+// ended and started again, so many times in all.
+func (w *world) loadWhile(t *testing.T, named string, times int, end func(*cluster.Manager) error) *load {
+	t.Helper()
+	load := begin(t, w.Config(), named, 16)
+	for n := range times {
+		load.awaitMore(t, 50)
+		must(t, end(w.Managers[n%2]))
+		load.awaitMore(t, 50)
+		must(t, w.Managers[n%2].Start(t.Context()))
+	}
+	load.end()
+	return load
+}
+
+// askedAgain is how many creates of claims the API server has asked a second time, as it
+// got no answer.
+func (w *world) askedAgain(t *testing.T) int {
+	t.Helper()
+	k8s, err := kubernetes.NewForConfig(w.Config())
+	must(t, err)
+	text, err := k8s.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	must(t, err)
+	const metric = `apiserver_admission_webhook_fail_open_count{name="create.ipclaim.ipam.cadastre.dev",type="admit"} `
+	for line := range strings.Lines(string(text)) {
+		if count, is := strings.CutPrefix(line, metric); is {
+			n, err := strconv.Atoi(strings.TrimSpace(count))
+			must(t, err)
+			return n
+		}
+	}
+	return 0
+}
+
+// load is clients that create claims, one after another.
+type load struct {
+	stop    chan struct{}
+	clients sync.WaitGroup
+
+	mu      sync.Mutex
+	grown   chan struct{}
+	created int
+	slowest time.Duration
+	refused []error
+}
+
+func begin(t *testing.T, cfg *rest.Config, named string, clients int) *load {
+	l := &load{stop: make(chan struct{}), grown: make(chan struct{})}
+	k8s := clientFor(t, cluster.NoRetry(cfg))
+	for n := range clients {
+		l.clients.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				began := time.Now()
+				err := k8s.Create(t.Context(), build.Claim("team", fmt.Sprintf("%s-%d-%d", named, n, i)).Pool("p").Length(32).Obj())
+				l.count(err, time.Since(began))
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) count(err error, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slowest = max(l.slowest, took)
+	if err != nil {
+		l.refused = append(l.refused, err)
+		return
+	}
+	l.created++
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
+// awaitMore waits until so many more have been created.
+func (l *load) awaitMore(t *testing.T, more int) {
+	t.Helper()
+	late := time.After(60 * time.Second)
+	l.mu.Lock()
+	want := l.created + more
+	l.mu.Unlock()
+	for {
+		l.mu.Lock()
+		created, grown := l.created, l.grown
+		l.mu.Unlock()
+		if created >= want {
+			return
+		}
+		select {
+		case <-grown:
+		case <-late:
+			t.Fatalf("%d created, want %d; refused: %v", created, want, l.refused)
+		}
+	}
+}
+
+// mayFail fails the test where more creates than that were refused, or one was that the
+// API server did not ask a second time. That is in vain where it takes another connection
+// to the replica that has ended, of which it has not noticed the end yet.
+func (l *load) mayFail(t *testing.T, most int) {
+	t.Helper()
+	for _, err := range l.refused {
+		if !strings.Contains(err.Error(), `failed calling webhook "retry.ipclaim.ipam.cadastre.dev"`) {
+			t.Errorf("a create was not asked again: %v", err)
+		}
+	}
+	if len(l.refused) > most {
+		t.Errorf("%d creates were not answered, want at most %d: %v", len(l.refused), most, l.refused)
+	}
+}
+
+func (l *load) end() {
+	close(l.stop)
+	l.clients.Wait()
+}
+
+// handsOver ends the leader and waits for the other.
+func (w *world) handsOver(t *testing.T) {
+	var leader int
+	w.eventually("a replica leads", func(context.Context) bool {
+		leader = slices.IndexFunc(w.Managers, w.leads)
+		return leader >= 0
+	})
+	before := w.holder(t.Context())
+	began := time.Now()
+	must(t, w.Managers[leader].Stop())
+	ended := time.Since(began)
+	var now string
+	w.eventually("another leads than "+before, func(ctx context.Context) bool {
+		now = w.holder(ctx)
+		return now != "" && now != before
+	})
+	took := time.Since(began)
+	t.Logf("the leader ended after %v; another led after %v, the lease lasts %v", ended.Round(time.Millisecond), took.Round(time.Millisecond), lease)
+	if took >= lease/2 {
+		t.Errorf("another led only after %v", took)
+	}
+	must(t, w.Managers[leader].Start(t.Context()))
+}
+
+// leads reports whether a replica leads, by its log since it was last started: there the
+// controller of claims, which only the leader runs, has begun, and has not ended since.
+func (w *world) leads(m *cluster.Manager) bool {
+	runs := false
+	for line := range strings.Lines(w.log(m)) {
+		if strings.Contains(line, `controller="ipclaim"`) {
+			runs = runs && !strings.Contains(line, "All workers finished") || strings.Contains(line, "Starting workers")
+		}
+	}
+	return runs
+}
+
+// log is what a replica has logged since it was last started.
+func (w *world) log(m *cluster.Manager) string {
+	log, err := os.ReadFile(m.LogPath())
+	must(w.t, err)
+	life := string(log)
+	if i := strings.LastIndex(life, "\n--- "); i >= 0 {
+		life = life[i:]
+	}
+	return life
+}
+
+func (w *world) holder(ctx context.Context) string {
+	list := &coordinationv1.LeaseList{}
+	err := w.List(ctx, list, client.InNamespace(cluster.Namespace))
+	if must(w.t, err); len(list.Items) != 1 || list.Items[0].Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *list.Items[0].Spec.HolderIdentity
+}
+
+// isReadyWhenComplete starts a replica that may not list the records: so it knows
+// of none.
+func (w *world) isReadyWhenComplete(t *testing.T) {
+	m := w.Managers[0]
+	must(t, m.Stop())
+	must(t, w.Managers[1].Stop())
+	role := &rbacv1.ClusterRole{}
+	must(t, w.Get(t.Context(), client.ObjectKey{Name: "cadastre-manager"}, role))
+	complete := role.DeepCopy()
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Equal(r.Resources, []string{"ipallocations"}) })
+	must(t, w.Update(t.Context(), role))
+
+	started := make(chan error, 1)
+	go func() { started <- m.Start(t.Context()) }()
+	var last string
+	w.eventually("it is alive, has its certificate and its webhooks, and is not ready for want of the register", func(ctx context.Context) bool {
+		last = readyz(ctx, m)
+		return strings.Contains(last, "[+]certificate ok") && strings.Contains(last, "[+]webhooks ok") && strings.Contains(last, "[-]register failed")
+	})
+	err := w.Create(t.Context(), build.Claim("team", "early").Pool("p").Length(32).Obj())
+	if !apierrors.IsTooManyRequests(err) {
+		t.Errorf("before it is ready: got %v, want to be told to try again", err)
+	}
+	complete.ResourceVersion = ""
+	must(t, w.Get(t.Context(), client.ObjectKeyFromObject(role), role))
+	role.Rules = complete.Rules
+	must(t, w.Update(t.Context(), role))
+	must(t, <-started)
+	must(t, w.Create(t.Context(), build.Claim("team", "later").Pool("p").Length(32).Obj()))
+	must(t, w.Managers[1].Start(t.Context()))
+}
+
+// readyz is what a replica says of its readiness, check by check.
+func readyz(ctx context.Context, m *cluster.Manager) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.ProbeAddress+"/readyz?verbose", nil)
+	if err != nil {
+		return err.Error()
+	}
+	response, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	body, err := io.ReadAll(response.Body)
+	return fmt.Sprint(response.StatusCode, string(body), errors.Join(err, response.Body.Close()))
+}
+
+// eventually asks another process until it says yes.
+func (w *world) eventually(what string, yes func(context.Context) bool) {
+	w.t.Helper()
+	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, 40*time.Second, true,
+		func(ctx context.Context) (bool, error) { return yes(ctx), nil })
+	if err != nil {
+		w.t.Fatalf("waited in vain until %s", what)
+	}
+}
+
+func clientFor(t *testing.T, cfg *rest.Config) client.WithWatch {
+	t.Helper()
+	cfg.QPS = -1
+	scheme := runtime.NewScheme()
+	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
+	k8s, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	must(t, err)
+	return k8s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

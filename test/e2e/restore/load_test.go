@@ -1,0 +1,166 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// The pools of the load.
+const (
+	claimsPool = "claims" // of IPClaims and of child pools
+	hostsPool  = "hosts"  // of IPAddressClaims
+)
+
+// pools makes the pools of the load.
+func (w *world) pools() {
+	w.t.Helper()
+	claims, hosts := build.Pool(claimsPool).CIDR("10.0.0.0/12").Obj(), build.Pool(hostsPool).CIDR("10.16.0.0/16").Network(16, "").Obj()
+	w.create(claims, hosts)
+	w.ready(claims, hosts)
+}
+
+// load is clients that create and delete.
+type load struct {
+	w    *world
+	seed uint64
+	end  context.CancelFunc
+	done sync.WaitGroup
+
+	mu                    sync.Mutex
+	created, deleted, cut int
+	lost                  int // creates that were cut at each attempt
+	refused               []error
+	grown                 chan struct{} // closed when anything was created since
+}
+
+// begin has so many clients create and delete until stop.
+func (w *world) begin(name string, clients int, seed uint64) *load {
+	ctx, end := context.WithCancel(w.t.Context())
+	l := &load{w: w, seed: seed, end: end, grown: make(chan struct{})}
+	for n := range clients {
+		random := rand.New(rand.NewPCG(seed, uint64(n)))
+		as := w.client(w.Config())
+		l.done.Go(func() {
+			var mine []client.Object
+			for i := 0; ctx.Err() == nil; i++ {
+				mine = l.act(ctx, as, random, mine, fmt.Sprintf("%s-%d-%d", name, n, i))
+			}
+		})
+	}
+	w.t.Cleanup(l.stop)
+	return l
+}
+
+func (l *load) stop() {
+	l.end()
+	l.done.Wait()
+}
+
+// act creates an object, or deletes one of the client's own.
+func (l *load) act(ctx context.Context, as client.Client, random *rand.Rand, mine []client.Object, name string) []client.Object {
+	if n := len(mine); n > 40 || n > 0 && random.IntN(5) < 2 {
+		i := random.IntN(n)
+		l.count(ctx, as.Delete(ctx, mine[i]), &l.deleted)
+		return append(mine[:i], mine[i+1:]...)
+	}
+	var obj client.Object
+	switch random.IntN(12) {
+	case 0:
+		obj = build.Pool(name).Child(claimsPool, 24).Obj()
+	case 1, 2, 3:
+		obj = build.AddressClaim(team, name).Pool(hostsPool).Obj()
+	default:
+		obj = build.Claim(team, name).Pool(claimsPool).Length(int32(25 + random.IntN(8))).Obj()
+	}
+	err := as.Create(ctx, obj)
+	for range 2 { // the client's own retry, which hides it
+		if !isCut(err) {
+			break
+		}
+		l.count(ctx, err, nil)
+		if err = as.Create(ctx, obj); apierrors.IsAlreadyExists(err) {
+			err = as.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		}
+	}
+	l.count(ctx, err, &l.created)
+	if ctx.Err() == nil && isCut(err) {
+		l.mu.Lock()
+		l.lost++
+		l.mu.Unlock()
+	}
+	if err == nil {
+		mine = append(mine, obj)
+		if claim, ok := obj.(*v1alpha1.IPClaim); ok && claim.Spec.CIDR == "" {
+			l.count(ctx, fmt.Errorf("%s was answered without a block: %+v", name, claim.Status.Conditions), nil)
+		}
+	}
+	return mine
+}
+
+func (l *load) count(ctx context.Context, err error, done *int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		*done++
+		close(l.grown)
+		l.grown = make(chan struct{})
+	case isCut(err):
+		l.cut++
+	case apierrors.IsNotFound(err) && done == &l.deleted: // it was, before the restore
+	default:
+		l.refused = append(l.refused, err)
+	}
+}
+
+// isCut reports whether a connection was cut in mid-request, the client's own or, as
+// the API server says in its answer, that of the API server to a webhook: the
+// client's next attempt hides it.
+func isCut(err error) bool {
+	var operation *net.OpError
+	if errors.As(err, &operation) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || errors.Is(err, syscall.ECONNREFUSED) {
+		return true
+	}
+	if !apierrors.IsInternalError(err) {
+		return false
+	}
+	text := err.Error()
+	return containsAny(text, "failed calling webhook") && containsAny(text, ": EOF", "server closed idle connection", "connection reset", "connection refused", "http2: server sent GOAWAY")
+}
+
+// creates waits until so many more objects were created.
+func (l *load) creates(more int) {
+	l.w.t.Helper()
+	l.mu.Lock()
+	want := l.created + more
+	for l.created < want {
+		grown := l.grown
+		l.mu.Unlock()
+		select {
+		case <-grown:
+		case <-l.w.t.Context().Done():
+			l.w.t.Fatal("the load ended")
+		}
+		l.mu.Lock()
+	}
+	l.mu.Unlock()
+}
+
+func (l *load) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprintf("seed %d: %d created, %d deleted, %d connections cut, %d creates lost, %d refused %v", l.seed, l.created, l.deleted, l.cut, l.lost, len(l.refused), l.refused[:min(3, len(l.refused))])
+}

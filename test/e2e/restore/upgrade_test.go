@@ -1,0 +1,94 @@
+package restore
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// previous is the build from which the operator is upgraded. Replicas of those before it do
+// not mark their answers: while they run, the webhook of the second attempt would be asked
+// too, of which they do not know the path.
+const previous = "d06650e"
+
+// checkedOut is the previous build: its manifests, and its manager in bin. Where
+// the repository does not have it, because it is a shallow clone, the test is
+// skipped.
+func checkedOut(t *testing.T) string {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	git := func(args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = root
+		return cmd.Output()
+	}
+	if _, err := git("cat-file", "-e", previous+"^{commit}"); err != nil {
+		t.Skipf("NOT TESTED: the repository does not have the previous build, %s (a shallow clone?): %v", previous, err)
+	}
+	archive, err := git("archive", previous)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := t.TempDir()
+	tar := exec.CommandContext(t.Context(), "tar", "x", "-C", into)
+	tar.Stdin = bytes.NewReader(archive)
+	if out, err := tar.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join("bin", "manager"), "./cmd/manager")
+	build.Dir = into
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v: %s", previous, err, out)
+	}
+	return into
+}
+
+// The manifests are applied and the replicas replaced, one by one, while claims
+// come in. None is refused, but for connections that are cut with a replica that
+// ends, which the client's next attempt hides.
+func TestAnUpgradeFromThePreviousBuildUnderLoad(t *testing.T) {
+	before := checkedOut(t)
+	w := start(t, cluster.Options{
+		Managers: 2, ManagerBinary: filepath.Join(before, "bin", "manager"), Manifests: filepath.Join(before, "config", "default"),
+	})
+	w.pools()
+	const clients = 4
+	l := w.begin("load", clients, newSeed(t))
+	say := func(what string, begin time.Time) {
+		t.Logf("%s took %v: %v", what, time.Since(begin).Round(time.Millisecond), l)
+	}
+	begin := time.Now()
+	l.creates(150)
+	say("the previous build alone", begin)
+
+	begin = time.Now()
+	w.Expect(w.Upgrade(t.Context())).To(Succeed())
+	say("applying the new manifests", begin)
+	l.creates(50)
+	for _, old := range w.Managers[:2] {
+		begin = time.Now()
+		added, err := w.AddManager(t.Context())
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(old.Stop()).To(Succeed())
+		say(fmt.Sprintf("%s in place of %s", added.Name, old.Name), begin)
+		l.creates(100)
+	}
+	l.creates(100)
+	l.stop()
+	t.Logf("in all: %v", l)
+	w.Expect(l.refused).To(BeEmpty())
+	w.Expect(l.lost).To(BeZero(), "the client's next attempts hide that a connection was cut")
+	w.Expect(l.cut).To(BeNumerically("<=", clients*2*3), "a replica that ends cuts off what is under way, and no more")
+	w.agrees()
+	w.serves("after")
+}

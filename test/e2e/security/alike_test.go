@@ -1,0 +1,152 @@
+package security
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// answersAreAlike has a tenant ask for exact blocks, and compares what they can
+// learn of those of another.
+func (w *world) answersAreAlike() {
+	w.namespace("alike-mine", "mine")
+	w.namespace("alike-theirs", "theirs")
+	theirs := func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "theirs" }
+	w.ready(
+		build.Pool("alike-shared").CIDR("10.1.0.0/24").Obj(),
+		build.Pool("alike-owned").CIDR("10.2.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" }).Obj(),
+		build.Pool("alike-hidden").CIDR("10.3.0.0/24").With(theirs).Obj())
+	w.ready(build.Pool("alike-child").Child("alike-shared", 28).Obj()) // 10.1.0.0/28
+	w.create(
+		build.Claim("alike-theirs", "shared").Pool("alike-shared").CIDR("10.1.0.32/28").Obj(),
+		build.Claim("alike-theirs", "owned").Pool("alike-owned").CIDR("10.2.0.32/28").Obj(),
+		build.Claim("alike-theirs", "hidden").Pool("alike-hidden").CIDR("10.3.0.32/28").Obj())
+
+	me := w.tenant("mallory", "alike-mine")
+	for name, alike := range map[string][]*v1alpha1.IPClaim{
+		"whose it is, of what is taken": {
+			asks("alike-shared", "10.1.0.32/28"), asks("alike-shared", "10.1.0.0/28"),
+			asks("alike-shared", "10.1.0.40/29"), asks("alike-shared", "10.1.0.32/27"),
+		},
+		"whether it is taken, or is at all, where one may not ask": {
+			asks("alike-hidden", "10.3.0.32/28"), asks("alike-hidden", "10.3.0.64/28"), asks("alike-hidden", "10.9.0.0/28"),
+			asks("alike-owned", "10.2.0.32/28"), asks("alike-owned", "10.2.0.64/28"), asks("alike-owned", "10.9.0.0/28"),
+			asks("alike-nothing", "10.3.0.32/28"),
+		},
+	} {
+		var answers []string
+		for _, claim := range alike {
+			answers = append(answers, w.answer(me, claim))
+		}
+		w.tellNothing(name, answers)
+	}
+	var answers []string
+	for _, parent := range []string{"alike-hidden", "alike-owned", "alike-nothing"} {
+		answers = append(answers, w.answerToChild(me, parent))
+	}
+	w.tellNothing("of which parents there are", answers)
+}
+
+// tellNothing expects answers to be the same, and to name nobody.
+func (w *world) tellNothing(what string, answers []string) {
+	w.t.Helper()
+	if different := slices.Compact(slices.Sorted(slices.Values(answers))); len(different) > 1 {
+		w.t.Errorf("an answer tells %s:\n%s", what, strings.Join(different, "\n"))
+	}
+	for _, secret := range []string{"theirs", "alike-child"} {
+		if strings.Contains(answers[0], secret) {
+			w.t.Errorf("an answer names %s: %s", secret, answers[0])
+		}
+	}
+}
+
+// answerToChild is all that a tenant learns from making a child pool of a parent.
+func (w *world) answerToChild(as client.Client, parent string) string {
+	w.t.Helper()
+	pool := build.Pool("child-of-"+parent).Child(parent, 28).In("alike-mine")
+	asked := []string{pool.Name, "CHILD", parent, "POOL"}
+	err := as.Create(w.t.Context(), pool)
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return plain(w, status.Status(), asked)
+	}
+	must(w.t, err)
+	w.eventually(pool.Name+" says where it stands", func(ctx context.Context) bool {
+		return as.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && len(pool.Status.Conditions) > 0
+	})
+	for i := range pool.Status.Conditions {
+		pool.Status.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	return plain(w, []any{pool.Spec, pool.Status, masked(pool.Annotations)}, asked)
+}
+
+func asks(pool, block string) *v1alpha1.IPClaim {
+	return build.Claim("alike-mine", "").Generated("probe-").Pool(pool).CIDR(block).Obj()
+}
+
+// tenant is a user who may do everything with claims in one namespace.
+func (w *world) tenant(user, namespace string) client.Client {
+	w.t.Helper()
+	w.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ipam-user"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+	cfg, err := w.User(user)
+	must(w.t, err)
+	as := clientFor(w.t, cfg)
+	w.eventually("the binding counts", func(ctx context.Context) bool {
+		return as.List(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(namespace)) == nil
+	})
+	return as
+}
+
+// answer is all that a tenant learns from asking: the refusal, or what becomes of
+// the claim; without what they said themselves, and times.
+func (w *world) answer(as client.Client, claim *v1alpha1.IPClaim) string {
+	w.t.Helper()
+	asked := []string{claim.Spec.CIDR, "BLOCK", claim.Spec.PoolRef.Name, "POOL"}
+	err := as.Create(w.t.Context(), claim)
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		told := status.Status()
+		if told.Details != nil {
+			asked = append(asked, told.Details.Name, "CLAIM")
+		}
+		return plain(w, told, asked)
+	}
+	must(w.t, err)
+	w.eventually(claim.Name+" has a phase", func(ctx context.Context) bool {
+		return as.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase != ""
+	})
+	for i := range claim.Status.Conditions {
+		claim.Status.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	asked = append(asked, claim.Name, "CLAIM")
+	return plain(w, []any{claim.Spec, claim.Status, masked(claim.Annotations), claim.Finalizers}, asked)
+}
+
+// masked are annotations without the one that is different each time.
+func masked(annotations map[string]string) map[string]string {
+	if annotations[v1alpha1.AnnotationRequester] != "" {
+		annotations[v1alpha1.AnnotationRequester] = "SEALED"
+	}
+	return annotations
+}
+
+func plain(w *world, told any, asked []string) string {
+	w.t.Helper()
+	text, err := json.Marshal(told)
+	must(w.t, err)
+	return strings.NewReplacer(asked...).Replace(string(text))
+}

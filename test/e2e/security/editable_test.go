@@ -1,0 +1,98 @@
+package security
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// broken is an object of each kind whose spec nobody would accept.
+func broken() map[string]string {
+	return map[string]string{
+		"IPPool":       `{"cidr":"10.256.0.0/8","ranges":["here-there"],"ipFamily":"IPv5","parentRef":{"kind":"IPPool","name":"broken"}}`,
+		"LocalIPPool":  `{"cidr":"10.256.0.0/8","ranges":["here-there"],"ipFamily":"IPv5","parentRef":{"kind":"LocalIPPool","name":"broken"}}`,
+		"IPClass":      `{"ipFamily":"IPv5","defaultPrefixLength":500,"provisioner":"ipam.cadastre.dev/native"}`,
+		"IPClaim":      `{"cidr":"nonsense","className":"a","poolRef":{"kind":"IPPool","name":"b"},"allocationName":"nothing","prefixLength":-7}`,
+		"IPAllocation": `{"cidr":"nonsense","ipFamily":"IPv4","claimRef":{"apiGroup":"","kind":"","name":""},"purpose":"Theft"}`,
+	}
+}
+
+// everythingIsEditable stores what is invalid, as an older version of the API may
+// have, and edits it when everything is in force again.
+func (w *world) everythingIsEditable() {
+	objs := w.storeBroken()
+	must(w.t, w.Reinstall(w.t.Context()))
+	w.eventually("webhooks and rules are in force", func(ctx context.Context) bool {
+		bad := w.Create(ctx, build.Pool("").CIDR("10.9.0.1/24").Obj(), client.DryRunAll)
+		good := w.Create(ctx, build.Claim("all", "").Generated("probe-").Pool("all-root").Length(32).Obj(), client.DryRunAll)
+		return bad != nil && good == nil
+	})
+	for kind, obj := range objs {
+		w.edit(kind+": a label", obj, `{"metadata":{"labels":{"edited":"yes"}}}`)
+		w.edit(kind+": an annotation", obj, `{"metadata":{"annotations":{"example.com/edited":"yes"}}}`)
+		w.edit(kind+": somebody's finalizer", obj, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
+		must(w.t, w.Delete(w.t.Context(), obj))
+		w.edit(kind+": that finalizer off, when it is being deleted", obj, `{"metadata":{"finalizers":null}}`)
+		w.eventually(kind+" is gone", func(ctx context.Context) bool {
+			return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj))
+		})
+	}
+}
+
+func (w *world) edit(what string, obj client.Object, patch string) {
+	w.t.Helper()
+	err := w.Patch(w.t.Context(), obj.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", []byte(patch)))
+	if err != nil {
+		w.t.Errorf("%s: %v", what, err)
+	}
+}
+
+// storeBroken takes the webhooks and the rules away, and stores the objects.
+func (w *world) storeBroken() map[string]*unstructured.Unstructured {
+	w.t.Helper()
+	ctx := w.t.Context()
+	w.delete(
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "zz-cadastre-mutating-webhook-configuration"}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cadastre-validating-webhook-configuration"}})
+	must(w.t, apiextensionsv1.AddToScheme(w.Scheme()))
+	kinds := &apiextensionsv1.CustomResourceDefinitionList{}
+	must(w.t, w.List(ctx, kinds))
+	anything := true
+	for i := range kinds.Items {
+		if kinds.Items[i].Spec.Group != v1alpha1.GroupVersion.Group {
+			continue
+		}
+		kinds.Items[i].Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything}
+		kinds.Items[i].Spec.Versions[0].SelectableFields = nil
+		must(w.t, w.Update(ctx, &kinds.Items[i]))
+	}
+	asOperator, err := w.OperatorConfig(ctx) // who alone makes records
+	must(w.t, err)
+	operator := clientFor(w.t, asOperator)
+	objs := map[string]*unstructured.Unstructured{}
+	for kind, spec := range broken() {
+		obj := &unstructured.Unstructured{}
+		must(w.t, obj.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":"broken"},"spec":%s}`, v1alpha1.GroupVersion, kind, spec)))
+		by := client.Client(w)
+		if kind == "IPClaim" || kind == "IPAllocation" || kind == "LocalIPPool" {
+			obj.SetNamespace("all")
+		}
+		if kind == "IPAllocation" {
+			by = operator
+		}
+		w.eventually(kind+" is stored", func(ctx context.Context) bool {
+			return by.Create(ctx, obj.DeepCopy()) == nil
+		})
+		objs[kind] = obj
+	}
+	return objs
+}

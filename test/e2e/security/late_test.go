@@ -1,0 +1,185 @@
+package security
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// late is what waits for the right to use one pool: an object of each kind, made by
+// one user in one namespace.
+type late struct {
+	w     *world
+	as    client.Client
+	claim *v1alpha1.IPClaim
+	alien *ipamv1.IPAddressClaim
+	child *v1alpha1.LocalIPPool
+}
+
+// waits makes one object of each kind, and waits until each says that it may not use
+// the pool, as if it did not exist.
+func (w *world) waits(as client.Client, namespace, pool string) *late {
+	w.t.Helper()
+	l := &late{w: w, as: as,
+		claim: build.Claim(namespace, "late").Pool(pool).Length(32).Obj(),
+		alien: build.AddressClaim(namespace, "late").Pool(pool).Obj(),
+		child: build.Pool("late").Child(pool, 28).In(namespace),
+	}
+	for _, obj := range l.all() {
+		must(w.t, as.Create(w.t.Context(), obj))
+	}
+	told := fmt.Sprintf("there is no IPPool %q that this namespace may use", pool)
+	w.eventually("all of them say why they wait", func(ctx context.Context) bool {
+		l.refresh(ctx)
+		return says(l.claim.Status.Conditions, told) && says(l.alien.Status.Conditions, told) && says(l.child.Status.Conditions, told)
+	})
+	for _, obj := range l.all() {
+		if sealed := obj.GetAnnotations()[v1alpha1.AnnotationRequester]; sealed == "" || strings.Contains(sealed, "late-user") {
+			w.t.Errorf("%T says of who made it: %q", obj, sealed)
+		}
+	}
+	return l
+}
+
+func (l *late) all() []client.Object { return []client.Object{l.claim, l.alien, l.child} }
+
+func (l *late) refresh(ctx context.Context) {
+	for _, obj := range l.all() {
+		must(l.w.t, l.w.Get(ctx, client.ObjectKeyFromObject(obj), obj))
+	}
+}
+
+func says(conditions []metav1.Condition, text string) bool {
+	for _, c := range conditions {
+		if strings.Contains(c.Message, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// isServed waits until all of them are, and say no more who made them.
+func (l *late) isServed() {
+	l.w.t.Helper()
+	l.w.eventually("all of them are served", func(ctx context.Context) bool {
+		l.refresh(ctx)
+		served := l.claim.Status.Phase == v1alpha1.ClaimBound && l.alien.Status.AddressRef.Name != "" && l.child.Status.Phase == v1alpha1.PoolReady
+		for _, obj := range l.all() {
+			served = served && obj.GetAnnotations()[v1alpha1.AnnotationRequester] == ""
+		}
+		return served
+	})
+}
+
+// ends deletes all of them.
+func (l *late) ends() {
+	l.w.delete(l.claim, l.alien)
+	l.w.gone(l.claim)
+	l.w.gone(l.alien)
+	l.w.letGoOf(l.child)
+}
+
+// lateUser makes claims of all kinds and pools in a namespace.
+func (w *world) lateUser(name string, namespaces ...string) client.Client {
+	w.t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{ipamv1.GroupVersion.Group}, Resources: []string{"ipaddressclaims"}, Verbs: []string{"*"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipclaims", "localippools"}, Verbs: []string{"*"}},
+	}}
+	w.create(role)
+	cfg, err := w.User(name)
+	must(w.t, err)
+	as := clientFor(w.t, cfg)
+	for _, namespace := range namespaces {
+		w.create(&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+		})
+		w.eventually("the binding counts", func(ctx context.Context) bool {
+			return as.List(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(namespace)) == nil
+		})
+	}
+	return as
+}
+
+// mayUse gives a user the right to use pools.
+func (w *world) mayUse(user string, pools ...string) {
+	w.t.Helper()
+	w.create(
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user + "-" + pools[0]}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, ResourceNames: pools, Verbs: []string{"use"},
+		}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user + "-" + pools[0]},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user + "-" + pools[0]},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})
+}
+
+// aLateRightCounts has what waits for the right to use a pool served when the right
+// comes: by a binding, by the label of the namespace, by the pool's visibility.
+func (w *world) aLateRightCounts() {
+	owned := func(s *v1alpha1.IPPoolSpec) { s.Project = "late-owner" }
+	hidden := func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "late-owner" }
+	for _, name := range []string{"late-bound", "late-labelled", "late-seen"} {
+		w.namespace(name, "")
+	}
+	w.ready(build.Pool("late-owned").CIDR("10.40.0.0/24").With(owned).Obj(),
+		build.Pool("late-hidden").CIDR("10.40.1.0/24").With(hidden).Obj(),
+		build.Pool("late-shown").CIDR("10.40.2.0/24").With(hidden).Obj())
+	as := w.lateUser("late-user", "late-bound", "late-labelled", "late-seen")
+	// A namespace's own child pool takes the right to use its parent wherever that is.
+	w.mayUse("late-user", "late-hidden", "late-shown")
+
+	bound := w.waits(as, "late-bound", "late-owned")
+	w.nobodyForges(as, bound)
+	w.mayUse("late-user", "late-owned")
+	bound.isServed()
+	bound.ends()
+
+	labelled := w.waits(as, "late-labelled", "late-hidden")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late-labelled"}}
+	must(w.t, w.Patch(w.t.Context(), namespace, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelProject+`":"late-owner"}}}`))))
+	labelled.isServed()
+	labelled.ends()
+
+	seen := w.waits(as, "late-seen", "late-shown")
+	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "late-shown"}}
+	must(w.t, w.Patch(w.t.Context(), pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"visibility":"Shared","project":null}}`))))
+	seen.isServed()
+	seen.ends()
+}
+
+// nobodyForges has a user try to say who made an object: in a new one, by a copy of
+// another's, and by a change.
+func (w *world) nobodyForges(as client.Client, l *late) {
+	ctx := w.t.Context()
+	copied := build.Claim(l.claim.Namespace, "copied").Pool("late-owned").Length(32).Obj()
+	copied.Annotations = map[string]string{v1alpha1.AnnotationRequester: l.claim.Annotations[v1alpha1.AnnotationRequester], v1alpha1.AnnotationUseGranted: "late-owned"}
+	must(w.t, as.Create(ctx, copied))
+	if got := copied.Annotations[v1alpha1.AnnotationRequester]; got == l.claim.Annotations[v1alpha1.AnnotationRequester] || copied.Annotations[v1alpha1.AnnotationUseGranted] != "" {
+		w.t.Errorf("a new claim keeps what its maker wrote: %v", copied.Annotations)
+	}
+	for _, obj := range l.all() {
+		forged := obj.DeepCopyObject().(client.Object)
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationRequester+`":"v1.forged.AAAA"}}}`))
+		if err := as.Patch(ctx, forged, patch); !apierrors.IsForbidden(err) && (err == nil || !strings.Contains(err.Error(), "is written by the operator alone")) {
+			w.t.Errorf("%T: its maker is forged: %v", obj, err)
+		}
+	}
+	removed := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationRequester+`":null}}}`))
+	must(w.t, as.Patch(ctx, copied, removed))
+	w.delete(copied)
+}

@@ -1,0 +1,132 @@
+package security
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// rendered are the objects of a kustomization.
+func rendered(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	must(t, err)
+	assets := cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin", "k8s"))
+	out, err := exec.CommandContext(context.Background(), filepath.Join(assets, "kubectl"), "kustomize", filepath.Join(root, dir)).Output()
+	must(t, err)
+	var objs []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096); ; {
+		obj := &unstructured.Unstructured{}
+		if err := decoder.Decode(&obj.Object); err != nil {
+			break
+		}
+		objs = append(objs, obj)
+	}
+	if len(objs) < 20 {
+		t.Fatalf("%s renders %d objects", dir, len(objs))
+	}
+	return objs
+}
+
+func as[T any](t *testing.T, obj *unstructured.Unstructured) *T {
+	t.Helper()
+	typed := new(T)
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, typed))
+	return typed
+}
+
+func TestManifests(t *testing.T) {
+	for _, dir := range []string{"config/default", "config/overlays/cert-manager", "config/overlays/clusterctl"} {
+		t.Run(dir, func(t *testing.T) {
+			deployments := 0
+			for _, obj := range rendered(t, dir) {
+				switch obj.GetKind() {
+				case "Deployment":
+					deployments++
+					checkPod(t, &as[appsv1.Deployment](t, obj).Spec.Template.Spec)
+				case "Namespace":
+					if obj.GetLabels()["pod-security.kubernetes.io/enforce"] != "restricted" {
+						t.Error("the namespace does not enforce restricted Pods")
+					}
+				case "MutatingWebhookConfiguration":
+					for _, hook := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, obj).Webhooks {
+						checkTime(t, hook.Name, hook.TimeoutSeconds)
+						checkClient(t, hook.Name, hook.ClientConfig)
+					}
+				case "ValidatingWebhookConfiguration":
+					for _, hook := range as[admissionregistrationv1.ValidatingWebhookConfiguration](t, obj).Webhooks {
+						checkTime(t, hook.Name, hook.TimeoutSeconds)
+						checkClient(t, hook.Name, hook.ClientConfig)
+					}
+				}
+			}
+			if deployments != 1 {
+				t.Errorf("%d Deployments, want 1", deployments)
+			}
+		})
+	}
+}
+
+// checkTime fails where an admission may keep the API server waiting for long.
+func checkTime(t *testing.T, name string, seconds *int32) {
+	t.Helper()
+	if seconds == nil || *seconds > 5 {
+		t.Errorf("%s may take more than 5 s", name)
+	}
+}
+
+// checkClient fails where a manifest owns what the operator injects.
+func checkClient(t *testing.T, name string, config admissionregistrationv1.WebhookClientConfig) {
+	t.Helper()
+	if config.Service == nil || config.Service.Path != nil || len(config.CABundle) > 0 {
+		t.Errorf("%s has a path or a bundle: %+v", name, config)
+	}
+}
+
+// checkPod fails where the operator's Pod has more than it needs.
+func checkPod(t *testing.T, pod *corev1.PodSpec) {
+	t.Helper()
+	yes := func(b *bool) bool { return b != nil && *b }
+	no := func(b *bool) bool { return b != nil && !*b }
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
+		t.Error("it shares the host's namespaces")
+	}
+	s := pod.SecurityContext
+	if s == nil || !yes(s.RunAsNonRoot) || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("the Pod may run as root, or without seccomp: %+v", s)
+	}
+	for _, c := range append(pod.InitContainers, pod.Containers...) {
+		s := c.SecurityContext
+		if s == nil || !no(s.AllowPrivilegeEscalation) || !yes(s.ReadOnlyRootFilesystem) || yes(s.Privileged) ||
+			s.Capabilities == nil || len(s.Capabilities.Add) > 0 || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
+			t.Errorf("%s may write, escalate, or has capabilities: %+v", c.Name, s)
+		}
+		if c.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s has no limit of memory", c.Name)
+		}
+		for _, arg := range c.Args {
+			if strings.Contains(arg, "insecure") && !strings.HasSuffix(arg, ":=false}") { // clusterctl's default
+				t.Errorf("%s runs with %s", c.Name, arg)
+			}
+		}
+	}
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil {
+			t.Errorf("it mounts %s of the host", v.HostPath.Path)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package security
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// right is a verb on a resource, in the operator's namespace or in all.
+type right struct{ verb, group, resource, namespace string }
+
+func (r right) String() string {
+	where := "everywhere"
+	if r.namespace != "" {
+		where = "in " + r.namespace
+	}
+	return fmt.Sprintf("%s %s.%s %s", r.verb, r.resource, r.group, where)
+}
+
+// unused are rights that the operator has although no run of this suite is sure
+// to use them, and why.
+func unused() map[right]string {
+	own := cluster.Namespace
+	const enforced = "asked of the authorizer alone, by OwnerReferencesPermissionEnforcement, which is on here: without it no IPAddress is made"
+	return map[right]string{
+		{"get", "ipam.cluster.x-k8s.io", "ipaddressclaims", ""}:                             "where the holder of a record is in doubt",
+		{"get", "ipam.cluster.x-k8s.io", "ipaddresses", ""}:                                 "where the cache does not have the IPAddress of a claim that has a record",
+		{"update", "ipam.cluster.x-k8s.io", "ipaddressclaims/finalizers", ""}:               enforced,
+		{"update", "ipam.cadastre.dev", "ippools/finalizers", ""}:                           enforced,
+		{"update", "ipam.cadastre.dev", "localippools/finalizers", ""}:                      enforced,
+		{"patch", "events.k8s.io", "events", ""}:                                            "an Event that is repeated",
+		{"get", "ipam.cadastre.dev", "localippools", ""}:                                    "where the cache does not have a pool that was just made",
+		{"create", "", "secrets", own}:                                                      "an apply that creates is authorized as create, too, but noted as patch",
+		{"get", "", "secrets", own}:                                                         "where the cache does not have the Secret that another replica has just made",
+		{"get", "", "namespaces", ""}:                                                       "where the cache does not have a namespace that was just made",
+		{"get", "ipam.cadastre.dev", "ipclasses", ""}:                                       "where the cache does not have a class that was just made",
+		{"get", "ipam.cadastre.dev", "ipallocations", ""}:                                   "where somebody has put a finalizer of their own on a record, or the view does not have it",
+		{"create", "admissionregistration.k8s.io", "validatingadmissionpolicies", ""}:       "what remove-finalizers does before the operator is removed",
+		{"create", "admissionregistration.k8s.io", "validatingadmissionpolicybindings", ""}: "likewise",
+		{"get", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""}:        "where the cache is behind",
+		{"get", "admissionregistration.k8s.io", "validatingwebhookconfigurations", ""}:      "where the cache is behind",
+	}
+}
+
+// rightsAreUsed compares what the operator may do with what it has done.
+func (w *world) rightsAreUsed() {
+	granted := w.granted()
+	audited, err := w.Audit()
+	must(w.t, err)
+	used := map[right]bool{}
+	for _, a := range audited {
+		if a.ObjectRef.Resource == "" {
+			continue // discovery
+		}
+		if a.Forbidden() || a.ResponseStatus.Code == http.StatusForbidden {
+			w.t.Errorf("it has no right to: %s %s", a.Verb, a.RequestURI)
+			continue
+		}
+		resource := a.ObjectRef.Resource
+		if a.ObjectRef.Subresource != "" {
+			resource += "/" + a.ObjectRef.Subresource
+		}
+		r := right{a.Verb, a.ObjectRef.APIGroup, resource, ""}
+		if own := (right{r.verb, r.group, r.resource, cluster.Namespace}); granted[own] && a.ObjectRef.Namespace == cluster.Namespace {
+			r = own
+		}
+		used[r] = true
+	}
+	exceptions := unused()
+	for r := range granted {
+		listed := r
+		if listed.verb = "watch"; r.verb == "list" && used[listed] {
+			continue // a watch brings the list with it, but not from every API server
+		}
+		if !used[r] && exceptions[r] == "" {
+			w.t.Errorf("it has a right that it does not use: %s", r)
+		}
+	}
+	for r := range exceptions {
+		if !granted[r] {
+			w.t.Errorf("an exception for a right that it does not have: %s", r)
+		}
+	}
+	w.t.Logf("%d requests; %d rights granted, %d used", len(audited), len(granted), len(used))
+	w.t.Logf("used: %v", slices.Sorted(maps.Keys(texts(used))))
+}
+
+func texts(rights map[right]bool) map[string]bool {
+	all := map[string]bool{}
+	for r := range rights {
+		all[r.String()] = true
+	}
+	return all
+}
+
+// granted are the rights of the operator's service account, one by one.
+func (w *world) granted() map[right]bool {
+	w.t.Helper()
+	all := map[right]bool{}
+	add := func(namespace string, rules []rbacv1.PolicyRule) {
+		for _, rule := range rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						r := right{verb, group, resource, namespace}
+						if verb == "*" || resource == "*" || group == "*" {
+							w.t.Errorf("a wildcard: %s", r)
+						}
+						if resource == "secrets" && (namespace == "" || len(rule.ResourceNames) == 0) {
+							w.t.Errorf("more than its own Secret: %s", r)
+						}
+						all[r] = true
+					}
+				}
+			}
+		}
+	}
+	everywhere := &rbacv1.ClusterRoleBindingList{}
+	must(w.t, w.List(w.t.Context(), everywhere))
+	for _, binding := range everywhere.Items {
+		if isOperators(binding.Subjects) {
+			add("", w.rules("", binding.RoleRef))
+		}
+	}
+	within := &rbacv1.RoleBindingList{}
+	must(w.t, w.List(w.t.Context(), within))
+	for _, binding := range within.Items {
+		if isOperators(binding.Subjects) {
+			add(binding.Namespace, w.rules(binding.Namespace, binding.RoleRef))
+		}
+	}
+	return all
+}
+
+func isOperators(subjects []rbacv1.Subject) bool {
+	return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
+		return s.Kind == rbacv1.ServiceAccountKind && s.Name == cluster.ServiceAccount || strings.Contains(s.Name, cluster.Namespace)
+	})
+}
+
+func (w *world) rules(namespace string, ref rbacv1.RoleRef) []rbacv1.PolicyRule {
+	w.t.Helper()
+	if ref.Kind == "Role" {
+		role := &rbacv1.Role{}
+		must(w.t, w.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: ref.Name}, role))
+		return role.Rules
+	}
+	role := &rbacv1.ClusterRole{}
+	must(w.t, w.Get(w.t.Context(), client.ObjectKey{Name: ref.Name}, role))
+	return role.Rules
+}

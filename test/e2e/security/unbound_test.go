@@ -1,0 +1,86 @@
+package security
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// unclaimedLimit is how many records of a namespace may be taken by nobody.
+const unclaimedLimit = 10
+
+// unboundIsBounded has a namespace send claims that somebody else's policy refuses
+// when each has its block already: it is stopped before it has taken them all, and
+// nobody else is.
+func (w *world) unboundIsBounded() {
+	w.namespace("greedy", "")
+	w.namespace("modest", "")
+	w.ready(build.Pool("bounded").CIDR("10.10.0.0/20").Obj())
+	greedy := clientFor(w.t, cluster.NoRetry(w.Config()))
+	refused := func(name string) *v1alpha1.IPClaim {
+		claim := build.Claim("greedy", name).Pool("bounded").Length(28).Obj()
+		claim.Labels = map[string]string{"refuse": "me"}
+		return claim
+	}
+	w.refuseLabelled()
+	w.eventually("the policy is in force", func(ctx context.Context) bool {
+		return isRefusedByPolicy(greedy.Create(ctx, refused("rehearsed"), client.DryRunAll))
+	})
+
+	var err error
+	made := 0
+	for ; made <= 10*unclaimedLimit && !apierrors.IsTooManyRequests(err); made++ {
+		if err = greedy.Create(w.t.Context(), refused(fmt.Sprint("refused-", made))); err == nil {
+			w.t.Fatal("the policy lets it pass")
+		}
+	}
+	if made <= unclaimedLimit || !apierrors.IsTooManyRequests(err) {
+		w.t.Errorf("after %d claims that were not stored: %v, want that it is too many, after more than %d", made, err, unclaimedLimit)
+	}
+	modest := build.Claim("modest", "served").Pool("bounded").Length(28).Obj()
+	w.create(modest)
+	if modest.Spec.CIDR == "" {
+		w.t.Error("another namespace is not served meanwhile")
+	}
+	w.eventually("the namespace is served again, as what it took is collected", func(ctx context.Context) bool {
+		claim := build.Claim("greedy", "served").Pool("bounded").Length(28).Obj()
+		return greedy.Create(ctx, claim) == nil && claim.Spec.CIDR != ""
+	})
+}
+
+func isRefusedByPolicy(err error) bool {
+	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "refuse-labelled")
+}
+
+// refuseLabelled installs a policy, which is asked after the webhooks that fill in
+// blocks.
+func (w *world) refuseLabelled() {
+	w.create(
+		&admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "refuse-labelled"},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"ipclaims"}},
+					},
+				}}},
+				Validations: []admissionregistrationv1.Validation{{Expression: "!has(object.metadata.labels) || !('refuse' in object.metadata.labels)"}},
+			},
+		},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "refuse-labelled"},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: "refuse-labelled", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			},
+		})
+}

@@ -1,0 +1,192 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
+)
+
+const (
+	// confidential is in the names of the honest tenant's claims: no answer to another
+	// tenant may have it.
+	confidential = "confidential"
+	// perSecond is how many claims the honest tenant makes.
+	perSecond = 10
+	// keeps is how many claims it keeps, beside those of its own pool.
+	keeps = 60
+	// keepsScarce is how many of them are of the class that has little room.
+	keepsScarce = 2
+	// waitsEvery is after how many claims it makes one that has to wait, and scarceEvery
+	// one of the class that has little room.
+	waitsEvery, scarceEvery = 5, 7
+)
+
+// honest is a tenant who makes and deletes claims at a steady pace: some of a pool that
+// all share, some of a pool of its own that is full.
+type honest struct {
+	w       *world
+	client  client.WithWatch
+	pace    flowcontrol.RateLimiter
+	made    int
+	held    []*v1alpha1.IPClaim // of the shared pool, oldest first
+	scarce  []*v1alpha1.IPClaim // of the class that has little room, oldest first
+	holding []*v1alpha1.IPClaim // of its own pool, which is full
+	// waits is how long each claim waited after the room for it was released.
+	waits []time.Duration
+}
+
+// creates are the creates of a while.
+type creates struct {
+	took []time.Duration
+	// waited is how many of the class that has little room were bound a moment later.
+	waited int
+	// failed says of each that was not served in time what became of it.
+	failed []string
+}
+
+func (c creates) String() string {
+	return fmt.Sprintf("%d, of which %d not served, and %d a moment later; %s", len(c.took), len(c.failed), c.waited, figuresOf(c.took))
+}
+
+func figuresOf(took []time.Duration) string {
+	p := figures.PercentilesOf(took)
+	if p == nil {
+		return "none"
+	}
+	return fmt.Sprintf("p50 %.1f ms, p95 %.1f ms, at most %.1f ms", p.P50, p.P95, p.Max)
+}
+
+func newHonest(w *world) *honest {
+	w.Helper()
+	h := &honest{w: w, client: w.as("alice"), pace: flowcontrol.NewTokenBucketRateLimiter(perSecond, 1)}
+	for range 4 {
+		claim := h.claim().Pool(poolOwn).Length(32).Obj()
+		must(w.T, h.client.Create(w.Context(), claim))
+		h.holding = append(h.holding, claim)
+	}
+	return h
+}
+
+func (h *honest) claim() *build.ClaimBuilder {
+	h.made++
+	return build.Claim(honestNamespace, fmt.Sprintf("%s-%d", confidential, h.made))
+}
+
+// measured makes and deletes claims until it is enough.
+func (h *honest) measured(ctx context.Context, enough func(creates) bool) creates {
+	h.w.Helper()
+	var c creates
+	for !enough(c) {
+		must(h.w.T, h.pace.Wait(ctx))
+		h.held = h.create(ctx, &c, "hosts", h.held, keeps)
+		if h.made%waitsEvery == 0 {
+			h.wait(ctx, &c)
+		}
+		if h.made%scarceEvery == 0 {
+			h.scarce = h.create(ctx, &c, "scarce", h.scarce, keepsScarce)
+		}
+	}
+	return c
+}
+
+// create makes a claim, which has its block in the answer, and deletes the oldest of those
+// that it has where these are more than it keeps. It returns what it has then.
+func (h *honest) create(ctx context.Context, c *creates, class string, has []*v1alpha1.IPClaim, keeps int) []*v1alpha1.IPClaim {
+	h.w.Helper()
+	claim := h.claim().Class(class).Obj()
+	began := time.Now()
+	err := h.client.Create(ctx, claim)
+	took := time.Since(began)
+	c.took = append(c.took, took)
+	switch {
+	case err != nil:
+		c.failed = append(c.failed, fmt.Sprintf("%s of class %s: %v", claim.Name, class, err))
+		return has
+	case claim.Spec.CIDR == "" && class == "scarce":
+		// Somebody whose project may have one more just now is before it, and not for long.
+		if after, bound := h.await(ctx, claim, v1alpha1.ConditionBound); !bound {
+			c.failed = append(c.failed, fmt.Sprintf("%s of class %s still waits after %s", claim.Name, class, after))
+		}
+		c.waited++
+	case claim.Spec.CIDR == "":
+		c.failed = append(c.failed, fmt.Sprintf("%s of class %s has to wait", claim.Name, class))
+	case took > answeredWithin:
+		c.failed = append(c.failed, fmt.Sprintf("%s took %s", claim.Name, took))
+	}
+	has = append(has, claim)
+	if len(has) > keeps {
+		must(h.w.T, h.client.Delete(ctx, has[0]))
+		has = has[1:]
+	}
+	return has
+}
+
+// wait makes a claim in the pool that is full, which is told so in its status, and bound
+// once another one is deleted.
+func (h *honest) wait(ctx context.Context, c *creates) {
+	h.w.Helper()
+	claim := h.claim().Pool(poolOwn).Length(32).Obj()
+	must(h.w.T, h.client.Create(ctx, claim))
+	if claim.Spec.CIDR != "" {
+		h.w.Fatalf("%s of the full pool was given %s", claim.Name, claim.Spec.CIDR)
+	}
+	if _, told := h.await(ctx, claim, v1alpha1.ConditionExhausted); !told {
+		c.failed = append(c.failed, claim.Name+" is not told in time that the pool is full")
+	}
+	must(h.w.T, h.client.Delete(ctx, h.holding[0]))
+	h.holding = append(h.holding[1:], claim)
+	took, bound := h.await(ctx, claim, v1alpha1.ConditionBound)
+	if !bound {
+		c.failed = append(c.failed, fmt.Sprintf("%s is not bound %s after the release", claim.Name, took))
+		return
+	}
+	h.waits = append(h.waits, took)
+}
+
+// await watches a claim until the condition is true, and no longer than answeredWithin.
+func (h *honest) await(ctx context.Context, claim *v1alpha1.IPClaim, condition string) (time.Duration, bool) {
+	h.w.Helper()
+	began := time.Now()
+	ctx, stop := context.WithTimeout(ctx, answeredWithin)
+	defer stop()
+	events, err := h.client.Watch(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(claim.Namespace), client.MatchingFields{"metadata.name": claim.Name},
+		&client.ListOptions{Raw: &metav1.ListOptions{}})
+	must(h.w.T, err)
+	defer events.Stop()
+	for e := range events.ResultChan() {
+		if now, ok := e.Object.(*v1alpha1.IPClaim); ok && e.Type != watch.Deleted && meta.IsStatusConditionTrue(now.Status.Conditions, condition) {
+			now.DeepCopyInto(claim)
+			return time.Since(began), true
+		}
+	}
+	return time.Since(began), false
+}
+
+// tame says what is missing of a test that tells anything.
+func (h *honest) tame(c creates) (missing []string) {
+	if len(c.took) < 50 {
+		missing = append(missing, fmt.Sprintf("%d honest creates", len(c.took)))
+	}
+	if len(h.waits) < 10 {
+		missing = append(missing, fmt.Sprintf("%d honest claims that waited", len(h.waits)))
+	}
+	return missing
+}
+
+// judge fails where an honest request was not served, or not in time.
+func (h *honest) judge(c creates) {
+	h.w.Helper()
+	for _, failure := range c.failed[:min(len(c.failed), 10)] {
+		h.w.Errorf("the honest tenant: %s", failure)
+	}
+}

@@ -1,0 +1,246 @@
+// Package tenants has a hostile tenant, who has the rights of the role edit and no
+// others, misuse the operator beside an honest one.
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+const (
+	// attackers is how many clients the hostile tenant has, each as fast as it can be.
+	attackers = 6
+	// grace is how long an IPAllocation may be without claim: shorter than in use, so
+	// that the end of the test need not wait for long.
+	grace = 20 * time.Second
+	// aloneFor is for how long the honest tenant is measured without the other.
+	aloneFor = 8 * time.Second
+	// longestStorm is how many times as long as asked the misuse may go on.
+	longestStorm = 15
+	// answeredWithin is how long an honest request may take at most.
+	answeredWithin = 5 * time.Second
+	// memoryShare is the share of the container's memory limit that a replica may use.
+	memoryShare = 0.5
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // warnings of the API server
+	os.Exit(m.Run())
+}
+
+func TestAHostileTenantHarmsNobody(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{
+		Managers: 2, ControllerManager: true, ClusterAPICRDs: true, Progress: t.Output(),
+		ManagerArgs: []string{"--orphan-grace=" + grace.String()},
+	})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Stop()) })
+	storm, seed := durationOf(t, "STORM", usualStorm()), seedOf(t)
+	t.Logf("seed %d, %s of misuse by %d clients", seed, storm, attackers)
+	w := prepare(t, c)
+
+	good := newHonest(w)
+	began := time.Now()
+	alone := good.measured(t.Context(), func(creates) bool { return time.Since(began) >= aloneFor })
+	register := w.watchRegister()
+	began = time.Now()
+	during, misuses := attack(w, good, register, seed, storm)
+	took := time.Since(began)
+	register.end()
+	t.Logf("seed %d: %d requests of the hostile tenant in %.0f s:\n%s", seed, misuses.sum(), took.Seconds(), misuses)
+	t.Logf("honest creates alone: %s; beside it: %s", alone, during)
+	t.Logf("release until the honest claim that waits is bound: %s", figuresOf(good.waits))
+
+	good.judge(during)
+	misuses.judge(t)
+	register.judge(t)
+	w.judgeProcesses()
+	w.judgeEnd(good)
+}
+
+// attack has the hostile tenant misuse the operator beside the honest one: for as long as
+// storm says, and on a slow machine for longer, until it was no tame misuse.
+func attack(w *world, good *honest, r *register, seed uint64, storm time.Duration) (creates, tally) {
+	ctx, stop := context.WithCancel(w.Context())
+	defer stop()
+	all := &answers{tally: tally{}}
+	var attacking sync.WaitGroup
+	for n := range attackers {
+		h := newHostile(w, good, rand.New(rand.NewPCG(seed, uint64(n))), all)
+		attacking.Go(func() { h.attack(ctx) })
+	}
+	tame := func(during creates) []string {
+		return slices.Concat(good.tame(during), all.tame(), r.tame())
+	}
+	began := time.Now()
+	during := good.measured(w.Context(), func(c creates) bool {
+		since := time.Since(began)
+		return since >= storm && (len(tame(c)) == 0 || since >= longestStorm*storm)
+	})
+	stop()
+	attacking.Wait()
+	for _, missing := range tame(during) {
+		w.Errorf("the misuse was too tame: %s", missing)
+	}
+	return during, all.tally
+}
+
+// answers are those that the clients of the hostile tenant get.
+type answers struct {
+	mu    sync.Mutex
+	tally tally
+}
+
+func (a *answers) count(misuse, answer string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tally.count(misuse, answer, err)
+}
+
+func (a *answers) tame() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tally.tame()
+}
+
+// tally counts answers, by kind of misuse and answer.
+type tally map[string]map[string]*counted
+
+// counted are the answers of one kind to one kind of misuse.
+type counted struct {
+	count int
+	// example is the text of the first one.
+	example string
+}
+
+func (t tally) count(misuse, answer string, err error) {
+	if t[misuse] == nil {
+		t[misuse] = map[string]*counted{}
+	}
+	if t[misuse][answer] == nil {
+		t[misuse][answer] = &counted{}
+		if err != nil {
+			t[misuse][answer].example = err.Error()
+		}
+	}
+	t[misuse][answer].count++
+}
+
+func (t tally) sum() (n int) {
+	for misuse := range t {
+		n += t.of(misuse)
+	}
+	return n
+}
+
+// of counts the requests of one kind of misuse.
+func (t tally) of(misuse string) (n int) {
+	for _, of := range t[misuse] {
+		n += of.count
+	}
+	return n
+}
+
+// answered counts the requests that were answered like that.
+func (t tally) answered(answer string) (n int) {
+	for _, all := range t {
+		if of := all[answer]; of != nil {
+			n += of.count
+		}
+	}
+	return n
+}
+
+// String is a line for each kind of misuse, and one for each kind of refusal of it.
+func (t tally) String() string {
+	var lines []string
+	for _, misuse := range slices.Sorted(maps.Keys(t)) {
+		line := fmt.Sprintf("%-28s %6d", misuse, t.of(misuse))
+		var examples []string
+		for _, answer := range slices.Sorted(maps.Keys(t[misuse])) {
+			of := t[misuse][answer]
+			line += fmt.Sprintf("  %s: %d", answer, of.count)
+			if of.example != "" {
+				examples = append(examples, fmt.Sprintf("    %s: %.200s", answer, of.example))
+			}
+		}
+		lines = append(append(lines, line), examples...)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// tame says which kinds of misuse and of answers are missing.
+func (t tally) tame() (missing []string) {
+	for _, m := range misuses {
+		if n := t.of(m.name); n < 5 {
+			missing = append(missing, fmt.Sprintf("%d requests of %q", n, m.name))
+		}
+	}
+	for _, answer := range []string{stored, limitReached, quotaExceeded, tooManyUnclaimed, notAllowed, invalid} {
+		if t.answered(answer) == 0 {
+			missing = append(missing, fmt.Sprintf("nothing was answered by %q", answer))
+		}
+	}
+	return missing
+}
+
+// judge fails where an answer was none that anybody should get.
+func (t tally) judge(test *testing.T) {
+	test.Helper()
+	for misuse, all := range t {
+		if of := all[defect]; of != nil {
+			test.Errorf("%s: %d times, such as %s", misuse, of.count, of.example)
+		}
+	}
+}
+
+// usualStorm is how long the misuse lasts where STORM does not say.
+func usualStorm() time.Duration {
+	if testing.Short() {
+		return 20 * time.Second
+	}
+	return 40 * time.Second
+}
+
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("SEED")
+	if text == "" || text == "0" {
+		return rand.Uint64N(1 << 32)
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	must(t, err)
+	return seed
+}
+
+func durationOf(t *testing.T, name string, otherwise time.Duration) time.Duration {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(text)
+	must(t, err)
+	return d
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,170 @@
+// Package uninstall removes the operator the documented way, from a cluster in
+// which blocks are held.
+package uninstall
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/internal/operator"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+const claims = `apiVersion: ipam.cluster.x-k8s.io/v1beta2
+kind: IPAddressClaim
+metadata: {name: NAME, namespace: tenant}
+spec: {poolRef: {apiGroup: ipam.cadastre.dev, kind: IPPool, name: POOL}}
+`
+
+const pools = `apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPPool
+metadata: {name: removed}
+spec: {cidr: 198.18.7.0/29}
+---
+apiVersion: ipam.cadastre.dev/v1alpha1
+kind: IPPool
+metadata: {name: busy}
+spec: {cidr: 198.19.0.0/16}
+`
+
+const laterPool = `apiVersion: ipam.cadastre.dev/v1alpha1
+kind: LocalIPPool
+metadata: {name: later, namespace: tenant}
+spec: {cidr: 198.18.8.0/29}
+`
+
+const laterAddress = `apiVersion: ipam.cluster.x-k8s.io/v1beta2
+kind: IPAddress
+metadata: {name: later, namespace: tenant}
+spec: {address: 198.18.7.5, claimRef: {name: later}, poolRef: {apiGroup: ipam.cadastre.dev, kind: IPPool, name: removed}}
+`
+
+// policy is what remove-finalizers installs, and the last step of the docs deletes.
+const policy = "validatingadmissionpolicies,validatingadmissionpolicybindings"
+
+// addresses are Cluster API's kinds by their full names: Kubernetes has IPAddresses
+// of its own.
+const addresses = "ipaddressclaims.ipam.cluster.x-k8s.io,ipaddresses.ipam.cluster.x-k8s.io"
+
+// ours finds the operator's finalizers in what kubectl lists.
+const ours = `jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.finalizers}{"\n"}{end}`
+
+// world is a cluster in which the operator runs.
+type world struct {
+	*cluster.Cluster
+	*testing.T
+}
+
+func (w *world) kubectl(args ...string) string {
+	w.Helper()
+	out, err := w.Kubectl(w.Context(), args...)
+	w.must(err)
+	w.Log(out)
+	return out
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) apply(manifest string) {
+	w.Helper()
+	path := filepath.Join(w.TempDir(), "manifest.yaml")
+	w.must(os.WriteFile(path, []byte(manifest), 0o600))
+	w.kubectl("apply", "--server-side", "-f", path)
+}
+
+// removeFinalizers is what `kubectl exec deploy/cadastre-controller-manager -- /manager
+// remove-finalizers` does in a cluster.
+func (w *world) removeFinalizers() {
+	w.Helper()
+	asOperator, err := w.OperatorConfig(w.Context())
+	w.must(err)
+	o := operator.Options{Namespace: cluster.Namespace, ServiceAccount: cluster.ServiceAccount}
+	w.must(operator.RemoveFinalizers(w.Context(), asOperator, o, w.Output()))
+}
+
+func (w *world) served(name, pool string) {
+	w.Helper()
+	w.apply(strings.NewReplacer("NAME", name, "POOL", pool).Replace(claims))
+	w.kubectl("-n", "tenant", "wait", "--for=condition=Ready", "ipaddressclaims.ipam.cluster.x-k8s.io", name, "--timeout=30s")
+}
+
+// expectFree fails where an object of the kinds has one of our finalizers.
+func (w *world) expectFree(kinds string) {
+	w.Helper()
+	for line := range strings.Lines(w.kubectl("get", kinds, "-A", "-o", ours)) {
+		if strings.Contains(line, "ipam.cadastre.dev/") {
+			w.Errorf("a finalizer is left: %s", line)
+		}
+	}
+}
+
+// start starts a control plane and the operator; root is where the module's files are.
+func start(t *testing.T) (w *world, root string) {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, ControllerManager: true, Progress: t.Output()})
+	w = &world{c, t}
+	w.must(err)
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	root, err = cluster.ModuleRoot()
+	w.must(err)
+	return w, root
+}
+
+func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
+	w, root := start(t)
+	w.must(w.InstallClusterAPICRDs(t.Context()))
+	w.kubectl("create", "namespace", "tenant")
+	w.kubectl("apply", "--server-side", "-k", filepath.Join(root, "config/samples"))
+	w.kubectl("wait", "--for=condition=Ready", "ipclaims", "--all", "-A", "--timeout=30s")
+	w.apply(pools)
+	w.served("machine", "removed")
+	clients := w.keepClaiming()
+	clients.awaitStored()
+
+	asAdministrator := exec.CommandContext(t.Context(), filepath.Join(root, "bin/manager"), "--kubeconfig="+w.Kubeconfig(), "remove-finalizers")
+	if out, err := asAdministrator.CombinedOutput(); err == nil || !strings.Contains(string(out), "in a pod of the operator") {
+		t.Fatalf("an administrator may remove finalizers: %v: %s", err, out)
+	}
+	if there := w.kubectl("get", policy, "-o", "name"); strings.Contains(there, "cadastre-removal") {
+		t.Errorf("refused, it has installed %s", there)
+	}
+
+	w.removeFinalizers()
+	w.kubectl("-n", "tenant", "label", addresses, "machine", "changed=after")
+	w.isRefused(laterPool, laterAddress, strings.NewReplacer("NAME", "later", "POOL", "removed").Replace(claims))
+	clients.awaitRefused()
+	w.expectFree(addresses + ",ipallocations,ippools,localippools")
+
+	w.kubectl("delete", "--timeout=120s", "--ignore-not-found", "-k", filepath.Join(root, "config/default"))
+	w.must(w.Managers[0].Stop()) // in a cluster it goes with its Deployment
+	w.kubectl("delete", policy, "cadastre-removal")
+	w.kubectl("-n", "tenant", "get", addresses, "machine") // it is Cluster API's, and stays
+	w.kubectl("delete", "namespace", "tenant", "--timeout=60s")
+	if left := w.kubectl("get", addresses, "-A", "-o", "name"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// isRefused has the manifests refused, one by one, because the operator is removed.
+func (w *world) isRefused(manifests ...string) {
+	w.Helper()
+	for _, manifest := range manifests {
+		path := filepath.Join(w.TempDir(), "manifest.yaml")
+		w.must(os.WriteFile(path, []byte(manifest), 0o600))
+		if out, err := w.Kubectl(w.Context(), "create", "-f", path); err == nil || !strings.Contains(err.Error(), refusal) {
+			w.Errorf("got %s, %v of %s; want %q", out, err, manifest, refusal)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// demo runs a cluster in the foreground and claims blocks in it.
+func demo(ctx context.Context, at place, wants wanted) (err error) {
+	held, err := take(at)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	if err := held.sign(); err != nil {
+		return err
+	}
+	samples, err := findSamples(at)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	with := wants.options(at)
+	with.Progress = os.Stdout
+	running, err := cluster.Start(ctx, with)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		fmt.Println("stopping")
+		err = errors.Join(err, running.Stop())
+	}()
+	fmt.Printf("Cadastre is up after %.1f s.\n", time.Since(begin).Seconds())
+
+	if err := (show{running, at}).all(ctx, samples); err != nil {
+		return err
+	}
+	if os.Getenv("DEMO_EXIT") == "1" {
+		return nil
+	}
+	fmt.Print("\nCtrl-C ends it.\n")
+	<-ctx.Done()
+	fmt.Println()
+	return nil
+}
+
+// show runs kubectl and prints what a user would see.
+type show struct {
+	cluster *cluster.Cluster
+	at      place
+}
+
+// claimed prints a claim and the block that it got.
+const claimed = `jsonpath={.metadata.name}: {.spec.cidr}{"\n"}`
+
+const tryNext = `  kubectl create -o jsonpath='{.spec.cidr}{"\n"}' -f - <<END
+  {apiVersion: ipam.cadastre.dev/v1alpha1, kind: IPClaim, metadata: {generateName: try-}, spec: {prefixLength: 26}}
+END`
+
+func (s show) all(ctx context.Context, samples samples) error {
+	fmt.Print("\nThe platform team describes its address space:\n")
+	for _, file := range samples.others {
+		if err := s.kubectl(ctx, "apply", "--server-side", "-f", file); err != nil {
+			return err
+		}
+	}
+	if err := s.kubectl(ctx, "wait", "--for=condition=Ready", "ippools,localippools", "--all", "--timeout=60s"); err != nil {
+		return err
+	}
+	fmt.Print("\nWorkloads claim blocks, and have them in the response to the create call:\n")
+	for _, file := range samples.claims {
+		if err := s.kubectl(ctx, "create", "-f", file, "-o", claimed); err != nil {
+			return err
+		}
+	}
+	fmt.Print("\nThe register:\n")
+	if err := s.kubectl(ctx, "wait", "--for=condition=Ready", "ipclaims", "--all", "-A", "--timeout=30s"); err != nil {
+		return err
+	}
+	if err := s.counted(ctx); err != nil {
+		return err
+	}
+	if err := s.kubectl(ctx, "get", "ipclasses,ippools,localippools,ipclaims,ipallocations", "-A"); err != nil {
+		return err
+	}
+	fmt.Printf("\nTry next, in another terminal:\n%s%s\n", environment(s.at), tryNext)
+	return nil
+}
+
+// counted waits until the pools have counted what the samples claim: they do that
+// once a second.
+func (s show) counted(ctx context.Context) error {
+	for pool, allocations := range map[string]int{
+		"ippool/corporate": 3, "ippool/region-west": 2, "ippool/machines": 1, "ippool/corporate-v6": 1, "localippool/team-lab": 1,
+	} {
+		_, err := s.cluster.Kubectl(ctx, "wait", fmt.Sprintf("--for=jsonpath={.status.allocations}=%d", allocations), pool, "--timeout=30s")
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubectl prints the command as it would be typed, and its output.
+func (s show) kubectl(ctx context.Context, args ...string) error {
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = arg
+		if strings.ContainsAny(arg, ` {}$"`) {
+			quoted[i] = "'" + arg + "'"
+		}
+	}
+	fmt.Println("$ kubectl", strings.Join(quoted, " "))
+	out, err := s.cluster.Kubectl(ctx, args...)
+	fmt.Print(out)
+	return err
+}

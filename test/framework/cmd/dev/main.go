@@ -1,0 +1,121 @@
+// Command dev runs Cadastre on this machine, without containers: a real control
+// plane and the operator's managers as processes on loopback.
+//
+//	dev up [flags]    start it in the background, return when it is ready
+//	dev down          stop what up started
+//	dev demo [flags]  start it, claim blocks from config/samples, stay until Ctrl-C
+//
+// --replicas=N runs so many managers. --cluster-api=false leaves out Cluster API's
+// CRDs: of IPAddress, IPAddressClaim and Cluster, version v1beta2.
+//
+// It is what `make up`, `make down` and `make demo` call. Everything it writes is
+// below .run: kubeconfig, logs/NAME.log, supervisor.log.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// interrupted is the exit code of a command that Ctrl-C ended, as shells have it.
+const interrupted = 130
+
+const usage = "usage: dev up|demo [--replicas=N] [--cluster-api=false] | dev down"
+
+// place is where one development cluster lives.
+type place struct {
+	moduleRoot string
+	dir        string // .run
+}
+
+func (p place) in(name string) string { return filepath.Join(p.dir, name) }
+
+// shown is a path as a user in the module's root would type it.
+func (p place) shown(path string) string {
+	if relative, err := filepath.Rel(p.moduleRoot, path); err == nil {
+		return relative
+	}
+	return path
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	switch {
+	case errors.Is(err, context.Canceled):
+		os.Exit(interrupted)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "dev:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	log.SetLogger(klog.Background())
+	if len(args) == 0 {
+		return errors.New(usage)
+	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	var with wanted
+	flags.IntVar(&with.replicas, "replicas", 1, "how many managers run")
+	flags.BoolVar(&with.clusterAPI, "cluster-api", true, "install Cluster API's CRDs")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	at, err := findPlace()
+	if err != nil {
+		return err
+	}
+	switch args[0] {
+	case "up":
+		return up(ctx, at, with)
+	case "down":
+		return down(ctx, at)
+	case "demo":
+		return demo(ctx, at, with)
+	case superviseCommand:
+		return supervise(ctx, at, with)
+	default:
+		return errors.New(usage)
+	}
+}
+
+func findPlace() (place, error) {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		return place{}, err
+	}
+	at := place{moduleRoot: root, dir: filepath.Join(root, ".run")}
+	return at, os.MkdirAll(at.dir, 0o700)
+}
+
+// wanted is what the flags say.
+type wanted struct {
+	replicas   int
+	clusterAPI bool
+}
+
+// args are the flags that say so.
+func (w wanted) args() []string {
+	return []string{"--replicas=" + strconv.Itoa(w.replicas), "--cluster-api=" + strconv.FormatBool(w.clusterAPI)}
+}
+
+// options of a cluster for people: with everything, and files that stay.
+func (w wanted) options(at place) cluster.Options {
+	return cluster.Options{
+		Dir: at.dir, ControllerManager: true, Managers: w.replicas, Revive: true, ClusterAPICRDs: w.clusterAPI,
+	}
+}

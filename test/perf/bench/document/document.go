@@ -1,0 +1,162 @@
+// Package document writes what a run of the benchmark measured: as a table, as
+// plots, and as Markdown. No figure is typed by hand.
+package document
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
+)
+
+// Markdown is what docs/benchmarks.md says of a run.
+func Markdown(r *figures.Report) string {
+	return "## The operator\n\n" + about(r) + "\n### Targets\n\n" + Targets(r) + costs(r) + rates(r) + growth(r) + lives(r) + curves(r) + notes(r)
+}
+
+func about(r *figures.Report) string {
+	text := fmt.Sprintf("Measured on %s by `%s` in %s, with the control plane, the operator and the clients all on one machine: %d CPUs (%s)",
+		r.Begun.Format(time.DateOnly), r.Command, time.Duration(r.Seconds*float64(time.Second)), r.Machine.CPUs, r.Machine.CPU)
+	if r.Machine.MemoryMiB > 0 {
+		text += fmt.Sprintf(", %d MiB", r.Machine.MemoryMiB)
+	}
+	var versions []string
+	for _, name := range []string{"Cadastre", "kube-apiserver", "controller-runtime", "Go"} {
+		if version := r.Versions[name]; version != "" {
+			versions = append(versions, name+" "+version)
+		}
+	}
+	return text + ", " + r.Machine.Platform + ".\n" + strings.Join(versions, ", ") + "\n"
+}
+
+// Targets is a table of what is to be reached and what was.
+func Targets(r *figures.Report) string {
+	t := table{head: []string{"measure", "target", "measured", "met"}, numbers: 2}
+	for _, target := range r.Targets() {
+		met := "no"
+		switch {
+		case target.Measured == "":
+			target.Measured, met = "-", "not measured"
+		case target.Met:
+			met = "yes"
+		}
+		t.add(target.What, target.Wanted, target.Measured, met)
+	}
+	return t.String()
+}
+
+// costs says why the rates are what they are, where it was measured.
+func costs(r *figures.Report) string {
+	claim := r.Find(figures.Key{Scenario: "claim", Variant: "by pool", Shape: "8 clients"})
+	bare := r.Find(figures.Key{Scenario: "bare", Shape: "8 clients"})
+	if claim == nil || bare == nil || cpu(claim) == 0 || cpu(bare) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("\nA claim is two writes and a call of a webhook. Until it is Bound it takes %.1f ms of CPU time in all, %.1f of them in the API server; a bare create, which is one write, takes %.1f ms. Everything shares the %d CPUs, so that the rates are to each other about as these.\n",
+		cpu(claim), claim.CPU("apiserver"), cpu(bare), r.Machine.CPUs)
+	if writes := r.Find(figures.Key{Scenario: "writes", Shape: "8 clients"}); writes != nil {
+		text += fmt.Sprintf("The two writes by themselves, made by the client with no operator, take %.1f ms, and %.2f of the rate of bare creates is what they come to with 8 clients.\n",
+			cpu(writes), writes.Ratio(bare, figures.Round.PerSecond))
+	}
+	return text
+}
+
+// cpu is the CPU time of all parts for a request, in milliseconds.
+func cpu(s *figures.Series) (sum float64) {
+	for _, part := range []string{"apiserver", "managers", "etcd", "clients", "controller-manager"} {
+		sum += s.CPU(part)
+	}
+	return sum
+}
+
+// rates is everything that was created at a rate.
+func rates(r *figures.Report) string {
+	t := table{head: []string{"what", "load", "beside", "created/s", "done/s", "p50 ms", "p95 ms", "p99 ms", "failed", "CPU ms: API server", "managers", "etcd", "others"}, numbers: 2}
+	for _, s := range r.Series {
+		if len(s.Rounds) == 0 || s.Scenario == "fill" || s.Millis == nil {
+			continue
+		}
+		finished := "-"
+		if s.Rounds[0].DoneSeconds > 0 {
+			finished = fmt.Sprintf("%.0f", s.DonePerSecond())
+		}
+		row := []string{title(s), s.Shape, fmt.Sprint(s.At), fmt.Sprintf("%.0f", s.PerSecond()), finished,
+			fmt.Sprintf("%.1f", s.Millis.P50), fmt.Sprintf("%.1f", s.Millis.P95), fmt.Sprintf("%.1f", s.Millis.P99), fmt.Sprint(s.Failures)}
+		for _, used := range []float64{s.CPU("apiserver"), s.CPU("managers"), s.CPU("etcd"), s.CPU("clients") + s.CPU("controller-manager")} {
+			if cpu(s) == 0 {
+				row = append(row, "-")
+				continue
+			}
+			row = append(row, fmt.Sprintf("%.2f", used))
+		}
+		t.add(row...)
+	}
+	return "\n### Rates and latencies\n\n" +
+		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules, which is what the control plane can do at most. *writes*: two such objects, one of them with a status, which is what a claim writes, made by the client itself. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
+		"*Beside* is how many there were already; *done* is until all claims were Bound, or had their address. Rates are medians of rounds, percentiles are of all samples; in an open loop (n/s) they count from when a request was meant to be sent. The last columns are CPU time for each request, until all was done; *others* are the clients and kube-controller-manager.\n\n" + t.String()
+}
+
+func title(s *figures.Series) string {
+	if s.Scenario == "replicas" {
+		return "claim, replicas: " + s.Variant
+	}
+	return strings.TrimSuffix(s.Scenario+", "+s.Variant, ", ")
+}
+
+// growth is how rates and memory go with what is in use.
+func growth(r *figures.Report) string {
+	steps := r.Each("fill", "claim")
+	if len(steps) == 0 {
+		return ""
+	}
+	t := table{head: []string{"in use before", "claims created/s", "Bound/s", "bare creates/s beside"}, numbers: 0}
+	for _, s := range steps {
+		reference := "-"
+		if b := r.Find(figures.Key{Scenario: "fill", Variant: "bare", Shape: s.Shape, At: s.At}); b != nil {
+			reference = fmt.Sprintf("%.0f", b.PerSecond())
+		}
+		t.add(fmt.Sprint(s.At), fmt.Sprintf("%.0f", s.PerSecond()), fmt.Sprintf("%.0f", s.DonePerSecond()), reference)
+	}
+	m := table{head: []string{"manager's memory", "allocations", "resident MiB", "heap MiB"}, numbers: 1}
+	for _, s := range r.Series {
+		if s.Scenario == "memory" {
+			m.add(s.Variant, fmt.Sprintf("%.0f", s.Values["allocations"]), fmt.Sprintf("%.0f", s.Values["residentBytes"]/(1<<20)), fmt.Sprintf("%.0f", s.Values["heapBytes"]/(1<<20)))
+		}
+	}
+	return "\n### Filling a /12 with /28\n\n" + t.String() + "\n" + m.String()
+}
+
+// lives is what starts and ends.
+func lives(r *figures.Report) string {
+	t := table{head: []string{"what", "times", "p50 ms", "p95 ms", "slowest ms"}, numbers: 1}
+	for _, s := range r.Series {
+		if s.Millis != nil && (s.Scenario == "restart" || s.Scenario == "failover" || s.Scenario == "release") {
+			t.add(s.Scenario, fmt.Sprint(s.Requests), fmt.Sprintf("%.1f", s.Millis.P50), fmt.Sprintf("%.1f", s.Millis.P95), fmt.Sprintf("%.1f", s.Millis.Max))
+		}
+	}
+	text := "\n### Release, restart, failover\n\n" + t.String()
+	if s := r.Find(figures.Key{Scenario: "failover"}); s != nil {
+		text += fmt.Sprintf("\nWhile the leader of two was killed, eight clients created claims: the longest time without a created claim was %.0f ms, and %d creates failed.\n", s.Values["longestGapMillis"], s.Failures)
+	}
+	return text
+}
+
+// curves are the plots, which stand in a directory beside the document.
+func curves(r *figures.Report) string {
+	var text strings.Builder
+	text.WriteString("\n### Curves\n")
+	for _, name := range slices.Sorted(maps.Keys(Plots(r))) {
+		fmt.Fprintf(&text, "\n![%s](plots/bench-%s.svg)\n", plotted()[name], name)
+	}
+	return text.String()
+}
+
+func notes(r *figures.Report) string {
+	if len(r.Notes) == 0 {
+		return ""
+	}
+	return "\nLeft out or different:\n\n- " + strings.Join(r.Notes, "\n- ") + "\n"
+}

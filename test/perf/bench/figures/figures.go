@@ -1,0 +1,187 @@
+// Package figures is what a run of the benchmark measured, as it stands in
+// out/bench.json, and what follows from it: everything that a document says is
+// worked out from here.
+package figures
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
+)
+
+// Report is one run.
+type Report struct {
+	Command string    `json:"command"`
+	Quick   bool      `json:"quick"`
+	Begun   time.Time `json:"begun"`
+	Seconds float64   `json:"seconds"`
+	Machine Machine   `json:"machine"`
+	// Versions of what took part.
+	Versions map[string]string `json:"versions"`
+	Series   []*Series         `json:"series"`
+	// Notes say what was left out and why.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Machine is where everything ran, clients included.
+type Machine struct {
+	CPU       string `json:"cpu"`
+	CPUs      int    `json:"cpus"`
+	MemoryMiB int    `json:"memoryMiB,omitempty"`
+	Platform  string `json:"platform"`
+}
+
+// Key names a series.
+type Key struct {
+	Scenario string `json:"scenario"`
+	Variant  string `json:"variant,omitempty"`
+	Shape    string `json:"shape,omitempty"`
+	// At is how many there were already.
+	At int `json:"at,omitempty"`
+}
+
+// Series is what was measured of one thing, in one or more rounds.
+type Series struct {
+	Key
+	// Rounds of one run stand side by side: round i of one series was measured
+	// next to round i of the others of the same shape.
+	Rounds []Round `json:"rounds,omitempty"`
+	// Requests that succeeded, and those that did not, with the first error.
+	Requests int    `json:"requests,omitempty"`
+	Failures int    `json:"failures,omitempty"`
+	Error    string `json:"error,omitempty"`
+	// Millis are the percentiles of the latencies of all rounds.
+	Millis *Percentiles `json:"millis,omitempty"`
+	// Values are figures that are no latencies, by name and unit.
+	Values map[string]float64 `json:"values,omitempty"`
+
+	samples []time.Duration
+}
+
+// Round is one measurement of a rate.
+type Round struct {
+	Requests int     `json:"requests"`
+	Seconds  float64 `json:"seconds"`
+	// DoneSeconds is until all that follows from the requests was done, such as
+	// the last claim being Bound.
+	DoneSeconds float64 `json:"doneSeconds,omitempty"`
+	// CPU is what each part used for a request, in milliseconds; empty where the
+	// system does not say.
+	CPU map[string]float64 `json:"cpu,omitempty"`
+}
+
+// PerSecond is the rate of requests.
+func (r Round) PerSecond() float64 { return float64(r.Requests) / r.Seconds }
+
+// DonePerSecond is the rate at which requests and all that follows were done.
+func (r Round) DonePerSecond() float64 {
+	if r.DoneSeconds == 0 {
+		return r.PerSecond()
+	}
+	return float64(r.Requests) / r.DoneSeconds
+}
+
+// Of is the series of a key, made if there is none.
+func (r *Report) Of(key Key) *Series {
+	if s := r.Find(key); s != nil {
+		return s
+	}
+	s := &Series{Key: key}
+	r.Series = append(r.Series, s)
+	return s
+}
+
+// Find is the series of a key, or nil.
+func (r *Report) Find(key Key) *Series {
+	for _, s := range r.Series {
+		if s.Key == key {
+			return s
+		}
+	}
+	return nil
+}
+
+// Each is every series of a scenario and variant, in order.
+func (r *Report) Each(scenario, variant string) []*Series {
+	var found []*Series
+	for _, s := range r.Series {
+		if s.Scenario == scenario && s.Variant == variant {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// Note says something of the run that no figure says.
+func (r *Report) Note(text string) {
+	if !slices.Contains(r.Notes, text) {
+		r.Notes = append(r.Notes, text)
+	}
+}
+
+// Add enters a round; done is zero where nothing follows from a request.
+func (s *Series) Add(round load.Round, done time.Duration, cpu map[string]float64) {
+	s.Rounds = append(s.Rounds, Round{Requests: len(round.Latencies), Seconds: round.Took.Seconds(), DoneSeconds: done.Seconds(), CPU: cpu})
+	s.Failures += len(round.Errors)
+	if len(round.Errors) > 0 && s.Error == "" {
+		s.Error = round.Errors[0].Error()
+	}
+	s.AddLatencies(round.Latencies)
+}
+
+// AddLatencies enters latencies alone.
+func (s *Series) AddLatencies(samples []time.Duration) {
+	s.Requests += len(samples)
+	s.samples = append(s.samples, samples...)
+	s.Millis = PercentilesOf(s.samples)
+}
+
+// Set enters a figure that is no latency.
+func (s *Series) Set(name string, value float64) {
+	if s.Values == nil {
+		s.Values = map[string]float64{}
+	}
+	s.Values[name] = value
+}
+
+// PerSecond is the median rate of the rounds.
+func (s *Series) PerSecond() float64 { return s.median(Round.PerSecond) }
+
+// DonePerSecond is the median rate of what was done.
+func (s *Series) DonePerSecond() float64 { return s.median(Round.DonePerSecond) }
+
+// CPU is the median of what a part used for a request, in milliseconds.
+func (s *Series) CPU(part string) float64 {
+	return s.median(func(r Round) float64 { return r.CPU[part] })
+}
+
+func (s *Series) median(of func(Round) float64) float64 {
+	rates := make([]float64, len(s.Rounds))
+	for i, r := range s.Rounds {
+		rates[i] = of(r)
+	}
+	return median(rates)
+}
+
+// Ratio is the median, over rounds that were measured next to each other, of the
+// rate of s to that of other.
+func (s *Series) Ratio(other *Series, of func(Round) float64) float64 {
+	ratios := make([]float64, min(len(s.Rounds), len(other.Rounds)))
+	for i := range ratios {
+		ratios[i] = of(s.Rounds[i]) / other.Rounds[i].PerSecond()
+	}
+	return median(ratios)
+}
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}

@@ -1,0 +1,121 @@
+package play
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
+)
+
+// servicesAt is how many claims, and Services, there are when they are compared
+// for the second time.
+func (w *World) servicesAt() int { return either(w, 9000, 500) }
+
+// fill fills a /12 by /28, with a bare round beside each step; on the way claims
+// and Services are compared where there are thousands of each. In a full run nothing
+// else is claimed: memory and restarts are for as many as were filled.
+func (w *World) fill(ctx context.Context) error {
+	step, upTo := either(w, 5000, 500), either(w, 60000, 1500)
+	if err := w.afresh(ctx, bare()); err != nil {
+		return err
+	}
+	if err := w.memory(ctx, "before"); err != nil {
+		return err
+	}
+	for at := 0; at < upTo; at += step {
+		if err := w.fillStep(ctx, at, step); err != nil {
+			return err
+		}
+		if at < w.servicesAt() && at+step >= w.servicesAt() {
+			if err := w.services(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return w.memory(ctx, "after")
+}
+
+func (w *World) fillStep(ctx context.Context, at, step int) error {
+	reference := bare()
+	reference.scenario, reference.variant = "fill", "bare"
+	// For so long that the API server collects its garbage meanwhile, as it does beside the
+	// claims: with much in its caches that is seldom, and takes long.
+	if err := w.measure(ctx, []contender{reference}, plan{closed(8), load.Limit{For: either(w, 5*time.Second, time.Second)}, 1, at}); err != nil {
+		return err
+	}
+	c := byPool("fill")
+	c.scenario, c.variant = "fill", "claim"
+	// The bound in time is for machines that are slower than anybody wants to wait.
+	return w.measure(ctx, []contender{c}, plan{closed(8), load.Limit{Count: step, For: either(w, 90*time.Second, 6*time.Second)}, 1, at})
+}
+
+// services makes thousands of Services and compares.
+func (w *World) services(ctx context.Context) error {
+	at := w.servicesAt()
+	w.say("making %d Services", at)
+	for made := 0; made < at; {
+		measured, err := w.round(ctx, service(), closed(32), load.Limit{Count: min(at-made, 3000)})
+		if err != nil {
+			return err
+		}
+		if len(measured.Latencies) == 0 {
+			return fmt.Errorf("no Service could be made: %w", measured.Errors[0])
+		}
+		made += len(measured.Latencies)
+	}
+	return w.measure(ctx, []contender{bare(), byPool("by-pool"), service()}, plan{closed(8), w.slice(), either(w, 3, 1), at})
+}
+
+// memory notes what the leader takes, with what it holds.
+func (w *World) memory(ctx context.Context, when string) error {
+	leader, err := w.leader(ctx)
+	if err != nil {
+		return err
+	}
+	if leader == nil {
+		return fmt.Errorf("no manager leads")
+	}
+	found, err := w.scrape.of(ctx, leader)
+	if err != nil {
+		return err
+	}
+	series := w.report.Of(figures.Key{Scenario: "memory", Variant: when})
+	series.Set("allocations", float64(w.held))
+	series.Set("residentBytes", found["process_resident_memory_bytes"])
+	series.Set("heapBytes", found["go_memstats_heap_alloc_bytes"])
+	w.say("memory   %s: %d allocations, %.0f MiB resident, %.0f MiB heap", when, w.held,
+		found["process_resident_memory_bytes"]/(1<<20), found["go_memstats_heap_alloc_bytes"]/(1<<20))
+	return nil
+}
+
+// restart measures how long a manager takes from its start until it is ready,
+// with all that was filled, in a cluster at rest.
+func (w *World) restart(ctx context.Context) error {
+	series := w.report.Of(figures.Key{Scenario: "restart", At: w.held})
+	var samples []time.Duration
+	manager := w.cluster.Managers[0]
+	for range either(w, 5, 2) {
+		if err := w.rest(ctx); err != nil {
+			return err
+		}
+		if err := manager.Stop(); err != nil {
+			return err
+		}
+		begin := time.Now()
+		if err := manager.Start(ctx); err != nil {
+			return err
+		}
+		samples = append(samples, time.Since(begin))
+		w.say("restart  ready after %.1f s with %d allocations", time.Since(begin).Seconds(), w.held)
+	}
+	series.AddLatencies(samples)
+	if err := w.awaitLeader(ctx); err != nil {
+		return err
+	}
+	if err := w.rest(ctx); err != nil { // it is ready before it has read the claims
+		return err
+	}
+	return w.memory(ctx, "restarted")
+}

@@ -1,0 +1,204 @@
+// Package play runs the scenarios of the benchmark on a control plane of their
+// own, with the operator in it.
+package play
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
+)
+
+// Options of a run.
+type Options struct {
+	// Quick takes fewer and smaller measurements.
+	Quick bool
+	// Only are the scenarios to run; none is all.
+	Only []string
+	// Profile is a directory for profiles; empty takes none.
+	Profile string
+	// Dir keeps credentials, data and logs of the last cluster; empty: they go when
+	// the run ends.
+	Dir string
+	// ManagerArgs are flags for the managers.
+	ManagerArgs []string
+	// Progress is told what is going on.
+	Progress io.Writer
+}
+
+// World is what the scenarios play in.
+type World struct {
+	options Options
+	report  *figures.Report
+	cluster *cluster.Cluster
+	// k8s is for what is not measured.
+	k8s client.WithWatch
+	// wires are those of the clients that are.
+	wires  []*wire
+	watch  *wire
+	scrape *scraper
+	begun  time.Time
+	// held counts the blocks that the scenarios have claimed so far, in this cluster.
+	held int
+	// namespaces counts those that were made.
+	namespaces int
+	// capi reports whether somebody serves IPAddressClaims.
+	capi bool
+}
+
+// managers are as many as a scenario needs at most.
+const managers = 3
+
+// Start starts the control plane and the operator as `make up` does, with one
+// manager that runs.
+func Start(ctx context.Context, options Options, report *figures.Report) (*World, error) {
+	w := &World{options: options, report: report, begun: time.Now()}
+	if err := w.start(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// anew starts another cluster in place of the one that runs, if something has been
+// claimed in that.
+func (w *World) anew(ctx context.Context) error {
+	if w.held == 0 {
+		return nil
+	}
+	w.say("starting anew, with nothing claimed")
+	if err := w.Stop(); err != nil {
+		return err
+	}
+	w.wires, w.held, w.namespaces = nil, 0, 0
+	return w.start(ctx)
+}
+
+func (w *World) start(ctx context.Context) error {
+	with := cluster.Options{
+		Dir: w.options.Dir, ControllerManager: true, Managers: managers, Progress: w.options.Progress,
+		ManagerArgs: w.options.ManagerArgs, OwnLease: true, Revive: true,
+		// Services are to number thousands.
+		APIServerFlags: map[string]string{"service-cluster-ip-range": "10.224.0.0/12"},
+	}
+	if w.options.Profile != "" {
+		with.APIServerFlags["profiling"] = "true"
+		with.APIServerFlags["contention-profiling"] = "true"
+	}
+	started, err := cluster.Start(ctx, with)
+	if err != nil {
+		return err
+	}
+	w.cluster = started
+	if err := w.furnish(ctx); err != nil {
+		return fmt.Errorf("preparing the benchmark: %w", w.joinStop(err))
+	}
+	return nil
+}
+
+func (w *World) joinStop(err error) error {
+	if stop := w.Stop(); stop != nil {
+		return fmt.Errorf("%w (and stopping: %w)", err, stop)
+	}
+	return err
+}
+
+// Stop ends everything that runs.
+func (w *World) Stop() error {
+	running := w.cluster
+	w.cluster = nil
+	if running == nil {
+		return nil
+	}
+	return running.Stop()
+}
+
+// furnish makes clients, and what the scenarios need to be there.
+func (w *World) furnish(ctx context.Context) (err error) {
+	if err := w.installClusterAPI(ctx); err != nil {
+		return err
+	}
+	if err := w.replicas(ctx, 1); err != nil { // which find the kinds of Cluster API
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if w.k8s, err = client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	for range 32 {
+		wire, err := newWire(w.cluster.Config())
+		if err != nil {
+			return err
+		}
+		w.wires = append(w.wires, wire)
+	}
+	if w.watch, err = newWire(w.cluster.Config()); err != nil {
+		return err
+	}
+	if w.scrape, err = newScraper(ctx, w); err != nil {
+		return err
+	}
+	if err := w.installBare(ctx); err != nil {
+		return err
+	}
+	if err := w.describe(ctx); err != nil {
+		return err
+	}
+	if err := w.makePools(ctx); err != nil {
+		return err
+	}
+	w.capi = w.serves(ctx)
+	return nil
+}
+
+// replicas has exactly so many managers run, all of them begun anew, so that the
+// API server's connections are spread over them.
+func (w *World) replicas(ctx context.Context, n int) error {
+	for _, m := range w.cluster.Managers {
+		if err := m.Stop(); err != nil {
+			return err
+		}
+	}
+	for _, m := range w.cluster.Managers[:n] {
+		if err := m.Start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namespace makes a namespace that nobody has used.
+func (w *World) namespace(ctx context.Context) (string, error) {
+	w.namespaces++
+	name := fmt.Sprintf("bench-%03d", w.namespaces)
+	return name, w.k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+// say tells how far the run is.
+func (w *World) say(format string, args ...any) {
+	passed := time.Since(w.begun).Round(time.Second)
+	_, _ = fmt.Fprintf(w.options.Progress, "[%02d:%02d] %s\n", int(passed.Minutes()), int(passed.Seconds())%60, fmt.Sprintf(format, args...))
+}
+
+// either is the one for a full run or for a quick one.
+func either[T any](w *World, full, quick T) T {
+	if w.options.Quick {
+		return quick
+	}
+	return full
+}

@@ -1,0 +1,212 @@
+// Package growth shows that a claim costs the operator as much work when many
+// blocks are in use as when few are. Work is counted, not timed: how often each
+// statement of the operator, and of the libraries that keep its view and its
+// caches, is executed for a claim.
+package growth
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+const (
+	// few and many are how many blocks are in use when claims are counted.
+	few, many = 200, 3000
+	// claims are counted at each level.
+	claims = 150
+	// tolerated is by how much the counts may differ: a trie is a few levels
+	// deeper, and some work goes by time and not by claim.
+	tolerated = 1.15
+)
+
+// counted are the packages whose statements are counted.
+func counted() string {
+	return strings.Join([]string{
+		"github.com/cadastre-dev/cadastre/test/perf/growth/counted", // without which there is no counting
+		"github.com/cadastre-dev/cadastre/internal/...", "github.com/cadastre-dev/cadastre/webhooks", "github.com/gaissmai/bart/...",
+		"k8s.io/client-go/tools/cache", "sigs.k8s.io/controller-runtime/pkg/cache/...", "sigs.k8s.io/controller-runtime/pkg/controller/...",
+	}, ",")
+}
+
+func TestAClaimCostsTheSameHoweverMuchIsInUse(t *testing.T) {
+	w := start(t)
+	w.create(few)
+	atFew := w.count(t)
+	w.create(many - few - claims)
+	atMany := w.count(t)
+
+	before, after := atFew.total(), atMany.total()
+	t.Logf("statements for a claim: %.0f with %d blocks in use, %.0f with %d", before, few, after, many)
+	if after > before*tolerated {
+		t.Errorf("a claim takes %.2f times the work with %d blocks in use instead of %d; what grew most:\n%s", after/before, many, few, atMany.grown(atFew))
+	}
+}
+
+// counts are how often the statements of a file are executed for a claim.
+type counts map[string]float64
+
+func (c counts) total() float64 {
+	sum := 0.0
+	for _, n := range c {
+		sum += n
+	}
+	return sum
+}
+
+// grown lists the files with the largest difference.
+func (c counts) grown(from counts) string {
+	var files []string
+	for file := range c {
+		files = append(files, file)
+	}
+	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(c[b]-from[b], c[a]-from[a]) })
+	var b strings.Builder
+	for _, file := range files[:min(len(files), 8)] {
+		fmt.Fprintf(&b, "  %s: %.0f -> %.0f\n", file, from[file], c[file])
+	}
+	return b.String()
+}
+
+// world is a control plane, with one replica of the operator that counts.
+type world struct {
+	Gomega
+	ctx      context.Context //nolint:containedctx // of one test
+	k8s      client.Client
+	counters string // where the operator serves them
+	made     int
+}
+
+func start(t *testing.T) *world {
+	w := &world{Gomega: NewWithT(t), ctx: t.Context()}
+	w.SetDefaultEventuallyTimeout(time.Minute)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	w.Expect(err).NotTo(HaveOccurred())
+	w.counters = listener.Addr().String()
+	w.Expect(listener.Close()).To(Succeed())
+	t.Setenv("COUNTERS", w.counters)
+	t.Setenv("GOCOVERDIR", t.TempDir()) // for what it writes when it ends
+	running, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, ManagerBinary: w.build(t), Progress: t.Output()})
+	w.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		if err := running.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	w.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	w.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	w.k8s, err = client.New(running.Config(), client.Options{Scheme: scheme})
+	w.Expect(err).NotTo(HaveOccurred())
+
+	w.Expect(w.k8s.Create(t.Context(), build.Pool("p").CIDR("10.0.0.0/12").Obj())).To(Succeed())
+	w.Expect(w.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "growth"}})).To(Succeed())
+	w.Eventually(func() v1alpha1.PoolPhase {
+		pool := &v1alpha1.IPPool{}
+		w.Expect(w.k8s.Get(t.Context(), client.ObjectKey{Name: "p"}, pool)).To(Succeed())
+		return pool.Status.Phase
+	}).Should(Equal(v1alpha1.PoolReady))
+	return w
+}
+
+// build builds the operator with counters.
+func (w *world) build(t *testing.T) string {
+	binary := filepath.Join(t.TempDir(), "counted")
+	out, err := exec.CommandContext(w.ctx, "go", "build", "-covermode=atomic", "-coverpkg="+counted(), "-o", binary, "./counted").CombinedOutput()
+	w.Expect(err).NotTo(HaveOccurred(), string(out))
+	return binary
+}
+
+// ask asks the operator something about its counters.
+func (w *world) ask(what string) {
+	response, err := http.Get("http://" + w.counters + what)
+	w.Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	w.Expect(err).NotTo(HaveOccurred())
+	w.Expect(response.StatusCode).To(Equal(http.StatusOK), string(text))
+}
+
+// create has clients create claims, and waits until all are Bound.
+func (w *world) create(n int) {
+	var creating sync.WaitGroup
+	names := make(chan string)
+	for range 8 {
+		creating.Go(func() {
+			for name := range names {
+				w.Expect(w.k8s.Create(w.ctx, build.Claim("growth", name).Pool("p").Length(28).Obj())).To(Succeed())
+			}
+		})
+	}
+	for range n {
+		w.made++
+		names <- fmt.Sprintf("c-%05d", w.made)
+	}
+	close(names)
+	creating.Wait()
+	for i := w.made - 20; i <= w.made; i++ { // the last ones: 8 workers overtake each other
+		w.Eventually(func() v1alpha1.ClaimPhase {
+			claim := &v1alpha1.IPClaim{}
+			w.Expect(w.k8s.Get(w.ctx, client.ObjectKey{Namespace: "growth", Name: fmt.Sprintf("c-%05d", i)}, claim)).To(Succeed())
+			return claim.Status.Phase
+		}).Should(Equal(v1alpha1.ClaimBound))
+	}
+}
+
+// count counts what some more claims take.
+func (w *world) count(t *testing.T) counts {
+	w.ask("/clear")
+	w.create(claims)
+	dir := t.TempDir()
+	w.ask("/write?" + dir)
+	text := filepath.Join(dir, "counts.txt")
+	out, err := exec.CommandContext(w.ctx, "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+text).CombinedOutput()
+	w.Expect(err).NotTo(HaveOccurred(), string(out))
+	return w.read(text)
+}
+
+// read adds up lines such as "file.go:10.2,12.3 2 40": two statements, executed
+// 40 times.
+func (w *world) read(path string) counts {
+	file, err := os.Open(path)
+	w.Expect(err).NotTo(HaveOccurred())
+	defer file.Close()
+	found := counts{}
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 3 {
+			continue
+		}
+		name, _, _ := strings.Cut(fields[0], ":")
+		statements, err := strconv.ParseFloat(fields[1], 64)
+		w.Expect(err).NotTo(HaveOccurred())
+		times, err := strconv.ParseFloat(fields[2], 64)
+		w.Expect(err).NotTo(HaveOccurred())
+		found[name] += statements * times / claims
+	}
+	return found
+}

@@ -1,0 +1,296 @@
+// Package writes counts what one claim costs the API server, by its own metrics:
+// on a control plane whose CPU is the limit, throughput goes as one over the
+// number of requests.
+package writes
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+const (
+	clients = 4
+	each    = 25
+	claims  = clients * each
+)
+
+// TestWritesOfAClaim fails when a claim, or its release, costs another request.
+func TestWritesOfAClaim(t *testing.T) {
+	w := start(t)
+	w.Expect(w.k8s.Create(t.Context(), build.Class("networks").Length(28).Obj())).To(Succeed())
+	w.pool(build.Pool("platform").CIDR("10.0.0.0/16").Classes("networks"))
+	w.pool(build.Pool("v6").CIDR("2001:db8::/32"))
+	w.pool(build.Pool("hosts").CIDR("172.16.0.0/20").Network(20, "172.16.0.1"))
+
+	perClaim := map[string]int{
+		"POST ipallocations": claims, // the record, before the answer
+		"POST ipclaims":      claims, // the claim itself, with its status
+	}
+	for name, claim := range map[string]*build.ClaimBuilder{
+		"by pool":        build.Claim("", "").Pool("platform").Length(28),
+		"by class":       build.Claim("", "").Class("networks"),
+		"IPv6":           build.Claim("", "").Pool("v6").Length(64),
+		"host addresses": build.Claim("", "").Pool("hosts"),
+	} {
+		namespace := strings.ReplaceAll(strings.ToLower(name), " ", "-")
+		w.namespace(namespace)
+		w.costs(t, "a claim "+name, perClaim, func() { w.create(namespace, claim.Obj()) })
+	}
+	w.costs(t, "a claim's release", map[string]int{
+		"DELETE ipallocations": claims,
+		"PATCH ipallocations":  claims, // the finalizer, which keeps the block until the holder is gone
+		"DELETE ipclaims":      claims,
+	}, func() { w.release("by-pool") })
+}
+
+// TestWritesOfAnAddressClaim is the same for Cluster API's claims. The finalizer is
+// set at admission, and costs nothing; the event that tells of the address does.
+func TestWritesOfAnAddressClaim(t *testing.T) {
+	w := start(t)
+	w.Expect(w.cluster.InstallClusterAPICRDs(t.Context())).To(Succeed())
+	w.pool(build.Pool("hosts").CIDR("172.16.0.0/20").Network(20, "172.16.0.1"))
+	w.namespace("machines")
+	w.Eventually(func() string { // the operator finds the kinds when they come
+		w.createAddresses("machines", "first", 1)
+		return w.address("machines", "first-0")
+	}).ShouldNot(BeEmpty())
+	w.costs(t, "an IPAddressClaim", map[string]int{
+		"POST ipaddressclaims":         claims, // the claim itself
+		"POST ipallocations":           claims, // the record
+		"POST ipaddresses":             claims,
+		"PATCH ipaddressclaims/status": claims,
+	}, func() {
+		w.createAddresses("machines", "c", claims)
+		w.awaitAddresses("machines", claims+1)
+	})
+	w.costs(t, "an IPAddressClaim's release", map[string]int{
+		"DELETE ipaddressclaims": claims,
+		"PATCH ipaddressclaims":  claims, // our finalizer
+		"DELETE ipaddresses":     claims,
+		"PATCH ipaddresses":      claims, // our finalizer
+		"DELETE ipallocations":   claims,
+		"PATCH ipallocations":    claims, // the finalizer
+	}, func() { w.releaseAddresses("machines", claims) })
+}
+
+// mostReads is how many reads the operator may make for so many claims. It reads where
+// a cache of its own is behind, which depends on how busy the machine is.
+const mostReads = claims / 10
+
+// costs does something and expects it to have taken exactly these writes, and few
+// reads.
+func (w *world) costs(t *testing.T, what string, want map[string]int, do func()) {
+	w.settled()
+	before := w.requests()
+	clear(w.own)
+	do()
+	w.settled()
+	writes, reads := map[string]int{}, map[string]int{}
+	for request, count := range w.requests() {
+		count -= before[request] + w.own[request]
+		switch verb, _, _ := strings.Cut(request, " "); {
+		case count <= 0:
+		case verb == "GET" || verb == "LIST":
+			reads[request] = count
+		default:
+			writes[request] = count
+		}
+	}
+	if !maps.Equal(writes, want) {
+		t.Errorf("%d times %s cost the writes %v, want %v", claims, what, writes, want)
+	}
+	if sum(reads) > mostReads {
+		t.Errorf("%d times %s cost the reads %v, want %d at most", claims, what, reads, mostReads)
+	}
+}
+
+func sum(counts map[string]int) int {
+	total := 0
+	for _, count := range counts {
+		total += count
+	}
+	return total
+}
+
+// world is a cluster with one replica of the operator.
+type world struct {
+	Gomega
+	ctx     context.Context //nolint:containedctx // of one test
+	k8s     client.Client
+	cluster *cluster.Cluster
+	metrics *kubernetes.Clientset
+	// own are this test's own lists since costs were last counted.
+	own map[string]int
+}
+
+func start(t *testing.T) *world {
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(time.Minute)
+	running, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, Progress: t.Output()})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		if err := running.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(ipamv1.AddToScheme(scheme)).To(Succeed())
+	k8s, err := client.New(running.Config(), client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	return &world{Gomega: g, ctx: t.Context(), k8s: k8s, cluster: running, metrics: kubernetes.NewForConfigOrDie(running.Config()), own: map[string]int{}}
+}
+
+func (w *world) namespace(name string) {
+	w.Expect(w.k8s.Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+}
+
+func (w *world) pool(b *build.PoolBuilder) {
+	pool := b.Obj()
+	w.Expect(w.k8s.Create(w.ctx, pool)).To(Succeed())
+	w.Eventually(func() v1alpha1.PoolPhase {
+		w.Expect(w.k8s.Get(w.ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
+		return pool.Status.Phase
+	}).Should(Equal(v1alpha1.PoolReady))
+}
+
+// create has several clients create claims, and waits until all are Bound.
+func (w *world) create(namespace string, claim *v1alpha1.IPClaim) {
+	var creating sync.WaitGroup
+	for n := range clients {
+		creating.Go(func() {
+			for i := range each {
+				one := claim.DeepCopy()
+				one.Namespace, one.Name = namespace, fmt.Sprintf("c-%d-%d", n, i)
+				w.Expect(w.k8s.Create(w.ctx, one)).To(Succeed())
+			}
+		})
+	}
+	creating.Wait()
+	w.Eventually(func() int {
+		list, bound := &v1alpha1.IPClaimList{}, 0
+		w.list(list, namespace)
+		for _, c := range list.Items {
+			if c.Status.Phase == v1alpha1.ClaimBound {
+				bound++
+			}
+		}
+		return bound
+	}).Should(Equal(claims))
+}
+
+// release deletes the claims of a namespace and waits until nothing is held.
+func (w *world) release(namespace string) {
+	list := &v1alpha1.IPClaimList{}
+	w.list(list, namespace)
+	for i := range list.Items {
+		w.Expect(w.k8s.Delete(w.ctx, &list.Items[i])).To(Succeed())
+	}
+	w.Eventually(func() int {
+		records := &v1alpha1.IPAllocationList{}
+		w.list(records, namespace)
+		return len(records.Items)
+	}).Should(BeZero())
+}
+
+func (w *world) list(list client.ObjectList, namespace string) {
+	w.Expect(w.k8s.List(w.ctx, list, client.InNamespace(namespace))).To(Succeed())
+	switch list.(type) {
+	case *v1alpha1.IPClaimList:
+		w.own["LIST ipclaims"]++
+	case *ipamv1.IPAddressClaimList:
+		w.own["LIST ipaddressclaims"]++
+	default:
+		w.own["LIST ipallocations"]++
+	}
+}
+
+// settled waits until the counts of pools and classes, which are written once a
+// second while anything changes, are written, and no request is counted any more.
+func (w *world) settled() {
+	last := ""
+	w.Eventually(func() bool {
+		now := fmt.Sprint(w.counted())
+		same := now == last
+		last = now
+		return same
+	}).WithPolling(1500 * time.Millisecond).Should(BeTrue())
+}
+
+var counter = regexp.MustCompile(`^apiserver_request_total\{(.*)\} (\S+)$`)
+
+// paced are written at a pace of their own, however many claims there are.
+func paced(request string) bool {
+	return strings.HasSuffix(request, " ippools/status") || strings.HasSuffix(request, " ipclasses/status")
+}
+
+// requests are all that claims may have caused, by verb and resource, but for
+// those at a pace of their own.
+func (w *world) requests() map[string]int {
+	counts := w.counted()
+	maps.DeleteFunc(counts, func(request string, _ int) bool { return paced(request) })
+	return counts
+}
+
+// counted are the requests that the API server has counted of our kinds and of
+// those by which operators talk: events and reviews.
+func (w *world) counted() map[string]int {
+	text, err := w.metrics.RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
+	w.Expect(err).NotTo(HaveOccurred())
+	counts := map[string]int{}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		match := counter.FindStringSubmatch(lines.Text())
+		if match == nil {
+			continue
+		}
+		labels := labelsOf(match[1])
+		switch labels["group"] {
+		case v1alpha1.GroupVersion.Group, ipamv1.GroupVersion.Group, "events.k8s.io", "authorization.k8s.io", "authentication.k8s.io":
+		default:
+			if labels["resource"] != "events" {
+				continue
+			}
+		}
+		if labels["verb"] == "WATCH" { // counted when they end
+			continue
+		}
+		request := labels["verb"] + " " + strings.TrimSuffix(labels["resource"]+"/"+labels["subresource"], "/")
+		count, err := strconv.ParseFloat(match[2], 64)
+		w.Expect(err).NotTo(HaveOccurred())
+		counts[request] += int(count)
+	}
+	return counts
+}
+
+var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
+
+func labelsOf(text string) map[string]string {
+	labels := map[string]string{}
+	for _, match := range label.FindAllStringSubmatch(text, -1) {
+		labels[match[1]] = match[2]
+	}
+	return labels
+}
