@@ -56,10 +56,10 @@ var _ = Describe("a claim of one name is created, deleted and created again by 8
 
 	BeforeAll(func(ctx context.Context) {
 		port := freePort()
-		w = start(ctx, cluster.Options{Managers: 1, Webhooks: []string{fmt.Sprintf("127.0.0.1:%d", port)}})
+		w = start(cluster.Options{Managers: 1, Webhooks: []string{fmt.Sprintf("127.0.0.1:%d", port)}})
 		startDelayed(ctx, w, port)
-		w.namespace(ctx, "delay")
-		w.pool(ctx, "delay", "10.0.0.0/16")
+		w.Namespace("delay")
+		w.Pools(build.Pool("delay").CIDR("10.0.0.0/16").Obj())
 	})
 
 	It("never has a claim without its record, nor frees a record under a claim", func(ctx context.Context) {
@@ -70,7 +70,7 @@ var _ = Describe("a claim of one name is created, deleted and created again by 8
 		var looping sync.WaitGroup
 		for n := range clients {
 			looping.Go(func() {
-				as := clientFor(w.Config())
+				as := w.Client(w.Config())
 				random := rand.New(rand.NewPCG(1, uint64(n)))
 				for range rounds {
 					claim := build.Claim("delay", fmt.Sprintf("same-%d", random.IntN(2))).Pool("delay").Length(32).Obj()

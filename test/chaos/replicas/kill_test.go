@@ -19,10 +19,10 @@ var _ = Describe("a replica is killed between record and answer", Ordered, func(
 	kills := sized(12, 5)
 	var w *world
 
-	BeforeAll(func(ctx context.Context) {
-		w = start(ctx, cluster.Options{Managers: 2})
-		w.namespace(ctx, "kill")
-		w.pool(ctx, "kill", "10.0.0.0/16")
+	BeforeAll(func() {
+		w = start(cluster.Options{Managers: 2})
+		w.Namespace("kill")
+		w.Pools(build.Pool("kill").CIDR("10.0.0.0/16").Obj())
 	})
 
 	It("hands out nothing twice, and collects the orphans", func(ctx context.Context) {
@@ -30,7 +30,7 @@ var _ = Describe("a replica is killed between record and answer", Ordered, func(
 		var creating sync.WaitGroup
 		for n := range clients {
 			creating.Go(func() {
-				as := clientFor(w.Config())
+				as := w.Client(w.Config())
 				for i := 0; ; i++ {
 					select {
 					case <-over:

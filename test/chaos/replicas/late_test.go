@@ -31,9 +31,9 @@ func restClient(cfg *rest.Config) rest.Interface {
 var _ = Describe("a claim whose admission needs what is not read in time", Ordered, func() {
 	var w *world
 
-	BeforeAll(func(ctx context.Context) {
-		w = start(ctx, cluster.Options{Managers: 1, Proxied: true})
-		w.namespace(ctx, "late")
+	BeforeAll(func() {
+		w = start(cluster.Options{Managers: 1, Proxied: true})
+		w.Namespace("late")
 	})
 
 	DescribeTable("is answered with 429 before the API server gives up on the webhook", func(ctx context.Context, held string, b *build.ClaimBuilder, atLeast time.Duration) {

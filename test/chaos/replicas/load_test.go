@@ -20,10 +20,10 @@ var _ = Describe("32 clients create 2,000 claims at two replicas", Ordered, func
 	each := sized(63, 20) // 2,016
 	var w *world
 
-	BeforeAll(func(ctx context.Context) {
-		w = start(ctx, cluster.Options{Managers: 2})
-		w.namespace(ctx, "load")
-		w.pool(ctx, "load", "10.0.0.0/12")
+	BeforeAll(func() {
+		w = start(cluster.Options{Managers: 2})
+		w.Namespace("load")
+		w.Pools(build.Pool("load").CIDR("10.0.0.0/12").Obj())
 	})
 
 	It("answers each with a block, no two of which overlap", func(ctx context.Context) {
@@ -33,7 +33,7 @@ var _ = Describe("32 clients create 2,000 claims at two replicas", Ordered, func
 		var creating sync.WaitGroup
 		for n := range clients {
 			creating.Go(func() {
-				as := clientFor(w.Config())
+				as := w.Client(w.Config())
 				for i := range each {
 					claim := build.Claim("load", fmt.Sprintf("c-%d-%d", n, i)).Pool("load").Length(int32(24 + i%9)).Obj()
 					err := as.Create(ctx, claim)
@@ -71,7 +71,7 @@ var _ = Describe("32 clients create 2,000 claims at two replicas", Ordered, func
 	It("is as free as before when all are deleted", func(ctx context.Context) {
 		var deleting errgroup.Group // one call for all of them takes the API server more than the minute that it has
 		for n := range clients {
-			as := clientFor(w.Config())
+			as := w.Client(w.Config())
 			deleting.Go(func() error {
 				for i := range each {
 					claim := build.Claim("load", fmt.Sprintf("c-%d-%d", n, i)).Obj()

@@ -25,14 +25,14 @@ const heldBack = 2500 * time.Millisecond
 // and what is asked of each.
 type rivals struct {
 	team           string
-	oldPool, again client.Object
+	oldPool, again v1alpha1.Pool
 	x, y           client.Object
 	// recordedIn is the namespace of x's record.
 	recordedIn string
 }
 
 // rivalsOf are the rivals for one kind of pool. All are named after the team.
-func rivalsOf(team string, pool func(name string) client.Object, claim func(b *build.ClaimBuilder, pool string) *build.ClaimBuilder) rivals {
+func rivalsOf(team string, pool func(name string) v1alpha1.Pool, claim func(b *build.ClaimBuilder, pool string) *build.ClaimBuilder) rivals {
 	ask := func(name, of string) client.Object {
 		return claim(build.Claim(team, name), team+of).Length(32).Obj()
 	}
@@ -46,22 +46,22 @@ func inPool(b *build.ClaimBuilder, pool string) *build.ClaimBuilder { return b.P
 
 func inLocalPool(b *build.ClaimBuilder, pool string) *build.ClaimBuilder { return b.LocalPool(pool) }
 
-func rootPools(cidr string) func(string) client.Object {
-	return func(name string) client.Object { return build.Pool(name).CIDR(cidr).Obj() }
+func rootPools(cidr string) func(string) v1alpha1.Pool {
+	return func(name string) v1alpha1.Pool { return build.Pool(name).CIDR(cidr).Obj() }
 }
 
 var _ = Describe("a pool is deleted, and another is made on its CIDR, while a block of it is being recorded", Ordered, ContinueOnFailure, func() {
 	var w *world
 
-	BeforeAll(func(ctx context.Context) {
-		w = start(ctx, cluster.Options{Managers: 2, Proxied: true})
+	BeforeAll(func() {
+		w = start(cluster.Options{Managers: 2, Proxied: true})
 	})
 
 	// race holds x's record back, has the old pool go, makes the new one and y in it,
 	// and lets x go on. It expects that exactly one of x and y holds its block.
 	race := func(ctx context.Context, r rivals, remove func(context.Context, client.Object)) {
 		GinkgoHelper()
-		w.ready(ctx, r.oldPool)
+		w.Pools(r.oldPool)
 		release := w.during(ctx, r)
 		remove(ctx, r.oldPool)
 		Eventually(func() error { return w.Create(ctx, r.again) }).Should(Succeed())
@@ -73,44 +73,44 @@ var _ = Describe("a pool is deleted, and another is made on its CIDR, while a bl
 	}
 
 	It("root pools: one of two claims gives way", func(ctx context.Context) {
-		w.namespace(ctx, "root")
+		w.Namespace("root")
 		race(ctx, rivalsOf("root", rootPools("10.1.0.0/28"), inPool), w.removed)
 	})
 
 	It("child pools: one of two claims gives way", func(ctx context.Context) {
-		w.namespace(ctx, "child")
-		w.pool(ctx, "child-parent", "10.2.0.0/24")
-		race(ctx, rivalsOf("child", func(name string) client.Object {
+		w.Namespace("child")
+		w.Pools(build.Pool("child-parent").CIDR("10.2.0.0/24").Obj())
+		race(ctx, rivalsOf("child", func(name string) v1alpha1.Pool {
 			return build.Pool(name).Child("child-parent", 28).CIDR("10.2.0.16/28").Obj()
 		}, inPool), w.removed)
 	})
 
 	It("LocalIPPools: one of two claims gives way", func(ctx context.Context) {
-		w.namespace(ctx, "local")
-		race(ctx, rivalsOf("local", func(name string) client.Object {
+		w.Namespace("local")
+		race(ctx, rivalsOf("local", func(name string) v1alpha1.Pool {
 			return build.Pool(name).CIDR("10.3.0.0/28").In("local")
 		}, inLocalPool), w.removed)
 	})
 
 	It("a child pool that is being recorded, and its parent goes: one of it and a claim gives way", func(ctx context.Context) {
-		w.namespace(ctx, "parent")
+		w.Namespace("parent")
 		r := rivalsOf("parent", rootPools("10.4.0.0/28"), inPool)
 		r.x, r.recordedIn = build.Pool("parent-x").Child("parent-old", 29).Obj(), cluster.Namespace
 		race(ctx, r, w.removed)
 	})
 
 	It("a pool that is forced away: one of two claims gives way", func(ctx context.Context) {
-		w.namespace(ctx, "forced")
+		w.Namespace("forced")
 		race(ctx, rivalsOf("forced", rootPools("10.5.0.0/28"), inPool), w.forced)
 	})
 
 	It("a pool that is forced away with a block in it: nobody else gets that", func(ctx context.Context) {
-		w.namespace(ctx, "used")
+		w.Namespace("used")
 		// The cluster deletes a namespace's own pools without asking anybody.
-		r := rivalsOf("used", func(name string) client.Object {
+		r := rivalsOf("used", func(name string) v1alpha1.Pool {
 			return build.Pool(name).CIDR("10.6.0.0/28").In("used")
 		}, inLocalPool)
-		w.ready(ctx, r.oldPool)
+		w.Pools(r.oldPool)
 		z := build.Claim("used", "z").LocalPool("used-old").Length(32).Obj()
 		Expect(w.Create(ctx, z)).To(Succeed())
 		Eventually(func() []string { return w.held(ctx, z) }).Should(HaveLen(1))
@@ -129,16 +129,6 @@ var _ = Describe("a pool is deleted, and another is made on its CIDR, while a bl
 	})
 })
 
-// ready creates a pool and waits until it hands out blocks.
-func (w *world) ready(ctx context.Context, pool client.Object) {
-	GinkgoHelper()
-	Expect(w.Create(ctx, pool)).To(Succeed())
-	Eventually(func() v1alpha1.PoolPhase {
-		Expect(w.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
-		return pool.(v1alpha1.Pool).PoolStatus().Phase
-	}).Should(Equal(v1alpha1.PoolReady))
-}
-
 // during begins to create x, and returns when its record is on its way. The
 // function that is returned releases that, and waits for the answer to x.
 func (w *world) during(ctx context.Context, r rivals) (release func()) {
@@ -153,7 +143,7 @@ func (w *world) during(ctx context.Context, r rivals) (release func()) {
 		}
 	}
 	answered := make(chan error, 1)
-	go func() { answered <- clientFor(w.Config()).Create(ctx, r.x.DeepCopyObject().(client.Object)) }()
+	go func() { answered <- w.Client(w.Config()).Create(ctx, r.x.DeepCopyObject().(client.Object)) }()
 	select {
 	case <-held[0].Arrived():
 		held[1].Release()
@@ -175,25 +165,16 @@ func (w *world) during(ctx context.Context, r rivals) (release func()) {
 func (w *world) removed(ctx context.Context, pool client.Object) {
 	GinkgoHelper()
 	Expect(w.Delete(ctx, pool)).To(Succeed())
-	w.gone(ctx, pool)
+	w.Gone(pool)
 }
 
 // forced deletes a pool as the cluster does, and takes its finalizers off.
 func (w *world) forced(ctx context.Context, pool client.Object) {
 	GinkgoHelper()
-	account, err := w.User("system:kube-controller-manager", "system:masters")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(clientFor(account).Delete(ctx, pool)).To(Succeed())
-	err = w.Patch(ctx, pool, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	Expect(w.As("system:kube-controller-manager", "system:masters").Delete(ctx, pool)).To(Succeed())
+	err := w.Patch(ctx, pool, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
-	w.gone(ctx, pool)
-}
-
-func (w *world) gone(ctx context.Context, obj client.Object) {
-	GinkgoHelper()
-	Eventually(func() bool {
-		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))
-	}).Should(BeTrue())
+	w.Gone(pool)
 }
 
 // held are the blocks that objects hold: claims that are Bound, pools that are

@@ -19,7 +19,7 @@ var _ = Describe("Creates of one pool's name at one instant, with different CIDR
 	rounds := sized(12, 5)
 
 	It("leave one pool, which has its own CIDR recorded", func(ctx context.Context) {
-		w := start(ctx, cluster.Options{Managers: 3})
+		w := start(cluster.Options{Managers: 3})
 		collided := 0
 		for round := range rounds {
 			created := w.race(ctx, round, rivals)

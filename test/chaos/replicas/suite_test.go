@@ -9,31 +9,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // orphanGrace is short here: tests wait for it.
 const orphanGrace = 5 * time.Second
 
+// patience is how long is waited for anything.
+const patience = 90 * time.Second
+
 func TestReplicas(t *testing.T) {
-	RegisterFailHandler(Fail)
-	log.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(90 * time.Second)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	RunSpecs(t, "Replicas")
+	specs.Run(t, "Replicas", patience, 50*time.Millisecond)
 }
 
 // sized is how much a test does: all of it, or less with go test -short.
@@ -45,46 +38,14 @@ func sized(all, short int) int {
 }
 
 // world is a cluster with a client.
-type world struct {
-	*cluster.Cluster
-	client.WithWatch
-}
+type world struct{ *suite.World }
 
-func start(ctx context.Context, options cluster.Options) *world {
+func start(options cluster.Options) *world {
 	GinkgoHelper()
-	options.Progress = GinkgoWriter
 	options.ManagerArgs = append(options.ManagerArgs, "--orphan-grace="+orphanGrace.String())
-	running, err := cluster.Start(ctx, options)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
-	return &world{Cluster: running, WithWatch: clientFor(running.Config())}
-}
-
-func clientFor(cfg *rest.Config) client.WithWatch {
-	GinkgoHelper()
-	cfg.QPS = -1
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
-
-func (w *world) namespace(ctx context.Context, name string) {
-	GinkgoHelper()
-	Expect(w.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-}
-
-// pool makes a root pool and waits until it hands out blocks.
-func (w *world) pool(ctx context.Context, name, cidr string) {
-	GinkgoHelper()
-	pool := build.Pool(name).CIDR(cidr).Obj()
-	Expect(w.Create(ctx, pool)).To(Succeed())
-	Eventually(func() v1alpha1.PoolPhase {
-		Expect(w.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
-		return pool.Status.Phase
-	}).Should(Equal(v1alpha1.PoolReady))
+	w := &world{suite.Start(GinkgoTB(), options)}
+	w.Patience = patience
+	return w
 }
 
 func (w *world) claims(ctx context.Context, namespace string) []v1alpha1.IPClaim {

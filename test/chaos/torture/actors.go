@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 )
 
 // actor is a client of one kind. Its methods are called from one goroutine.
@@ -51,7 +53,7 @@ func cast(clients int) []role {
 // perform has an actor act until ctx is done. After an error it pauses, as a
 // client with any manners does.
 func (w *world) perform(ctx context.Context, r role, n int) error {
-	c, err := newClient(w.tenant)
+	c, err := cluster.NewClient(w.tenant)
 	if err != nil {
 		return err
 	}

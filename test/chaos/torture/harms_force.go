@@ -34,7 +34,7 @@ func (n *nemesis) forceRecords(ctx context.Context) error {
 
 // doom makes a namespace with claims in use, and deletes it.
 func (n *nemesis) doom(ctx context.Context, name string) {
-	_ = n.admin.Create(ctx, newNamespace(name))
+	_ = n.admin.Create(ctx, build.Namespace(name))
 	for i := range 6 {
 		claim := build.Claim(name, fmt.Sprintf("c-%d", i)).Pool(poolBig).Length(int32(26 + i)).Finalizer(holdFinalizer).Obj()
 		_ = n.try(ctx, attempt{what: said("create", claim), obj: claim, do: func(ctx context.Context) error {
@@ -45,7 +45,7 @@ func (n *nemesis) doom(ctx context.Context, name string) {
 			return n.Create(ctx, address)
 		}})
 	}
-	_ = n.admin.Delete(ctx, newNamespace(name))
+	_ = n.admin.Delete(ctx, build.Namespace(name))
 }
 
 // untilEmptied is how long kube-controller-manager may take to delete what is in a

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 )
 
@@ -24,16 +25,12 @@ func keyOf(name string) client.ObjectKey {
 	return client.ObjectKey{Name: name}
 }
 
-func newNamespace(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
 // fillSeats lists everything there is, again and again, with more requests at a
 // time than the API server has seats.
 func (n *nemesis) fillSeats(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, between(n.random, 2*time.Second, 4*time.Second))
 	defer cancel()
-	flood, err := newClient(n.tenant)
+	flood, err := cluster.NewClient(n.tenant)
 	if err != nil {
 		return err
 	}
@@ -141,7 +138,7 @@ func (n *nemesis) letGoOfClaims(ctx context.Context, namespace string) (forced i
 // is gone. That takes a while, in which other faults are injected.
 func (n *nemesis) deleteNamespace(ctx context.Context) error {
 	name := namespaceName(n.random.IntN(namespaces))
-	n.endNamespace(ctx, name, func(ctx context.Context) error { return n.admin.Create(ctx, newNamespace(name)) })
+	n.endNamespace(ctx, name, func(ctx context.Context) error { return n.admin.Create(ctx, build.Namespace(name)) })
 	n.last(ctx, time.Second, 3*time.Second)
 	return nil
 }
@@ -166,13 +163,13 @@ func (n *nemesis) endNamespace(ctx context.Context, name string, then func(conte
 		isGone := func() bool {
 			n.letGoOfClaims(ctx, name)
 			n.letGoOfAddresses(ctx, name, never)
-			namespace := newNamespace("")
+			namespace := build.Namespace("")
 			err := n.admin.Get(ctx, keyOf(name), namespace)
 			return apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp == nil // made again by another
 		}
 		lingers := func() bool { return len(n.witness.LingerIn(name, releasedWithin)) > 0 }
 		switch {
-		case !done(time.Minute, func() bool { return client.IgnoreNotFound(n.admin.Delete(ctx, newNamespace(name))) == nil }):
+		case !done(time.Minute, func() bool { return client.IgnoreNotFound(n.admin.Delete(ctx, build.Namespace(name))) == nil }):
 			n.witness.Violate(fmt.Sprintf("the namespace %s cannot be deleted", name))
 		case !done(goneWithin, func() bool { return isGone() || lingers() }):
 			n.witness.Violate(fmt.Sprintf("the namespace %s does not go away", name), n.witness.LeftIn(name)...)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 func (n *nemesis) killManager(ctx context.Context) error {
@@ -82,7 +84,7 @@ func (n *nemesis) killEtcd(ctx context.Context) error {
 func (n *nemesis) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return n.admin.Get(ctx, keyOf("default"), newNamespace("")) == nil
+	return n.admin.Get(ctx, keyOf("default"), build.Namespace("")) == nil
 }
 
 func (n *nemesis) cutWatches(ctx context.Context) error {

@@ -90,7 +90,7 @@ func (t *torture) play(ctx context.Context, c *cluster.Cluster) error {
 }
 
 func (t *torture) assemble(ctx context.Context, c *cluster.Cluster) error {
-	admin, err := newClient(c.Config())
+	admin, err := cluster.NewClient(c.Config())
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (t *torture) assemble(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	operator, err := newClient(account)
+	operator, err := cluster.NewClient(account)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (t *torture) assemble(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	unasked, err := newClient(account)
+	unasked, err := cluster.NewClient(account)
 	if err != nil {
 		return err
 	}

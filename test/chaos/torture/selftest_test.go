@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // selftestEnv asks for all failpoints; otherwise there is time for the first alone.
@@ -47,7 +48,7 @@ func TestTheHarnessFindsWhatIsBroken(t *testing.T) {
 				t.Skip("make torture-selftest runs it")
 			}
 			report, err := Run(t.Context(), Config{
-				Seed: seed(t), Storm: time.Minute, Binary: binary, Often: cmp.Or(often[failpoint], slowFirstList),
+				Seed: suite.Seed(t, seedEnv, usualSeed), Storm: time.Minute, Binary: binary, Often: cmp.Or(often[failpoint], slowFirstList),
 				Env: []string{"CADASTRE_FAILPOINT=" + failpoint},
 				Out: out(t, "/"+failpoint), Progress: t.Output(),
 			})

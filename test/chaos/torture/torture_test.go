@@ -3,7 +3,6 @@ package torture
 import (
 	"errors"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // How long, and by which choices, a test is to run.
@@ -40,9 +40,9 @@ func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
 	if testing.Short() {
 		grants, faults = 500, 5
 	}
-	config := Config{Seed: seed(t), Storm: longest, Grants: grants, Faults: faults, Out: out(t, ""), Progress: t.Output()}
-	if text := os.Getenv(durationEnv); text != "" {
-		config.Storm, config.Grants, config.Faults = duration(t, text), 0, 0
+	config := Config{Seed: suite.Seed(t, seedEnv, usualSeed), Storm: longest, Grants: grants, Faults: faults, Out: out(t, ""), Progress: t.Output()}
+	if storm := suite.Setting(t, durationEnv, 0, time.ParseDuration); storm > 0 {
+		config.Storm, config.Grants, config.Faults = storm, 0, 0
 	}
 	report, err := Run(t.Context(), config)
 	if report != nil && len(report.Violations) > 0 {
@@ -56,27 +56,6 @@ func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
 	}
 	t.Logf("seed %d: %d grants, %d faults in %.0f s, %d operations in %d partitions are linearizable, no violation",
 		report.Seed, report.Figures.Grants, report.Faults, report.Storm, report.Linearizability.Operations, report.Linearizability.Partitions)
-}
-
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	if text := os.Getenv(seedEnv); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return seed
-	}
-	return usualSeed
-}
-
-func duration(t *testing.T, text string) time.Duration {
-	t.Helper()
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
 }
 
 // out is where reports are written, beside those of `make torture`.

@@ -10,13 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -67,22 +63,6 @@ func namespaceName(n int) string { return "team-" + strconv.Itoa(n) }
 // holdFinalizer is somebody's who still uses a block.
 const holdFinalizer = "torture/in-use"
 
-func newClient(config *rest.Config) (client.Client, error) {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	if err := ipamv1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	return client.New(config, client.Options{Scheme: scheme})
-}
-
 // furnish makes the tenant, namespaces, classes and pools.
 func (w *world) furnish(ctx context.Context) error {
 	binding := &rbacv1.ClusterRoleBinding{
@@ -109,9 +89,9 @@ func (w *world) furnish(ctx context.Context) error {
 	for site := range sites {
 		objects = append(objects, sitePool(site, 0))
 	}
-	objects = append(objects, newNamespace(siteNamespace))
+	objects = append(objects, build.Namespace(siteNamespace))
 	for n := range namespaces {
-		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(n)}})
+		objects = append(objects, build.Namespace(namespaceName(n)))
 	}
 	for _, obj := range objects {
 		if pool, ok := obj.(*v1alpha1.IPPool); ok {

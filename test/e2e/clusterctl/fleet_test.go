@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // The kinds that claims name.
@@ -34,7 +34,7 @@ type fleet struct {
 func newFleet(ctx context.Context, on *management, name string) *fleet {
 	GinkgoHelper()
 	f := &fleet{name: name, on: on}
-	Expect(on.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	on.Namespace(name)
 	cluster := &clusterv1.Cluster{ObjectMeta: f.meta(name)}
 	infrastructure := f.played("PlayedCluster", name)
 	Expect(unstructured.SetNestedField(infrastructure.Object, true, "status", "initialization", "provisioned")).To(Succeed())
@@ -103,12 +103,7 @@ func byLabel(name string) func(*ipamv1.IPAddressClaim) {
 func byOwnerAlone(*ipamv1.IPAddressClaim) {}
 
 func addressClaim(namespace, name, kind, pool string) *ipamv1.IPAddressClaim {
-	return &ipamv1.IPAddressClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: ipamv1.IPAddressClaimSpec{PoolRef: ipamv1.IPPoolReference{
-			APIGroup: v1alpha1.GroupVersion.Group, Kind: kind, Name: pool,
-		}},
-	}
+	return build.AddressClaim(namespace, name).From(v1alpha1.GroupVersion.Group, kind, pool).Obj()
 }
 
 // move moves the namespace to another management cluster.

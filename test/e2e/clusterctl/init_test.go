@@ -12,7 +12,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -86,8 +85,7 @@ var _ = Describe("what clusterctl init has installed", func() {
 	})
 
 	It("answers claims", func(ctx context.Context) {
-		Expect(source.Create(ctx, build.Pool("answers").CIDR("10.200.0.0/24").Obj())).To(Succeed())
-		source.ready(ctx, "answers")
+		source.Pools(build.Pool("answers").CIDR("10.200.0.0/24").Obj())
 		claim := build.Claim("default", "answers").Pool("answers").Length(28).Obj()
 		Expect(source.Create(ctx, claim)).To(Succeed())
 		Expect(claim.Spec.CIDR).To(Equal("10.200.0.0/28"))
@@ -96,8 +94,7 @@ var _ = Describe("what clusterctl init has installed", func() {
 	It("is upgraded by clusterctl, and nothing that was held is lost", func(ctx context.Context) {
 		upgraded := boot(ctx)
 		upgraded.initialize(ctx)
-		Expect(upgraded.Create(ctx, build.Pool("kept").CIDR("10.201.0.0/24").Obj())).To(Succeed())
-		upgraded.ready(ctx, "kept")
+		upgraded.Pools(build.Pool("kept").CIDR("10.201.0.0/24").Obj())
 		held := build.Claim("default", "held").Pool("kept").Length(28).Obj()
 		Expect(upgraded.Create(ctx, held)).To(Succeed())
 
@@ -116,7 +113,7 @@ var _ = Describe("what clusterctl init has installed", func() {
 		Expect(held.Spec.CIDR).To(Equal("10.201.0.0/28"))
 
 		By("with --namespace it looks at the claims of that one alone, and knows what the others hold")
-		Expect(upgraded.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "watched"}})).To(Succeed())
+		upgraded.Namespace("watched")
 		upgraded.Managers[0].Args = append(upgraded.Managers[0].Args, "--namespace=watched")
 		Expect(upgraded.Managers[0].Restart(ctx)).To(Succeed())
 		outside := addressClaim("default", "outside", kindPool, "kept")
@@ -127,13 +124,3 @@ var _ = Describe("what clusterctl init has installed", func() {
 		Expect(outside.Status.Conditions).To(BeEmpty())
 	})
 })
-
-// ready waits until a pool hands out blocks.
-func (m *management) ready(ctx context.Context, pool string) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		obj := &v1alpha1.IPPool{}
-		g.Expect(m.Get(ctx, types.NamespacedName{Name: pool}, obj)).To(Succeed())
-		g.Expect(obj.Status.Phase).To(Equal(v1alpha1.PoolReady))
-	}).Should(Succeed())
-}

@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -70,10 +69,9 @@ var _ = Describe("clusterctl move", func() {
 
 	It("takes the namespace's own pools along, also while blocks of theirs are retained", func(ctx context.Context) {
 		f := newFleet(ctx, source, "local")
-		Expect(source.Create(ctx, build.Pool(f.name).CIDR("10.216.0.0/16").Obj())).To(Succeed())
-		source.ready(ctx, f.name)
-		f.localPool(ctx, "root", func(spec *v1alpha1.PoolSpec) { spec.CIDR, spec.AllowRetain = "10.217.0.0/26", true })
-		f.localPool(ctx, "child", func(spec *v1alpha1.PoolSpec) {
+		source.Pools(build.Pool(f.name).CIDR("10.216.0.0/16").Obj())
+		f.localPool("root", func(spec *v1alpha1.PoolSpec) { spec.CIDR, spec.AllowRetain = "10.217.0.0/26", true })
+		f.localPool("child", func(spec *v1alpha1.PoolSpec) {
 			spec.ParentRef, spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: f.name}, new(int32(26))
 			spec.AllowRetain = true
 			spec.AllowRetain = true
@@ -122,23 +120,19 @@ var _ = Describe("clusterctl move", func() {
 func (f *fleet) pools(ctx context.Context, addresses, networks string) {
 	GinkgoHelper()
 	Expect(f.on.Create(ctx, build.Class(f.name).Obj())).To(Succeed())
-	Expect(f.on.Create(ctx, build.Pool(f.name).CIDR(addresses).Network(26, "").Obj())).To(Succeed())
-	Expect(f.on.Create(ctx, build.Pool(f.name+"-networks").CIDR(networks).Classes(f.name).Obj())).To(Succeed())
-	f.on.ready(ctx, f.name)
-	f.on.ready(ctx, f.name+"-networks")
+	f.on.Pools(
+		build.Pool(f.name).CIDR(addresses).Network(26, "").Obj(),
+		build.Pool(f.name+"-networks").CIDR(networks).Classes(f.name).Obj(),
+	)
 }
 
 // localPool makes a pool of the namespace's own.
-func (f *fleet) localPool(ctx context.Context, name string, edit func(*v1alpha1.PoolSpec)) {
+func (f *fleet) localPool(name string, edit func(*v1alpha1.PoolSpec)) {
 	GinkgoHelper()
 	pool := &v1alpha1.LocalIPPool{ObjectMeta: f.meta(name)}
 	pool.Labels = map[string]string{clusterv1.ClusterNameLabel: f.name}
 	edit(&pool.Spec.PoolSpec)
-	Expect(f.on.Create(ctx, pool)).To(Succeed())
-	Eventually(func(g Gomega) {
-		g.Expect(f.on.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
-		g.Expect(pool.Status.Phase).To(Equal(v1alpha1.PoolReady))
-	}).Should(Succeed())
+	f.on.Pools(pool)
 }
 
 func (f *fleet) pausePools(ctx context.Context, on *management, paused bool) {
@@ -171,7 +165,7 @@ func (f *fleet) network(ctx context.Context) *v1alpha1.IPClaim {
 // addresses.
 func rushInto(ctx context.Context, on *management, namespace, pool string, count int) func(context.Context) map[string]string {
 	GinkgoHelper()
-	Expect(on.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+	on.Namespace(namespace)
 	for i := range count {
 		Expect(on.Create(ctx, addressClaim(namespace, "rush-"+string(rune('a'+i)), kindPool, pool))).To(Succeed())
 	}

@@ -12,16 +12,15 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 var _ = Describe("Without Cluster API", Ordered, func() {
 	It("the operator runs, says so once, and serves its claims when it comes", func(ctx context.Context) {
 		dir := GinkgoT().TempDir()
-		bare, err := cluster.Start(ctx, cluster.Options{Managers: 1, Dir: dir, Progress: GinkgoWriter})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(bare.Stop)
+		bare := suite.Start(GinkgoTB(), cluster.Options{Managers: 1, Dir: dir})
 		shared := k8s
-		k8s = clientFor(bare.Config())
+		k8s = bare
 		DeferCleanup(func() { k8s = shared })
 
 		team := namespace(ctx, "arrival")

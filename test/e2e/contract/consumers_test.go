@@ -104,7 +104,7 @@ func crowd[T client.Object](ctx context.Context, clients, each int, of func(clie
 	for c := range clients {
 		all.Go(func() {
 			defer GinkgoRecover()
-			own := clientFor(running.Config())
+			own := running.Client(running.Config())
 			for i := range each {
 				obj := of(c, i)
 				Expect(own.Create(ctx, obj)).To(Succeed())

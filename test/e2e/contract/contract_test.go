@@ -299,7 +299,7 @@ var _ = Describe("Deleted IPAddressClaim", Ordered, func() {
 	It("2. gives back what a deleted namespace had", func(ctx context.Context) {
 		team := namespace(ctx, "deleted-whole")
 		served(ctx, created(ctx, build.AddressClaim(team, "inside").Pool("deleted").Obj()))
-		ns := namespaceObject(team)
+		ns := build.Namespace(team)
 		Expect(k8s.Delete(ctx, ns)).To(Succeed())
 		Eventually(gone(ctx, ns)).WithTimeout(time.Minute).Should(BeTrue())
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "deleted", "inside") }).Should(BeEmpty())

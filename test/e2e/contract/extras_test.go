@@ -327,9 +327,7 @@ var _ = Describe("The right to use a pool of another project", Ordered, func() {
 					Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 				})).To(Succeed())
 			}
-			cfg, err := running.User(user)
-			Expect(err).NotTo(HaveOccurred())
-			return clientFor(cfg)
+			return running.As(user)
 		}
 		with, without := may("with-use", "makes-address-claims", "uses-granted"), may("without-use", "makes-address-claims")
 

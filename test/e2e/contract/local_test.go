@@ -13,19 +13,12 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
-// readyLocal waits until a namespace's own pool hands out addresses.
-func readyLocal(ctx context.Context, pool *v1alpha1.LocalIPPool) *v1alpha1.LocalIPPool {
-	GinkgoHelper()
-	Eventually(func() v1alpha1.PoolPhase { return fresh(ctx, pool).Status.Phase }).Should(Equal(v1alpha1.PoolReady))
-	return pool
-}
-
 var _ = Describe("A LocalIPPool", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
 		team = namespace(ctx, "local")
-		readyLocal(ctx, created(ctx, build.Pool("lab").CIDR("10.40.0.0/24").Network(24, "10.40.0.1").In(team)))
+		ready(ctx, created(ctx, build.Pool("lab").CIDR("10.40.0.0/24").Network(24, "10.40.0.1").In(team)))
 	})
 	asking := func(in, name, pool string) *build.AddressClaimBuilder {
 		return build.AddressClaim(in, name).From(v1alpha1.GroupVersion.Group, "LocalIPPool", pool)
@@ -47,7 +40,7 @@ var _ = Describe("A LocalIPPool", Ordered, func() {
 	It("comes before the platform's by class", func(ctx context.Context) {
 		created(ctx, build.Class("local").Obj())
 		ready(ctx, created(ctx, build.Pool("local-platform").CIDR("10.41.0.0/24").Classes("local").Obj()))
-		readyLocal(ctx, created(ctx, build.Pool("zz-own").CIDR("10.42.0.0/32").Classes("local").In(team)))
+		ready(ctx, created(ctx, build.Pool("zz-own").CIDR("10.42.0.0/32").Classes("local").In(team)))
 		Expect(served(ctx, created(ctx, build.AddressClaim(team, "class-a").Class("local").Obj())).Spec.Address).To(Equal("10.42.0.0"))
 		Expect(served(ctx, created(ctx, build.AddressClaim(team, "class-b").Class("local").Obj())).Spec.Address).To(Equal("10.41.0.0"))
 	})
@@ -79,7 +72,7 @@ var _ = Describe("A LocalIPPool", Ordered, func() {
 
 	It("goes with its namespace, claims and addresses and all", func(ctx context.Context) {
 		doomed := namespace(ctx, "local-doomed")
-		readyLocal(ctx, created(ctx, build.Pool("lab").CIDR("10.44.0.0/24").In(doomed)))
+		ready(ctx, created(ctx, build.Pool("lab").CIDR("10.44.0.0/24").In(doomed)))
 		var claims []*ipamv1.IPAddressClaim
 		for _, name := range []string{"a", "b"} {
 			claims = append(claims, created(ctx, asking(doomed, name, "lab").Obj()))
@@ -87,7 +80,7 @@ var _ = Describe("A LocalIPPool", Ordered, func() {
 		for _, claim := range claims {
 			served(ctx, claim)
 		}
-		ns := namespaceObject(doomed)
+		ns := build.Namespace(doomed)
 		Expect(k8s.Delete(ctx, ns)).To(Succeed())
 		Eventually(gone(ctx, ns)).WithTimeout(time.Minute).Should(BeTrue())
 	})

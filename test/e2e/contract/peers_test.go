@@ -7,7 +7,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,10 +16,6 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
-
-func namespaceObject(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
 
 // recordsOf are the allocations that a pool has for a holder's name.
 func recordsOf(ctx context.Context, pool, holder string) []v1alpha1.IPAllocation {
@@ -89,9 +84,7 @@ var _ = Describe("What is there already", Ordered, func() {
 		claim := created(ctx, build.AddressClaim(team, "lost").Pool("adoption").Obj())
 		address := served(ctx, claim)
 		record := recordsOf(ctx, "adoption", "lost")[0]
-		operator, err := running.OperatorConfig(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		asOperator := clientFor(operator)
+		asOperator := running.AsOperator()
 		Expect(asOperator.Delete(ctx, &record)).To(Succeed())
 		Expect(asOperator.Patch(ctx, &record, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":[]}}`)))).To(Succeed())
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "adoption", "lost") }).Should(
@@ -108,9 +101,7 @@ var _ = Describe("What is there already", Ordered, func() {
 				Purpose:  v1alpha1.PurposeClaim, ReclaimPolicy: v1alpha1.ReclaimDelete, State: v1alpha1.AllocationBound,
 			},
 		}
-		operator, err := running.OperatorConfig(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		asOperator := clientFor(operator)
+		asOperator := running.AsOperator()
 		Expect(asOperator.Create(ctx, record)).To(Succeed())
 		Expect(asOperator.Delete(ctx, record)).To(Succeed())
 		Expect(fresh(ctx, record).DeletionTimestamp).NotTo(BeNil(), "our finalizer is still on it")

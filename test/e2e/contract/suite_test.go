@@ -9,53 +9,41 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1beta1 "sigs.k8s.io/cluster-api/api/ipam/v1beta1" //nolint:staticcheck // deprecated, but served until it is removed
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // orphanGrace is short here: tests wait for it.
 const orphanGrace = 3 * time.Second
 
 var (
-	running *cluster.Cluster
+	running *suite.World
 	k8s     client.WithWatch
 )
 
 func TestContract(t *testing.T) {
-	RegisterFailHandler(Fail)
-	log.SetLogger(logr.Discard())
-	RunSpecs(t, "Cluster API's IPAM contract")
+	specs.Run(t, "Cluster API's IPAM contract", 20*time.Second, 20*time.Millisecond)
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	SetDefaultEventuallyTimeout(20 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	var err error
-	running, err = cluster.Start(ctx, cluster.Options{
-		ClusterAPI: true, ControllerManager: true, Managers: 2, Progress: GinkgoWriter,
+	running = suite.Start(GinkgoTB(), cluster.Options{
+		ClusterAPI: true, ControllerManager: true, Managers: 2,
 		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String()},
 	})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
-	k8s = clientFor(running.Config())
+	k8s = running
 	awaitGarbageCollector(ctx)
 })
 
@@ -72,24 +60,10 @@ func awaitGarbageCollector(ctx context.Context) {
 	Eventually(gone(ctx, claim)).WithTimeout(2 * time.Minute).Should(BeTrue())
 }
 
-func clientFor(cfg *rest.Config) client.WithWatch {
-	cfg.QPS = -1
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, clusterv1.AddToScheme,
-		ipamv1.AddToScheme, ipamv1beta1.AddToScheme, apiextensionsv1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
-	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
-
 // namespace makes a namespace for a topic.
 func namespace(ctx context.Context, name string) string {
 	GinkgoHelper()
-	Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	Expect(k8s.Create(ctx, build.Namespace(name))).To(Succeed())
 	return name
 }
 
@@ -126,9 +100,9 @@ func gone(ctx context.Context, obj client.Object) func() bool {
 }
 
 // ready waits until a pool hands out addresses.
-func ready(ctx context.Context, pool *v1alpha1.IPPool) *v1alpha1.IPPool {
+func ready[T v1alpha1.Pool](ctx context.Context, pool T) T {
 	GinkgoHelper()
-	Eventually(func() v1alpha1.PoolPhase { return fresh(ctx, pool).Status.Phase }).Should(Equal(v1alpha1.PoolReady))
+	Eventually(func() v1alpha1.PoolPhase { return fresh(ctx, pool).PoolStatus().Phase }).Should(Equal(v1alpha1.PoolReady))
 	return pool
 }
 

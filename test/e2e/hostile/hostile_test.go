@@ -3,7 +3,6 @@ package hostile
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,15 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 const (
@@ -37,18 +34,16 @@ const (
 )
 
 func TestEveryMutationIsRefusedForAFieldOrReconciled(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Options{Managers: 2, Progress: t.Output(), ManagerArgs: []string{"--orphan-grace=2s", "--unclaimed-limit=100000"}})
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Stop()) })
-	admin := prepare(t, c)
-	processes := []int{c.Managers[0].PID(), c.Managers[1].PID()}
+	w := suite.Start(t, cluster.Options{Managers: 2, ManagerArgs: []string{"--orphan-grace=2s", "--unclaimed-limit=100000"}})
+	prepare(w)
+	processes := []int{w.Managers[0].PID(), w.Managers[1].PID()}
 	usual := atLeast
 	if testing.Short() {
 		usual = atLeastShort
 	}
-	seed, count := number(t, "SEED", 1), number(t, "MUTATIONS", usual)
+	seed, count := suite.Seed(t, "SEED", 1), suite.Setting(t, "MUTATIONS", usual, strconv.Atoi)
 	if seed == 0 {
-		seed = rand.Int()
+		seed = rand.Uint64()
 	}
 	t.Logf("seed %d", seed)
 
@@ -56,11 +51,11 @@ func TestEveryMutationIsRefusedForAFieldOrReconciled(t *testing.T) {
 	codes, all := map[int]int{}, make([]*sender, senders)
 	var sending sync.WaitGroup
 	for n := range all {
-		transport, err := rest.TransportFor(c.Config())
-		must(t, err)
+		transport, err := rest.TransportFor(w.Config())
+		suite.Must(t, err)
 		all[n] = &sender{
-			t: t, http: &http.Client{Transport: transport, Timeout: slowest}, host: strings.TrimSuffix(c.Config().Host, "/"),
-			random: rand.New(rand.NewPCG(uint64(seed), uint64(n))), codes: map[int]int{},
+			t: t, http: &http.Client{Transport: transport, Timeout: slowest}, host: strings.TrimSuffix(w.Config().Host, "/"),
+			random: rand.New(rand.NewPCG(seed, uint64(n))), codes: map[int]int{},
 		}
 		sending.Go(func() {
 			for i := range count / senders {
@@ -75,37 +70,30 @@ func TestEveryMutationIsRefusedForAFieldOrReconciled(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d: %d mutations in %.1f s, by status code: %v", seed, count/senders*senders, time.Since(began).Seconds(), sorted(codes))
-	reconciled(t, admin)
-	for i, m := range c.Managers {
+	reconciled(t, w)
+	for i, m := range w.Managers {
 		log, err := os.ReadFile(m.LogPath())
-		must(t, err)
+		suite.Must(t, err)
 		if !m.Running() || m.PID() != processes[i] || bytes.Contains(bytes.ToLower(log), []byte("panic")) {
 			t.Errorf("%s panicked: see %s", m.Name, m.LogPath())
 		}
 	}
-	must(t, admin.Create(t.Context(), build.Claim("default", "afterwards").Pool("base").Length(32).Obj()))
+	suite.Must(t, w.Create(t.Context(), build.Claim("default", "afterwards").Pool("base").Length(32).Obj()))
 }
 
 // prepare makes what valid objects refer to.
-func prepare(t *testing.T, c *cluster.Cluster) client.Client {
-	t.Helper()
-	cfg := c.Config()
-	cfg.QPS = -1
-	scheme := runtime.NewScheme()
-	must(t, errors.Join(v1alpha1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)))
-	must(t, c.InstallClusterAPICRDs(t.Context()))
-	admin, err := client.New(cfg, client.Options{Scheme: scheme})
-	must(t, err)
-	must(t, admin.Create(t.Context(), build.Class("hosts").Length(32).Obj()))
-	pool, local := build.Pool("base").CIDR("10.1.0.0/16").Classes("hosts").Label("zone", "a").Obj(), build.Pool("local").CIDR("10.2.0.0/16").In("default")
-	must(t, errors.Join(admin.Create(t.Context(), pool), admin.Create(t.Context(), local)))
+func prepare(w *suite.World) {
+	w.Helper()
+	suite.Must(w, w.InstallClusterAPICRDs(w.Context()))
+	w.Created(build.Class("hosts").Length(32).Obj())
+	w.Pools(build.Pool("base").CIDR("10.1.0.0/16").Classes("hosts").Label("zone", "a").Obj())
+	w.Created(build.Pool("local").CIDR("10.2.0.0/16").In("default"))
 	claim := build.AddressClaim("default", "first").From(v1alpha1.GroupVersion.Group, string(v1alpha1.PoolKindLocalIPPool), "local").Obj()
-	must(t, admin.Create(t.Context(), claim))
-	must(t, wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		err := errors.Join(admin.Get(ctx, client.ObjectKeyFromObject(pool), pool), admin.Get(ctx, client.ObjectKeyFromObject(claim), claim))
-		return pool.Status.Phase == v1alpha1.PoolReady && claim.Status.AddressRef.Name != "", err
-	}))
-	return admin
+	w.Created(claim)
+	w.AwaitUnlessFailed("an IPAddressClaim has its address", func(ctx context.Context) (bool, error) {
+		err := w.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		return claim.Status.AddressRef.Name != "", err
+	})
 }
 
 func sorted(codes map[int]int) string {
@@ -114,22 +102,4 @@ func sorted(codes map[int]int) string {
 		texts = append(texts, fmt.Sprintf("%d: %d", code, codes[code]))
 	}
 	return strings.Join(texts, ", ")
-}
-
-func number(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	must(t, err)
-	return n
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // sender sends mutations of valid objects to the API server, one after another.
@@ -52,7 +53,7 @@ func (s *sender) send(which string) {
 		object = map[string]any{"spec": object["spec"]}
 	}
 	body, err := json.Marshal(object)
-	must(s.t, err)
+	suite.Must(s.t, err)
 	code, answer := s.do(which, method, path+"?fieldValidation="+[]string{"Strict", "Ignore"}[s.random.IntN(2)], contentType, body)
 	s.codes[code]++
 	if code == http.StatusCreated {
@@ -65,7 +66,7 @@ func (s *sender) send(which string) {
 
 func (s *sender) do(which, method, path, contentType string, body []byte) (int, []byte) {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.host+path, bytes.NewReader(body))
-	must(s.t, err)
+	suite.Must(s.t, err)
 	req.Header.Set("Content-Type", contentType)
 	response, err := s.http.Do(req)
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *sender) do(which, method, path, contentType string, body []byte) (int, 
 		return 0, nil
 	}
 	answer, err := io.ReadAll(response.Body)
-	must(s.t, errors.Join(err, response.Body.Close()))
+	suite.Must(s.t, errors.Join(err, response.Body.Close()))
 	return response.StatusCode, answer
 }
 

@@ -36,7 +36,7 @@ func newWitness() *witness {
 	cfg := running.Config()
 	cfg.WarningHandler = w
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, w} })
-	w.WithWatch = clientFor(cfg)
+	w.WithWatch = running.Client(cfg)
 	return w
 }
 

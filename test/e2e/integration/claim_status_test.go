@@ -150,7 +150,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		Entry("by a user with the right to update claims", func(ctx context.Context, claim *v1alpha1.IPClaim) error {
 			cfg := rest.CopyConfig(running.Config())
 			cfg.Impersonate = rest.ImpersonationConfig{UserName: "admin-of-all", Groups: []string{"system:masters"}}
-			return clientFor(cfg).Update(ctx, claim)
+			return running.Client(cfg).Update(ctx, claim)
 		}),
 	)
 

@@ -5,8 +5,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
@@ -15,9 +13,7 @@ import (
 var _ = Describe("class-platform-pool", Ordered, func() {
 	const ours, theirs = "class-platform-pool-ours", "class-platform-pool-theirs"
 	BeforeAll(func(ctx context.Context) {
-		Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: ours, Labels: map[string]string{v1alpha1.LabelProject: platformProject},
-		}})).To(Succeed())
+		created(ctx, build.NamespaceOf(platformProject, ours))
 		namespace(ctx, theirs)
 		created(ctx, build.Class("class-platform-pool").Length(32).Obj())
 		ready(ctx, created(ctx, build.Pool("class-platform-pool").CIDR("10.67.0.0/24").Classes("class-platform-pool").With(func(s *v1alpha1.IPPoolSpec) {

@@ -29,9 +29,7 @@ var _ = Describe("conflicts", Ordered, func() {
 		whole := first.DeepCopy()
 		second := created(ctx, build.Claim(team, "second").Class("conflicts-missing").Obj())
 
-		cfg, err := running.OperatorConfig(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		operator := clientFor(cfg)
+		operator := running.AsOperator()
 		record := fresh(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: first.Spec.AllocationName}})
 		record.ObjectMeta = metav1.ObjectMeta{Namespace: team, Name: "second-overlapping", Finalizers: []string{v1alpha1.FinalizerHeld}}
 		record.Spec.ClaimRef.Name, record.Spec.ClaimRef.UID = second.Name, second.UID
@@ -71,9 +69,7 @@ var _ = Describe("a record that overlaps another", Ordered, func() {
 		namespace(ctx, team)
 		ready(ctx, created(ctx, build.Pool("overlapping").CIDR("10.74.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj()))
 		first = created(ctx, build.Claim(team, "first").Pool("overlapping").Length(32).Obj())
-		cfg, err := running.OperatorConfig(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		operator = clientFor(cfg)
+		operator = running.AsOperator()
 	})
 
 	// overlap records the block of the first claim for another one, as admission does.

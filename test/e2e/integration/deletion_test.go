@@ -6,9 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -23,7 +21,7 @@ var _ = Describe("namespace-deletion", Ordered, func() {
 			created(ctx, build.Claim(team, fmt.Sprintf("free-%d", i)).Pool("namespace-deletion").Length(32).Obj())
 		}
 		vm := created(ctx, build.Claim(team, "vm").Pool("namespace-deletion").Length(32).Finalizer("example.com/vm").Obj())
-		gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}
+		gone := build.Namespace(team)
 		deleted(ctx, gone)
 		Eventually(func() []string { return cidrs(recordsIn(ctx, "namespace-deletion")) }).Should(Equal([]string{vm.Spec.CIDR}))
 		edited(ctx, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })

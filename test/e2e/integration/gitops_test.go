@@ -3,9 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -114,13 +112,9 @@ spec: {ipFamily: IPv6, defaultPrefixLength: 64}
 // what it prints.
 func kubectl(ctx context.Context, stdin string, args ...string) string {
 	GinkgoHelper()
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		root, err := cluster.ModuleRoot()
-		Expect(err).NotTo(HaveOccurred())
-		assets = filepath.Join(root, "bin", "k8s")
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(assets, "kubectl"), append([]string{"--kubeconfig", running.Kubeconfig()}, args...)...)
+	program, err := cluster.Binary("kubectl")
+	Expect(err).NotTo(HaveOccurred())
+	cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", running.Kubeconfig()}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	Expect(cmd.Run()).To(Succeed(), "kubectl %s: %s", strings.Join(args, " "), &stderr)

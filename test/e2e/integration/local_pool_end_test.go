@@ -6,9 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -89,7 +87,7 @@ var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
 			Expect(claim.Spec.CIDR).NotTo(BeEmpty())
 		}
 		vm := created(ctx, build.Claim(team, "vm").LocalPool("of-the-platform").Length(32).Finalizer("example.com/vm").Obj())
-		gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}
+		gone := build.Namespace(team)
 		deleted(ctx, gone)
 
 		Eventually(missing(ctx, build.Pool("root").In(team))).Should(BeTrue())
@@ -125,7 +123,5 @@ var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
 // the namespace controller and the garbage collector delete.
 func asTheCluster() client.Client {
 	GinkgoHelper()
-	cfg, err := running.User("system:kube-controller-manager", "system:masters")
-	Expect(err).NotTo(HaveOccurred())
-	return clientFor(cfg)
+	return running.As("system:kube-controller-manager", "system:masters")
 }

@@ -43,9 +43,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		namespace(ctx, red)
 		namespace(ctx, blue)
-		cfg, err := running.User("bob")
-		Expect(err).NotTo(HaveOccurred())
-		bob = clientFor(cfg)
+		bob = running.As("bob")
 		created(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: red, Name: "bob"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},

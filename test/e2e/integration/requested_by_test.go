@@ -19,7 +19,7 @@ import (
 func impersonating(user string) client.Client {
 	cfg := running.Config()
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-	return clientFor(cfg)
+	return running.Client(cfg)
 }
 
 // This topic has 10.126.0.0/16.

@@ -38,9 +38,7 @@ var _ = Describe("restore", Ordered, Serial, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		team = namespace(ctx, "restore")
-		cfg, err := running.OperatorConfig(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		operator = clientFor(cfg)
+		operator = running.AsOperator()
 		ready(ctx, created(ctx, build.Pool("restore").CIDR("10.70.0.0/31").Obj()))
 	})
 

@@ -16,6 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // A claim or child pool that cannot be served stalls nobody: the one behind it is served,
@@ -122,24 +123,13 @@ const lastRetry = 75 * time.Second
 
 // An operator that serves one namespace alone, in which two claims may wait.
 var _ = Describe("stuck outside", Ordered, func() {
-	var one *cluster.Cluster
-	var c client.Client
+	var c *suite.World
 
-	BeforeAll(func(ctx context.Context) {
-		var err error
-		one, err = cluster.Start(ctx, cluster.Options{Managers: 1, Progress: GinkgoWriter, ManagerArgs: []string{"--namespace=watched", "--waiting-limit=2"}})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(one.Stop()).To(Succeed()) })
-		c = clientFor(one.Config())
-		for _, name := range []string{"an-outside", "watched"} {
-			Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-		}
-		pool := build.Pool("narrow").CIDR("10.29.4.0/32").Obj()
-		Expect(c.Create(ctx, pool)).To(Succeed())
-		Eventually(func() v1alpha1.PoolPhase {
-			Expect(c.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
-			return pool.Status.Phase
-		}).Should(Equal(v1alpha1.PoolReady))
+	BeforeAll(func() {
+		c = suite.Start(GinkgoTB(), cluster.Options{Managers: 1, ManagerArgs: []string{"--namespace=watched", "--waiting-limit=2"}})
+		c.Namespace("an-outside")
+		c.Namespace("watched")
+		c.Pools(build.Pool("narrow").CIDR("10.29.4.0/32").Obj())
 	})
 
 	claim := func(ctx context.Context, namespace, name string) (*v1alpha1.IPClaim, error) {

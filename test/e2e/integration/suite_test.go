@@ -9,20 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // orphanGrace is short here: tests wait for it.
@@ -32,42 +29,25 @@ const orphanGrace = 3 * time.Second
 const platformProject = "the-platform"
 
 var (
-	running *cluster.Cluster
+	running *suite.World
 	k8s     client.WithWatch
 )
 
 func TestIntegration(t *testing.T) {
-	RegisterFailHandler(Fail)
-	log.SetLogger(logr.Discard())
-	RunSpecs(t, "Integration")
+	specs.Run(t, "Integration", 20*time.Second, 20*time.Millisecond)
 }
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	SetDefaultEventuallyTimeout(20 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	var err error
-	running, err = cluster.Start(ctx, cluster.Options{
-		ControllerManager: true, Managers: 1, Progress: GinkgoWriter,
+var _ = BeforeSuite(func() {
+	running = suite.Start(GinkgoTB(), cluster.Options{
+		ControllerManager: true, Managers: 1,
 		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String(), "--platform-project=" + platformProject},
 	})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
-	k8s = clientFor(running.Config())
+	k8s = running
 })
-
-func clientFor(cfg *rest.Config) client.WithWatch {
-	cfg.QPS = -1
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
 
 // namespace makes a namespace for a topic.
 func namespace(ctx context.Context, name string) string {
-	Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	Expect(k8s.Create(ctx, build.Namespace(name))).To(Succeed())
 	return name
 }
 

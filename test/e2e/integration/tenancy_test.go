@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,9 +43,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 	var alice client.Client // of the red project, may make claims
 
 	project := func(ctx context.Context, namespace, project string) {
-		Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: namespace, Labels: map[string]string{v1alpha1.LabelProject: project},
-		}})).To(Succeed())
+		created(ctx, build.NamespaceOf(project, namespace))
 	}
 	bind := func(ctx context.Context, role string, rules ...rbacv1.PolicyRule) {
 		Expect(k8s.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules})).To(Succeed())
@@ -68,9 +65,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		project(ctx, red, "red")
 		project(ctx, blue, "blue")
 		project(ctx, platform, platformProject)
-		cfg, err := running.User("alice")
-		Expect(err).NotTo(HaveOccurred())
-		alice = clientFor(cfg)
+		alice = running.As("alice")
 		bind(ctx, "tenancy-claims", rbacv1.PolicyRule{
 			APIGroups: []string{"ipam.cadastre.dev"}, Resources: []string{"ipclaims"}, Verbs: []string{"create", "get", "update"},
 		})
@@ -164,7 +159,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("matches a project by the label alone where a namespace has that label", func(ctx context.Context) {
-		created(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "red"}}) // anybody's, of the project's name
+		created(ctx, build.Namespace("red")) // anybody's, of the project's name
 		forged := created(ctx, build.Claim("red", "forged").Pool("tenancy-consumer").Length(32).Obj())
 		Expect(pendingWith(ctx, forged)).To(Equal("True/PoolNotFound"))
 		Expect(pendingWith(ctx, created(ctx, build.Claim("red", "forged-class").Class("tenancy-consumer").Obj()))).To(Equal("True/ClassNotFound"))
@@ -184,11 +179,11 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		}
 		bind(ctx, "tenancy-namespaces", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "update"}})
 		labelled := func(name, project string) error {
-			return alice.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelProject: project}}}, client.DryRunAll)
+			return alice.Create(ctx, build.NamespaceOf(project, name), client.DryRunAll)
 		}
 		Eventually(func() error { return labelled("tenancy-guarded", "red") }).Should(MatchError(ContainSubstring("may change it")))
-		Expect(alice.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenancy-guarded"}})).To(Succeed())
-		relabelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenancy-guarded", Labels: map[string]string{v1alpha1.LabelProject: "red"}}}
+		Expect(alice.Create(ctx, build.Namespace("tenancy-guarded"))).To(Succeed())
+		relabelled := build.NamespaceOf("red", "tenancy-guarded")
 		Expect(alice.Update(ctx, relabelled)).To(MatchError(ContainSubstring("may change it")))
 		bind(ctx, "tenancy-assign", rbacv1.PolicyRule{
 			APIGroups: []string{"ipam.cadastre.dev"}, Resources: []string{"projects"}, ResourceNames: []string{"shop"}, Verbs: []string{"assign"},

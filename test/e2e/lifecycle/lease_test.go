@@ -14,6 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // losesTheLease has another holder acquire the lease, for long: the leader ends and is
@@ -22,13 +23,13 @@ func (w *world) losesTheLease(t *testing.T) {
 	ctx := t.Context()
 	for _, m := range w.Managers {
 		m.Args = append(m.Args, "--leader-elect-lease-duration=2s")
-		must(t, m.Restart(ctx))
+		suite.Must(t, m.Restart(ctx))
 	}
 	pool, waits := build.Pool("late").CIDR("10.200.0.0/24").Obj(), build.Claim("team", "waits").Pool("late").Length(32).Obj()
-	must(t, w.Create(ctx, waits))
+	suite.Must(t, w.Create(ctx, waits))
 
 	var leader *cluster.Manager
-	w.eventually("a replica leads", func(context.Context) bool {
+	w.Await("a replica leads", func(context.Context) bool {
 		i := slices.IndexFunc(w.Managers, w.leads)
 		if i >= 0 {
 			leader = w.Managers[i]
@@ -36,24 +37,24 @@ func (w *world) losesTheLease(t *testing.T) {
 		return i >= 0
 	})
 	w.writeLease(t, "somebody")
-	w.eventually("the leader ends", func(context.Context) bool { return !leader.Running() })
-	must(t, leader.Start(ctx)) // as a kubelet does
-	must(t, w.Create(ctx, pool))
+	w.Await("the leader ends", func(context.Context) bool { return !leader.Running() })
+	suite.Must(t, leader.Start(ctx)) // as a kubelet does
+	suite.Must(t, w.Create(ctx, pool))
 	for i := range 40 {
 		claim := build.Claim("team", fmt.Sprintf("without-leader-%d", i)).Pool("p").Length(32).Obj()
-		must(t, w.Create(ctx, claim))
+		suite.Must(t, w.Create(ctx, claim))
 		if claim.Status.Phase != v1alpha1.ClaimBound {
 			t.Errorf("%s is %s while nobody leads", claim.Name, claim.Status.Phase)
 		}
 	}
-	must(t, w.Get(ctx, client.ObjectKeyFromObject(pool), pool))
-	must(t, w.Get(ctx, client.ObjectKeyFromObject(waits), waits))
+	suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(pool), pool))
+	suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(waits), waits))
 	if pool.Status.Phase == v1alpha1.PoolReady || waits.Status.Phase == v1alpha1.ClaimBound {
 		t.Errorf("while nobody leads the new pool is %s, and the claim that waits for it %s", pool.Status.Phase, waits.Status.Phase)
 	}
 
 	w.writeLease(t, "")
-	w.eventually("the claim that waits is bound by the new leader", func(ctx context.Context) bool {
+	w.Await("the claim that waits is bound by the new leader", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(waits), waits) == nil && waits.Status.Phase == v1alpha1.ClaimBound
 	})
 	for _, m := range w.Managers {
@@ -66,7 +67,7 @@ func (w *world) losesTheLease(t *testing.T) {
 // writeLease gives the lease to a holder for an hour; to nobody when that is empty.
 func (w *world) writeLease(t *testing.T, holder string) {
 	t.Helper()
-	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	suite.Must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		list := &coordinationv1.LeaseList{}
 		if err := w.List(t.Context(), list, client.InNamespace(cluster.Namespace)); err != nil {
 			return err

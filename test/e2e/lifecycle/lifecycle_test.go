@@ -17,20 +17,14 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // lease is how long a leader that dies keeps its lease: so long that nobody mistakes
@@ -38,25 +32,15 @@ import (
 const lease = 30 * time.Second
 
 // world is a cluster with a client.
-type world struct {
-	*cluster.Cluster
-	client.WithWatch
-	t *testing.T
-}
+type world struct{ *suite.World }
 
 func TestLifecycle(t *testing.T) {
-	running, err := cluster.Start(t.Context(), cluster.Options{Managers: 2, Progress: t.Output(), ManagerArgs: []string{
+	w := &world{suite.Start(t, cluster.Options{Managers: 2, ManagerArgs: []string{
 		"--leader-elect-lease-duration=" + lease.String(), "--leader-elect-retry-period=250ms",
-	}})
-	must(t, err)
-	t.Cleanup(func() { must(t, running.Stop()) })
-	w := &world{Cluster: running, WithWatch: clientFor(t, running.Config()), t: t}
-	must(t, w.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}))
-	pool := build.Pool("p").CIDR("10.0.0.0/12").Obj()
-	must(t, w.Create(t.Context(), pool))
-	w.eventually("the pool is ready", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && pool.Status.Phase == v1alpha1.PoolReady
-	})
+	}})}
+	w.Patience = 40 * time.Second
+	w.Namespace("team")
+	w.Pools(build.Pool("p").CIDR("10.0.0.0/12").Obj())
 	t.Run("a replica that is told to end answers what is under way", w.endsGracefully)
 	t.Run("what a replica that is killed was asked is asked of another", w.isAskedOfAnother)
 	t.Run("a leader that is told to end hands over at once", w.handsOver)
@@ -91,12 +75,12 @@ func (w *world) isAskedOfAnother(t *testing.T) {
 // ended and started again, so many times in all.
 func (w *world) loadWhile(t *testing.T, named string, times int, end func(*cluster.Manager) error) *load {
 	t.Helper()
-	load := begin(t, w.Config(), named, 16)
+	load := begin(t, w.Client(cluster.NoRetry(w.Config())), named, 16)
 	for n := range times {
 		load.awaitMore(t, 50)
-		must(t, end(w.Managers[n%2]))
+		suite.Must(t, end(w.Managers[n%2]))
 		load.awaitMore(t, 50)
-		must(t, w.Managers[n%2].Start(t.Context()))
+		suite.Must(t, w.Managers[n%2].Start(t.Context()))
 	}
 	load.end()
 	return load
@@ -107,14 +91,14 @@ func (w *world) loadWhile(t *testing.T, named string, times int, end func(*clust
 func (w *world) askedAgain(t *testing.T) int {
 	t.Helper()
 	k8s, err := kubernetes.NewForConfig(w.Config())
-	must(t, err)
+	suite.Must(t, err)
 	text, err := k8s.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	must(t, err)
+	suite.Must(t, err)
 	const metric = `apiserver_admission_webhook_fail_open_count{name="create.ipclaim.ipam.cadastre.dev",type="admit"} `
 	for line := range strings.Lines(string(text)) {
 		if count, is := strings.CutPrefix(line, metric); is {
 			n, err := strconv.Atoi(strings.TrimSpace(count))
-			must(t, err)
+			suite.Must(t, err)
 			return n
 		}
 	}
@@ -133,9 +117,8 @@ type load struct {
 	refused []error
 }
 
-func begin(t *testing.T, cfg *rest.Config, named string, clients int) *load {
+func begin(t *testing.T, k8s client.Client, named string, clients int) *load {
 	l := &load{stop: make(chan struct{}), grown: make(chan struct{})}
-	k8s := clientFor(t, cluster.NoRetry(cfg))
 	for n := range clients {
 		l.clients.Go(func() {
 			for i := 0; ; i++ {
@@ -211,16 +194,16 @@ func (l *load) end() {
 // handsOver ends the leader and waits for the other.
 func (w *world) handsOver(t *testing.T) {
 	var leader int
-	w.eventually("a replica leads", func(context.Context) bool {
+	w.Await("a replica leads", func(context.Context) bool {
 		leader = slices.IndexFunc(w.Managers, w.leads)
 		return leader >= 0
 	})
 	before := w.holder(t.Context())
 	began := time.Now()
-	must(t, w.Managers[leader].Stop())
+	suite.Must(t, w.Managers[leader].Stop())
 	ended := time.Since(began)
 	var now string
-	w.eventually("another leads than "+before, func(ctx context.Context) bool {
+	w.Await("another leads than "+before, func(ctx context.Context) bool {
 		now = w.holder(ctx)
 		return now != "" && now != before
 	})
@@ -229,7 +212,7 @@ func (w *world) handsOver(t *testing.T) {
 	if took >= lease/2 {
 		t.Errorf("another led only after %v", took)
 	}
-	must(t, w.Managers[leader].Start(t.Context()))
+	suite.Must(t, w.Managers[leader].Start(t.Context()))
 }
 
 // leads reports whether a replica leads, by its log since it was last started: there the
@@ -247,7 +230,7 @@ func (w *world) leads(m *cluster.Manager) bool {
 // log is what a replica has logged since it was last started.
 func (w *world) log(m *cluster.Manager) string {
 	log, err := os.ReadFile(m.LogPath())
-	must(w.t, err)
+	suite.Must(w, err)
 	life := string(log)
 	if i := strings.LastIndex(life, "\n--- "); i >= 0 {
 		life = life[i:]
@@ -258,7 +241,7 @@ func (w *world) log(m *cluster.Manager) string {
 func (w *world) holder(ctx context.Context) string {
 	list := &coordinationv1.LeaseList{}
 	err := w.List(ctx, list, client.InNamespace(cluster.Namespace))
-	if must(w.t, err); len(list.Items) != 1 || list.Items[0].Spec.HolderIdentity == nil {
+	if suite.Must(w, err); len(list.Items) != 1 || list.Items[0].Spec.HolderIdentity == nil {
 		return ""
 	}
 	return *list.Items[0].Spec.HolderIdentity
@@ -268,18 +251,18 @@ func (w *world) holder(ctx context.Context) string {
 // of none.
 func (w *world) isReadyWhenComplete(t *testing.T) {
 	m := w.Managers[0]
-	must(t, m.Stop())
-	must(t, w.Managers[1].Stop())
+	suite.Must(t, m.Stop())
+	suite.Must(t, w.Managers[1].Stop())
 	role := &rbacv1.ClusterRole{}
-	must(t, w.Get(t.Context(), client.ObjectKey{Name: "cadastre-manager"}, role))
+	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Name: "cadastre-manager"}, role))
 	complete := role.DeepCopy()
 	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Equal(r.Resources, []string{"ipallocations"}) })
-	must(t, w.Update(t.Context(), role))
+	suite.Must(t, w.Update(t.Context(), role))
 
 	started := make(chan error, 1)
 	go func() { started <- m.Start(t.Context()) }()
 	var last string
-	w.eventually("it is alive, has its certificate and its webhooks, and is not ready for want of the register", func(ctx context.Context) bool {
+	w.Await("it is alive, has its certificate and its webhooks, and is not ready for want of the register", func(ctx context.Context) bool {
 		last = readyz(ctx, m)
 		return strings.Contains(last, "[+]certificate ok") && strings.Contains(last, "[+]webhooks ok") && strings.Contains(last, "[-]register failed")
 	})
@@ -288,12 +271,12 @@ func (w *world) isReadyWhenComplete(t *testing.T) {
 		t.Errorf("before it is ready: got %v, want to be told to try again", err)
 	}
 	complete.ResourceVersion = ""
-	must(t, w.Get(t.Context(), client.ObjectKeyFromObject(role), role))
+	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(role), role))
 	role.Rules = complete.Rules
-	must(t, w.Update(t.Context(), role))
-	must(t, <-started)
-	must(t, w.Create(t.Context(), build.Claim("team", "later").Pool("p").Length(32).Obj()))
-	must(t, w.Managers[1].Start(t.Context()))
+	suite.Must(t, w.Update(t.Context(), role))
+	suite.Must(t, <-started)
+	suite.Must(t, w.Create(t.Context(), build.Claim("team", "later").Pool("p").Length(32).Obj()))
+	suite.Must(t, w.Managers[1].Start(t.Context()))
 }
 
 // readyz is what a replica says of its readiness, check by check.
@@ -308,31 +291,4 @@ func readyz(ctx context.Context, m *cluster.Manager) string {
 	}
 	body, err := io.ReadAll(response.Body)
 	return fmt.Sprint(response.StatusCode, string(body), errors.Join(err, response.Body.Close()))
-}
-
-// eventually asks another process until it says yes.
-func (w *world) eventually(what string, yes func(context.Context) bool) {
-	w.t.Helper()
-	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, 40*time.Second, true,
-		func(ctx context.Context) (bool, error) { return yes(ctx), nil })
-	if err != nil {
-		w.t.Fatalf("waited in vain until %s", what)
-	}
-}
-
-func clientFor(t *testing.T, cfg *rest.Config) client.WithWatch {
-	t.Helper()
-	cfg.QPS = -1
-	scheme := runtime.NewScheme()
-	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
-	k8s, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
-	must(t, err)
-	return k8s
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

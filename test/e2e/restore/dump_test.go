@@ -33,12 +33,12 @@ var (
 )
 
 func (w *world) dump() dump {
-	w.t.Helper()
+	w.Helper()
 	all := dump{}
 	for _, kind := range []schema.GroupVersionKind{classes, pools, locals, claims, addresses, addressClaims} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		w.Expect(w.List(w.t.Context(), list)).To(Succeed())
+		w.Expect(w.List(w.Context(), list)).To(Succeed())
 		for _, item := range list.Items {
 			all[kind.Kind] = append(all[kind.Kind], stripped(&item))
 		}
@@ -78,7 +78,7 @@ func (d dump) of(kinds ...schema.GroupVersionKind) []*unstructured.Unstructured 
 // and holes where some have gone. There is room for all of it whatever random
 // says: 24 claims of a /28 in each pool, and the newcomers.
 func (w *world) inUse(random *rand.Rand) {
-	w.t.Helper()
+	w.Helper()
 	platform := []client.Object{
 		build.Class("gold").Length(29).Obj(), build.Class("machines").Obj(),
 		build.Pool("gold-a").CIDR("10.0.0.0/25").Classes("gold").Obj(),
@@ -86,14 +86,13 @@ func (w *world) inUse(random *rand.Rand) {
 		build.Pool("machines").CIDR("10.2.0.0/24").Network(24, "10.2.0.1").Classes("machines").Obj(),
 		build.Pool("parent").CIDR("10.3.0.0/20").Obj(),
 	}
-	w.create(platform...)
+	w.Created(platform...)
 	for _, obj := range platform[2:] {
-		w.ready(obj.(v1alpha1.Pool))
+		w.Ready(obj.(v1alpha1.Pool))
 	}
-	w.create(build.Claim(team, "before-the-children").Pool("parent").Length(24).Obj())
+	w.Created(build.Claim(team, "before-the-children").Pool("parent").Length(24).Obj())
 	child, own := build.Pool("child").Child("parent", 23).Obj(), build.Pool("own").Child("parent", 23).In(team)
-	w.create(child, own)
-	w.ready(child, own)
+	w.Pools(child, own)
 	var gone []client.Object
 	for i := range 24 {
 		name, bits := fmt.Sprintf("c%02d", i), int32(28+random.IntN(5))
@@ -105,24 +104,24 @@ func (w *world) inUse(random *rand.Rand) {
 			build.AddressClaim(team, "pool-"+name).Pool("machines").Obj(),
 			build.AddressClaim(team, "class-"+name).Class("machines").Obj(),
 		}
-		w.create(made...)
+		w.Created(made...)
 		if random.IntN(3) == 0 {
 			gone = append(gone, made...)
 		}
 	}
-	w.create(build.Claim(team, "gold-b").Class("gold").CIDR("10.1.1.192/27").Obj())
+	w.Created(build.Claim(team, "gold-b").Class("gold").CIDR("10.1.1.192/27").Obj())
 	gone = append(gone, &v1alpha1.IPClaim{ObjectMeta: build.Claim(team, "before-the-children").Obj().ObjectMeta})
 	w.agrees()
 	for _, obj := range gone {
-		w.Expect(w.Delete(w.t.Context(), obj)).To(Succeed())
+		w.Expect(w.Delete(w.Context(), obj)).To(Succeed())
 	}
 	w.agrees()
 }
 
 // empty takes everything away, claims first.
 func (w *world) empty() {
-	w.t.Helper()
-	ctx := w.t.Context()
+	w.Helper()
+	ctx := w.Context()
 	for _, claim := range []client.Object{&v1alpha1.IPClaim{}, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}} {
 		w.Expect(w.DeleteAllOf(ctx, claim, client.InNamespace(team))).To(Succeed())
 	}
@@ -157,7 +156,7 @@ func TestADumpWithoutAllocations(t *testing.T) {
 	unpause := func(r *restoration) {
 		for _, pool := range saved.of(pools, locals) {
 			pause := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPaused+`":null}}}`))
-			r.w.Expect(r.w.Patch(r.w.t.Context(), pool.DeepCopy(), pause)).To(Succeed())
+			r.w.Expect(r.w.Patch(r.w.Context(), pool.DeepCopy(), pause)).To(Succeed())
 		}
 	}
 	for _, c := range []struct {

@@ -25,10 +25,9 @@ const (
 
 // pools makes the pools of the load.
 func (w *world) pools() {
-	w.t.Helper()
+	w.Helper()
 	claims, hosts := build.Pool(claimsPool).CIDR("10.0.0.0/12").Obj(), build.Pool(hostsPool).CIDR("10.16.0.0/16").Network(16, "").Obj()
-	w.create(claims, hosts)
-	w.ready(claims, hosts)
+	w.Pools(claims, hosts)
 }
 
 // load is clients that create and delete.
@@ -47,11 +46,11 @@ type load struct {
 
 // begin has so many clients create and delete until stop.
 func (w *world) begin(name string, clients int, seed uint64) *load {
-	ctx, end := context.WithCancel(w.t.Context())
+	ctx, end := context.WithCancel(w.Context())
 	l := &load{w: w, seed: seed, end: end, grown: make(chan struct{})}
 	for n := range clients {
 		random := rand.New(rand.NewPCG(seed, uint64(n)))
-		as := w.client(w.Config())
+		as := w.Client(w.Config())
 		l.done.Go(func() {
 			var mine []client.Object
 			for i := 0; ctx.Err() == nil; i++ {
@@ -59,7 +58,7 @@ func (w *world) begin(name string, clients int, seed uint64) *load {
 			}
 		})
 	}
-	w.t.Cleanup(l.stop)
+	w.Cleanup(l.stop)
 	return l
 }
 
@@ -143,7 +142,7 @@ func isCut(err error) bool {
 
 // creates waits until so many more objects were created.
 func (l *load) creates(more int) {
-	l.w.t.Helper()
+	l.w.Helper()
 	l.mu.Lock()
 	want := l.created + more
 	for l.created < want {
@@ -151,8 +150,8 @@ func (l *load) creates(more int) {
 		l.mu.Unlock()
 		select {
 		case <-grown:
-		case <-l.w.t.Context().Done():
-			l.w.t.Fatal("the load ended")
+		case <-l.w.Context().Done():
+			l.w.Fatal("the load ended")
 		}
 		l.mu.Lock()
 	}

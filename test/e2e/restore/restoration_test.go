@@ -30,14 +30,14 @@ type restoration struct {
 // create brings one object back. A conflict is reported by refusing it: where
 // somebody else has its block, or its name.
 func (r *restoration) create(obj *unstructured.Unstructured) {
-	r.w.t.Helper()
-	err := r.w.Create(r.w.t.Context(), obj)
+	r.w.Helper()
+	err := r.w.Create(r.w.Context(), obj)
 	switch {
 	case err == nil:
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		r.conflicts[nameOf(obj)] = "refused: " + err.Error()
 	default:
-		r.w.t.Errorf("%s was refused: %v", nameOf(obj), err)
+		r.w.Errorf("%s was refused: %v", nameOf(obj), err)
 	}
 }
 
@@ -48,11 +48,11 @@ func nameOf(obj client.Object) string {
 // newcomers has clients create new claims of all kinds until end is called, the
 // first of them before it returns.
 func (r *restoration) newcomers(clients int) (end func()) {
-	ctx, cancel := context.WithCancel(r.w.t.Context())
+	ctx, cancel := context.WithCancel(r.w.Context())
 	var working, begun sync.WaitGroup
 	begun.Add(clients)
 	for n := range clients {
-		as := r.w.client(r.w.Config())
+		as := r.w.Client(r.w.Config())
 		working.Go(func() {
 			for i := 0; i < 12 && ctx.Err() == nil; i++ {
 				name := fmt.Sprintf("new-%d-%d", n, i)
@@ -86,7 +86,7 @@ func (r *restoration) newcomers(clients int) (end func()) {
 // back with another block than it had, or without one and without a conflict that
 // is reported.
 func (r *restoration) judge(saved dump) {
-	r.w.t.Helper()
+	r.w.Helper()
 	r.w.Eventually(func() []string { return firsts(r.renumbered(saved), r.unsettled()) }).Should(BeEmpty())
 }
 
@@ -104,7 +104,7 @@ func (r *restoration) unsettled() []string {
 	for name := range r.conflicts {
 		waiting[name] = true
 	}
-	wrong, err := r.w.wrong(r.w.t.Context(), waiting)
+	wrong, err := r.w.wrong(r.w.Context(), waiting)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -138,7 +138,7 @@ func cidr(obj *unstructured.Unstructured) string {
 // poolIs is what is wrong with a pool that came back.
 func (r *restoration) poolIs(was *unstructured.Unstructured) string {
 	is := v1alpha1.NewPool(v1alpha1.PoolKind(was.GetKind()))
-	if err := r.w.Get(r.w.t.Context(), client.ObjectKeyFromObject(was), is); err != nil {
+	if err := r.w.Get(r.w.Context(), client.ObjectKeyFromObject(was), is); err != nil {
 		if r.conflicts[nameOf(was)] != "" {
 			return ""
 		}
@@ -158,7 +158,7 @@ func (r *restoration) poolIs(was *unstructured.Unstructured) string {
 // claimIs is what is wrong with an IPClaim that came back.
 func (r *restoration) claimIs(was *unstructured.Unstructured) string {
 	claim := &v1alpha1.IPClaim{}
-	err := r.w.Get(r.w.t.Context(), client.ObjectKeyFromObject(was), claim)
+	err := r.w.Get(r.w.Context(), client.ObjectKeyFromObject(was), claim)
 	switch {
 	case err != nil && r.conflicts[nameOf(was)] != "":
 		return ""
@@ -186,7 +186,7 @@ func (r *restoration) claimIs(was *unstructured.Unstructured) string {
 func (r *restoration) addressIs(was *unstructured.Unstructured) string {
 	address, claim := &ipamv1.IPAddress{}, &ipamv1.IPAddressClaim{}
 	for _, obj := range []client.Object{address, claim} {
-		if err := r.w.Get(r.w.t.Context(), client.ObjectKeyFromObject(was), obj); err != nil {
+		if err := r.w.Get(r.w.Context(), client.ObjectKeyFromObject(was), obj); err != nil {
 			return err.Error()
 		}
 	}

@@ -3,7 +3,6 @@ package restore
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 func containsAny(text string, parts ...string) bool {
@@ -26,13 +26,7 @@ func containsAny(text string, parts ...string) bool {
 
 // newSeed is that of SEED, or a new one.
 func newSeed(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("SEED: %v", err)
-		}
-	}
+	seed := suite.Seed(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("seed %d", seed)
 	return seed
 }
@@ -78,16 +72,16 @@ func TestASnapshotOfEtcdTakenUnderLoad(t *testing.T) {
 
 // in is the same world in a test of its own.
 func (w *world) in(t *testing.T) *world {
-	return &world{Cluster: w.Cluster, WithWatch: w.WithWatch, WithT: newGomega(t), t: t}
+	return &world{World: w.For(t), WithT: newGomega(t)}
 }
 
 // lose takes a snapshot in the middle of the load, goes on with it for as long
 // again, and brings the snapshot back.
 func (w *world) lose(l *load, restore func(snapshot string)) {
-	w.t.Helper()
-	ctx := w.t.Context()
+	w.Helper()
+	ctx := w.Context()
 	l.creates(loadOfSnapshots())
-	snapshot := filepath.Join(w.t.TempDir(), "snapshot.db")
+	snapshot := filepath.Join(w.TempDir(), "snapshot.db")
 	w.Expect(w.SnapshotEtcd(ctx, snapshot)).To(Succeed())
 	size, err := os.Stat(snapshot)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -96,16 +90,16 @@ func (w *world) lose(l *load, restore func(snapshot string)) {
 	w.Expect(l.refused).To(BeEmpty())
 	before, err := w.stored(ctx)
 	w.Expect(err).NotTo(HaveOccurred())
-	w.t.Logf("snapshot of %d kB in the middle of: %v", size.Size()/1024, l)
+	w.Logf("snapshot of %d kB in the middle of: %v", size.Size()/1024, l)
 
 	begin := time.Now()
 	restore(snapshot)
-	w.t.Logf("stopped at %s, restored and started in %v", begin.UTC().Format(time.TimeOnly), time.Since(begin).Round(time.Millisecond))
+	w.Logf("stopped at %s, restored and started in %v", begin.UTC().Format(time.TimeOnly), time.Since(begin).Round(time.Millisecond))
 	w.agrees()
 	after, err := w.stored(ctx)
 	w.Expect(err).NotTo(HaveOccurred())
 	lost, back := differ(names(before), names(after))
-	w.t.Logf("%d objects made after the snapshot are gone, %d that were deleted after it are back", lost, back)
+	w.Logf("%d objects made after the snapshot are gone, %d that were deleted after it are back", lost, back)
 	w.Expect(lost).To(BeNumerically(">", 10))
 	w.Expect(back).To(BeNumerically(">", 10))
 }

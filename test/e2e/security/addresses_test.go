@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -13,25 +12,23 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // addressesAreMended has the operator put right what befalls claims and addresses
 // of Cluster API, of all kinds of pools.
 func (w *world) addressesAreMended() {
-	w.namespace("addresses", "")
-	w.ready(build.Pool("addresses").CIDR("10.8.4.0/30").Classes("addresses").Obj())
-	w.create(build.Class("addresses").Length(32).Obj())
+	w.Namespace("addresses")
+	w.Pools(build.Pool("addresses").CIDR("10.8.4.0/30").Classes("addresses").Obj())
+	w.Created(build.Class("addresses").Length(32).Obj())
 	local := build.Pool("own").CIDR("10.8.5.0/30").In("addresses")
-	w.create(local)
-	w.eventually("the local pool is ready", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKeyFromObject(local), local) == nil && local.Status.Phase == v1alpha1.PoolReady
-	})
+	w.Pools(local)
 
-	w.create(capiCluster("addresses", "fleet"))
+	w.Created(capiCluster("addresses", "fleet"))
 	byPool := build.AddressClaim("addresses", "by-pool").Pool("addresses").Cluster("fleet").Obj()
 	byClass := build.AddressClaim("addresses", "by-class").Class("addresses").Obj()
 	byLocal := build.AddressClaim("addresses", "by-local").From(v1alpha1.GroupVersion.Group, string(v1alpha1.PoolKindLocalIPPool), "own").Obj()
-	w.create(byPool, byClass, byLocal)
+	w.Created(byPool, byClass, byLocal)
 	for _, claim := range []*ipamv1.IPAddressClaim{byPool, byClass, byLocal} {
 		w.served(claim)
 	}
@@ -40,8 +37,8 @@ func (w *world) addressesAreMended() {
 	w.anAddressIsRestored()
 
 	for _, claim := range []*ipamv1.IPAddressClaim{byPool, byClass, byLocal} {
-		w.delete(claim)
-		w.gone(claim)
+		w.Deleted(claim)
+		w.Gone(claim)
 	}
 	w.letGoOf(local)
 }
@@ -49,18 +46,18 @@ func (w *world) addressesAreMended() {
 // letGoOf deletes a pool of which everything was released a moment ago: the replica
 // that is asked may be about to see that.
 func (w *world) letGoOf(pool client.Object) {
-	w.t.Helper()
-	w.eventually(pool.GetName()+" may be deleted", func(ctx context.Context) bool {
+	w.Helper()
+	w.Await(pool.GetName()+" may be deleted", func(ctx context.Context) bool {
 		return client.IgnoreNotFound(w.Delete(ctx, pool)) == nil
 	})
-	w.gone(pool)
+	w.Gone(pool)
 }
 
 // anAddressIsRepaired has the owners of an IPAddress put back.
 func (w *world) anAddressIsRepaired(claim *ipamv1.IPAddressClaim) {
 	address := w.addressOf(claim)
-	must(w.t, w.Patch(w.t.Context(), address, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`))))
-	w.eventually("the IPAddress has its owners again", func(ctx context.Context) bool {
+	suite.Must(w, w.Patch(w.Context(), address, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`))))
+	w.Await("the IPAddress has its owners again", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(address), address) == nil && len(address.OwnerReferences) == 2
 	})
 }
@@ -69,9 +66,9 @@ func (w *world) anAddressIsRepaired(claim *ipamv1.IPAddressClaim) {
 func (w *world) anAddressIsMadeAgain(claim *ipamv1.IPAddressClaim) {
 	address := w.addressOf(claim)
 	was := address.UID
-	w.delete(address)
-	must(w.t, client.IgnoreNotFound(w.Patch(w.t.Context(), address, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))))
-	w.eventually("the IPAddress is made again", func(ctx context.Context) bool {
+	w.Deleted(address)
+	suite.Must(w, client.IgnoreNotFound(w.Patch(w.Context(), address, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))))
+	w.Await("the IPAddress is made again", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(address), address) == nil && address.UID != was
 	})
 }
@@ -80,17 +77,17 @@ func (w *world) anAddressIsMadeAgain(claim *ipamv1.IPAddressClaim) {
 func (w *world) anAddressIsRestored() {
 	claim := build.AddressClaim("addresses", "restored").Pool("addresses").Obj()
 	length := int32(30)
-	w.create(&ipamv1.IPAddress{
+	w.Created(&ipamv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name},
 		Spec:       ipamv1.IPAddressSpec{ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, PoolRef: claim.Spec.PoolRef, Address: "10.8.4.3", Prefix: &length},
 	}, claim)
 	w.served(claim)
-	must(w.t, w.Patch(w.t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
-	w.eventually("the claim has its finalizer again", func(ctx context.Context) bool {
+	suite.Must(w, w.Patch(w.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	w.Await("the claim has its finalizer again", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && slices.Contains(claim.Finalizers, v1alpha1.FinalizerRelease)
 	})
-	w.delete(claim)
-	w.gone(claim)
+	w.Deleted(claim)
+	w.Gone(claim)
 }
 
 func capiCluster(namespace, name string) *clusterv1.Cluster {
@@ -100,22 +97,15 @@ func capiCluster(namespace, name string) *clusterv1.Cluster {
 }
 
 func (w *world) served(claim *ipamv1.IPAddressClaim) {
-	w.t.Helper()
-	w.eventually(claim.Name+" has its address", func(ctx context.Context) bool {
+	w.Helper()
+	w.Await(claim.Name+" has its address", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.AddressRef.Name == claim.Name
 	})
 }
 
 func (w *world) addressOf(claim *ipamv1.IPAddressClaim) *ipamv1.IPAddress {
-	w.t.Helper()
+	w.Helper()
 	address := &ipamv1.IPAddress{}
-	must(w.t, w.Get(w.t.Context(), client.ObjectKeyFromObject(claim), address))
+	suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(claim), address))
 	return address
-}
-
-func (w *world) gone(obj client.Object) {
-	w.t.Helper()
-	w.eventually(obj.GetName()+" is gone", func(ctx context.Context) bool {
-		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj))
-	})
 }

@@ -14,20 +14,20 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // answersAreAlike has a tenant ask for exact blocks, and compares what they can
 // learn of those of another.
 func (w *world) answersAreAlike() {
-	w.namespace("alike-mine", "mine")
-	w.namespace("alike-theirs", "theirs")
+	w.Created(build.NamespaceOf("mine", "alike-mine"), build.NamespaceOf("theirs", "alike-theirs"))
 	theirs := func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "theirs" }
-	w.ready(
+	w.Pools(
 		build.Pool("alike-shared").CIDR("10.1.0.0/24").Obj(),
 		build.Pool("alike-owned").CIDR("10.2.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" }).Obj(),
 		build.Pool("alike-hidden").CIDR("10.3.0.0/24").With(theirs).Obj())
-	w.ready(build.Pool("alike-child").Child("alike-shared", 28).Obj()) // 10.1.0.0/28
-	w.create(
+	w.Pools(build.Pool("alike-child").Child("alike-shared", 28).Obj()) // 10.1.0.0/28
+	w.Created(
 		build.Claim("alike-theirs", "shared").Pool("alike-shared").CIDR("10.1.0.32/28").Obj(),
 		build.Claim("alike-theirs", "owned").Pool("alike-owned").CIDR("10.2.0.32/28").Obj(),
 		build.Claim("alike-theirs", "hidden").Pool("alike-hidden").CIDR("10.3.0.32/28").Obj())
@@ -59,29 +59,29 @@ func (w *world) answersAreAlike() {
 
 // tellNothing expects answers to be the same, and to name nobody.
 func (w *world) tellNothing(what string, answers []string) {
-	w.t.Helper()
+	w.Helper()
 	if different := slices.Compact(slices.Sorted(slices.Values(answers))); len(different) > 1 {
-		w.t.Errorf("an answer tells %s:\n%s", what, strings.Join(different, "\n"))
+		w.Errorf("an answer tells %s:\n%s", what, strings.Join(different, "\n"))
 	}
 	for _, secret := range []string{"theirs", "alike-child"} {
 		if strings.Contains(answers[0], secret) {
-			w.t.Errorf("an answer names %s: %s", secret, answers[0])
+			w.Errorf("an answer names %s: %s", secret, answers[0])
 		}
 	}
 }
 
 // answerToChild is all that a tenant learns from making a child pool of a parent.
 func (w *world) answerToChild(as client.Client, parent string) string {
-	w.t.Helper()
+	w.Helper()
 	pool := build.Pool("child-of-"+parent).Child(parent, 28).In("alike-mine")
 	asked := []string{pool.Name, "CHILD", parent, "POOL"}
-	err := as.Create(w.t.Context(), pool)
+	err := as.Create(w.Context(), pool)
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return plain(w, status.Status(), asked)
 	}
-	must(w.t, err)
-	w.eventually(pool.Name+" says where it stands", func(ctx context.Context) bool {
+	suite.Must(w, err)
+	w.Await(pool.Name+" says where it stands", func(ctx context.Context) bool {
 		return as.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && len(pool.Status.Conditions) > 0
 	})
 	for i := range pool.Status.Conditions {
@@ -96,16 +96,14 @@ func asks(pool, block string) *v1alpha1.IPClaim {
 
 // tenant is a user who may do everything with claims in one namespace.
 func (w *world) tenant(user, namespace string) client.Client {
-	w.t.Helper()
-	w.create(&rbacv1.RoleBinding{
+	w.Helper()
+	w.Created(&rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ipam-user"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	})
-	cfg, err := w.User(user)
-	must(w.t, err)
-	as := clientFor(w.t, cfg)
-	w.eventually("the binding counts", func(ctx context.Context) bool {
+	as := w.As(user)
+	w.Await("the binding counts", func(ctx context.Context) bool {
 		return as.List(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(namespace)) == nil
 	})
 	return as
@@ -114,9 +112,9 @@ func (w *world) tenant(user, namespace string) client.Client {
 // answer is all that a tenant learns from asking: the refusal, or what becomes of
 // the claim; without what they said themselves, and times.
 func (w *world) answer(as client.Client, claim *v1alpha1.IPClaim) string {
-	w.t.Helper()
+	w.Helper()
 	asked := []string{claim.Spec.CIDR, "BLOCK", claim.Spec.PoolRef.Name, "POOL"}
-	err := as.Create(w.t.Context(), claim)
+	err := as.Create(w.Context(), claim)
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		told := status.Status()
@@ -125,8 +123,8 @@ func (w *world) answer(as client.Client, claim *v1alpha1.IPClaim) string {
 		}
 		return plain(w, told, asked)
 	}
-	must(w.t, err)
-	w.eventually(claim.Name+" has a phase", func(ctx context.Context) bool {
+	suite.Must(w, err)
+	w.Await(claim.Name+" has a phase", func(ctx context.Context) bool {
 		return as.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase != ""
 	})
 	for i := range claim.Status.Conditions {
@@ -145,8 +143,8 @@ func masked(annotations map[string]string) map[string]string {
 }
 
 func plain(w *world, told any, asked []string) string {
-	w.t.Helper()
+	w.Helper()
 	text, err := json.Marshal(told)
-	must(w.t, err)
+	suite.Must(w, err)
 	return strings.NewReplacer(asked...).Replace(string(text))
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // authority signs certificates: what cert-manager does for the webhooks, and an
@@ -41,27 +42,27 @@ func newAuthority(t *testing.T) authority {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	suite.Must(t, err)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
+	suite.Must(t, err)
 	certificate, err := x509.ParseCertificate(der)
-	must(t, err)
+	suite.Must(t, err)
 	return authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
 // issue makes a certificate for a server or a client, and its key.
-func (a authority) issue(t *testing.T, usage x509.ExtKeyUsage, names ...string) (certificate, key []byte) {
+func (a authority) issue(t testing.TB, usage x509.ExtKeyUsage, names ...string) (certificate, key []byte) {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{usage},
 	}
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	suite.Must(t, err)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, own.Public(), a.key)
-	must(t, err)
+	suite.Must(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(own)
-	must(t, err)
+	suite.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
@@ -72,7 +73,7 @@ func sendsCertificates(t *testing.T, certificate, key []byte) string {
 	dir := t.TempDir()
 	write := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, content, 0o600))
+		suite.Must(t, os.WriteFile(path, content, 0o600))
 		return path
 	}
 	kubeconfig := write("webhooks.kubeconfig", fmt.Appendf(nil, `apiVersion: v1
@@ -100,34 +101,31 @@ func TestWithCertificatesOfOthers(t *testing.T) {
 	a := newAuthority(t)
 	clientCert, clientKey := a.issue(t, x509.ExtKeyUsageClientAuth, "kube-apiserver")
 	clientCA := filepath.Join(t.TempDir(), "ca.crt")
-	must(t, os.WriteFile(clientCA, a.pem, 0o600))
-	running, err := cluster.Start(t.Context(), cluster.Options{
-		Webhooks: []string{"127.0.0.1:1"}, Progress: t.Output(), // nobody: the manager is to find its certificate
+	suite.Must(t, os.WriteFile(clientCA, a.pem, 0o600))
+	w := &world{suite.Start(t, cluster.Options{
+		Webhooks:       []string{"127.0.0.1:1"}, // nobody: the manager is to find its certificate
 		ManagerArgs:    []string{"--webhook-cert-source=secret", "--webhook-client-ca=" + clientCA},
 		APIServerFlags: map[string]string{"admission-control-config-file": sendsCertificates(t, clientCert, clientKey)},
-	})
-	must(t, err)
-	t.Cleanup(func() { must(t, running.Stop()) })
-	w := &world{Cluster: running, WithWatch: clientFor(t, running.Config()), t: t}
+	})}
 	w.certificateOf(a)
-	_, err = running.AddManager(t.Context())
-	must(t, err)
+	_, err := w.AddManager(t.Context())
+	suite.Must(t, err)
 
 	w.bundlesAre(a)
 	both, err := tls.X509KeyPair(clientCert, clientKey)
-	must(t, err)
+	suite.Must(t, err)
 	known := insecure()
 	known.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{both}
 	const name = "create.ipclaim.ipam.cadastre.dev"
 	path := w.secretPaths()[name]
 
-	w.namespace("victim", "")
-	w.ready(build.Pool("asked").CIDR("10.30.0.0/24").Obj())
+	w.Namespace("victim")
+	w.Pools(build.Pool("asked").CIDR("10.30.0.0/24").Obj())
 	if code, answer := w.post(known, plainPath(path), creation("victim", "asked")); code != http.StatusNotFound {
 		t.Errorf("a client without the secret: %d %s, want %d", code, answer, http.StatusNotFound)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+w.Managers[0].WebhookAddress+path, creation("victim", "asked"))
-	must(t, err)
+	suite.Must(t, err)
 	if response, err := insecure().Do(request); err == nil {
 		_ = response.Body.Close()
 		t.Errorf("a client without certificate: %d, want no connection", response.StatusCode)
@@ -142,32 +140,32 @@ func TestWithCertificatesOfOthers(t *testing.T) {
 // certificateOf puts a certificate into the Secret that the operator reads, and its
 // authority into the configurations.
 func (w *world) certificateOf(a authority) {
-	w.t.Helper()
+	w.Helper()
 	name := "cadastre-webhook-service." + cluster.Namespace + ".svc"
-	certificate, key := a.issue(w.t, x509.ExtKeyUsageServerAuth, name)
-	w.create(&corev1.Secret{
+	certificate, key := a.issue(w, x509.ExtKeyUsageServerAuth, name)
+	w.Created(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "cadastre-webhook-server-cert"}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": a.pem},
 	})
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	must(w.t, w.Get(w.t.Context(), client.ObjectKey{Name: mutatingWebhooks}, mutating))
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: mutatingWebhooks}, mutating))
 	for i := range mutating.Webhooks {
 		mutating.Webhooks[i].ClientConfig.CABundle = a.pem
 	}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	must(w.t, w.Get(w.t.Context(), client.ObjectKey{Name: validatingWebhooks}, validating))
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: validatingWebhooks}, validating))
 	for i := range validating.Webhooks {
 		validating.Webhooks[i].ClientConfig.CABundle = a.pem
 	}
-	must(w.t, w.Update(w.t.Context(), mutating))
-	must(w.t, w.Update(w.t.Context(), validating))
+	suite.Must(w, w.Update(w.Context(), mutating))
+	suite.Must(w, w.Update(w.Context(), validating))
 }
 
 func (w *world) bundlesAre(a authority) {
-	w.t.Helper()
+	w.Helper()
 	for name, config := range w.clientConfigs() {
 		if strings.TrimSpace(string(config.CABundle)) != strings.TrimSpace(string(a.pem)) {
-			w.t.Errorf("%s does not have the bundle that somebody else injected", name)
+			w.Errorf("%s does not have the bundle that somebody else injected", name)
 		}
 	}
 }

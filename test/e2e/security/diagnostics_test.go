@@ -16,6 +16,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // insecure is a client that asks loopback, where a test has no authority to
@@ -27,7 +29,7 @@ func insecure() *http.Client {
 // diagnosticsAreGuarded asks as nobody, as somebody, and as somebody who may.
 func (w *world) diagnosticsAreGuarded() {
 	nobodySpecial, reader := w.account("nobody-special"), w.account("reader")
-	w.create(
+	w.Created(
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "diagnostics"}, Rules: []rbacv1.PolicyRule{{
 			NonResourceURLs: []string{"/metrics", "/debug/pprof/*"}, Verbs: []string{"get"},
 		}}},
@@ -48,10 +50,10 @@ func (w *world) diagnosticsAreGuarded() {
 		} {
 			code, answer := w.get(path, c.token)
 			if code != c.want {
-				w.t.Errorf("%s to %s: %d, want %d", path, c.who, code, c.want)
+				w.Errorf("%s to %s: %d, want %d", path, c.who, code, c.want)
 			}
 			if leads := `leader_election_master_status{name="cadastre.ipam.cadastre.dev"}`; path == "/metrics" && code == http.StatusOK && !bytes.Contains(answer, []byte(leads)) {
-				w.t.Errorf("%s does not tell who leads: no %s", path, leads)
+				w.Errorf("%s does not tell who leads: no %s", path, leads)
 			}
 		}
 	}
@@ -59,27 +61,27 @@ func (w *world) diagnosticsAreGuarded() {
 
 // account makes a service account, and returns a token of it.
 func (w *world) account(name string) string {
-	w.t.Helper()
-	w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+	w.Helper()
+	w.Created(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 	clients, err := kubernetes.NewForConfig(w.Config())
-	must(w.t, err)
-	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(w.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(w.t, err)
+	suite.Must(w, err)
+	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	suite.Must(w, err)
 	return token.Status.Token
 }
 
 func (w *world) get(path, token string) (int, []byte) {
-	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "https://"+w.Managers[0].MetricsAddress+path, nil)
-	must(w.t, err)
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "https://"+w.Managers[0].MetricsAddress+path, nil)
+	suite.Must(w, err)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := insecure().Do(req)
-	must(w.t, err)
+	suite.Must(w, err)
 	answer, err := io.ReadAll(response.Body)
-	must(w.t, err)
-	must(w.t, response.Body.Close())
+	suite.Must(w, err)
+	suite.Must(w, response.Body.Close())
 	return response.StatusCode, answer
 }
 
@@ -102,7 +104,7 @@ func (w *world) sizeIsBounded() {
 	} {
 		answer := w.reviewed(bytes.NewReader(sent.body))
 		if sent.code == 0 && !answer.Allowed || sent.code != 0 && (answer.Allowed || answer.Result.Code != sent.code) {
-			w.t.Errorf("%s: %+v, want code %d", sent.name, answer, sent.code)
+			w.Errorf("%s: %+v, want code %d", sent.name, answer, sent.code)
 		}
 	}
 }
@@ -110,38 +112,38 @@ func (w *world) sizeIsBounded() {
 // timeIsBounded sends a webhook the beginning of a review, and never the rest.
 func (w *world) timeIsBounded() {
 	never, rest := io.Pipe()
-	defer func() { must(w.t, rest.Close()) }()
+	defer func() { suite.Must(w, rest.Close()) }()
 	answer := w.reviewed(io.MultiReader(strings.NewReader(`{"apiVersion":`), never))
 	if answer.Allowed || answer.Result.Code != http.StatusBadRequest {
-		w.t.Errorf("half a review: %+v, want code %d", answer, http.StatusBadRequest)
+		w.Errorf("half a review: %+v, want code %d", answer, http.StatusBadRequest)
 	}
 }
 
 func (w *world) reviewed(body io.Reader) *admissionv1.AdmissionResponse {
-	w.t.Helper()
+	w.Helper()
 	path := w.secretPaths()["create.ipclaim.ipam.cadastre.dev"]
 	code, answer := w.post(insecure(), path, body)
 	if code == http.StatusNotFound {
-		w.t.Fatalf("%s: %d: %s", path, code, answer)
+		w.Fatalf("%s: %d: %s", path, code, answer)
 	}
 	review := &admissionv1.AdmissionReview{}
-	must(w.t, json.Unmarshal(answer, review))
+	suite.Must(w, json.Unmarshal(answer, review))
 	if review.Response == nil {
-		w.t.Fatal("no response")
+		w.Fatal("no response")
 	}
 	return review.Response
 }
 
 // post sends a review to a path of the first replica.
 func (w *world) post(through *http.Client, path string, body io.Reader) (int, []byte) {
-	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, "https://"+w.Managers[0].WebhookAddress+path, body)
-	must(w.t, err)
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodPost, "https://"+w.Managers[0].WebhookAddress+path, body)
+	suite.Must(w, err)
 	req.Header.Set("Content-Type", "application/json")
 	response, err := through.Do(req)
-	must(w.t, err)
-	defer func() { must(w.t, response.Body.Close()) }()
+	suite.Must(w, err)
+	defer func() { suite.Must(w, response.Body.Close()) }()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
-	must(w.t, err)
+	suite.Must(w, err)
 	return response.StatusCode, answer
 }

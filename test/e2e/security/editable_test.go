@@ -13,6 +13,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // broken is an object of each kind whose spec nobody would accept.
@@ -30,8 +31,8 @@ func broken() map[string]string {
 // have, and edits it when everything is in force again.
 func (w *world) everythingIsEditable() {
 	objs := w.storeBroken()
-	must(w.t, w.Reinstall(w.t.Context()))
-	w.eventually("webhooks and rules are in force", func(ctx context.Context) bool {
+	suite.Must(w, w.Reinstall(w.Context()))
+	w.Await("webhooks and rules are in force", func(ctx context.Context) bool {
 		bad := w.Create(ctx, build.Pool("").CIDR("10.9.0.1/24").Obj(), client.DryRunAll)
 		good := w.Create(ctx, build.Claim("all", "").Generated("probe-").Pool("all-root").Length(32).Obj(), client.DryRunAll)
 		return bad != nil && good == nil
@@ -40,32 +41,31 @@ func (w *world) everythingIsEditable() {
 		w.edit(kind+": a label", obj, `{"metadata":{"labels":{"edited":"yes"}}}`)
 		w.edit(kind+": an annotation", obj, `{"metadata":{"annotations":{"example.com/edited":"yes"}}}`)
 		w.edit(kind+": somebody's finalizer", obj, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
-		must(w.t, w.Delete(w.t.Context(), obj))
+		suite.Must(w, w.Delete(w.Context(), obj))
 		w.edit(kind+": that finalizer off, when it is being deleted", obj, `{"metadata":{"finalizers":null}}`)
-		w.eventually(kind+" is gone", func(ctx context.Context) bool {
+		w.Await(kind+" is gone", func(ctx context.Context) bool {
 			return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj))
 		})
 	}
 }
 
 func (w *world) edit(what string, obj client.Object, patch string) {
-	w.t.Helper()
-	err := w.Patch(w.t.Context(), obj.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", []byte(patch)))
+	w.Helper()
+	err := w.Patch(w.Context(), obj.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", []byte(patch)))
 	if err != nil {
-		w.t.Errorf("%s: %v", what, err)
+		w.Errorf("%s: %v", what, err)
 	}
 }
 
 // storeBroken takes the webhooks and the rules away, and stores the objects.
 func (w *world) storeBroken() map[string]*unstructured.Unstructured {
-	w.t.Helper()
-	ctx := w.t.Context()
-	w.delete(
+	w.Helper()
+	ctx := w.Context()
+	w.Deleted(
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "zz-cadastre-mutating-webhook-configuration"}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cadastre-validating-webhook-configuration"}})
-	must(w.t, apiextensionsv1.AddToScheme(w.Scheme()))
 	kinds := &apiextensionsv1.CustomResourceDefinitionList{}
-	must(w.t, w.List(ctx, kinds))
+	suite.Must(w, w.List(ctx, kinds))
 	anything := true
 	for i := range kinds.Items {
 		if kinds.Items[i].Spec.Group != v1alpha1.GroupVersion.Group {
@@ -73,15 +73,15 @@ func (w *world) storeBroken() map[string]*unstructured.Unstructured {
 		}
 		kinds.Items[i].Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything}
 		kinds.Items[i].Spec.Versions[0].SelectableFields = nil
-		must(w.t, w.Update(ctx, &kinds.Items[i]))
+		suite.Must(w, w.Update(ctx, &kinds.Items[i]))
 	}
 	asOperator, err := w.OperatorConfig(ctx) // who alone makes records
-	must(w.t, err)
-	operator := clientFor(w.t, asOperator)
+	suite.Must(w, err)
+	operator := w.Client(asOperator)
 	objs := map[string]*unstructured.Unstructured{}
 	for kind, spec := range broken() {
 		obj := &unstructured.Unstructured{}
-		must(w.t, obj.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":"broken"},"spec":%s}`, v1alpha1.GroupVersion, kind, spec)))
+		suite.Must(w, obj.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":"broken"},"spec":%s}`, v1alpha1.GroupVersion, kind, spec)))
 		by := client.Client(w)
 		if kind == "IPClaim" || kind == "IPAllocation" || kind == "LocalIPPool" {
 			obj.SetNamespace("all")
@@ -89,7 +89,7 @@ func (w *world) storeBroken() map[string]*unstructured.Unstructured {
 		if kind == "IPAllocation" {
 			by = operator
 		}
-		w.eventually(kind+" is stored", func(ctx context.Context) bool {
+		w.Await(kind+" is stored", func(ctx context.Context) bool {
 			return by.Create(ctx, obj.DeepCopy()) == nil
 		})
 		objs[kind] = obj

@@ -12,40 +12,39 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // everythingIsDone has the operator do all that it can: it needs every right for
 // something.
 func (w *world) everythingIsDone() {
-	w.namespace("all", "")
+	w.Namespace("all")
 	waits := build.Pool("all-child").Child("all-root", 29).Obj()
-	w.create(waits) // no parent yet
-	w.create(build.Class("all").Length(32).Obj(), build.Class("all-kept").Length(32).With(func(s *v1alpha1.IPClassSpec) {
+	w.Created(waits) // no parent yet
+	w.Created(build.Class("all").Length(32).Obj(), build.Class("all-kept").Length(32).With(func(s *v1alpha1.IPClassSpec) {
 		s.ReclaimPolicy, s.RetentionPeriod = v1alpha1.ReclaimRetain, &metav1.Duration{Duration: 3600e9}
 	}).Obj())
-	w.ready(build.Pool("all-root").CIDR("10.8.0.0/28").Classes("all", "all-kept").Obj())
-	w.eventually("the child has its block", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKeyFromObject(waits), waits) == nil && waits.Status.Phase == v1alpha1.PoolReady
-	})
+	w.Pools(build.Pool("all-root").CIDR("10.8.0.0/28").Classes("all", "all-kept").Obj())
+	w.Ready(waits)
 	w.aClaimWaits()
 	w.aBlockIsKept()
-	w.namespace("all-others", "others")
-	w.ready(build.Pool("all-owned").CIDR("10.8.1.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "others" }).Obj())
+	w.Created(build.NamespaceOf("others", "all-others"))
+	w.Pools(build.Pool("all-owned").CIDR("10.8.1.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "others" }).Obj())
 	asked := build.Claim("all", "grant").Pool("all-owned").Length(32).Obj()
-	w.create(asked) // an administrator may use it
+	w.Created(asked) // an administrator may use it
 	w.bound(asked)
 	w.clusterAPIComes()
 	w.addressesAreMended()
-	w.create(build.Claim("all", "nothing").Class("no-such-class").Obj())
-	w.create(build.Claim("all", "nowhere").Pool("no-such-pool").Length(32).Obj())
+	w.Created(build.Claim("all", "nothing").Class("no-such-class").Obj())
+	w.Created(build.Claim("all", "nowhere").Pool("no-such-pool").Length(32).Obj())
 
-	must(w.t, w.DeleteAllOf(w.t.Context(), &v1alpha1.IPClaim{}, client.InNamespace("all")))
-	w.delete(waits)
-	w.eventually("the child is gone", func(ctx context.Context) bool {
+	suite.Must(w, w.DeleteAllOf(w.Context(), &v1alpha1.IPClaim{}, client.InNamespace("all")))
+	w.Deleted(waits)
+	w.Await("the child is gone", func(ctx context.Context) bool {
 		return client.IgnoreNotFound(w.Get(ctx, client.ObjectKeyFromObject(waits), waits)) == nil && waits.DeletionTimestamp != nil || w.Get(ctx, client.ObjectKeyFromObject(waits), waits) != nil
 	})
 	for _, m := range w.Managers { // each leads once
-		must(w.t, m.Restart(w.t.Context()))
+		suite.Must(w, m.Restart(w.Context()))
 	}
 }
 
@@ -53,49 +52,49 @@ func (w *world) everythingIsDone() {
 func (w *world) aClaimWaits() {
 	large := build.Claim("all", "large").Class("all").With(func(s *v1alpha1.IPClaimSpec) { s.PrefixLength = new(int32(29)) }).Obj()
 	late := build.Claim("all", "late").Class("all").With(func(s *v1alpha1.IPClaimSpec) { s.PrefixLength = new(int32(29)) }).Obj()
-	w.create(large, late)
-	w.delete(large)
+	w.Created(large, late)
+	w.Deleted(large)
 	w.bound(late)
-	w.delete(late)
+	w.Deleted(late)
 }
 
 // aBlockIsKept has a block retained, and taken again by a claim of that name.
 func (w *world) aBlockIsKept() {
 	kept := build.Claim("all", "kept").Class("all-kept").Obj()
-	w.create(kept)
+	w.Created(kept)
 	block := kept.Spec.CIDR
 	w.bound(kept)
-	w.delete(kept)
+	w.Deleted(kept)
 	record := &v1alpha1.IPAllocation{}
-	w.eventually("the block is retained", func(ctx context.Context) bool {
+	w.Await("the block is retained", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKey{Namespace: "all", Name: kept.Spec.AllocationName}, record) == nil && record.Spec.State == v1alpha1.AllocationRetained
 	})
 	again := build.Claim("all", "kept").Class("all-kept").Obj()
-	w.create(again)
+	w.Created(again)
 	if again.Spec.CIDR != block {
-		w.t.Errorf("kept %s, and given %s", block, again.Spec.CIDR)
+		w.Errorf("kept %s, and given %s", block, again.Spec.CIDR)
 	}
 	w.bound(again)
 }
 
 // clusterAPIComes has Cluster API's claims served, from a namespace's own pool too.
 func (w *world) clusterAPIComes() {
-	must(w.t, w.InstallClusterAPICRDs(w.t.Context()))
+	suite.Must(w, w.InstallClusterAPICRDs(w.Context()))
 	local := build.Pool("all-local").CIDR("10.8.2.0/24").In("all")
-	w.create(local)
+	w.Created(local)
 	asks := []*ipamv1.IPAddressClaim{
 		build.AddressClaim("all", "theirs").Pool("all-owned").Obj(),
 		build.AddressClaim("all", "theirs-local").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "all-local").Obj(),
 	}
 	for _, claim := range asks {
-		w.create(claim)
-		w.eventually("the IPAddressClaim has its address", func(ctx context.Context) bool {
+		w.Created(claim)
+		w.Await("the IPAddressClaim has its address", func(ctx context.Context) bool {
 			return w.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.AddressRef.Name != ""
 		})
 	}
 	for _, claim := range asks {
-		w.delete(claim)
-		w.eventually("the IPAddressClaim is gone", func(ctx context.Context) bool {
+		w.Deleted(claim)
+		w.Await("the IPAddressClaim is gone", func(ctx context.Context) bool {
 			return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(claim), claim))
 		})
 	}
@@ -106,14 +105,14 @@ func (w *world) clusterAPIComes() {
 // aClaimIsToldOf has an IPAddressClaim wait, of which an event tells.
 func (w *world) aClaimIsToldOf() {
 	claim := build.AddressClaim("all", "in-vain").Pool("nowhere").Obj()
-	w.create(claim)
-	w.eventually("an event tells why the IPAddressClaim waits", func(ctx context.Context) bool {
+	w.Created(claim)
+	w.Await("an event tells why the IPAddressClaim waits", func(ctx context.Context) bool {
 		told := &eventsv1.EventList{}
 		return w.List(ctx, told, client.InNamespace("all")) == nil &&
 			slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == claim.UID })
 	})
-	w.delete(claim)
-	w.eventually("the IPAddressClaim is gone", func(ctx context.Context) bool {
+	w.Deleted(claim)
+	w.Await("the IPAddressClaim is gone", func(ctx context.Context) bool {
 		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(claim), claim))
 	})
 }

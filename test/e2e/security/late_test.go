@@ -14,6 +14,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // late is what waits for the right to use one pool: an object of each kind, made by
@@ -29,23 +30,23 @@ type late struct {
 // waits makes one object of each kind, and waits until each says that it may not use
 // the pool, as if it did not exist.
 func (w *world) waits(as client.Client, namespace, pool string) *late {
-	w.t.Helper()
+	w.Helper()
 	l := &late{w: w, as: as,
 		claim: build.Claim(namespace, "late").Pool(pool).Length(32).Obj(),
 		alien: build.AddressClaim(namespace, "late").Pool(pool).Obj(),
 		child: build.Pool("late").Child(pool, 28).In(namespace),
 	}
 	for _, obj := range l.all() {
-		must(w.t, as.Create(w.t.Context(), obj))
+		suite.Must(w, as.Create(w.Context(), obj))
 	}
 	told := fmt.Sprintf("there is no IPPool %q that this namespace may use", pool)
-	w.eventually("all of them say why they wait", func(ctx context.Context) bool {
+	w.Await("all of them say why they wait", func(ctx context.Context) bool {
 		l.refresh(ctx)
 		return says(l.claim.Status.Conditions, told) && says(l.alien.Status.Conditions, told) && says(l.child.Status.Conditions, told)
 	})
 	for _, obj := range l.all() {
 		if sealed := obj.GetAnnotations()[v1alpha1.AnnotationRequester]; sealed == "" || strings.Contains(sealed, "late-user") {
-			w.t.Errorf("%T says of who made it: %q", obj, sealed)
+			w.Errorf("%T says of who made it: %q", obj, sealed)
 		}
 	}
 	return l
@@ -55,7 +56,7 @@ func (l *late) all() []client.Object { return []client.Object{l.claim, l.alien, 
 
 func (l *late) refresh(ctx context.Context) {
 	for _, obj := range l.all() {
-		must(l.w.t, l.w.Get(ctx, client.ObjectKeyFromObject(obj), obj))
+		suite.Must(l.w, l.w.Get(ctx, client.ObjectKeyFromObject(obj), obj))
 	}
 }
 
@@ -70,8 +71,8 @@ func says(conditions []metav1.Condition, text string) bool {
 
 // isServed waits until all of them are, and say no more who made them.
 func (l *late) isServed() {
-	l.w.t.Helper()
-	l.w.eventually("all of them are served", func(ctx context.Context) bool {
+	l.w.Helper()
+	l.w.Await("all of them are served", func(ctx context.Context) bool {
 		l.refresh(ctx)
 		served := l.claim.Status.Phase == v1alpha1.ClaimBound && l.alien.Status.AddressRef.Name != "" && l.child.Status.Phase == v1alpha1.PoolReady
 		for _, obj := range l.all() {
@@ -83,30 +84,28 @@ func (l *late) isServed() {
 
 // ends deletes all of them.
 func (l *late) ends() {
-	l.w.delete(l.claim, l.alien)
-	l.w.gone(l.claim)
-	l.w.gone(l.alien)
+	l.w.Deleted(l.claim, l.alien)
+	l.w.Gone(l.claim)
+	l.w.Gone(l.alien)
 	l.w.letGoOf(l.child)
 }
 
 // lateUser makes claims of all kinds and pools in a namespace.
 func (w *world) lateUser(name string, namespaces ...string) client.Client {
-	w.t.Helper()
+	w.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{ipamv1.GroupVersion.Group}, Resources: []string{"ipaddressclaims"}, Verbs: []string{"*"}},
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipclaims", "localippools"}, Verbs: []string{"*"}},
 	}}
-	w.create(role)
-	cfg, err := w.User(name)
-	must(w.t, err)
-	as := clientFor(w.t, cfg)
+	w.Created(role)
+	as := w.As(name)
 	for _, namespace := range namespaces {
-		w.create(&rbacv1.RoleBinding{
+		w.Created(&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 		})
-		w.eventually("the binding counts", func(ctx context.Context) bool {
+		w.Await("the binding counts", func(ctx context.Context) bool {
 			return as.List(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(namespace)) == nil
 		})
 	}
@@ -115,8 +114,8 @@ func (w *world) lateUser(name string, namespaces ...string) client.Client {
 
 // mayUse gives a user the right to use pools.
 func (w *world) mayUse(user string, pools ...string) {
-	w.t.Helper()
-	w.create(
+	w.Helper()
+	w.Created(
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user + "-" + pools[0]}, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, ResourceNames: pools, Verbs: []string{"use"},
 		}}},
@@ -133,9 +132,9 @@ func (w *world) aLateRightCounts() {
 	owned := func(s *v1alpha1.IPPoolSpec) { s.Project = "late-owner" }
 	hidden := func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "late-owner" }
 	for _, name := range []string{"late-bound", "late-labelled", "late-seen"} {
-		w.namespace(name, "")
+		w.Namespace(name)
 	}
-	w.ready(build.Pool("late-owned").CIDR("10.40.0.0/24").With(owned).Obj(),
+	w.Pools(build.Pool("late-owned").CIDR("10.40.0.0/24").With(owned).Obj(),
 		build.Pool("late-hidden").CIDR("10.40.1.0/24").With(hidden).Obj(),
 		build.Pool("late-shown").CIDR("10.40.2.0/24").With(hidden).Obj())
 	as := w.lateUser("late-user", "late-bound", "late-labelled", "late-seen")
@@ -150,14 +149,14 @@ func (w *world) aLateRightCounts() {
 
 	labelled := w.waits(as, "late-labelled", "late-hidden")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late-labelled"}}
-	must(w.t, w.Patch(w.t.Context(), namespace, client.RawPatch("application/merge-patch+json",
+	suite.Must(w, w.Patch(w.Context(), namespace, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelProject+`":"late-owner"}}}`))))
 	labelled.isServed()
 	labelled.ends()
 
 	seen := w.waits(as, "late-seen", "late-shown")
 	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "late-shown"}}
-	must(w.t, w.Patch(w.t.Context(), pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"visibility":"Shared","project":null}}`))))
+	suite.Must(w, w.Patch(w.Context(), pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"visibility":"Shared","project":null}}`))))
 	seen.isServed()
 	seen.ends()
 }
@@ -165,21 +164,21 @@ func (w *world) aLateRightCounts() {
 // nobodyForges has a user try to say who made an object: in a new one, by a copy of
 // another's, and by a change.
 func (w *world) nobodyForges(as client.Client, l *late) {
-	ctx := w.t.Context()
+	ctx := w.Context()
 	copied := build.Claim(l.claim.Namespace, "copied").Pool("late-owned").Length(32).Obj()
 	copied.Annotations = map[string]string{v1alpha1.AnnotationRequester: l.claim.Annotations[v1alpha1.AnnotationRequester], v1alpha1.AnnotationUseGranted: "late-owned"}
-	must(w.t, as.Create(ctx, copied))
+	suite.Must(w, as.Create(ctx, copied))
 	if got := copied.Annotations[v1alpha1.AnnotationRequester]; got == l.claim.Annotations[v1alpha1.AnnotationRequester] || copied.Annotations[v1alpha1.AnnotationUseGranted] != "" {
-		w.t.Errorf("a new claim keeps what its maker wrote: %v", copied.Annotations)
+		w.Errorf("a new claim keeps what its maker wrote: %v", copied.Annotations)
 	}
 	for _, obj := range l.all() {
 		forged := obj.DeepCopyObject().(client.Object)
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationRequester+`":"v1.forged.AAAA"}}}`))
 		if err := as.Patch(ctx, forged, patch); !apierrors.IsForbidden(err) && (err == nil || !strings.Contains(err.Error(), "is written by the operator alone")) {
-			w.t.Errorf("%T: its maker is forged: %v", obj, err)
+			w.Errorf("%T: its maker is forged: %v", obj, err)
 		}
 	}
 	removed := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationRequester+`":null}}}`))
-	must(w.t, as.Patch(ctx, copied, removed))
-	w.delete(copied)
+	suite.Must(w, as.Patch(ctx, copied, removed))
+	w.Deleted(copied)
 }

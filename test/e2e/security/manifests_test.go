@@ -2,9 +2,7 @@ package security
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,16 +16,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // rendered are the objects of a kustomization.
 func rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	root, err := cluster.ModuleRoot()
-	must(t, err)
-	assets := cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin", "k8s"))
-	out, err := exec.CommandContext(context.Background(), filepath.Join(assets, "kubectl"), "kustomize", filepath.Join(root, dir)).Output()
-	must(t, err)
+	suite.Must(t, err)
+	kubectl, err := cluster.Binary("kubectl")
+	suite.Must(t, err)
+	out, err := exec.CommandContext(context.Background(), kubectl, "kustomize", filepath.Join(root, dir)).Output()
+	suite.Must(t, err)
 	var objs []*unstructured.Unstructured
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096); ; {
 		obj := &unstructured.Unstructured{}
@@ -45,7 +45,7 @@ func rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 func as[T any](t *testing.T, obj *unstructured.Unstructured) *T {
 	t.Helper()
 	typed := new(T)
-	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, typed))
+	suite.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, typed))
 	return typed
 }
 

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // right is a verb on a resource, in the operator's namespace or in all.
@@ -53,14 +54,14 @@ func unused() map[right]string {
 func (w *world) rightsAreUsed() {
 	granted := w.granted()
 	audited, err := w.Audit()
-	must(w.t, err)
+	suite.Must(w, err)
 	used := map[right]bool{}
 	for _, a := range audited {
 		if a.ObjectRef.Resource == "" {
 			continue // discovery
 		}
 		if a.Forbidden() || a.ResponseStatus.Code == http.StatusForbidden {
-			w.t.Errorf("it has no right to: %s %s", a.Verb, a.RequestURI)
+			w.Errorf("it has no right to: %s %s", a.Verb, a.RequestURI)
 			continue
 		}
 		resource := a.ObjectRef.Resource
@@ -80,16 +81,16 @@ func (w *world) rightsAreUsed() {
 			continue // a watch brings the list with it, but not from every API server
 		}
 		if !used[r] && exceptions[r] == "" {
-			w.t.Errorf("it has a right that it does not use: %s", r)
+			w.Errorf("it has a right that it does not use: %s", r)
 		}
 	}
 	for r := range exceptions {
 		if !granted[r] {
-			w.t.Errorf("an exception for a right that it does not have: %s", r)
+			w.Errorf("an exception for a right that it does not have: %s", r)
 		}
 	}
-	w.t.Logf("%d requests; %d rights granted, %d used", len(audited), len(granted), len(used))
-	w.t.Logf("used: %v", slices.Sorted(maps.Keys(texts(used))))
+	w.Logf("%d requests; %d rights granted, %d used", len(audited), len(granted), len(used))
+	w.Logf("used: %v", slices.Sorted(maps.Keys(texts(used))))
 }
 
 func texts(rights map[right]bool) map[string]bool {
@@ -102,7 +103,7 @@ func texts(rights map[right]bool) map[string]bool {
 
 // granted are the rights of the operator's service account, one by one.
 func (w *world) granted() map[right]bool {
-	w.t.Helper()
+	w.Helper()
 	all := map[right]bool{}
 	add := func(namespace string, rules []rbacv1.PolicyRule) {
 		for _, rule := range rules {
@@ -111,10 +112,10 @@ func (w *world) granted() map[right]bool {
 					for _, verb := range rule.Verbs {
 						r := right{verb, group, resource, namespace}
 						if verb == "*" || resource == "*" || group == "*" {
-							w.t.Errorf("a wildcard: %s", r)
+							w.Errorf("a wildcard: %s", r)
 						}
 						if resource == "secrets" && (namespace == "" || len(rule.ResourceNames) == 0) {
-							w.t.Errorf("more than its own Secret: %s", r)
+							w.Errorf("more than its own Secret: %s", r)
 						}
 						all[r] = true
 					}
@@ -123,14 +124,14 @@ func (w *world) granted() map[right]bool {
 		}
 	}
 	everywhere := &rbacv1.ClusterRoleBindingList{}
-	must(w.t, w.List(w.t.Context(), everywhere))
+	suite.Must(w, w.List(w.Context(), everywhere))
 	for _, binding := range everywhere.Items {
 		if isOperators(binding.Subjects) {
 			add("", w.rules("", binding.RoleRef))
 		}
 	}
 	within := &rbacv1.RoleBindingList{}
-	must(w.t, w.List(w.t.Context(), within))
+	suite.Must(w, w.List(w.Context(), within))
 	for _, binding := range within.Items {
 		if isOperators(binding.Subjects) {
 			add(binding.Namespace, w.rules(binding.Namespace, binding.RoleRef))
@@ -146,13 +147,13 @@ func isOperators(subjects []rbacv1.Subject) bool {
 }
 
 func (w *world) rules(namespace string, ref rbacv1.RoleRef) []rbacv1.PolicyRule {
-	w.t.Helper()
+	w.Helper()
 	if ref.Kind == "Role" {
 		role := &rbacv1.Role{}
-		must(w.t, w.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: ref.Name}, role))
+		suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: ref.Name}, role))
 		return role.Rules
 	}
 	role := &rbacv1.ClusterRole{}
-	must(w.t, w.Get(w.t.Context(), client.ObjectKey{Name: ref.Name}, role))
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: ref.Name}, role))
 	return role.Rules
 }

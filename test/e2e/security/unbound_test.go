@@ -22,36 +22,36 @@ const unclaimedLimit = 10
 // when each has its block already: it is stopped before it has taken them all, and
 // nobody else is.
 func (w *world) unboundIsBounded() {
-	w.namespace("greedy", "")
-	w.namespace("modest", "")
-	w.ready(build.Pool("bounded").CIDR("10.10.0.0/20").Obj())
-	greedy := clientFor(w.t, cluster.NoRetry(w.Config()))
+	w.Namespace("greedy")
+	w.Namespace("modest")
+	w.Pools(build.Pool("bounded").CIDR("10.10.0.0/20").Obj())
+	greedy := w.Client(cluster.NoRetry(w.Config()))
 	refused := func(name string) *v1alpha1.IPClaim {
 		claim := build.Claim("greedy", name).Pool("bounded").Length(28).Obj()
 		claim.Labels = map[string]string{"refuse": "me"}
 		return claim
 	}
 	w.refuseLabelled()
-	w.eventually("the policy is in force", func(ctx context.Context) bool {
+	w.Await("the policy is in force", func(ctx context.Context) bool {
 		return isRefusedByPolicy(greedy.Create(ctx, refused("rehearsed"), client.DryRunAll))
 	})
 
 	var err error
 	made := 0
 	for ; made <= 10*unclaimedLimit && !apierrors.IsTooManyRequests(err); made++ {
-		if err = greedy.Create(w.t.Context(), refused(fmt.Sprint("refused-", made))); err == nil {
-			w.t.Fatal("the policy lets it pass")
+		if err = greedy.Create(w.Context(), refused(fmt.Sprint("refused-", made))); err == nil {
+			w.Fatal("the policy lets it pass")
 		}
 	}
 	if made <= unclaimedLimit || !apierrors.IsTooManyRequests(err) {
-		w.t.Errorf("after %d claims that were not stored: %v, want that it is too many, after more than %d", made, err, unclaimedLimit)
+		w.Errorf("after %d claims that were not stored: %v, want that it is too many, after more than %d", made, err, unclaimedLimit)
 	}
 	modest := build.Claim("modest", "served").Pool("bounded").Length(28).Obj()
-	w.create(modest)
+	w.Created(modest)
 	if modest.Spec.CIDR == "" {
-		w.t.Error("another namespace is not served meanwhile")
+		w.Error("another namespace is not served meanwhile")
 	}
-	w.eventually("the namespace is served again, as what it took is collected", func(ctx context.Context) bool {
+	w.Await("the namespace is served again, as what it took is collected", func(ctx context.Context) bool {
 		claim := build.Claim("greedy", "served").Pool("bounded").Length(28).Obj()
 		return greedy.Create(ctx, claim) == nil && claim.Spec.CIDR != ""
 	})
@@ -64,7 +64,7 @@ func isRefusedByPolicy(err error) bool {
 // refuseLabelled installs a policy, which is asked after the webhooks that fill in
 // blocks.
 func (w *world) refuseLabelled() {
-	w.create(
+	w.Created(
 		&admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "refuse-labelled"},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{

@@ -17,26 +17,24 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // TestWhatIsFilledInStaysWhileNoReplicaRuns replaces a claim by the manifest from which it
 // was created, and by one without status. While no replica runs both are refused; with
 // config/policy/mutating, what the manifest leaves out is kept.
 func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
-	running, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, Progress: t.Output()})
-	must(t, err)
-	t.Cleanup(func() { must(t, running.Stop()) })
-	w := &world{Cluster: running, WithWatch: clientFor(t, running.Config()), t: t}
-	w.namespace("team", "")
-	w.ready(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	w := &world{suite.Start(t, cluster.Options{Managers: 1})}
+	w.Namespace("team")
+	w.Pools(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	claim := build.Claim("team", "kept").Pool("p").Length(28).Obj()
-	w.create(claim)
-	must(t, running.Managers[0].Stop())
+	w.Created(claim)
+	suite.Must(t, w.Managers[0].Stop())
 
-	if _, err = w.replace("refused", map[string]any{"poolRef": map[string]any{"name": "p"}, "prefixLength": 28}, nil); err == nil || !strings.Contains(err.Error(), "spec.cidr: Forbidden") {
+	if _, err := w.replace("refused", map[string]any{"poolRef": map[string]any{"name": "p"}, "prefixLength": 28}, nil); err == nil || !strings.Contains(err.Error(), "spec.cidr: Forbidden") {
 		t.Errorf("the block was left out: %v", err)
 	}
-	_, err = w.replace("refused", claim.Spec, nil)
+	_, err := w.replace("refused", claim.Spec, nil)
 	if err == nil || !strings.Contains(err.Error(), "status: is written by the operator alone") {
 		t.Errorf("the status was left out: %v", err)
 	}
@@ -45,16 +43,16 @@ func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
 	w.edit("that finalizer off", claim, `{"metadata":{"finalizers":null}}`)
 
 	root, err := cluster.ModuleRoot()
-	must(t, err)
+	suite.Must(t, err)
 	if _, err := w.Kubectl(t.Context(), "apply", "--kustomize", filepath.Join(root, "config", "policy", "mutating")); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the policy is in force", func(context.Context) bool {
+	w.Await("the policy is in force", func(context.Context) bool {
 		_, err = w.replace("kept", map[string]any{"poolRef": map[string]any{"name": "p"}, "prefixLength": 28}, nil)
 		return err == nil
 	})
 	after := &v1alpha1.IPClaim{}
-	must(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), after))
+	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), after))
 	if diff := cmp.Diff(claim.Status, after.Status); diff != "" || after.Labels["replaced"] != "kept" {
 		t.Errorf("replaced: %v; the status changed: %s", after.Labels, diff)
 	}
@@ -69,7 +67,7 @@ func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
 		}
 	}
 	again := &v1alpha1.IPClaim{}
-	must(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), again))
+	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), again))
 	if diff := cmp.Diff(after, again); diff != "" {
 		t.Errorf("what was refused changed the claim: %s", diff)
 	}
@@ -83,27 +81,27 @@ func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
 // nobodyForgesAnAnswer creates claims with the mark and the status of an answer while no
 // replica runs.
 func (w *world) nobodyForgesAnAnswer(status v1alpha1.IPClaimStatus) {
-	w.t.Helper()
+	w.Helper()
 	forged := build.Claim("team", "forged").Pool("p").Length(28).Obj()
 	forged.APIVersion, forged.Kind = v1alpha1.GroupVersion.String(), "IPClaim"
 	forged.UID, forged.Status = "answered", status
 	text, err := json.Marshal(forged)
-	must(w.t, err)
-	if err := w.Create(w.t.Context(), forged.DeepCopy()); err == nil || !strings.Contains(err.Error(), `failed calling webhook "retry.ipclaim.ipam.cadastre.dev"`) {
-		w.t.Errorf("created: %v", err)
+	suite.Must(w, err)
+	if err := w.Create(w.Context(), forged.DeepCopy()); err == nil || !strings.Contains(err.Error(), `failed calling webhook "retry.ipclaim.ipam.cadastre.dev"`) {
+		w.Errorf("created: %v", err)
 	}
-	err = w.Patch(w.t.Context(), forged.DeepCopy(), client.RawPatch(types.ApplyPatchType, text), client.FieldOwner("tenant"))
+	err = w.Patch(w.Context(), forged.DeepCopy(), client.RawPatch(types.ApplyPatchType, text), client.FieldOwner("tenant"))
 	if err == nil || !strings.Contains(err.Error(), "uid mismatch") {
-		w.t.Errorf("applied: %v", err)
+		w.Errorf("applied: %v", err)
 	}
-	if err := w.Get(w.t.Context(), client.ObjectKeyFromObject(forged), forged); !apierrors.IsNotFound(err) {
-		w.t.Errorf("it is there: %v", err)
+	if err := w.Get(w.Context(), client.ObjectKeyFromObject(forged), forged); !apierrors.IsNotFound(err) {
+		w.Errorf("it is there: %v", err)
 	}
 }
 
 // replace has kubectl replace the claim by one with a label, a spec and a status.
 func (w *world) replace(label string, spec any, status map[string]any) (string, error) {
-	w.t.Helper()
+	w.Helper()
 	manifest := map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "IPClaim",
 		"metadata": map[string]any{"name": "kept", "namespace": "team", "labels": map[string]any{"replaced": label}},
@@ -113,9 +111,9 @@ func (w *world) replace(label string, spec any, status map[string]any) (string, 
 		manifest["status"] = status
 	}
 	text, err := yaml.Marshal(manifest)
-	must(w.t, err)
-	file := filepath.Join(w.t.TempDir(), "claim.yaml")
-	must(w.t, os.WriteFile(file, text, 0o600))
-	out, err := w.Kubectl(w.t.Context(), "replace", "--filename", file)
+	suite.Must(w, err)
+	file := filepath.Join(w.TempDir(), "claim.yaml")
+	suite.Must(w, os.WriteFile(file, text, 0o600))
+	out, err := w.Kubectl(w.Context(), "replace", "--filename", file)
 	return out, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 )
 
@@ -68,10 +69,10 @@ func figuresOf(took []time.Duration) string {
 
 func newHonest(w *world) *honest {
 	w.Helper()
-	h := &honest{w: w, client: w.as("alice"), pace: flowcontrol.NewTokenBucketRateLimiter(perSecond, 1)}
+	h := &honest{w: w, client: w.As("alice"), pace: flowcontrol.NewTokenBucketRateLimiter(perSecond, 1)}
 	for range 4 {
 		claim := h.claim().Pool(poolOwn).Length(32).Obj()
-		must(w.T, h.client.Create(w.Context(), claim))
+		suite.Must(w, h.client.Create(w.Context(), claim))
 		h.holding = append(h.holding, claim)
 	}
 	return h
@@ -87,7 +88,7 @@ func (h *honest) measured(ctx context.Context, enough func(creates) bool) create
 	h.w.Helper()
 	var c creates
 	for !enough(c) {
-		must(h.w.T, h.pace.Wait(ctx))
+		suite.Must(h.w, h.pace.Wait(ctx))
 		h.held = h.create(ctx, &c, "hosts", h.held, keeps)
 		if h.made%waitsEvery == 0 {
 			h.wait(ctx, &c)
@@ -125,7 +126,7 @@ func (h *honest) create(ctx context.Context, c *creates, class string, has []*v1
 	}
 	has = append(has, claim)
 	if len(has) > keeps {
-		must(h.w.T, h.client.Delete(ctx, has[0]))
+		suite.Must(h.w, h.client.Delete(ctx, has[0]))
 		has = has[1:]
 	}
 	return has
@@ -136,14 +137,14 @@ func (h *honest) create(ctx context.Context, c *creates, class string, has []*v1
 func (h *honest) wait(ctx context.Context, c *creates) {
 	h.w.Helper()
 	claim := h.claim().Pool(poolOwn).Length(32).Obj()
-	must(h.w.T, h.client.Create(ctx, claim))
+	suite.Must(h.w, h.client.Create(ctx, claim))
 	if claim.Spec.CIDR != "" {
 		h.w.Fatalf("%s of the full pool was given %s", claim.Name, claim.Spec.CIDR)
 	}
 	if _, told := h.await(ctx, claim, v1alpha1.ConditionExhausted); !told {
 		c.failed = append(c.failed, claim.Name+" is not told in time that the pool is full")
 	}
-	must(h.w.T, h.client.Delete(ctx, h.holding[0]))
+	suite.Must(h.w, h.client.Delete(ctx, h.holding[0]))
 	h.holding = append(h.holding[1:], claim)
 	took, bound := h.await(ctx, claim, v1alpha1.ConditionBound)
 	if !bound {
@@ -161,7 +162,7 @@ func (h *honest) await(ctx context.Context, claim *v1alpha1.IPClaim, condition s
 	defer stop()
 	events, err := h.client.Watch(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(claim.Namespace), client.MatchingFields{"metadata.name": claim.Name},
 		&client.ListOptions{Raw: &metav1.ListOptions{}})
-	must(h.w.T, err)
+	suite.Must(h.w, err)
 	defer events.Stop()
 	for e := range events.ResultChan() {
 		if now, ok := e.Object.(*v1alpha1.IPClaim); ok && e.Type != watch.Deleted && meta.IsStatusConditionTrue(now.Status.Conditions, condition) {

@@ -17,6 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // Answers, as they are counted.
@@ -56,8 +57,8 @@ type hostile struct {
 func newHostile(w *world, good *honest, random *rand.Rand, all *answers) *hostile {
 	w.Helper()
 	cfg, err := w.User("mallory")
-	must(w.T, err)
-	return &hostile{client: w.client(cluster.NoRetry(cfg)), random: random, known: good.holding[0].DeepCopy(), answers: all}
+	suite.Must(w, err)
+	return &hostile{client: w.Client(cluster.NoRetry(cfg)), random: random, known: good.holding[0].DeepCopy(), answers: all}
 }
 
 // attack misuses the operator until the context ends.

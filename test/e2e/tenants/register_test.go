@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // register watches all IPAllocations, and counts what the hostile project has.
@@ -37,8 +38,8 @@ func (w *world) watchRegister() *register {
 	w.Helper()
 	ctx, stop := context.WithCancel(w.Context())
 	r := &register{stop: stop, all: map[types.UID]*v1alpha1.IPAllocation{}, most: map[string]int{}}
-	events, err := w.admin.Watch(ctx, &v1alpha1.IPAllocationList{})
-	must(w.T, err)
+	events, err := w.Watch(ctx, &v1alpha1.IPAllocationList{})
+	suite.Must(w, err)
 	r.done.Go(func() {
 		for e := range events.ResultChan() {
 			if ctx.Err() != nil {

@@ -3,22 +3,19 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 const (
@@ -37,21 +34,15 @@ const (
 	memoryShare = 0.5
 )
 
-func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard()) // warnings of the API server
-	os.Exit(m.Run())
-}
-
 func TestAHostileTenantHarmsNobody(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		Managers: 2, ControllerManager: true, ClusterAPICRDs: true, Progress: t.Output(),
+	running := suite.Start(t, cluster.Options{
+		Managers: 2, ControllerManager: true, ClusterAPICRDs: true,
 		ManagerArgs: []string{"--orphan-grace=" + grace.String()},
 	})
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Stop()) })
-	storm, seed := durationOf(t, "STORM", usualStorm()), seedOf(t)
+	running.Patience = time.Minute
+	storm, seed := suite.Setting(t, "STORM", usualStorm(), time.ParseDuration), seedOf(t)
 	t.Logf("seed %d, %s of misuse by %d clients", seed, storm, attackers)
-	w := prepare(t, c)
+	w := prepare(running)
 
 	good := newHonest(w)
 	began := time.Now()
@@ -218,29 +209,5 @@ func usualStorm() time.Duration {
 
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
-	text := os.Getenv("SEED")
-	if text == "" || text == "0" {
-		return rand.Uint64N(1 << 32)
-	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	must(t, err)
-	return seed
-}
-
-func durationOf(t *testing.T, name string, otherwise time.Duration) time.Duration {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	d, err := time.ParseDuration(text)
-	must(t, err)
-	return d
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return cmp.Or(suite.Seed(t, "SEED", 0), rand.Uint64N(1<<32))
 }

@@ -3,14 +3,12 @@ package tenants
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,17 +17,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // Namespaces. Those of the hostile tenant are one project.
@@ -70,9 +64,7 @@ const (
 
 // world is a cluster as docs/operations.md, "Keeping tenants apart", has it.
 type world struct {
-	*testing.T
-	*cluster.Cluster
-	admin client.WithWatch
+	*suite.World
 	// processes are the replicas as they were started.
 	processes []int
 }
@@ -80,28 +72,25 @@ type world struct {
 func hostileNamespaces() []string { return []string{hostileNamespace, quotaNamespace, crowdNamespace} }
 
 // prepare makes the namespaces, the users and the pools.
-func prepare(t *testing.T, c *cluster.Cluster) *world {
-	t.Helper()
-	cfg := c.Config()
-	cfg.QPS = -1
-	w := &world{T: t, Cluster: c}
-	w.admin = w.client(cfg)
-	for _, m := range c.Managers {
+func prepare(running *suite.World) *world {
+	running.Helper()
+	w := &world{World: running}
+	for _, m := range w.Managers {
 		w.processes = append(w.processes, m.PID())
 	}
-	w.make(namespace(honestNamespace, "honest"), edits("alice", honestNamespace))
+	w.Created(build.NamespaceOf("honest", honestNamespace), edits("alice", honestNamespace))
 	for _, name := range hostileNamespaces() {
-		w.make(namespace(name, hostileProject), edits("mallory", name))
+		w.Created(build.NamespaceOf(hostileProject, name), edits("mallory", name))
 	}
 	w.refuseLabelled()
 	w.quota(hostileNamespace, quotaClaims)
 	w.quota(quotaNamespace, 0)
-	w.make(
+	w.Created(
 		build.Class("hosts").Default().Length(32).Obj(),
 		build.Class("scarce").Length(32).Obj(),
 		build.Class("keep").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj(),
 	)
-	w.pools(
+	w.Pools(
 		build.Pool(poolCommon).CIDR("10.80.0.0/21").Classes("hosts").With(limited(limitCommon)).Obj(),
 		build.Pool(poolKept).CIDR("10.81.0.0/24").Classes("keep").With(limited(limitKept)).Obj(),
 		build.Pool(poolOwn).CIDR("10.82.0.0/30").With(func(s *v1alpha1.IPPoolSpec) { s.Project, s.Visibility = "honest", v1alpha1.VisibilityConsumer }).Obj(),
@@ -115,41 +104,6 @@ func prepare(t *testing.T, c *cluster.Cluster) *world {
 	return w
 }
 
-func (w *world) client(cfg *rest.Config) client.WithWatch {
-	w.Helper()
-	scheme := runtime.NewScheme()
-	must(w.T, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)))
-	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
-	must(w.T, err)
-	return c
-}
-
-// as is a client of a user without a rate limit of its own.
-func (w *world) as(user string) client.WithWatch {
-	w.Helper()
-	cfg, err := w.User(user)
-	must(w.T, err)
-	return w.client(cfg)
-}
-
-func (w *world) make(objects ...client.Object) {
-	w.Helper()
-	for _, obj := range objects {
-		must(w.T, w.admin.Create(w.Context(), obj))
-	}
-}
-
-func (w *world) pools(pools ...*v1alpha1.IPPool) {
-	w.Helper()
-	for _, pool := range pools {
-		w.make(pool)
-		w.eventually("pool "+pool.Name+" is ready", func(ctx context.Context) (bool, error) {
-			err := w.admin.Get(ctx, client.ObjectKeyFromObject(pool), pool)
-			return pool.Status.Phase == v1alpha1.PoolReady, err
-		})
-	}
-}
-
 // quota bounds the objects of a namespace, and waits until it does. Its status is filled
 // in here, as its controller learns of the CRDs' kinds only after half a minute.
 func (w *world) quota(namespace string, claims int64) {
@@ -159,16 +113,16 @@ func (w *world) quota(namespace string, claims int64) {
 		"count/ipclaims.ipam.cadastre.dev":     *resource.NewQuantity(claims, resource.DecimalSI),
 		"count/localippools.ipam.cadastre.dev": *resource.NewQuantity(quotaLocalPools, resource.DecimalSI),
 	}
-	w.make(quota)
-	w.eventually("the quota of "+namespace+" is in force", func(ctx context.Context) (bool, error) {
-		if err := w.admin.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
+	w.Created(quota)
+	w.AwaitUnlessFailed("the quota of "+namespace+" is in force", func(ctx context.Context) (bool, error) {
+		if err := w.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
 			return false, err
 		}
 		quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{}
 		for name := range quota.Spec.Hard {
 			quota.Status.Used[name] = resource.MustParse("0")
 		}
-		err := w.admin.Status().Update(ctx, quota)
+		err := w.Status().Update(ctx, quota)
 		return err == nil, ignoreConflict(err)
 	})
 }
@@ -185,19 +139,12 @@ func (w *world) refuseLabelled() {
 	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "!('" + refusedLabel + "' in object.metadata.?labels.orValue({}))", Message: "the platform refuses it"}}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "platform-rule"}}
 	binding.Spec.PolicyName, binding.Spec.ValidationActions = policy.Name, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-	w.make(policy, binding)
+	w.Created(policy, binding)
 	probe := build.Claim(crowdNamespace, "probe").Class("missing").Obj()
 	probe.Labels = map[string]string{refusedLabel: "true"}
-	w.eventually("the platform's rule is in force", func(ctx context.Context) (bool, error) {
-		return w.admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) != nil, nil
+	w.AwaitUnlessFailed("the platform's rule is in force", func(ctx context.Context) (bool, error) {
+		return w.Create(ctx, probe.DeepCopy(), client.DryRunAll) != nil, nil
 	})
-}
-
-func (w *world) eventually(what string, is func(context.Context) (bool, error)) {
-	w.Helper()
-	if err := wait.PollUntilContextTimeout(w.Context(), 50*time.Millisecond, time.Minute, true, is); err != nil {
-		w.Fatalf("waiting until %s: %v", what, err)
-	}
 }
 
 func ignoreConflict(err error) error {
@@ -205,10 +152,6 @@ func ignoreConflict(err error) error {
 		return nil
 	}
 	return err
-}
-
-func namespace(name, project string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelProject: project}}}
 }
 
 // edits gives a user the role edit in a namespace, and nothing else.
@@ -233,12 +176,12 @@ func (w *world) judgeProcesses() {
 	most := int64(float64(w.memoryLimit()) * memoryShare)
 	for i, m := range w.Managers {
 		log, err := os.ReadFile(m.LogPath())
-		must(w.T, err)
+		suite.Must(w, err)
 		if !m.Running() || m.PID() != w.processes[i] || bytes.Contains(log, []byte("panic")) {
 			w.Errorf("%s ended or panicked: see %s", m.Name, m.LogPath())
 			continue
 		}
-		peak := peakMemory(w.T, m.PID())
+		peak := peakMemory(w, m.PID())
 		w.Logf("%s: %d MiB at most", m.Name, peak>>20)
 		if peak > most {
 			w.Errorf("%s took %d MiB, more than %d MiB", m.Name, peak>>20, most>>20)
@@ -250,19 +193,19 @@ func (w *world) judgeProcesses() {
 func (w *world) memoryLimit() int64 {
 	w.Helper()
 	root, err := cluster.ModuleRoot()
-	must(w.T, err)
+	suite.Must(w, err)
 	manifest, err := os.ReadFile(filepath.Join(root, "config/manager/deployment.yaml"))
-	must(w.T, err)
+	suite.Must(w, err)
 	deployment := &appsv1.Deployment{}
-	must(w.T, yaml.UnmarshalStrict(manifest, deployment))
+	suite.Must(w, yaml.UnmarshalStrict(manifest, deployment))
 	return deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
 }
 
 // peakMemory is the most that a process had in memory (VmHWM of proc(5)), in bytes.
-func peakMemory(t *testing.T, pid int) int64 {
+func peakMemory(t testing.TB, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must(t, err)
+	suite.Must(t, err)
 	for line := range strings.Lines(string(status)) {
 		var kib int64
 		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
@@ -280,17 +223,17 @@ func (w *world) judgeEnd(good *honest) {
 	w.judgeClaims()
 	for _, name := range hostileNamespaces() {
 		w.finishClaims(name)
-		must(w.T, w.admin.Delete(w.Context(), namespace(name, hostileProject)))
+		suite.Must(w, w.Delete(w.Context(), build.NamespaceOf(hostileProject, name)))
 	}
 	for _, name := range hostileNamespaces() {
-		w.eventually("namespace "+name+" is gone", func(ctx context.Context) (bool, error) {
+		w.AwaitUnlessFailed("namespace "+name+" is gone", func(ctx context.Context) (bool, error) {
 			w.finishClaims(name) // what was being stored
-			err := w.admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+			err := w.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		})
 	}
 	records := &v1alpha1.IPAllocationList{}
-	must(w.T, w.admin.List(w.Context(), records))
+	suite.Must(w, w.List(w.Context(), records))
 	held := map[string]string{}
 	for _, r := range records.Items {
 		if r.Spec.Project == hostileProject {
@@ -300,7 +243,7 @@ func (w *world) judgeEnd(good *honest) {
 	}
 	for _, claim := range good.held {
 		now := &v1alpha1.IPClaim{}
-		must(w.T, w.admin.Get(w.Context(), client.ObjectKeyFromObject(claim), now))
+		suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(claim), now))
 		if now.Spec.CIDR != claim.Spec.CIDR || held[claim.Namespace+"/"+claim.Spec.AllocationName] != claim.Spec.CIDR {
 			w.Errorf("IPClaim %s was given %s, has %s, and its record %q", claim.Name, claim.Spec.CIDR, now.Spec.CIDR, held[claim.Namespace+"/"+claim.Spec.AllocationName])
 		}
@@ -313,9 +256,9 @@ func (w *world) judgeClaims() {
 	w.Helper()
 	for _, name := range hostileNamespaces() {
 		var untold []string
-		w.eventually("every claim of "+name+" has a status", func(ctx context.Context) (bool, error) {
+		w.AwaitUnlessFailed("every claim of "+name+" has a status", func(ctx context.Context) (bool, error) {
 			claims := &v1alpha1.IPClaimList{}
-			err := w.admin.List(ctx, claims, client.InNamespace(name))
+			err := w.List(ctx, claims, client.InNamespace(name))
 			untold = nil
 			for _, claim := range claims.Items {
 				if strings.Contains(fmt.Sprint(claim.Status), confidential) {
@@ -334,11 +277,11 @@ func (w *world) judgeClaims() {
 func (w *world) finishClaims(namespace string) {
 	w.Helper()
 	claims := &v1alpha1.IPClaimList{}
-	must(w.T, w.admin.List(w.Context(), claims, client.InNamespace(namespace)))
+	suite.Must(w, w.List(w.Context(), claims, client.InNamespace(namespace)))
 	for _, claim := range claims.Items {
 		if slices.Contains(claim.Finalizers, ownFinalizer) {
 			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-			must(w.T, client.IgnoreNotFound(w.admin.Patch(w.Context(), &claim, patch)))
+			suite.Must(w, client.IgnoreNotFound(w.Patch(w.Context(), &claim, patch)))
 		}
 	}
 }

@@ -6,14 +6,11 @@ import (
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // refusal is what is answered while the operator is removed.
@@ -33,13 +30,10 @@ type claimants struct {
 func (w *world) keepClaiming() *claimants {
 	w.Helper()
 	c := &claimants{world: w, stored: map[string]int{}, refused: map[string]int{}, changed: make(chan struct{})}
-	scheme := runtime.NewScheme()
-	w.must(v1alpha1.AddToScheme(scheme))
-	w.must(ipamv1.AddToScheme(scheme))
 	cfg := cluster.NoRetry(w.Config())
 	cfg.QPS, cfg.Burst = 20, 1
-	k8s, err := client.New(cfg, client.Options{Scheme: scheme})
-	w.must(err)
+	k8s, err := client.New(cfg, client.Options{Scheme: w.Scheme()})
+	suite.Must(w, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	w.Cleanup(func() {
@@ -49,10 +43,7 @@ func (w *world) keepClaiming() *claimants {
 	for kind, claim := range map[string]func(string) client.Object{
 		"IPClaim": func(name string) client.Object { return build.Claim("tenant", name).Pool("busy").Length(32).Obj() },
 		"IPAddressClaim": func(name string) client.Object {
-			return &ipamv1.IPAddressClaim{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: name},
-				Spec:       ipamv1.IPAddressClaimSpec{PoolRef: ipamv1.IPPoolReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPPool", Name: "busy"}},
-			}
+			return build.AddressClaim("tenant", name).Pool("busy").Obj()
 		},
 	} {
 		running.Go(func() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/operator"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 const claims = `apiVersion: ipam.cluster.x-k8s.io/v1beta2
@@ -53,30 +54,20 @@ const addresses = "ipaddressclaims.ipam.cluster.x-k8s.io,ipaddresses.ipam.cluste
 const ours = `jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.finalizers}{"\n"}{end}`
 
 // world is a cluster in which the operator runs.
-type world struct {
-	*cluster.Cluster
-	*testing.T
-}
+type world struct{ *suite.World }
 
 func (w *world) kubectl(args ...string) string {
 	w.Helper()
 	out, err := w.Kubectl(w.Context(), args...)
-	w.must(err)
+	suite.Must(w, err)
 	w.Log(out)
 	return out
-}
-
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
 }
 
 func (w *world) apply(manifest string) {
 	w.Helper()
 	path := filepath.Join(w.TempDir(), "manifest.yaml")
-	w.must(os.WriteFile(path, []byte(manifest), 0o600))
+	suite.Must(w, os.WriteFile(path, []byte(manifest), 0o600))
 	w.kubectl("apply", "--server-side", "-f", path)
 }
 
@@ -85,9 +76,9 @@ func (w *world) apply(manifest string) {
 func (w *world) removeFinalizers() {
 	w.Helper()
 	asOperator, err := w.OperatorConfig(w.Context())
-	w.must(err)
+	suite.Must(w, err)
 	o := operator.Options{Namespace: cluster.Namespace, ServiceAccount: cluster.ServiceAccount}
-	w.must(operator.RemoveFinalizers(w.Context(), asOperator, o, w.Output()))
+	suite.Must(w, operator.RemoveFinalizers(w.Context(), asOperator, o, w.Output()))
 }
 
 func (w *world) served(name, pool string) {
@@ -109,22 +100,15 @@ func (w *world) expectFree(kinds string) {
 // start starts a control plane and the operator; root is where the module's files are.
 func start(t *testing.T) (w *world, root string) {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, ControllerManager: true, Progress: t.Output()})
-	w = &world{c, t}
-	w.must(err)
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	root, err = cluster.ModuleRoot()
-	w.must(err)
+	w = &world{suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true})}
+	root, err := cluster.ModuleRoot()
+	suite.Must(w, err)
 	return w, root
 }
 
 func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
 	w, root := start(t)
-	w.must(w.InstallClusterAPICRDs(t.Context()))
+	suite.Must(w, w.InstallClusterAPICRDs(t.Context()))
 	w.kubectl("create", "namespace", "tenant")
 	w.kubectl("apply", "--server-side", "-k", filepath.Join(root, "config/samples"))
 	w.kubectl("wait", "--for=condition=Ready", "ipclaims", "--all", "-A", "--timeout=30s")
@@ -148,7 +132,7 @@ func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
 	w.expectFree(addresses + ",ipallocations,ippools,localippools")
 
 	w.kubectl("delete", "--timeout=120s", "--ignore-not-found", "-k", filepath.Join(root, "config/default"))
-	w.must(w.Managers[0].Stop()) // in a cluster it goes with its Deployment
+	suite.Must(w, w.Managers[0].Stop()) // in a cluster it goes with its Deployment
 	w.kubectl("delete", policy, "cadastre-removal")
 	w.kubectl("-n", "tenant", "get", addresses, "machine") // it is Cluster API's, and stays
 	w.kubectl("delete", "namespace", "tenant", "--timeout=60s")
@@ -162,7 +146,7 @@ func (w *world) isRefused(manifests ...string) {
 	w.Helper()
 	for _, manifest := range manifests {
 		path := filepath.Join(w.TempDir(), "manifest.yaml")
-		w.must(os.WriteFile(path, []byte(manifest), 0o600))
+		suite.Must(w, os.WriteFile(path, []byte(manifest), 0o600))
 		if out, err := w.Kubectl(w.Context(), "create", "-f", path); err == nil || !strings.Contains(err.Error(), refusal) {
 			w.Errorf("got %s, %v of %s; want %q", out, err, manifest, refusal)
 		}

@@ -56,4 +56,15 @@ func findAssets(named, moduleRoot string) (assets, error) {
 	return found, nil
 }
 
+// Binary is the path of a program of the control plane, such as kubectl, to be run
+// without a cluster or with other input than Cluster.Kubectl has.
+func Binary(name string) (string, error) {
+	root, err := ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	found, err := findAssets("", root)
+	return found.path(name), err
+}
+
 func (a assets) path(name string) string { return filepath.Join(string(a), name) }

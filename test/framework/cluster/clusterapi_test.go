@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ipamv1beta1 "sigs.k8s.io/cluster-api/api/ipam/v1beta1" //nolint:staticcheck // deprecated, but served until it is removed
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,13 +26,7 @@ func TestClusterAPI(t *testing.T) {
 			t.Error("the core manager runs after Stop")
 		}
 	})
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{ipamv1.AddToScheme, ipamv1beta1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k8s, err := client.New(c.Config(), client.Options{Scheme: scheme})
+	k8s, err := NewClient(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +41,7 @@ func TestClusterAPI(t *testing.T) {
 	if err := c.StartClusterAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if k8s, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
+	if k8s, err = NewClient(c.Config()); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("versions are converted", func(t *testing.T) { converts(t, k8s) })

@@ -12,7 +12,7 @@
 //	c, err := cluster.Start(ctx, cluster.Options{Managers: 2})
 //	...
 //	defer c.Stop()
-//	k8s, err := client.New(c.Config(), client.Options{})
+//	k8s, err := cluster.NewClient(c.Config())
 //	...
 //	err = c.Managers[0].Pause()      // wakes up on Resume, none the wiser
 //	err = c.Managers[1].Kill()       // as kill -9

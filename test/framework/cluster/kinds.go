@@ -8,19 +8,13 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // AwaitKinds waits until the API server serves all kinds that are defined. (kubectl wait
 // fails on a definition that has no conditions yet.)
 func (c *Cluster) AwaitKinds(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	reader, err := client.New(c.admin, client.Options{Scheme: scheme})
+	reader, err := NewClient(c.admin)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ package growth
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -23,15 +22,12 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 const (
@@ -95,14 +91,13 @@ func (c counts) grown(from counts) string {
 // world is a control plane, with one replica of the operator that counts.
 type world struct {
 	Gomega
-	ctx      context.Context //nolint:containedctx // of one test
-	k8s      client.Client
+	*suite.World
 	counters string // where the operator serves them
 	made     int
 }
 
 func start(t *testing.T) *world {
-	w := &world{Gomega: NewWithT(t), ctx: t.Context()}
+	w := &world{Gomega: NewWithT(t)}
 	w.SetDefaultEventuallyTimeout(time.Minute)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	w.Expect(err).NotTo(HaveOccurred())
@@ -110,33 +105,16 @@ func start(t *testing.T) *world {
 	w.Expect(listener.Close()).To(Succeed())
 	t.Setenv("COUNTERS", w.counters)
 	t.Setenv("GOCOVERDIR", t.TempDir()) // for what it writes when it ends
-	running, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, ManagerBinary: w.build(t), Progress: t.Output()})
-	w.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() {
-		if err := running.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	scheme := runtime.NewScheme()
-	w.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	w.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	w.k8s, err = client.New(running.Config(), client.Options{Scheme: scheme})
-	w.Expect(err).NotTo(HaveOccurred())
-
-	w.Expect(w.k8s.Create(t.Context(), build.Pool("p").CIDR("10.0.0.0/12").Obj())).To(Succeed())
-	w.Expect(w.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "growth"}})).To(Succeed())
-	w.Eventually(func() v1alpha1.PoolPhase {
-		pool := &v1alpha1.IPPool{}
-		w.Expect(w.k8s.Get(t.Context(), client.ObjectKey{Name: "p"}, pool)).To(Succeed())
-		return pool.Status.Phase
-	}).Should(Equal(v1alpha1.PoolReady))
+	w.World = suite.Start(t, cluster.Options{Managers: 1, ManagerBinary: w.build(t)})
+	w.Pools(build.Pool("p").CIDR("10.0.0.0/12").Obj())
+	w.Namespace("growth")
 	return w
 }
 
 // build builds the operator with counters.
 func (w *world) build(t *testing.T) string {
 	binary := filepath.Join(t.TempDir(), "counted")
-	out, err := exec.CommandContext(w.ctx, "go", "build", "-covermode=atomic", "-coverpkg="+counted(), "-o", binary, "./counted").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-covermode=atomic", "-coverpkg="+counted(), "-o", binary, "./counted").CombinedOutput()
 	w.Expect(err).NotTo(HaveOccurred(), string(out))
 	return binary
 }
@@ -158,7 +136,7 @@ func (w *world) create(n int) {
 	for range 8 {
 		creating.Go(func() {
 			for name := range names {
-				w.Expect(w.k8s.Create(w.ctx, build.Claim("growth", name).Pool("p").Length(28).Obj())).To(Succeed())
+				w.Expect(w.Create(w.Context(), build.Claim("growth", name).Pool("p").Length(28).Obj())).To(Succeed())
 			}
 		})
 	}
@@ -171,7 +149,7 @@ func (w *world) create(n int) {
 	for i := w.made - 20; i <= w.made; i++ { // the last ones: 8 workers overtake each other
 		w.Eventually(func() v1alpha1.ClaimPhase {
 			claim := &v1alpha1.IPClaim{}
-			w.Expect(w.k8s.Get(w.ctx, client.ObjectKey{Namespace: "growth", Name: fmt.Sprintf("c-%05d", i)}, claim)).To(Succeed())
+			w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: "growth", Name: fmt.Sprintf("c-%05d", i)}, claim)).To(Succeed())
 			return claim.Status.Phase
 		}).Should(Equal(v1alpha1.ClaimBound))
 	}
@@ -184,7 +162,7 @@ func (w *world) count(t *testing.T) counts {
 	dir := t.TempDir()
 	w.ask("/write?" + dir)
 	text := filepath.Join(dir, "counts.txt")
-	out, err := exec.CommandContext(w.ctx, "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+text).CombinedOutput()
+	out, err := exec.CommandContext(w.Context(), "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+text).CombinedOutput()
 	w.Expect(err).NotTo(HaveOccurred(), string(out))
 	return w.read(text)
 }

@@ -4,28 +4,25 @@ import (
 	"fmt"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // createAddresses creates so many of Cluster API's claims, if they are not there.
 func (w *world) createAddresses(namespace, prefix string, count int) {
 	for i := range count {
-		claim := &ipamv1.IPAddressClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", prefix, i)},
-			Spec:       ipamv1.IPAddressClaimSpec{PoolRef: ipamv1.IPPoolReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPPool", Name: "hosts"}},
-		}
-		w.Expect(client.IgnoreAlreadyExists(w.k8s.Create(w.ctx, claim))).To(Succeed())
+		claim := build.AddressClaim(namespace, fmt.Sprintf("%s-%d", prefix, i)).Pool("hosts").Obj()
+		w.Expect(client.IgnoreAlreadyExists(w.Create(w.Context(), claim))).To(Succeed())
 	}
 }
 
 // address is the name of the claim's IPAddress, empty until it has one.
 func (w *world) address(namespace, name string) string {
 	claim := &ipamv1.IPAddressClaim{}
-	w.Expect(w.k8s.Get(w.ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim)).To(Succeed())
+	w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, claim)).To(Succeed())
 	return claim.Status.AddressRef.Name
 }
 
@@ -46,8 +43,8 @@ func (w *world) awaitAddresses(namespace string, count int) {
 // releaseAddresses deletes so many claims, and waits until nothing is held for them.
 func (w *world) releaseAddresses(namespace string, count int) {
 	for i := range count {
-		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("c-%d", i)}}
-		w.Expect(w.k8s.Delete(w.ctx, claim)).To(Succeed())
+		claim := build.AddressClaim(namespace, fmt.Sprintf("c-%d", i)).Obj()
+		w.Expect(w.Delete(w.Context(), claim)).To(Succeed())
 	}
 	w.Eventually(func() int {
 		records := &v1alpha1.IPAllocationList{}

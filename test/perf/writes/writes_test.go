@@ -6,7 +6,6 @@ package writes
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"regexp"
@@ -17,17 +16,14 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 const (
@@ -39,10 +35,12 @@ const (
 // TestWritesOfAClaim fails when a claim, or its release, costs another request.
 func TestWritesOfAClaim(t *testing.T) {
 	w := start(t)
-	w.Expect(w.k8s.Create(t.Context(), build.Class("networks").Length(28).Obj())).To(Succeed())
-	w.pool(build.Pool("platform").CIDR("10.0.0.0/16").Classes("networks"))
-	w.pool(build.Pool("v6").CIDR("2001:db8::/32"))
-	w.pool(build.Pool("hosts").CIDR("172.16.0.0/20").Network(20, "172.16.0.1"))
+	w.Created(build.Class("networks").Length(28).Obj())
+	w.Pools(
+		build.Pool("platform").CIDR("10.0.0.0/16").Classes("networks").Obj(),
+		build.Pool("v6").CIDR("2001:db8::/32").Obj(),
+		build.Pool("hosts").CIDR("172.16.0.0/20").Network(20, "172.16.0.1").Obj(),
+	)
 
 	perClaim := map[string]int{
 		"POST ipallocations": claims, // the record, before the answer
@@ -55,7 +53,7 @@ func TestWritesOfAClaim(t *testing.T) {
 		"host addresses": build.Claim("", "").Pool("hosts"),
 	} {
 		namespace := strings.ReplaceAll(strings.ToLower(name), " ", "-")
-		w.namespace(namespace)
+		w.Namespace(namespace)
 		w.costs(t, "a claim "+name, perClaim, func() { w.create(namespace, claim.Obj()) })
 	}
 	w.costs(t, "a claim's release", map[string]int{
@@ -69,9 +67,9 @@ func TestWritesOfAClaim(t *testing.T) {
 // set at admission, and costs nothing; the event that tells of the address does.
 func TestWritesOfAnAddressClaim(t *testing.T) {
 	w := start(t)
-	w.Expect(w.cluster.InstallClusterAPICRDs(t.Context())).To(Succeed())
-	w.pool(build.Pool("hosts").CIDR("172.16.0.0/20").Network(20, "172.16.0.1"))
-	w.namespace("machines")
+	w.Expect(w.InstallClusterAPICRDs(t.Context())).To(Succeed())
+	w.Pools(build.Pool("hosts").CIDR("172.16.0.0/20").Network(20, "172.16.0.1").Obj())
+	w.Namespace("machines")
 	w.Eventually(func() string { // the operator finds the kinds when they come
 		w.createAddresses("machines", "first", 1)
 		return w.address("machines", "first-0")
@@ -137,9 +135,7 @@ func sum(counts map[string]int) int {
 // world is a cluster with one replica of the operator.
 type world struct {
 	Gomega
-	ctx     context.Context //nolint:containedctx // of one test
-	k8s     client.Client
-	cluster *cluster.Cluster
+	*suite.World
 	metrics *kubernetes.Clientset
 	// own are this test's own lists since costs were last counted.
 	own map[string]int
@@ -148,33 +144,8 @@ type world struct {
 func start(t *testing.T) *world {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(time.Minute)
-	running, err := cluster.Start(t.Context(), cluster.Options{Managers: 1, Progress: t.Output()})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() {
-		if err := running.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	scheme := runtime.NewScheme()
-	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	g.Expect(ipamv1.AddToScheme(scheme)).To(Succeed())
-	k8s, err := client.New(running.Config(), client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
-	return &world{Gomega: g, ctx: t.Context(), k8s: k8s, cluster: running, metrics: kubernetes.NewForConfigOrDie(running.Config()), own: map[string]int{}}
-}
-
-func (w *world) namespace(name string) {
-	w.Expect(w.k8s.Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-}
-
-func (w *world) pool(b *build.PoolBuilder) {
-	pool := b.Obj()
-	w.Expect(w.k8s.Create(w.ctx, pool)).To(Succeed())
-	w.Eventually(func() v1alpha1.PoolPhase {
-		w.Expect(w.k8s.Get(w.ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
-		return pool.Status.Phase
-	}).Should(Equal(v1alpha1.PoolReady))
+	running := suite.Start(t, cluster.Options{Managers: 1})
+	return &world{Gomega: g, World: running, metrics: kubernetes.NewForConfigOrDie(running.Config()), own: map[string]int{}}
 }
 
 // create has several clients create claims, and waits until all are Bound.
@@ -185,7 +156,7 @@ func (w *world) create(namespace string, claim *v1alpha1.IPClaim) {
 			for i := range each {
 				one := claim.DeepCopy()
 				one.Namespace, one.Name = namespace, fmt.Sprintf("c-%d-%d", n, i)
-				w.Expect(w.k8s.Create(w.ctx, one)).To(Succeed())
+				w.Expect(w.Create(w.Context(), one)).To(Succeed())
 			}
 		})
 	}
@@ -207,7 +178,7 @@ func (w *world) release(namespace string) {
 	list := &v1alpha1.IPClaimList{}
 	w.list(list, namespace)
 	for i := range list.Items {
-		w.Expect(w.k8s.Delete(w.ctx, &list.Items[i])).To(Succeed())
+		w.Expect(w.Delete(w.Context(), &list.Items[i])).To(Succeed())
 	}
 	w.Eventually(func() int {
 		records := &v1alpha1.IPAllocationList{}
@@ -217,7 +188,7 @@ func (w *world) release(namespace string) {
 }
 
 func (w *world) list(list client.ObjectList, namespace string) {
-	w.Expect(w.k8s.List(w.ctx, list, client.InNamespace(namespace))).To(Succeed())
+	w.Expect(w.List(w.Context(), list, client.InNamespace(namespace))).To(Succeed())
 	switch list.(type) {
 	case *v1alpha1.IPClaimList:
 		w.own["LIST ipclaims"]++
@@ -258,7 +229,7 @@ func (w *world) requests() map[string]int {
 // counted are the requests that the API server has counted of our kinds and of
 // those by which operators talk: events and reviews.
 func (w *world) counted() map[string]int {
-	text, err := w.metrics.RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
+	text, err := w.metrics.RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())
 	w.Expect(err).NotTo(HaveOccurred())
 	counts := map[string]int{}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {

@@ -8,13 +8,9 @@ import (
 	"io"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 )
@@ -130,14 +126,7 @@ func (w *World) furnish(ctx context.Context) (err error) {
 	if err := w.replicas(ctx, 1); err != nil { // which find the kinds of Cluster API
 		return err
 	}
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if w.k8s, err = client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: scheme}); err != nil {
+	if w.k8s, err = cluster.NewClient(w.cluster.Config()); err != nil {
 		return err
 	}
 	for range 32 {
@@ -186,7 +175,7 @@ func (w *World) replicas(ctx context.Context, n int) error {
 func (w *World) namespace(ctx context.Context) (string, error) {
 	w.namespaces++
 	name := fmt.Sprintf("bench-%03d", w.namespaces)
-	return name, w.k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return name, w.k8s.Create(ctx, build.Namespace(name))
 }
 
 // say tells how far the run is.
