@@ -30,7 +30,7 @@ func TestTestsThatAreNamedExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(documents, "README.md") {
+	for _, path := range append(documents, "README.md", "test/README.md") {
 		text, err := fs.ReadFile(root, path)
 		if err != nil {
 			t.Fatal(err)
