@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -51,13 +52,18 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	}
 	claim.Namespace = req.Namespace
 	claim.Name = nameFor(claim)
-	return m.create(ctx, &claimRequest{
+	r := &claimRequest{
 		claim: claim, draft: d, dryRun: req.DryRun != nil && *req.DryRun, user: req.UserInfo,
 		subject: subject{
 			kind: "IPClaim", plural: "ipclaims", name: claim.Name,
 			ifTaken: "leave cidr out to get a free block, or ask for another",
 		},
-	})
+	}
+	response := m.create(ctx, r)
+	if !response.Allowed && response.Result != nil {
+		log.FromContext(ctx).V(1).Info("Refused a claim", "claim", r.holder().String(), "code", response.Result.Code, "reason", response.Result.Message)
+	}
+	return response
 }
 
 // keepFilledIn restores what was filled in and an update left out.
@@ -84,6 +90,9 @@ type claimRequest struct {
 	dryRun  bool
 	user    authenticationv1.UserInfo
 	subject subject
+	// request is what the claim asks for, and terms what that comes to.
+	request ipam.Request
+	terms   ipam.Terms
 	// granted says that the user may use the pool of another project.
 	granted bool
 }
@@ -106,12 +115,13 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		return denied(r.subject.alreadyExists())
 	}
 	resolution, err := m.resolve(ctx, r, request)
+	r.request, r.terms = request, resolution.Terms
 	var record ipam.Record
 	if err == nil {
 		record, err = m.grant(ctx, r, resolution)
 	}
 	if err == nil {
-		return m.answer(r, request, resolution.Terms, adapt.ClaimBound(record, m.poolOf(record, resolution)))
+		return m.answer(ctx, r, adapt.ClaimBound(record, m.poolOf(record, resolution)))
 	}
 	if !canWait(err) && !r.waitsForPolicy(err) {
 		return denied(r.subject.refusal(m.Catalogue.Redacted(r.claim.Namespace, err)))
@@ -126,19 +136,28 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		outcome.Message = fmt.Sprintf("the operator that answers does not serve namespace %s (--namespace): run one that does", r.claim.Namespace)
 		warning += ", and " + outcome.Message
 	}
-	return m.answer(r, request, resolution.Terms, outcome, warning)
+	return m.answer(ctx, r, outcome, warning)
 }
 
 // answer lets the claim be stored with what was decided and its status.
-func (m *claimMutator) answer(r *claimRequest, request ipam.Request, terms ipam.Terms, outcome adapt.ClaimOutcome, warnings ...string) admission.Response {
-	if err := fillIn(r, terms, outcome.Record); err != nil {
+func (m *claimMutator) answer(ctx context.Context, r *claimRequest, outcome adapt.ClaimOutcome, warnings ...string) admission.Response {
+	if err := fillIn(r, r.terms, outcome.Record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	r.draft.setStatus(outcome.Status(v1alpha1.IPClaimStatus{}))
+	logAdmitted(ctx, r, outcome)
 	if outcome.Phase != v1alpha1.ClaimBound {
-		warnings = append(m.askedBy(r, request), warnings...)
+		warnings = append(m.askedBy(r, r.request), warnings...)
 	}
 	return r.draft.response(warnings...)
+}
+
+func logAdmitted(ctx context.Context, r *claimRequest, outcome adapt.ClaimOutcome) {
+	values := []any{"claim", r.holder().String(), "phase", outcome.Phase, "reason", outcome.Reason, "dryRun", r.dryRun}
+	if record := outcome.Record; outcome.Phase == v1alpha1.ClaimBound {
+		values = append(values, "pool", record.Pool.String(), "block", record.Block.String(), "record", record.Name.String())
+	}
+	log.FromContext(ctx).V(1).Info("Admitted a claim", values...)
 }
 
 // poolOf is the pool of a record, as the request was resolved or as it was seen.
@@ -209,7 +228,7 @@ func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request
 		}
 		request.Granted, r.granted = may, may
 	}
-	return m.Allocator.Resolve(request)
+	return m.Allocator.Resolve(ctx, request)
 }
 
 func (m *claimMutator) grant(ctx context.Context, r *claimRequest, resolution catalogue.Resolution) (ipam.Record, error) {

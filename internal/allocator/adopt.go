@@ -68,7 +68,11 @@ func (a *Allocator) Adopt(ctx context.Context, record ipam.Record) (ipam.Record,
 func (a *Allocator) adopt(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
 	adopted := record
 	adopted.Adopted, adopted.HolderUID, adopted.State = true, uid, ipam.StateBound
-	return a.updateAdopted(ctx, record, adopted)
+	adopted, err := a.updateAdopted(ctx, record, adopted)
+	if err == nil {
+		logChange(ctx, "Adopted a record", adopted)
+	}
+	return adopted, err
 }
 
 // Stamp writes the holder's UID into a record that was made before its holder

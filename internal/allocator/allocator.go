@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -81,11 +82,13 @@ func (a *Allocator) Synced() error { return a.queue.Synced() }
 
 // Resolve is Catalogue.Resolve once everything has been seen; before it is
 // ipam.ErrNotSynced.
-func (a *Allocator) Resolve(req ipam.Request) (catalogue.Resolution, error) {
+func (a *Allocator) Resolve(ctx context.Context, req ipam.Request) (catalogue.Resolution, error) {
 	if err := a.Synced(); err != nil {
 		return catalogue.Resolution{}, err
 	}
-	return a.catalogue.Resolve(req)
+	res, err := a.catalogue.Resolve(req)
+	a.traceResolution(ctx, req, res, err)
+	return res, err
 }
 
 // Close waits until the records that are being given up are gone.

@@ -43,7 +43,11 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
 	if err := a.delete(ctx, record); err != nil {
 		return ignoreGone(err)
 	}
-	return ignoreGone(a.removeFinalizer(ctx, record))
+	err := a.removeFinalizer(ctx, record)
+	if err == nil {
+		logChange(ctx, "Released a record", record)
+	}
+	return ignoreGone(err)
 }
 
 // MarkReleasing writes into a pool's own record that it is being released, waits until
@@ -84,7 +88,11 @@ func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Re
 func (a *Allocator) setState(ctx context.Context, record ipam.Record, state ipam.State) (ipam.Record, error) {
 	changed := record
 	changed.State = state
-	return a.update(ctx, record, changed)
+	changed, err := a.update(ctx, record, changed)
+	if err == nil {
+		logChange(ctx, "Changed the state of a record", changed, "from", record.State, "to", state)
+	}
+	return changed, err
 }
 
 // ignoreGone is the error, but for one that says that the record is gone.
@@ -179,6 +187,9 @@ func (a *Allocator) Keep(ctx context.Context, record ipam.Record, t ipam.Transit
 	kept := record
 	kept.State, kept.ReleaseAfter = t.State, t.ReleaseAfter
 	_, err := a.update(ctx, record, kept)
+	if err == nil {
+		logChange(ctx, "Changed the state of a record", kept, "from", record.State, "to", t.State, "until", t.ReleaseAfter)
+	}
 	return err
 }
 

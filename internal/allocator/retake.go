@@ -75,6 +75,9 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 		taken.Reclaim, taken.ReleaseAfter = order.Terms.Reclaim, time.Time{}
 	}
 	taken, err := a.updateAdopted(ctx, record, taken)
+	if err == nil {
+		logChange(ctx, "Took over a retained record", taken)
+	}
 	return taken, err == nil // otherwise there are other blocks
 }
 

@@ -1,6 +1,8 @@
 package catalogue
 
 import (
+	"slices"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -54,4 +56,39 @@ func (c *Catalogue) PoolState(pool ipam.Pool) ledger.PoolState {
 // RecordOfPool is the name of a pool's own record.
 func (c *Catalogue) RecordOfPool(pool ipam.PoolKey) ipam.Name {
 	return adapt.RecordOfPool(c.namespace, pool)
+}
+
+// PassedOver is a pool from which a request is not served, and why.
+type PassedOver struct {
+	Pool   ipam.PoolKey
+	Reason error
+}
+
+// PassedOver are the pools that the request could name, but for those from which it is
+// served. It resolves the request again, for a log.
+func (c *Catalogue) PassedOver(req ipam.Request, served []ipam.Pool) []PassedOver {
+	req, err := c.onBehalf(req)
+	if err != nil {
+		return nil
+	}
+	class, err := c.classOf(req)
+	if err != nil {
+		return nil
+	}
+	named, err := c.poolsOf(req, class)
+	if err != nil {
+		return nil
+	}
+	var passed []PassedOver
+	for _, pool := range named {
+		if slices.ContainsFunc(served, func(p ipam.Pool) bool { return p.Key == pool.Key }) {
+			continue
+		}
+		why := c.PoolReady(pool)
+		if why == nil {
+			why = missing(v1alpha1.ReasonCannotFit, "%s never has such a block: its CIDR, bounds, ranges or reserved addresses exclude it", pool.Key)
+		}
+		passed = append(passed, PassedOver{pool.Key, why})
+	}
+	return passed
 }

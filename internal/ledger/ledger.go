@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/internal/failpoint"
@@ -63,6 +64,8 @@ type Options struct {
 	// Silence is how long an acknowledged record may not be seen before the
 	// watch is taken for dead and begun anew.
 	Silence time.Duration
+	// Log says that the watch is begun anew.
+	Log logr.Logger
 }
 
 // now is the time; the zero time where there is no clock.

@@ -13,6 +13,7 @@ func (l *Ledger) relistSince(t time.Time) {
 	if l.began.After(t) {
 		return
 	}
+	l.options.Log.Info("The watch of IPAllocations does not show an acknowledged record; listing all of them again", "watchingSince", l.began)
 	l.relists++
 	l.relist()
 }

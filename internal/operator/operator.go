@@ -87,6 +87,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	defer runUntilStopped(func(ctx context.Context) {
 		parts.Allocator.FeedClaims(ctx, mgr.GetAPIReader(), mgr.GetCache())
 		if ctx.Err() == nil {
+			mgr.GetLogger().Info("All allocations and claims have been seen", "pools", len(parts.Catalogue.Pools()), "waiting", parts.Queue.Len())
 			debug.FreeOSMemory() // what the lists took, and is not needed again
 		}
 	})()
@@ -220,7 +221,7 @@ func newParts(ctx context.Context, mgr ctrl.Manager, cfg *rest.Config, o Options
 	parts := allocator.NewParts(allocator.PartsOptions{
 		Ledger: ledger.New(ledger.Options{
 			Clock: clock.RealClock{}, Silence: silence,
-			Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+			Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Log: mgr.GetLogger().WithName("ledger"),
 		}),
 		Client: direct, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily),
 		UnclaimedLimit: o.UnclaimedLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -111,6 +112,10 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	}
 	if err := c.Allocator.Release(ctx, record); err != nil {
 		return err
+	}
+	if record.State == ipam.StateBound && !c.sawDeletion(record) {
+		log.FromContext(ctx).Info("Collected an orphaned allocation",
+			"claim", record.Holder.String(), "pool", record.Pool.String(), "block", record.Block.String(), "record", record.Name.String())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -145,7 +146,7 @@ func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAd
 func (c *Controller) writeAndTell(ctx context.Context, before, claim *ipamv1.IPAddressClaim) error {
 	written, err := c.writeStatus(ctx, before, claim)
 	if written {
-		c.recordEvent(before, claim)
+		c.recordEvent(ctx, before, claim)
 	}
 	return err
 }
@@ -153,9 +154,13 @@ func (c *Controller) writeAndTell(ctx context.Context, before, claim *ipamv1.IPA
 // recordEvent makes an event of a change of the condition's reason, but not of a claim
 // that is served at once: its condition says the same, and an event would be one more
 // write.
-func (c *Controller) recordEvent(before, claim *ipamv1.IPAddressClaim) {
+func (c *Controller) recordEvent(ctx context.Context, before, claim *ipamv1.IPAddressClaim) {
 	was, ready := conditions.Get(before, ipamv1.IPAddressClaimReadyCondition), conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
-	if ready == nil || was != nil && was.Reason == ready.Reason || was == nil && ready.Status == metav1.ConditionTrue {
+	if ready == nil || was != nil && was.Reason == ready.Reason {
+		return
+	}
+	log.FromContext(ctx).V(1).Info("The status of a claim changed", "claim", holderNamed(claim.Namespace, claim.Name).String(), "reason", ready.Reason, "message", ready.Message)
+	if was == nil && ready.Status == metav1.ConditionTrue {
 		return
 	}
 	eventType := corev1.EventTypeWarning

@@ -82,7 +82,7 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 		return reconcile.Result{}, err
 	}
 	if written {
-		c.notify(before, claim)
+		c.notify(ctx, before, claim)
 	}
 	if retry != nil {
 		return reconcile.Result{}, retry

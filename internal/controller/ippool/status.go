@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
@@ -151,10 +152,33 @@ func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool)
 	base := copyOf(obj)
 	*base.PoolStatus() = *before.PoolStatus()
 	err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	if err == nil {
+		logPhase(ctx, before, obj)
+	}
 	if err != nil && !apierrors.IsConflict(err) && !kube.IsNotFound(err) {
 		return 0, fmt.Errorf("writing status: %w", err)
 	}
 	return 0, nil
+}
+
+// logPhase logs that the phase of a pool changed; a conflict for all to see.
+func logPhase(ctx context.Context, before, obj v1alpha1.Pool) {
+	was, now := before.PoolStatus(), obj.PoolStatus()
+	reason := func(s *v1alpha1.PoolStatus) string {
+		if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready != nil {
+			return ready.Reason
+		}
+		return ""
+	}
+	if was.Phase == now.Phase && reason(was) == reason(now) {
+		return
+	}
+	level := 1
+	if reason(now) == v1alpha1.ReasonConflict {
+		level = 0
+	}
+	log.FromContext(ctx).V(level).Info("The status of a pool changed",
+		"pool", adapt.KeyOf(obj).String(), "block", now.AllocatedCIDR, "phase", now.Phase, "reason", reason(now))
 }
 
 // uncounted is a status without its counts.

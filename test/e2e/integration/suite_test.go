@@ -40,7 +40,10 @@ func TestIntegration(t *testing.T) {
 var _ = BeforeSuite(func() {
 	running = suite.Start(GinkgoTB(), cluster.Options{
 		ControllerManager: true, Managers: 1,
-		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String(), "--platform-project=" + platformProject},
+		ManagerArgs: []string{
+			"--orphan-grace=" + orphanGrace.String(), "--platform-project=" + platformProject,
+			"--logging-format=json", "-v=2", // read by the specs about the log
+		},
 	})
 	k8s = running
 })
