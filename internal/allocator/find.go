@@ -38,8 +38,10 @@ func (a *Allocator) find(ctx context.Context, order Order) (ipam.Record, error) 
 		case err == nil:
 			return record, nil
 		case errors.Is(err, ledger.ErrLost):
+			trace(ctx, order.Holder, "Lost a race for a block; trying another one", pool.Key, "record", order.Record.String())
 			order.Record = order.renamed() // and the next block of the same pool
 		case exhausted.take(pool, err):
+			trace(ctx, order.Holder, "Passed over a pool", pool.Key, "reason", err.Error())
 			i++
 		default:
 			return ipam.Record{}, err
@@ -99,6 +101,7 @@ func (a *Allocator) begin(ctx context.Context) error {
 func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order) (ipam.Record, error) {
 	record := order.recordOf(hold.Pool, hold.Block)
 	record.Project = hold.Project() // for which it was judged
+	traceRecord(ctx, "Holding a block", record)
 	obj := adapt.Allocation(record)
 	if err := a.client.Create(ctx, obj); err != nil {
 		if kube.IsRefused(err) || order.nameIsFixed() {
@@ -109,9 +112,11 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 		return ipam.Record{}, unavailable(ctx, fmt.Errorf("recording %s: %w", record.Block, err))
 	}
 	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
+	traceRecord(ctx, "Recorded a block; waiting until the watch shows it", record)
 	err := hold.Confirm(ctx, record.UID)
 	switch {
 	case err == nil:
+		logChange(ctx, "Allocated a block", record)
 		return record, nil
 	case order.existing && errors.Is(err, ledger.ErrPoolClosed):
 		return record, poolClosed(order.Holder, record.Pool)
@@ -125,6 +130,7 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record, cause error) error {
 	_, overLimit := errors.AsType[*ipam.LimitError](cause)
 	closed := errors.Is(cause, ledger.ErrPoolClosed)
+	traceRecord(ctx, "Gave up a record", record, "reason", cause.Error())
 	switch {
 	case order.nameIsFixed() && errors.Is(cause, ipam.ErrUnconfirmed):
 	case !order.nameIsFixed():
