@@ -14,7 +14,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -33,7 +32,7 @@ import (
 // The own record of a pool is released in two steps (MarkReleasing); where blocks of
 // the pool are recorded the error is ipam.ErrPoolInUse.
 func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
-	if record.Purpose == ipam.PurposePool && !failpoint.SkipPoolCheck() {
+	if record.Purpose == ipam.PurposePool {
 		marked, err := a.MarkReleasing(ctx, record)
 		if err != nil {
 			return ignoreGone(err)
@@ -111,9 +110,6 @@ func (a *Allocator) delete(ctx context.Context, record ipam.Record) error {
 		return nil
 	}
 	asJudged := client.Preconditions{UID: new(types.UID(record.UID)), ResourceVersion: &record.Version}
-	if failpoint.ReleaseByName() {
-		asJudged = client.Preconditions{}
-	}
 	err := a.client.Delete(ctx, adapt.Allocation(record), asJudged)
 	if err != nil {
 		return fmt.Errorf("deleting IPAllocation %s: %w", record.Name, err)
@@ -123,10 +119,6 @@ func (a *Allocator) delete(ctx context.Context, record ipam.Record) error {
 
 // removeFinalizer takes our finalizer off a record that is being deleted.
 func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) error {
-	if failpoint.ReleaseByName() {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		return a.client.Patch(ctx, adapt.Allocation(record), patch)
-	}
 	ours := "/metadata/finalizers/0"
 	patch, err := json.Marshal([]jsonpatch.Operation{
 		jsonpatch.NewOperation("test", "/metadata/uid", record.UID),

@@ -30,7 +30,9 @@ type Certs struct {
 	since time.Time
 }
 
-func newCerts(options Options, reader client.Reader, writer client.Client) (*Certs, error) {
+// New is the certificate of one replica, which Setup keeps. The reader reads from the API
+// server, past all caches.
+func New(options Options, reader client.Reader, writer client.Client) (*Certs, error) {
 	if options.Mode == "" {
 		options.Mode = SelfSigned
 	}

@@ -87,10 +87,14 @@ var _ = Describe("Two managers that have no other rights than the markers say", 
 // after a second. Only one of them is ever elected.
 func running(user *rest.Config, port int32) *Certs {
 	GinkgoHelper()
-	var c *Certs
 	skip := true
 	scheme := runtime.NewScheme() // one each, as a manager adds to it when it is made
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	direct, err := client.New(user, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	c, err := New(installed, direct, direct)
+	Expect(err).NotTo(HaveOccurred())
+	c.handover = time.Second
 	mgr, err := ctrl.NewManager(user, ctrl.Options{
 		Scheme:                  scheme,
 		Controller:              config.Controller{SkipNameValidation: &skip},
@@ -105,9 +109,7 @@ func running(user *rest.Config, port int32) *Certs {
 		}),
 	})
 	Expect(err).NotTo(HaveOccurred())
-	c, err = Setup(mgr, installed)
-	Expect(err).NotTo(HaveOccurred())
-	c.handover = time.Second
+	Expect(c.Setup(mgr)).To(Succeed())
 	mgr.GetWebhookServer().Register("/review", &admission.Webhook{
 		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
 			return admission.Allowed("")

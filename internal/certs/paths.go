@@ -65,23 +65,9 @@ type Paths struct {
 	reread   atomic.Int64 // when Accepts had the Secret read, in nanoseconds
 }
 
-// SetupPaths adds what keeps the path secret to a manager that is not started yet.
-// It runs on every replica.
-func SetupPaths(mgr ctrl.Manager, options PathOptions) (*Paths, error) {
-	p, err := newPaths(options, mgr.GetAPIReader(), mgr.GetClient())
-	if err != nil {
-		return nil, err
-	}
-	watched := map[client.Object]cache.ByObject{}
-	watchSecret(watched, options.secret())
-	watchConfigurations(watched, options.MutatingWebhook, options.ValidatingWebhook)
-	if err := runOnEveryReplica(mgr, "webhook-path", p, watched); err != nil {
-		return nil, fmt.Errorf("webhook path: %w", err)
-	}
-	return p, nil
-}
-
-func newPaths(options PathOptions, reader client.Reader, writer client.Client) (*Paths, error) {
+// NewPaths are the paths of one replica, which Setup keeps. The reader reads from the API
+// server, past all caches.
+func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (*Paths, error) {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
@@ -92,6 +78,18 @@ func newPaths(options PathOptions, reader client.Reader, writer client.Client) (
 	p.subject, p.ready = "Webhook path", make(chan struct{})
 	p.accepted.Store(&pathSecrets{})
 	return p, nil
+}
+
+// Setup adds what keeps the path secret to a manager that is not started yet. It runs on
+// every replica.
+func (p *Paths) Setup(mgr ctrl.Manager) error {
+	watched := map[client.Object]cache.ByObject{}
+	watchSecret(watched, p.options.secret())
+	watchConfigurations(watched, p.options.MutatingWebhook, p.options.ValidatingWebhook)
+	if err := runOnEveryReplica(mgr, "webhook-path", p, watched); err != nil {
+		return fmt.Errorf("webhook path: %w", err)
+	}
+	return nil
 }
 
 // Check is a healthz.Checker for readyz: nil from when both configurations had

@@ -21,7 +21,7 @@ var plain = PlainPaths{
 // keeper is one more operator of the world, as the keeper of the paths.
 func (w *world) keeper(through client.WithWatch) *Paths {
 	GinkgoHelper()
-	p, err := newPaths(PathOptions{
+	p, err := NewPaths(PathOptions{
 		Namespace: w.options.Namespace, SecretName: "path", MutatingWebhook: w.options.MutatingWebhook,
 		ValidatingWebhook: w.options.ValidatingWebhook, Plain: plain, Clock: w.clock,
 	}, through, through)

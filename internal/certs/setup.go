@@ -23,19 +23,11 @@ import (
 // runs on every replica. It watches by a cache of its own, so the manager's may
 // be configured in any way; the manager's scheme needs the core and the
 // admissionregistration types.
-func Setup(mgr ctrl.Manager, options Options) (*Certs, error) {
-	c, err := newCerts(options, mgr.GetAPIReader(), mgr.GetClient())
-	if err != nil {
-		return nil, err
+func (c *Certs) Setup(mgr ctrl.Manager) error {
+	if err := runOnEveryReplica(mgr, "webhook-certificate", c, c.watched()); err != nil {
+		return fmt.Errorf("webhook certificate: %w", err)
 	}
-	if err := c.start(mgr); err != nil {
-		return nil, fmt.Errorf("webhook certificate: %w", err)
-	}
-	return c, nil
-}
-
-func (c *Certs) start(mgr ctrl.Manager) error {
-	return runOnEveryReplica(mgr, "webhook-certificate", c, c.watched())
+	return nil
 }
 
 // runOnEveryReplica adds a reconciler to a manager, and a cache of the objects whose

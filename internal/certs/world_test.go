@@ -82,7 +82,7 @@ func (w *world) installed(ctx context.Context) *world {
 // replica is one more operator, with the client that it uses.
 func (w *world) replica(through client.Client) *Certs {
 	GinkgoHelper()
-	c, err := newCerts(w.options, admin, through)
+	c, err := New(w.options, admin, through)
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }

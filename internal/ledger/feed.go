@@ -88,7 +88,7 @@ func (f feed) Replace(objs []any, _ string) error {
 	for _, e := range entries {
 		f.resolve(e)
 	}
-	f.synced, f.unlisted = true, false
+	f.synced = true
 	return nil
 }
 

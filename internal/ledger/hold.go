@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -155,10 +154,6 @@ func (b *book) heldByOthers(block netip.Prefix) error {
 //
 // A record that is not seen for Options.Silence makes the watch begin anew.
 func (h *Hold) Confirm(ctx context.Context, uid string) error {
-	if failpoint.AnswerUnsynced() && h.ledger.isUnlisted() {
-		h.Drop()
-		return nil
-	}
 	acknowledged := h.ledger.options.Clock.Now()
 	silence := h.ledger.options.Clock.NewTimer(h.ledger.options.Silence)
 	defer silence.Stop()
@@ -179,9 +174,6 @@ func (h *Hold) verdict(uid string) error {
 	h.ledger.mu.Lock()
 	defer h.ledger.mu.Unlock()
 	h.drop()
-	if failpoint.SkipConfirm() {
-		return nil
-	}
 	if h.seen != uid {
 		h.refusal = ErrLost
 	}

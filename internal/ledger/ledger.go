@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
-	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -19,9 +18,7 @@ type Ledger struct {
 
 	mu     sync.Mutex
 	synced bool
-	// unlisted is synced without a list, which only a failpoint makes it.
-	unlisted bool
-	books    map[ipam.PoolKey]*book
+	books  map[ipam.PoolKey]*book
 	// pruned is the highest count of frees of a book that was dropped: a book that is
 	// made again goes on from there, so that whoever compares counts sees them rise.
 	pruned int
@@ -92,8 +89,6 @@ func New(options Options) *Ledger {
 		recorded:  map[account]ipam.Usage{},
 		held:      map[account]ipam.Usage{},
 		relist:    func() {},
-		synced:    failpoint.AnswerUnsynced(),
-		unlisted:  failpoint.AnswerUnsynced(),
 	}
 }
 
@@ -102,11 +97,4 @@ func (l *Ledger) Synced() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.synced
-}
-
-// isUnlisted reports whether a failpoint has answers given before the first list.
-func (l *Ledger) isUnlisted() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.unlisted
 }

@@ -3,7 +3,6 @@ package ledger
 import (
 	"net/netip"
 
-	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -90,9 +89,6 @@ func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.byName.one(record)
-	if failpoint.AnswerUnsynced() && l.unlisted && e == nil {
-		return PoolState{Record: ipam.Record{UID: "not seen"}, Open: true}
-	}
 	if e == nil || e.pool() != pool.Home || e.block != pool.CIDR {
 		return PoolState{}
 	}

@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,21 +24,21 @@ import (
 type recordsFirst struct {
 	records                          kube.StreamingSource
 	claims, addressClaims, addresses kube.StreamingSource
-	// listed reports whether the records are there. It is set before a cache starts.
+	// listed reports whether the records are there.
 	listed func() bool
 }
 
 // listedPoll is how often a cache checks whether the records are there.
 const listedPoll = 20 * time.Millisecond
 
-// connect makes the sources. It is called before a cache starts.
-func (r *recordsFirst) connect(cfg *rest.Config, over *http.Client, scheme *runtime.Scheme) error {
-	slim, errs := slimmer(), [4]error{}
-	r.records, errs[0] = kube.NewStreamingSource[v1alpha1.IPAllocation](cfg, over, scheme, "ipallocations", slim)
-	r.claims, errs[1] = kube.NewStreamingSource[v1alpha1.IPClaim](cfg, over, scheme, "ipclaims", slim)
-	r.addressClaims, errs[2] = kube.NewStreamingSource[ipamv1.IPAddressClaim](cfg, over, scheme, "ipaddressclaims", slim)
-	r.addresses, errs[3] = kube.NewStreamingSource[ipamv1.IPAddress](cfg, over, scheme, "ipaddresses", slim)
-	return errors.Join(errs[:]...)
+// newRecordsFirst makes the sources.
+func newRecordsFirst(cfg *rest.Config, to api, listed func() bool) (*recordsFirst, error) {
+	r, slim, errs := &recordsFirst{listed: listed}, slimmer(), [4]error{}
+	r.records, errs[0] = kube.NewStreamingSource[v1alpha1.IPAllocation](cfg, to.http, to.scheme, "ipallocations", slim)
+	r.claims, errs[1] = kube.NewStreamingSource[v1alpha1.IPClaim](cfg, to.http, to.scheme, "ipclaims", slim)
+	r.addressClaims, errs[2] = kube.NewStreamingSource[ipamv1.IPAddressClaim](cfg, to.http, to.scheme, "ipaddressclaims", slim)
+	r.addresses, errs[3] = kube.NewStreamingSource[ipamv1.IPAddress](cfg, to.http, to.scheme, "ipaddresses", slim)
+	return r, errors.Join(errs[:]...)
 }
 
 // newInformer makes the informers of a cache.

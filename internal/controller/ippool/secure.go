@@ -10,7 +10,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/failpoint"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -138,7 +137,7 @@ func (c *Controller) closePool(ctx context.Context, s *scope) (inUse bool, err e
 	if c.Ledger.Records(s.pool.Key) > 0 {
 		return true, nil
 	}
-	if s.record.UID == "" || failpoint.SkipPoolCheck() {
+	if s.record.UID == "" {
 		return false, nil
 	}
 	_, err = c.Allocator.MarkReleasing(ctx, s.record)

@@ -3,7 +3,6 @@ package torture
 import (
 	"cmp"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -35,22 +34,15 @@ func TestTheHarnessFindsWhatIsBroken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := root + "/bin/manager-failpoints"
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags", "failpoints", "-o", binary, "./cmd/manager")
-	build.Dir = root
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building a manager with failpoints: %v: %s", err, said)
-	}
 	often := map[string]string{"skip-pool-check": poolsReplaced}
-	for i, failpoint := range []string{"skip-confirm", "release-by-name", "answer-unsynced", "skip-pool-check"} {
-		t.Run(failpoint, func(t *testing.T) {
+	for i, failpoint := range failpoints() {
+		t.Run(failpoint.name, func(t *testing.T) {
 			if i > 0 && os.Getenv(selftestEnv) == "" {
 				t.Skip("make torture-selftest runs it")
 			}
 			report, err := Run(t.Context(), Config{
-				Seed: suite.Seed(t, seedEnv, usualSeed), Storm: time.Minute, Binary: binary, Often: cmp.Or(often[failpoint], slowFirstList),
-				Env: []string{"CADASTRE_FAILPOINT=" + failpoint},
-				Out: out(t, "/"+failpoint), Progress: t.Output(),
+				Seed: suite.Seed(t, seedEnv, usualSeed), Storm: time.Minute, Binary: failpoint.build(t, root), Often: cmp.Or(often[failpoint.name], slowFirstList),
+				Out: out(t, "/"+failpoint.name), Progress: t.Output(),
 			})
 			switch {
 			case err != nil && !found(err):

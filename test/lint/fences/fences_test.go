@@ -16,7 +16,7 @@ const module = "github.com/cadastre-dev/cadastre"
 // imports only from rows below its own; one that lies in the directory of
 // another has its row, and may import it. `*` stands for one element of a path.
 var rows = [][]string{
-	{"internal/ipam/space", "internal/failpoint"},
+	{"internal/ipam/space"},
 	{"internal/ipam", "internal/kube"},
 	{"api/*", "config/crd", "config/webhook"},
 	{"internal/adapt"},

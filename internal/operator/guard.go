@@ -1,0 +1,67 @@
+package operator
+
+import (
+	"crypto/tls"
+	"errors"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/cadastre-dev/cadastre/internal/certs"
+	"github.com/cadastre-dev/cadastre/webhooks"
+)
+
+// The objects that the operator keeps for its webhooks.
+const (
+	certificateSecret = "cadastre-webhook-server-cert"
+	pathSecret        = "cadastre-webhook-path"
+	mutatingWebhook   = "zz-cadastre-mutating-webhook-configuration"
+	validatingWebhook = "cadastre-validating-webhook-configuration"
+)
+
+// guard is what the webhooks are served with: a certificate, and the secret with which
+// their paths begin.
+type guard struct {
+	certificate *certs.Certs
+	paths       *certs.Paths
+}
+
+// newGuard makes both. The client reads and writes without a cache.
+func newGuard(direct client.Client, o Options) (guard, error) {
+	certificate, err := certs.New(certs.Options{
+		Mode: certs.Mode(o.CertSource), Namespace: o.Namespace,
+		SecretName: certificateSecret, ServiceName: o.WebhookService,
+		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook,
+	}, direct, direct)
+	if err != nil {
+		return guard{}, err
+	}
+	plain, err := webhooks.Paths()
+	if err != nil {
+		return guard{}, err
+	}
+	paths, err := certs.NewPaths(certs.PathOptions{
+		Namespace: o.Namespace, SecretName: pathSecret, Plain: plain,
+		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook,
+	}, direct, direct)
+	return guard{certificate: certificate, paths: paths}, err
+}
+
+// setup registers what keeps both.
+func (g guard) setup(mgr ctrl.Manager) error {
+	return errors.Join(g.certificate.Setup(mgr), g.paths.Setup(mgr))
+}
+
+// server makes the webhook server.
+func (g guard) server(o Options, accepts []func(*tls.Config)) (webhook.Server, error) {
+	clients, err := clientAuthority(o.WebhookClientCA)
+	if err != nil {
+		return nil, err
+	}
+	server := webhook.NewServer(webhook.Options{
+		Host: o.WebhookHost, Port: o.WebhookPort,
+		TLSOpts: append(accepts, clients, func(c *tls.Config) { c.GetCertificate = g.certificate.GetCertificate }),
+	})
+	return webhooks.Graceful(webhooks.Guarded(server, g.paths.Accepts)), nil
+}

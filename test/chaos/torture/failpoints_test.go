@@ -1,0 +1,141 @@
+package torture
+
+import (
+	"cmp"
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// failpoint is a promise of the operator that a build breaks: its code is changed on the way to
+// the compiler, and nowhere else.
+type failpoint struct {
+	name  string
+	edits []edit
+}
+
+// edit replaces a text that a file of the module has exactly once.
+type edit struct{ file, old, new string }
+
+// failpoints are the promises, in the order in which they are broken.
+func failpoints() []failpoint {
+	const ledger, release = "internal/ledger/", "internal/allocator/release.go"
+	return []failpoint{
+		// A block is handed out whatever else overlaps it.
+		{"skip-confirm", []edit{
+			{ledger + "hold.go", "\th.drop()\n\tif h.seen != uid {", "\th.drop()\n\tif true {\n\t\treturn nil\n\t}\n\tif h.seen != uid {"},
+		}},
+		// A record is deleted without saying which one of that name is meant, nor in which
+		// state.
+		{"release-by-name", []edit{
+			{release, "client.Preconditions{UID: new(types.UID(record.UID)), ResourceVersion: &record.Version}", "client.Preconditions{}"},
+			{
+				release, "\tours := \"/metadata/finalizers/0\"\n",
+				"\tours := \"/metadata/finalizers/0\"\n\tif true {\n" +
+					"\t\tnone := client.RawPatch(types.MergePatchType, []byte(`{\"metadata\":{\"finalizers\":null}}`))\n" +
+					"\t\treturn a.client.Patch(ctx, adapt.Allocation(record), none)\n\t}\n",
+			},
+		}},
+		// Answers are given from a view that has no list yet, and the acknowledgement of a
+		// record is taken for its confirmation.
+		{"answer-unsynced", []edit{
+			{ledger + "ledger.go", "type Ledger struct {", "type Ledger struct {\n\tunlisted bool"},
+			{ledger + "ledger.go", "\treturn &Ledger{", "\treturn &Ledger{\n\t\tsynced: true, unlisted: true,"},
+			{ledger + "feed.go", "f.synced = true", "f.synced, f.unlisted = true, false"},
+			{
+				ledger + "look.go", "\te := l.byName.one(record)\n\tif e == nil || e.pool() != pool.Home",
+				"\te := l.byName.one(record)\n\tif l.unlisted && e == nil {\n\t\treturn PoolState{Record: ipam.Record{UID: \"not seen\"}, Open: true}\n\t}\n" +
+					"\tif e == nil || e.pool() != pool.Home",
+			},
+			{
+				ledger + "hold.go", "\tacknowledged := h.ledger.options.Clock.Now()\n",
+				"\th.ledger.mu.Lock()\n\tunlisted := h.ledger.unlisted\n\th.ledger.mu.Unlock()\n\tif unlisted {\n\t\th.Drop()\n\t\treturn nil\n\t}\n" +
+					"\tacknowledged := h.ledger.options.Clock.Now()\n",
+			},
+		}},
+		// Blocks are handed out of a pool whose own record is gone, and such a record is
+		// released at once.
+		{"skip-pool-check", []edit{
+			{ledger + "confirm.go", "if !key.Kind.IsPool() {", "if true {"},
+			{release, "if record.Purpose == ipam.PurposePool {", "if false {"},
+			{"internal/controller/ippool/secure.go", "if s.record.UID == \"\" {\n\t\treturn", "if true {\n\t\treturn"},
+		}},
+	}
+}
+
+// build compiles a manager with the failpoint, and returns its path.
+func (f failpoint) build(t *testing.T, root string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "manager")
+	f.compile(t, root, "-o", binary, "./cmd/manager")
+	return binary
+}
+
+// compile runs go build with the failpoint. The files of the module stay as they are: the
+// compiler reads others in their place.
+func (f failpoint) compile(t *testing.T, root string, args ...string) {
+	t.Helper()
+	content, err := json.Marshal(map[string]any{"Replace": f.changed(t, root)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(overlay, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-trimpath", "-overlay", overlay}, args...)...)
+	build.Dir = root
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building with the failpoint %s: %v: %s", f.name, err, said)
+	}
+}
+
+// changed writes the files that the failpoint changes, and returns their paths by those in
+// the module.
+func (f failpoint) changed(t *testing.T, root string) map[string]string {
+	t.Helper()
+	dir, changed := t.TempDir(), map[string]string{}
+	for _, e := range f.edits {
+		path := filepath.Join(root, e.file)
+		code, err := os.ReadFile(cmp.Or(changed[path], path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(code), e.old); n != 1 {
+			t.Fatalf("%s: %s has %d times %q, want once", f.name, e.file, n, e.old)
+		}
+		changed[path] = filepath.Join(dir, strings.ReplaceAll(e.file, "/", "_"))
+		if err := os.WriteFile(changed[path], []byte(strings.Replace(string(code), e.old, e.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return changed
+}
+
+// TestEveryFailpointCompiles where each of its edits is made, so that one that the code has
+// outgrown is seen at once.
+func TestEveryFailpointCompiles(t *testing.T) {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range failpoints() {
+		t.Run(f.name, func(t *testing.T) {
+			for _, path := range f.changed(t, root) {
+				if _, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution); err != nil {
+					t.Error(err)
+				}
+			}
+			if !testing.Short() {
+				f.compile(t, root, "./internal/controller/ippool")
+			}
+		})
+	}
+}
