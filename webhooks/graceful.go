@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// linger is how long a server that is told to end goes on answering, and asks
+	// linger is how long a server that is stopped goes on answering, and asks
 	// its clients to use another connection next time. A connection that is in
 	// use all the time is so closed behind an answer, and none while its client is
 	// sending the next request.
@@ -35,7 +35,7 @@ func answerWithin(r *http.Request) time.Duration {
 	return max(timeout-answerMargin, timeout/2)
 }
 
-// Graceful is a server that answers what is under way when it is told to end.
+// Graceful is a server that answers what is under way when it is stopped.
 // The library's own cancels it: the context of a request is done as soon as that
 // of the server is. Nor does that one bound the time in which a request is sent.
 func Graceful(server webhook.Server) webhook.Server { return &graceful{Server: server} }

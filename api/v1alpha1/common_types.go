@@ -81,7 +81,7 @@ const (
 )
 
 // PoolReference names a pool. A LocalIPPool is always one of the namespace of
-// whoever names it.
+// the object that names it.
 type PoolReference struct {
 	// kind of the pool: IPPool, or LocalIPPool for one of the same namespace.
 	// Default: IPPool.

@@ -52,7 +52,7 @@ const (
 	AllocationReleasing AllocationState = "Releasing"
 )
 
-// IPAllocationSpec records that a block is held, by whom, and from which pool.
+// IPAllocationSpec records that a block is held, by which holder, and from which pool.
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) != has(self.routingDomain)",message="exactly one of poolRef and routingDomain says where the block lies",reason=FieldValueInvalid
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef) && (!has(self.poolRef) || self.poolRef == oldSelf.poolRef)",message="is immutable: a record never changes pool",reason=FieldValueForbidden,fieldPath=.poolRef
 // +kubebuilder:validation:XValidation:rule="has(self.routingDomain) == has(oldSelf.routingDomain) && (!has(self.routingDomain) || self.routingDomain == oldSelf.routingDomain)",message="is immutable: a record never changes pool",reason=FieldValueForbidden,fieldPath=.routingDomain

@@ -55,7 +55,7 @@ func ClaimWaits(err error) ClaimOutcome {
 
 // Status is the status of the claim after the outcome: that before it, where the outcome
 // says nothing. Conditions keep the time of their last transition, and a claim that stays
-// Bound keeps the network that it was told when the block was handed out.
+// Bound keeps the network that it got when the block was handed out.
 func (o ClaimOutcome) Status(before v1alpha1.IPClaimStatus) v1alpha1.IPClaimStatus {
 	if o.Phase == "" {
 		return before
@@ -107,7 +107,7 @@ func claimNetwork(network *ipam.Network, record ipam.Record) *v1alpha1.ClaimNetw
 	if network == nil || !record.Block.IsSingleIP() {
 		return nil
 	}
-	told := &v1alpha1.ClaimNetwork{
+	settings := &v1alpha1.ClaimNetwork{
 		PrefixLength: int32(network.Length), //nolint:gosec // 0 to 128
 		HostSettings: v1alpha1.HostSettings{
 			SearchDomains: network.SearchDomains,
@@ -116,10 +116,10 @@ func claimNetwork(network *ipam.Network, record ipam.Record) *v1alpha1.ClaimNetw
 		},
 	}
 	if network.Gateway.IsValid() {
-		told.Gateway = network.Gateway.String()
+		settings.Gateway = network.Gateway.String()
 	}
 	for _, server := range network.DNSServers {
-		told.DNSServers = append(told.DNSServers, server.String())
+		settings.DNSServers = append(settings.DNSServers, server.String())
 	}
-	return told
+	return settings
 }

@@ -50,7 +50,7 @@ func poolNetwork(path *field.Path, spec *v1alpha1.PoolNetwork, pool *ipam.Pool) 
 // leastMTU6 is the smallest MTU of a link that carries IPv6 (RFC 8200 section 5).
 const leastMTU6 = 1280
 
-// hostSettings reads what whoever gets an address of the pool is told beside it.
+// hostSettings reads what a holder of an address of the pool needs beside it.
 func hostSettings(path *field.Path, spec *v1alpha1.HostSettings, pool *ipam.Pool) field.ErrorList {
 	var errs field.ErrorList
 	network := pool.Network

@@ -39,7 +39,7 @@ func (a *Allocator) withinLimits(record ipam.Record) error {
 }
 
 // Confirmed is nil where the view shows the record and nothing else has its block:
-// whoever records a block that overlaps it gives way. Otherwise it is a
+// a replica that records a block which overlaps it gives way. Otherwise it is a
 // *ipam.TakenError; a *ipam.MissingError while its pool hands out nothing; or
 // ipam.ErrUnconfirmed where the view does not show the record.
 func (a *Allocator) Confirmed(record ipam.Record) error {

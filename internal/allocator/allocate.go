@@ -12,7 +12,7 @@ import (
 // Allocate gives a holder a block, recorded and confirmed. A holder that exists, or
 // that is a pool, gets the one that is recorded for it already, where there is one. When
 // there is none, but a release is on its way, it waits for that first, unless the holder
-// is in the queue, and has its turn then. A newcomer whom only a holder that comes before
+// is in the queue, and has its turn then. A newcomer that only a holder before
 // it keeps from a block waits a moment too, until that holder has one.
 //
 // Errors: *ipam.ExhaustedError, *ipam.TakenError, *ipam.LimitError,

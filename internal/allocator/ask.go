@@ -39,7 +39,7 @@ func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
 	return ask
 }
 
-// account says in a request whom the block counts for, and what bounds that.
+// account sets for which project and class the block counts, and what bounds that.
 func (a *Allocator) account(ask *ledger.Ask, order Order) {
 	if order.isUnclaimed() {
 		ask.UnclaimedLimit = a.unclaimedLimit()

@@ -149,22 +149,22 @@ func waiting(obj *v1alpha1.IPClaim) (queue.Waiter, bool) {
 	req, errs := adapt.Claim(obj)
 	return queue.Waiter{
 		Since: obj.CreationTimestamp.Time, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}), Request: req,
-		Standing: standing(obj.Status.Conditions),
+		Reason: waitReason(obj.Status.Conditions),
 	}, len(errs) == 0 && obj.DeletionTimestamp.IsZero()
 }
 
-// standing is what the conditions of a claim say of its turn. Every replica reads it from
+// waitReason is what the conditions of a claim say of its turn. Every replica reads it from
 // there, whichever serves the claim.
-func standing(conditions []metav1.Condition) queue.Standing {
+func waitReason(conditions []metav1.Condition) queue.WaitReason {
 	switch ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); {
 	case ready == nil:
-		return queue.Unknown
+		return queue.ReasonUnknown
 	case ready.Reason == v1alpha1.ReasonRecordRefused, ready.Reason == v1alpha1.ReasonLimitReached:
-		return queue.Refused
+		return queue.ReasonRefused
 	case ready.Reason == v1alpha1.ReasonPoolExhausted:
-		return queue.WantsRoom
+		return queue.ReasonNoRoom
 	}
-	return queue.Unknown
+	return queue.ReasonUnknown
 }
 
 func (a *Allocator) loseClaim(obj *v1alpha1.IPClaim) {

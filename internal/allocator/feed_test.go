@@ -78,15 +78,15 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 
 // TestWhereAClaimStandsIsReadFromItsConditions so that all replicas have the same line.
 func TestWhereAClaimStandsIsReadFromItsConditions(t *testing.T) {
-	for reason, want := range map[string]queue.Standing{
-		"": queue.Unknown, v1alpha1.ReasonRecordRefused: queue.Refused, v1alpha1.ReasonLimitReached: queue.Refused,
-		v1alpha1.ReasonPoolExhausted: queue.WantsRoom, v1alpha1.ReasonPoolNotFound: queue.Unknown,
+	for reason, want := range map[string]queue.WaitReason{
+		"": queue.ReasonUnknown, v1alpha1.ReasonRecordRefused: queue.ReasonRefused, v1alpha1.ReasonLimitReached: queue.ReasonRefused,
+		v1alpha1.ReasonPoolExhausted: queue.ReasonNoRoom, v1alpha1.ReasonPoolNotFound: queue.ReasonUnknown,
 	} {
 		var conditions []metav1.Condition
 		if reason != "" {
 			conditions = append(conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Reason: reason})
 		}
-		if got := standing(conditions); got != want {
+		if got := waitReason(conditions); got != want {
 			t.Errorf("%q: %v, want %v", reason, got, want)
 		}
 	}

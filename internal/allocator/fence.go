@@ -106,7 +106,7 @@ func addressObject(kind string) *unstructured.Unstructured {
 }
 
 // addressOf is the name of the claim's IPAddress, which is the claim's own; empty
-// where nobody has been told of it.
+// where its status names none.
 func addressOf(claim *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(claim.Object, "status", "addressRef", "name")
 	return name

@@ -147,7 +147,7 @@ func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record
 	return cause
 }
 
-// unavailable is what a failed attempt means for whoever asked.
+// unavailable is what a failed attempt means for the caller.
 func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.Join(ipam.ErrUnconfirmed, err)

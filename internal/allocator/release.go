@@ -20,8 +20,8 @@ import (
 )
 
 // Release deletes a record as it was last seen. One that has changed since, or
-// is another by now, is left alone: the error is then a conflict, and whoever
-// releases looks again. A record that is gone is no error. That its namespace is
+// is another by now, is left alone: the error is then a conflict, and the
+// caller reads it again. A record that is gone is no error. That its namespace is
 // gone is one: Kubernetes can finish a namespace that is not empty, when its API
 // server has just started, and refuses to change what is left in there until the
 // namespace is made again.
@@ -50,11 +50,11 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
 }
 
 // MarkReleasing writes into a pool's own record that it is being released, waits until
-// this process's own watch shows that, and looks then for blocks of the pool: whoever
+// this process's own watch shows that, and looks then for blocks of the pool: a replica that
 // records one later sees the mark, and gives way. Where one is found, the mark is taken
 // off, and the error is ipam.ErrPoolInUse. Otherwise the record may be deleted as it is
 // returned. A mark that nobody took off, because its writer died, does no harm to a pool
-// that goes, and is taken off by whoever keeps one that does not.
+// that goes, and is taken off by the controller of one that stays.
 func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()

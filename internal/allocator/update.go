@@ -19,7 +19,7 @@ func (a *Allocator) update(ctx context.Context, before, after ipam.Record) (ipam
 }
 
 // updateAdopted is update for a record that is taken over. It is written in any case, so
-// that whoever made it cannot delete it any more: deletions carry the version that they
+// that its maker cannot delete it any more: deletions carry the version that they
 // judged.
 func (a *Allocator) updateAdopted(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
 	obj := adapt.Allocation(after)

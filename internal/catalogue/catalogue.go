@@ -25,7 +25,7 @@ import (
 
 // Options are what a Catalogue is given when it is made.
 type Options struct {
-	// Ledger is told of pools, and asked how full they are and whether their own CIDR
+	// Ledger gets the pools, and is asked how full they are and whether their own CIDR
 	// is recorded.
 	Ledger *ledger.Ledger
 	// Namespace is the operator's, where the records of pools live.

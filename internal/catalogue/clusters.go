@@ -10,7 +10,7 @@ import (
 // before the addresses that are in use. Where Cluster API is not installed, the
 // label has no such meaning.
 
-// KnowClusters says that Clusters are told of from now on.
+// KnowClusters begins to regard Clusters, which are set from now on.
 func (c *Catalogue) KnowClusters() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +37,7 @@ func (c *Catalogue) DropCluster(name ipam.Name) {
 	})
 }
 
-// changeCluster makes a change, and tells of the Cluster's pools if it was one.
+// changeCluster makes a change, and notifies listeners of the Cluster's pools if it was one.
 func (c *Catalogue) changeCluster(name ipam.Name, change func() bool) {
 	c.mu.Lock()
 	var changes []Change

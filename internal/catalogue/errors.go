@@ -11,7 +11,7 @@ func missing(reason, format string, args ...any) *ipam.MissingError {
 	return &ipam.MissingError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// noPool is what a request is told of a pool that does not exist, and of one that it
+// noPool is the error for a pool that does not exist, and of one that it
 // may not use: the same. Another is what it could name instead.
 func noPool(req ipam.Request, reason, another string) *ipam.MissingError {
 	if req.Pool.Kind != ipam.PoolKindIPPool {

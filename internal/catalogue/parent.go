@@ -7,7 +7,7 @@ import (
 
 // ResolvePool finds from where a pool's own CIDR comes: its parent, or its routing
 // domain. The error is a *ipam.MissingError or a *ipam.PolicyError about the parent;
-// with it, what could be told of the terms all the same is returned.
+// with it, what is known of the terms all the same is returned.
 func (c *Catalogue) ResolvePool(pool ipam.Pool) (Resolution, error) {
 	res := Resolution{Terms: ipam.Terms{Family: pool.Family, Length: pool.Length, Block: pool.CIDR, Reclaim: ipam.ReclaimDelete}}
 	if !pool.IsChild() {
@@ -48,7 +48,7 @@ func allOfParent(terms ipam.Terms, parent ipam.Pool) error {
 }
 
 // ParentNeedsGrant reports whether to name its parent takes of a pool's creator the
-// right to use that, as far as can be told from what this process has seen.
+// right to use that, as far as follows from what this process has seen.
 func (c *Catalogue) ParentNeedsGrant(pool ipam.Pool) bool {
 	if !pool.IsChild() {
 		return false

@@ -6,7 +6,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// projects are the projects of the namespaces that have been seen. Whoever may create
+// projects are the projects of the namespaces that have been seen. Users who may create
 // a namespace may choose its name, but not necessarily its label: so a project
 // consists of the namespaces that have its label, and a namespace without the label is
 // the project of its own name only where no namespace has that label. Finding a
@@ -59,7 +59,7 @@ func (p projects) drop(namespace string) {
 }
 
 // SetProject notes the project label of a namespace, which is empty where it has none.
-// Listeners are told of every namespace whose project is another one than before. A
+// Listeners are notified of every namespace whose project is another one than before. A
 // namespace that is new is no change: nothing in it has been reconciled.
 func (c *Catalogue) SetProject(namespace, label string) {
 	c.changeProjects(namespace, label, func(p projects) { p.set(namespace, label) })
@@ -95,7 +95,7 @@ func (c *Catalogue) changeProjects(namespace, label string, change func(projects
 }
 
 // Tenant is on whose behalf a namespace asks; false for one that has not been seen. It is
-// the platform by its label alone: whoever may create namespaces may name one like it.
+// the platform by its label alone: users who may create namespaces may name one like it.
 func (c *Catalogue) Tenant(namespace string) (ipam.Tenant, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

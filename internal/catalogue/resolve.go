@@ -18,7 +18,7 @@ type Resolution struct {
 
 // Resolve finds what a request comes to, from what this process has seen. The
 // error is a *ipam.MissingError or a *ipam.PolicyError; with the former, what
-// could be told of the terms all the same is returned. It is ipam.ErrNotSynced where the
+// is known of the terms all the same is returned. It is ipam.ErrNotSynced where the
 // claim's namespace has not been seen.
 func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
 	req, err := c.onBehalf(req)

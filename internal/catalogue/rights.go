@@ -47,7 +47,7 @@ func (c *Catalogue) MayBeGranted(req ipam.Request) bool {
 	return req.MayName(pool)
 }
 
-// Redacted keeps from whoever asks from a namespace who holds a block, unless
+// Redacted removes the holder of a block from an error for a namespace, unless
 // that is in the same project. Where the namespace is empty it is the platform
 // that asks, which may know.
 func (c *Catalogue) Redacted(namespace string, err error) error {

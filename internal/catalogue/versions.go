@@ -76,7 +76,7 @@ func (l *liveReads) read(obj client.Object, enter func()) {
 }
 
 // newer reports whether a version of an object is newer than another; not where that
-// cannot be told.
+// is not known.
 func newer(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order > 0

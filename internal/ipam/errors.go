@@ -246,7 +246,7 @@ type TakenError struct {
 	Holder Holder
 	// Overlap is the block that is in the way.
 	Overlap netip.Prefix
-	// redacted says that holder and overlap are not for whoever asked.
+	// redacted reports whether holder and overlap are withheld from the requester.
 	redacted bool
 }
 

@@ -7,7 +7,7 @@ import (
 
 // Fold is the terms of a request under a class, which may be nil, from those of
 // its pools that are there at the moment. The error is a *PolicyError, or a
-// *MissingError where a length can only be told from pools that are missing.
+// *MissingError where a length follows only from pools that are missing.
 //
 // What the claim says counts first, then what the class says, then what the
 // pools say.

@@ -38,7 +38,7 @@ type Limit struct{ Blocks, Addresses Maximum }
 // IsSet reports whether there is any limit.
 func (l Limit) IsSet() bool { return l.Blocks.Set || l.Addresses.Set }
 
-// Account is whom a block counts for, and what the class of the block allows it.
+// Account is the project and the class for which a block counts, and what the class of the block allows it.
 type Account struct {
 	Project, Class string
 	ClassLimit     Limit

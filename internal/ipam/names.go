@@ -3,7 +3,7 @@ package ipam
 // Name is the name of a namespaced object.
 type Name struct{ Namespace, Name string }
 
-// Holder is whoever holds a block, by name: a claim or a pool.
+// Holder is what holds a block, by name: a claim or a pool.
 type Holder struct {
 	// Group and Kind of the holder's API type.
 	Group, Kind string
@@ -31,7 +31,7 @@ type PoolKey struct {
 	// Namespace of a local pool, and of the routing domains of such; else empty.
 	Namespace string
 	Name      string
-	// Family tells the two spaces of a routing domain apart. Empty for pools.
+	// Family distinguishes the two spaces of a routing domain. Empty for pools.
 	Family Family
 }
 

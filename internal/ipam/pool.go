@@ -65,7 +65,7 @@ type Network struct {
 	// Gateway is the zero Addr where there is none.
 	Gateway netip.Addr
 
-	// DNSServers, SearchDomains, MTU (bytes) and VLAN are told to whoever gets an
+	// DNSServers, SearchDomains, MTU (bytes) and VLAN are for the holder of an
 	// address; empty and 0 where the pool does not say.
 	DNSServers    []netip.Addr
 	SearchDomains []string

@@ -27,7 +27,7 @@ const (
 	PurposePool  Purpose = "Pool"
 )
 
-// Record is an IPAllocation: that a block is held, by whom, and from which pool.
+// Record is an IPAllocation: that a block is held, by which holder, and from which pool.
 type Record struct {
 	Name Name
 	// UID and Version identify one state of the object; empty before it exists.

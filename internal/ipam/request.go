@@ -12,7 +12,7 @@ type Request struct {
 	Child PoolKey
 	// Tenant is who asks.
 	Tenant Tenant
-	// Granted says that whoever asks has the right to use the pool that is named,
+	// Granted reports whether the requester has the right to use the pool that is named,
 	// where that takes one.
 	Granted bool
 	// RequestedBy is the user who created the claim, where the claim waits and that is
@@ -51,7 +51,7 @@ type Wants struct {
 	Pools []PoolKey
 	// Length is the prefix length.
 	Length int
-	// Account is whom the block would count for.
+	// Account is for which project and class the block would count.
 	Account Account
 }
 

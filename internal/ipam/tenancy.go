@@ -15,7 +15,7 @@ func (t Tenant) MayUse(visibility Visibility, project string) bool {
 	}
 }
 
-// Namespace of whoever asks; empty for a cluster-scoped pool.
+// Namespace of the requester; empty for a cluster-scoped pool.
 func (r Request) Namespace() string { return cmp.Or(r.Claim.Namespace, r.Child.Namespace) }
 
 // MayUse reports whether the request may be served from a pool that it does not
@@ -36,7 +36,7 @@ func (r Request) MayName(pool Pool) bool {
 // NeedsGrant reports whether naming the pool takes more than its being visible: for
 // a claim and a cluster-scoped pool where it belongs to another project, for a
 // namespace's own pool always, because what it is given is out of the platform's
-// hands. Pools beside whoever asks take nothing.
+// hands. Pools of the requester's own namespace take nothing.
 func (r Request) NeedsGrant(pool Pool) bool {
 	if pool.Key.Kind == PoolKindLocalIPPool {
 		return false

@@ -31,7 +31,7 @@ type Ask struct {
 	// InUse says that the holder has the block already: only another record is
 	// in its way, not what is withheld, and the pool need not be known.
 	InUse bool
-	// Record is the name under which it will be recorded, and Holder for whom.
+	// Record is the name under which it will be recorded, and Holder its holder.
 	Record ipam.Name
 	Holder ipam.Holder
 	// UnclaimedLimit bounds the unclaimed records of the holder's namespace; zero is no

@@ -19,9 +19,9 @@ func (l *Ledger) Frees(pools []ipam.PoolKey) int {
 // is, it waits only for as long as patience lasts for the sign of one. It says
 // whether a block was freed.
 func (l *Ledger) AwaitRelease(ctx context.Context, pools []ipam.PoolKey, asking ipam.Holder, before int, patience time.Duration) bool {
-	told := make(chan struct{}, 1)
-	l.subscribe(pools, told)
-	defer l.unsubscribe(pools, told)
+	wake := make(chan struct{}, 1)
+	l.subscribe(pools, wake)
+	defer l.unsubscribe(pools, wake)
 	impatient := l.options.Clock.NewTimer(patience)
 	defer impatient.Stop()
 	for expected := false; ; {
@@ -34,7 +34,7 @@ func (l *Ledger) AwaitRelease(ctx context.Context, pools []ipam.PoolKey, asking 
 			return false
 		}
 		select {
-		case <-told:
+		case <-wake:
 		case <-impatient.C():
 			if !expected {
 				return false
@@ -48,12 +48,12 @@ func (l *Ledger) AwaitRelease(ctx context.Context, pools []ipam.PoolKey, asking 
 // Await waits until the condition holds, looking again whenever something
 // happens in the pools, or until ctx is done. The condition may call the Ledger.
 func (l *Ledger) Await(ctx context.Context, pools []ipam.PoolKey, condition func() bool) {
-	told := make(chan struct{}, 1)
-	l.subscribe(pools, told)
-	defer l.unsubscribe(pools, told)
+	wake := make(chan struct{}, 1)
+	l.subscribe(pools, wake)
+	defer l.unsubscribe(pools, wake)
 	for !condition() {
 		select {
-		case <-told:
+		case <-wake:
 		case <-ctx.Done():
 			return
 		}
@@ -68,23 +68,23 @@ func (l *Ledger) IsLeaving(record ipam.Name) bool {
 	return e != nil && e.leaving
 }
 
-// subscribe has told be told of what happens in the pools.
-func (l *Ledger) subscribe(pools []ipam.PoolKey, told chan struct{}) {
+// subscribe has wake receive what happens in the pools.
+func (l *Ledger) subscribe(pools []ipam.PoolKey, wake chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range pools {
 		if b := l.books[key]; b != nil {
-			b.awaited[told] = struct{}{}
+			b.awaited[wake] = struct{}{}
 		}
 	}
 }
 
-func (l *Ledger) unsubscribe(pools []ipam.PoolKey, told chan struct{}) {
+func (l *Ledger) unsubscribe(pools []ipam.PoolKey, wake chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range pools {
 		if b := l.books[key]; b != nil {
-			delete(b.awaited, told)
+			delete(b.awaited, wake)
 			l.prune(b)
 		}
 	}

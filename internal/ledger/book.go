@@ -39,7 +39,7 @@ type book struct {
 	spreading time.Time
 	cursor    netip.Addr
 	draws     int
-	// frees counts blocks that were freed. Whoever awaits one is told, without
+	// frees counts blocks that were freed. A goroutine that awaits one is woken, without
 	// blocking, of that and of releases that are on their way.
 	frees   int
 	onFree  func(ipam.PoolKey, netip.Prefix) // nil until the book is in its ledger
@@ -121,10 +121,10 @@ func (b *book) free(block netip.Prefix) {
 }
 
 func (b *book) tellAwaiting() {
-	for told := range b.awaited {
+	for wake := range b.awaited {
 		select {
-		case told <- struct{}{}:
-		default: // it has been told already
+		case wake <- struct{}{}:
+		default: // it has been woken already
 		}
 	}
 }

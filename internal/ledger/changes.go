@@ -61,7 +61,7 @@ func (l *Ledger) follow(f func(Change)) (stop func()) {
 	}
 }
 
-func (l *Ledger) tell(c Change) {
+func (l *Ledger) notify(c Change) {
 	for _, listener := range l.listeners {
 		listener.notify(c)
 	}

@@ -34,7 +34,7 @@ func (l *Ledger) ClaimsKnown() {
 }
 
 // NeverClaimed reports whether no claim has named the record since it was made. It is
-// false where this process did not watch all the time, and cannot tell.
+// false where this process did not watch all the time, and does not know.
 func (l *Ledger) NeverClaimed(record ipam.Record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,7 +23,7 @@ func (l *Ledger) resolve(e *entry) {
 	}
 	if _, ok := l.abandoned[name]; ok {
 		delete(l.abandoned, name)
-		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Abandoned})
+		l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Abandoned})
 	}
 }
 
@@ -56,13 +56,13 @@ func (l *Ledger) confirm(e *entry) {
 	e.confirmed = true
 	if b.unconfirmed[e] {
 		delete(b.unconfirmed, e)
-		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
+		l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
 	}
 	l.reopen(e)
 }
 
 // isAnswered reports whether a live claim names a record that was made before the claim
-// existed: whoever made it had confirmed it, or the claim would not name it.
+// existed: its maker had confirmed it, or the claim would not name it.
 func (e *entry) isAnswered() bool { return e.claimed && e.holderUID == "" }
 
 // unconfirmed is why a record is not confirmed: ErrLost, ErrPoolClosed, or nil.
@@ -125,7 +125,7 @@ func (l *Ledger) isOf(own *entry, key ipam.PoolKey) bool {
 	return b == nil || b.space == nil || own.block == b.pool.CIDR && own.pool() == b.pool.Home
 }
 
-// Confirmed is nil where the view shows the record and it is confirmed: whoever
+// Confirmed is nil where the view shows the record and it is confirmed: a replica that
 // records a block that overlaps it gives way. Otherwise it is a *ipam.TakenError that
 // names the other record, or ErrPoolClosed; and ipam.ErrUnconfirmed where the view does
 // not show the record.

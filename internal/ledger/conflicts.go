@@ -115,7 +115,7 @@ func (l *Ledger) notifyConflicts(before map[string]bool) map[string]bool {
 	notify := func(uids, others map[string]bool) {
 		for uid := range uids {
 			if e := l.byUID.one(uid); e != nil && !others[uid] {
-				l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
+				l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
 			}
 		}
 	}

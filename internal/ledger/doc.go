@@ -3,7 +3,7 @@
 //
 // The view is fed by one watch over all namespaces, one event at a time, in
 // the order of the API server's revisions. That order is the lock that keeps
-// two holders off one block. Whoever wants a block
+// two holders off one block. A replica that wants a block
 //
 //  1. finds one that is free in the view, and holds it there (Hold);
 //  2. creates a record of it;

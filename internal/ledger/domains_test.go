@@ -71,18 +71,18 @@ func TestARoutingDomainIsKeptWhileARequestAwaitsSomethingThere(t *testing.T) {
 	must(t, feed{l}.Replace(nil, "1"))
 	keys := []ipam.PoolKey{inDomain("domain", "10.1.0.0/24").Pool}
 	hold := mustHold(t, l, inDomain("domain", "10.1.0.0/24"))
-	told := make(chan struct{}, 1)
-	l.subscribe(keys, told)
+	wake := make(chan struct{}, 1)
+	l.subscribe(keys, wake)
 	hold.Drop()
 	select {
-	case <-told:
+	case <-wake:
 	default:
 		t.Fatal("it is not told that the block was freed")
 	}
 	if l.books[keys[0]] == nil {
 		t.Error("it is forgotten while it is awaited")
 	}
-	l.unsubscribe(keys, told)
+	l.unsubscribe(keys, wake)
 	if l.books[keys[0]] != nil {
 		t.Error("it is not forgotten afterwards")
 	}

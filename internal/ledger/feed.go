@@ -68,7 +68,7 @@ func (f feed) Replace(objs []any, _ string) error {
 	for _, obj := range objs {
 		r, err := f.read(obj)
 		if err != nil {
-			continue // counted, and reported by whoever watches the count
+			continue // counted, for the metric
 		}
 		listed[r.UID] = true
 		records = append(records, r)
@@ -121,7 +121,7 @@ func (l *Ledger) put(r ipam.Record) *entry {
 		l.index(e)
 		l.countUnclaimed(e, ipam.Usage.Add)
 		l.books[r.Pool].stateChanged(e)
-		l.tell(Change{Record: r, Pool: r.Pool, Kind: Changed})
+		l.notify(Change{Record: r, Pool: r.Pool, Kind: Changed})
 		l.reopen(e)
 	}
 	if r.Terminating && r.State != ipam.StateCooling { // one that cools down stays until it is due
@@ -149,7 +149,7 @@ func (l *Ledger) enter(r ipam.Record) *entry {
 	}
 	l.countUnclaimed(e, ipam.Usage.Add)
 	l.countUsage(e, ipam.Usage.Add)
-	l.tell(Change{Record: r, Pool: r.Pool, Kind: Added, Initial: !l.synced})
+	l.notify(Change{Record: r, Pool: r.Pool, Kind: Added, Initial: !l.synced})
 	return e
 }
 
@@ -170,7 +170,7 @@ func (l *Ledger) strike(e *entry) {
 	if h := l.holds[r.Name]; h != nil {
 		h.lose(r.UID)
 	}
-	l.tell(Change{Record: r, Pool: r.Pool, Kind: Removed})
+	l.notify(Change{Record: r, Pool: r.Pool, Kind: Removed})
 	l.confirmAfter(e, b)
 	l.prune(b)
 }

@@ -209,7 +209,7 @@ func (h *Hold) drop() {
 }
 
 // Abandon ends a hold whose record may or may not have been created: when it
-// turns up, listeners are told to delete it.
+// turns up, listeners are notified, to delete it.
 func (h *Hold) Abandon() {
 	l := h.ledger
 	l.mu.Lock()
@@ -217,7 +217,7 @@ func (h *Hold) Abandon() {
 	h.drop()
 	name := h.entry.key()
 	if e := l.byName.one(name); e != nil {
-		l.tell(Change{Record: e.record(), Pool: e.pool(), Kind: Abandoned})
+		l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Abandoned})
 		return
 	}
 	now := l.options.Clock.Now()

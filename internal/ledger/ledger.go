@@ -20,7 +20,7 @@ type Ledger struct {
 	synced bool
 	books  map[ipam.PoolKey]*book
 	// pruned is the highest count of frees of a book that was dropped: a book that is
-	// made again goes on from there, so that whoever compares counts sees them rise.
+	// made again goes on from there, so that its counts only rise.
 	pruned int
 	// The records: of a UID and of a name there is one.
 	byUID    index[string]
@@ -33,7 +33,7 @@ type Ledger struct {
 	// abandoned are names of records whose creation failed ambiguously, with the
 	// time when that was.
 	abandoned map[ipam.Name]time.Time
-	// claimsKnown is whether every claim that there is has been told by Claimed.
+	// claimsKnown is whether Claimed was called for every claim that there is.
 	claimsKnown bool
 	// named are what live claims name and has no record yet, or none any more.
 	named map[ipam.Name]bool
@@ -54,7 +54,7 @@ type Ledger struct {
 
 // Options are what a Ledger is given at its making.
 type Options struct {
-	// Clock tells how long a record has not been seen.
+	// Clock measures how long a record has not been seen.
 	Clock clock.WithTicker
 	// Random picks blocks of pools with strategy Random. Used under the lock.
 	Random *rand.Rand

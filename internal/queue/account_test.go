@@ -44,7 +44,7 @@ func TestWhoseProjectHasAsMuchAsItMayIsPassedOver(t *testing.T) {
 	if due := q.Due(pool, plenty); len(due) != 2 || due[0].Name != "red-too" || due[1].Name != "blue" {
 		t.Errorf("where there is plenty %v are due, want those that may", due)
 	}
-	if !q.Stands(first.Holder, pool.Key) {
+	if !q.IsQueued(first.Holder, pool.Key) {
 		t.Error("it has lost its place")
 	}
 }

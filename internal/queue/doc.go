@@ -9,7 +9,7 @@
 //	         /24         b, f                     the others by length, each oldest first
 //	         /32         d, e, g, ...
 //
-// A pool without line costs a create one look into a map, whoever waits elsewhere. In
+// A pool without line costs a create one look into a map, whatever waits elsewhere. In
 // the pool's own line the first of each length is compared, and of those that ask for
 // one block only those are looked at whose block may have become free since.
 //

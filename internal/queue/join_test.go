@@ -64,7 +64,7 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 		}
 		stand := func() (names []string) {
 			for _, name := range []string{"waits", "provisional", "waits-later", "provisional-later"} {
-				if s.stands(name) {
+				if s.isQueued(name) {
 					names = append(names, name)
 				}
 			}
@@ -194,7 +194,7 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 				s.woken()
 				s.records.Delete(record)
 				synctest.Wait()
-				if got := s.stands("parked"); got != c.resumed {
+				if got := s.isQueued("parked"); got != c.resumed {
 					t.Errorf("it is in line again: %t, want %t", got, c.resumed)
 				}
 				want := []ipam.PoolKey{of}

@@ -30,16 +30,16 @@ type line struct {
 	// other one was in use when it was last looked at, and nothing of it has become
 	// free since.
 	perhaps []*place
-	// untold are those of them that do not know yet that another has their block.
-	untold map[*place]bool
+	// unaware are those of them that do not know yet that another has their block.
+	unaware map[*place]bool
 	// byLength are the others, the shortest prefix, which is the largest block, first.
 	byLength []*rank
 	// others is how many these are.
 	others int
 }
 
-// rank is those of a line that wait for blocks of one length. They are grouped by whom
-// the block would count for: where that has as much as it may, none of the group is
+// rank is those of a line that wait for blocks of one length. They are grouped by the account
+// for which the block would count: where that has as much as it may, none of the group is
 // served.
 type rank struct {
 	length int
@@ -80,8 +80,8 @@ func (l *line) add(p *place) {
 	if block := p.Request.Block; block.IsValid() {
 		l.exact.Modify(block, func(same []*place, _ bool) ([]*place, bool) { return insert(same, p), false })
 		l.perhaps = insert(l.perhaps, p)
-		if !p.told {
-			l.untold[p] = true
+		if !p.knowsConflict {
+			l.unaware[p] = true
 		}
 		return
 	}
@@ -100,7 +100,7 @@ func (l *line) drop(p *place) {
 			return rest, len(rest) == 0
 		})
 		l.perhaps = remove(l.perhaps, p)
-		delete(l.untold, p)
+		delete(l.unaware, p)
 		return
 	}
 	at, _ := l.rank(p.wants.Length)
@@ -285,7 +285,7 @@ func (l *line) fitting(room Room) []ipam.Holder {
 // conflicted are those that ask for one block which another has, and do not know that yet.
 func (l *line) conflicted(room Room) []*place {
 	var conflicted []*place
-	for p := range l.untold {
+	for p := range l.unaware {
 		if !room.IsFree(p.Request.Block) {
 			conflicted = append(conflicted, p)
 		}
@@ -309,7 +309,7 @@ func (q *lines) lineUp(p *place) {
 	}
 	for _, key := range p.wants.Pools {
 		if q.byPool[key] == nil {
-			q.byPool[key] = &line{untold: map[*place]bool{}}
+			q.byPool[key] = &line{unaware: map[*place]bool{}}
 		}
 		q.byPool[key].add(p)
 	}

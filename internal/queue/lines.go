@@ -47,15 +47,15 @@ func (q *lines) Join(w Waiter, wants ipam.Wants) bool {
 	if old != nil {
 		p.failures, p.parked, p.awaits, p.beyond = old.failures, old.parked, old.awaits, old.beyond
 		p.refusal, p.probation = old.refusal, old.probation
-		p.told = old.told && targetOf(old.Request) == targetOf(w.Request) && old.Request.Block == w.Request.Block
+		p.knowsConflict = old.knowsConflict && targetOf(old.Request) == targetOf(w.Request) && old.Request.Block == w.Request.Block
 		q.take(old)
 	} else {
 		p.beyond = q.isFull(p)
 	}
-	switch w.Standing {
-	case WantsRoom:
+	switch w.Reason {
+	case ReasonNoRoom:
 		p.parked = false
-	case Refused:
+	case ReasonRefused:
 		p.parked = !p.probation
 	}
 	q.put(p)
@@ -70,7 +70,7 @@ func (q *lines) JoinProvisionally(w Waiter, wants ipam.Wants) {
 	if q.places[w.Holder] != nil {
 		return
 	}
-	p := &place{Waiter: w, wants: wants, provisional: true, parked: w.Standing == Refused}
+	p := &place{Waiter: w, wants: wants, provisional: true, parked: w.Reason == ReasonRefused}
 	p.beyond = q.isFull(p)
 	q.put(p)
 }
@@ -177,8 +177,8 @@ func (q *lines) Pools() []ipam.PoolKey {
 	return keys
 }
 
-// Stands reports whether a holder is in the line of a pool.
-func (q *lines) Stands(holder ipam.Holder, pool ipam.PoolKey) bool {
+// IsQueued reports whether a holder is in the line of a pool.
+func (q *lines) IsQueued(holder ipam.Holder, pool ipam.PoolKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.places[holder]

@@ -326,10 +326,10 @@ func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
 	if parked := q.Park(stuck.Holder, ipam.Awaited{}, refusal); parked.Retry != time.Second {
 		t.Errorf("parked anew it is tried after %v, want as for the first time", parked.Retry)
 	}
-	stuck.Standing = WantsRoom
+	stuck.Reason = ReasonNoRoom
 	q.Join(stuck, wants)
 	due("when its status says that it wants room", "stuck")
-	stuck.Standing = Refused
+	stuck.Reason = ReasonRefused
 	q.Join(stuck, wants)
 	due("when its status says that it is refused", "behind")
 	if got := q.Keep(stuck.Holder); !errors.Is(got, refusal) {

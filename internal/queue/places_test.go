@@ -44,7 +44,7 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 	if !is || place.Holder != w.Holder || !q.Has(w.Holder) || q.Len() != 2 {
 		t.Errorf("its place is %+v, %t, %t, of %d", place, is, q.Has(w.Holder), q.Len())
 	}
-	if !q.Stands(w.Holder, pool.Key) || q.Stands(w.Holder, other) || q.Stands(holder("c"), pool.Key) {
+	if !q.IsQueued(w.Holder, pool.Key) || q.IsQueued(w.Holder, other) || q.IsQueued(holder("c"), pool.Key) {
 		t.Error("it does not stand in its line, or stands in another")
 	}
 	if got := q.Pools(); !slices.Equal(got, []ipam.PoolKey{pool.Key}) {
@@ -60,7 +60,7 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 	if left, was := q.Leave(w.Holder); was || len(left.Pools) != 0 {
 		t.Errorf("it left twice: %+v", left)
 	}
-	if _, is := q.Place(w.Holder); is || q.Has(w.Holder) || q.Stands(w.Holder, pool.Key) {
+	if _, is := q.Place(w.Holder); is || q.Has(w.Holder) || q.IsQueued(w.Holder, pool.Key) {
 		t.Error("it is there still")
 	}
 	q.Leave(holder("b"))
@@ -150,7 +150,7 @@ func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
 	if q.JoinProvisionally(provisional, wants); !q.IsBeyond(provisional.Holder) {
 		t.Error("a place that is kept is not bounded")
 	}
-	if q.Stands(w.Holder, pool.Key) || q.Stands(provisional.Holder, pool.Key) {
+	if q.IsQueued(w.Holder, pool.Key) || q.IsQueued(provisional.Holder, pool.Key) {
 		t.Error("who is beyond the bound is in line")
 	}
 }
@@ -194,10 +194,10 @@ func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
 	first, second := ipam.Awaited{Project: "red"}, ipam.Awaited{Project: "blue"}
 	q.Park(w.Holder, first, nil)
 	q.Park(w.Holder, second, nil)
-	if got := q.Resume(first); len(got) != 0 || q.Stands(w.Holder, pool.Key) {
+	if got := q.Resume(first); len(got) != 0 || q.IsQueued(w.Holder, pool.Key) {
 		t.Errorf("resumed by what it does not await: %v", got)
 	}
-	if got := q.Resume(second); !slices.Equal(got, wants.Pools) || !q.Stands(w.Holder, pool.Key) {
+	if got := q.Resume(second); !slices.Equal(got, wants.Pools) || !q.IsQueued(w.Holder, pool.Key) {
 		t.Errorf("resumed: %v", got)
 	}
 	if got := q.Resume(second); len(got) != 0 {

@@ -146,8 +146,8 @@ func (s *scene) waits(name string, r ipam.Request) {
 	s.queue.Wait(Waiter{Holder: claim(name), Request: r})
 }
 
-// stands reports whether a claim is in the line of the scene's pool.
-func (s *scene) stands(name string) bool { return s.queue.lines.Stands(claim(name), s.pool.Key) }
+// isQueued reports whether a claim is in the line of the scene's pool.
+func (s *scene) isQueued(name string) bool { return s.queue.lines.IsQueued(claim(name), s.pool.Key) }
 
 // served notes whose turn it is, as Run says, until the test ends.
 func (s *scene) served() func() []string {

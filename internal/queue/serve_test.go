@@ -191,7 +191,7 @@ func TestWhatAWaiterWantsFollowsTheCatalogue(t *testing.T) {
 			step.do()
 			got := 0
 			for _, name := range []string{"default", "class", "selector", "exact"} {
-				if s.stands(name) {
+				if s.isQueued(name) {
 					got++
 				}
 			}

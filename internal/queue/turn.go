@@ -61,14 +61,14 @@ func (q *lines) Conflicted(pool ipam.PoolKey, room Room) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	line := q.byPool[pool]
-	if line == nil || len(line.untold) == 0 {
+	if line == nil || len(line.unaware) == 0 {
 		return nil
 	}
 	conflicted := line.conflicted(room)
 	for _, p := range conflicted {
-		p.told = true
+		p.knowsConflict = true
 		for _, key := range p.wants.Pools {
-			delete(q.byPool[key].untold, p)
+			delete(q.byPool[key].unaware, p)
 		}
 	}
 	return holders(conflicted)

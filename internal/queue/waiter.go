@@ -15,22 +15,22 @@ type Waiter struct {
 	// Holder is the claim; Request what it asks for, as far as it is known.
 	Holder  ipam.Holder
 	Request ipam.Request
-	// Standing is what the waiter's own status says.
-	Standing Standing
+	// Reason is what the waiter's own status says.
+	Reason WaitReason
 }
 
-// Standing is what a waiter's own status says of why it waits. It is how replicas that
+// Reason is what a waiter's own status says of why it waits. It is how replicas that
 // do not serve waiters learn which of them are passed over.
-type Standing int
+type WaitReason int
 
 // What a status can say.
 const (
-	// Unknown: nothing that decides it.
-	Unknown Standing = iota
-	// WantsRoom: there is no room. It is in line.
-	WantsRoom
-	// Refused: it cannot be served for another reason. It is parked.
-	Refused
+	// ReasonUnknown: nothing that decides it.
+	ReasonUnknown WaitReason = iota
+	// ReasonNoRoom: there is no room. It is in line.
+	ReasonNoRoom
+	// ReasonRefused: it cannot be served for another reason. It is parked.
+	ReasonRefused
 )
 
 // IsZero reports whether this is nobody.
@@ -70,8 +70,8 @@ type place struct {
 	wants ipam.Wants
 	// provisional: it has not joined yet.
 	provisional bool
-	// told: it knows that another has the one block that it asks for.
-	told bool
+	// knowsConflict: its status says that another has the one block that it asks for.
+	knowsConflict bool
 	// parked: it cannot be served for another reason than want of room; awaits is what
 	// has to change, if that is known.
 	parked bool

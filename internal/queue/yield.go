@@ -14,7 +14,7 @@ import (
 )
 
 // Yield decides what the outcome of an attempt to serve a holder that waits means for
-// its turn. It returns the error that its status is to tell, and, where that is an
+// its turn. It returns the error for its status, and, where that is an
 // *ipam.ParkedError, after how long it is to be tried again.
 //
 // Who fails for want of room keeps its place. Who waits for something that is missing,

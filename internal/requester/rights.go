@@ -56,7 +56,7 @@ func (u *Rights) MayUse(ctx context.Context, user authenticationv1.UserInfo, poo
 	return review.Status.Allowed, nil
 }
 
-// questionOf is what the answer is remembered under: all that the authorizer is told. The
+// questionOf is what the answer is remembered under: all that the authorizer is asked with. The
 // lengths keep the parts apart.
 func questionOf(user authenticationv1.UserInfo, pool ipam.PoolKey) string {
 	parts := append([]string{pool.String(), user.Username, user.UID, strconv.Itoa(len(user.Groups))}, user.Groups...)

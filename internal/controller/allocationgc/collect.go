@@ -32,7 +32,7 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 	judge := c.judges[record.Holder.Kind]
 	c.mu.Unlock()
 	if judge == nil {
-		return true, nil // nobody can tell at the moment
+		return true, nil // it is not known at the moment
 	}
 	return judge(ctx, reader, record)
 }
@@ -95,7 +95,7 @@ func (c *Controller) asHeld(record ipam.Record, keeping ipam.Keeping) (ipam.Reco
 }
 
 // isKept reports whether a record is kept without a holder. One that is being released
-// is not: whoever marked it is about to delete it, and to use its name again.
+// is not: the replica that marked it is about to delete it, and to use its name again.
 func isKept(record ipam.Record) bool {
 	return record.State == ipam.StateRetained || record.State == ipam.StateCooling
 }

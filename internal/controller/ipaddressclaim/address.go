@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// createAddress tells of the address that is held for the claim (contract,
+// createAddress creates the IPAddress for the address that is held for the claim (contract,
 // "Normal IPAddressClaim" 5).
 func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 	address := &ipamv1.IPAddress{
@@ -94,7 +94,7 @@ func (c *Controller) ensureMetadata(ctx context.Context, s *scope, address *ipam
 	return nil
 }
 
-// owners are the claim, as controller, and the pool; and whoever else was one.
+// owners are the claim, as controller, and the pool; and all that were owners before.
 // References to an earlier life of either are replaced.
 func owners(before []metav1.OwnerReference, claim *ipamv1.IPAddressClaim, pool metav1.OwnerReference) []metav1.OwnerReference {
 	others := slices.DeleteFunc(slices.Clone(before), func(ref metav1.OwnerReference) bool {

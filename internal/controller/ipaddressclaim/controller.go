@@ -3,8 +3,8 @@
 // (docs/book/src/developer/providers/contracts/ipam.md there). Claims of other
 // providers are left untouched.
 //
-// What is held is what IPAllocations say, as for every holder; an IPAddress tells
-// of it. One that is there already, after a move or a restore or because somebody
+// What is held is what IPAllocations say, as for every holder; an IPAddress shows
+// it. One that is there already, after a move or a restore or because somebody
 // made it, is adopted: its block is recorded, and never renumbered.
 package ipaddressclaim
 

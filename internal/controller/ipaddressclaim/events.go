@@ -140,7 +140,7 @@ func (c *Controller) claimsFrom(ctx context.Context, e catalogue.Change) []recon
 	for _, t := range slices.Compact(slices.Sorted(slices.Values(targets))) {
 		claims := &ipamv1.IPAddressClaimList{}
 		if err := c.Client.List(ctx, claims, client.MatchingFields{byTarget: t}, client.InNamespace(e.Pool.Namespace)); err != nil {
-			continue // the cache is not there yet, and will tell of every claim
+			continue // the cache is not there yet, and will show every claim
 		}
 		for i := range claims.Items {
 			requests = append(requests, requestOf(&claims.Items[i]))

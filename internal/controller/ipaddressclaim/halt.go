@@ -55,7 +55,7 @@ func (c *Controller) poolHalted(s *scope) *halt {
 // "Abort reconciliation" in the contract does not forbid to say so: the contracts of
 // other providers ask that a paused object shows it ("providers SHOULD surface the
 // paused status of an object", infra-machine.md, "InfraMachine: pausing"), and Cluster
-// API's own util/paused writes the status of paused objects. It is told in Ready, and
+// API's own util/paused writes the status of paused objects. It stands in Ready, and
 // not in a condition Paused, which would cost every claim one more write.
 func (c *Controller) tellHalt(ctx context.Context, s *scope, why *halt) error {
 	if s.claim.Status.AddressRef.Name != "" {

@@ -47,7 +47,7 @@ func claimsOf(reader client.Reader) handler.MapFunc {
 		claims := &ipamv1.IPAddressClaimList{}
 		err := reader.List(ctx, claims, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{byCluster: cluster.GetName()})
 		if err != nil {
-			return nil // the cache is not there yet, and will tell of every claim
+			return nil // the cache is not there yet, and will show every claim
 		}
 		requests := make([]reconcile.Request, len(claims.Items))
 		for i := range claims.Items {

@@ -24,7 +24,7 @@ type Orphans interface {
 
 // holds reports whether a record's holder exists: the IPAddress of the claim's name
 // with this address, or, while there is no IPAddress, the claim. A record that is
-// being deleted, while its claim is not and has not been told of any address, is what
+// being deleted, while its claim is not and its status names no address, is what
 // is left of a release that was cut short: the claim cannot be served until it is gone.
 func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool, error) {
 	key := client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}

@@ -208,18 +208,18 @@ func (s *scope) order() allocator.Order {
 
 // waiting is the claim's place in the queue.
 func (s *scope) waiting() queue.Waiter {
-	return queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Standing: standing(s.claim)}
+	return queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Reason: waitReason(s.claim)}
 }
 
-// standing is what the condition of a claim says of its turn.
-func standing(claim *ipamv1.IPAddressClaim) queue.Standing {
+// waitReason is what the condition of a claim says of its turn.
+func waitReason(claim *ipamv1.IPAddressClaim) queue.WaitReason {
 	switch conditions.GetReason(claim, ipamv1.IPAddressClaimReadyCondition) {
 	case v1alpha1.ReasonRecordRefused, v1alpha1.ReasonLimitReached:
-		return queue.Refused
+		return queue.ReasonRefused
 	case ipamv1.IPAddressClaimReadyPoolExhaustedReason:
-		return queue.WantsRoom
+		return queue.ReasonNoRoom
 	}
-	return queue.Unknown
+	return queue.ReasonUnknown
 }
 
 // inUse reports whether somebody's finalizer keeps the claim: a machine that has not

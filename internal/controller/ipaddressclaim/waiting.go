@@ -41,7 +41,7 @@ func isUnserved(claim *ipamv1.IPAddressClaim) bool {
 }
 
 // waiters keeps in the queue of every replica the claims that the leader could not serve,
-// so that no other replica lets a newcomer overtake them, and tells the view of addresses
+// so that no other replica lets a newcomer overtake them, and marks in the view addresses
 // that are about to be released. It writes nothing.
 type waiters struct {
 	allocator.Parts

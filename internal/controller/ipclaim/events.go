@@ -34,7 +34,7 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 
 // records enqueues a claim whenever its record changes. What is recorded
 // already, in the view or to be listed yet, is reconciled with its claim, which is
-// told of later.
+// notified later.
 func (c *Controller) records() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
 		return c.Ledger.Follow(func(change ledger.Change) {

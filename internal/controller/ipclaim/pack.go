@@ -30,7 +30,7 @@ type alike struct {
 	reclaim   v1alpha1.ReclaimPolicy
 }
 
-// Pack is a smaller form of a claim that Trim has made smaller, if all of it can be told
+// Pack is a smaller form of a claim that Trim has made smaller, if all of it can be stated
 // from that form; and otherwise what it was given.
 func Pack(obj any) any {
 	claim, ok := obj.(*v1alpha1.IPClaim)

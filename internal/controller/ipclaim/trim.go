@@ -8,7 +8,7 @@ import (
 )
 
 // Trim leaves of a claim that is Bound only what the controllers read from the cache, of
-// which there may be a hundred thousand. Whoever writes to a claim that isTrimmed reads it
+// which there may be a hundred thousand. Code that writes to a claim that isTrimmed reads it
 // live first.
 func Trim(claim *v1alpha1.IPClaim) {
 	if !isReady(claim) {

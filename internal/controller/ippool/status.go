@@ -20,13 +20,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
-// standing is why the pool's CIDR is not recorded; the zero value: it is.
-type standing struct{ reason, message string }
+// unserved is why the pool's CIDR is not recorded; the zero value: it is.
+type unserved struct{ reason, message string }
 
 // applyResult is the one place that decides what an error means for a pool. What it
 // returns is for the queue: to be retried with back-off.
 func (c *Controller) applyResult(s *scope, err error) error {
-	now, retry := stand(c.Catalogue.Redacted(s.obj.GetNamespace(), err))
+	now, retry := whyUnserved(c.Catalogue.Redacted(s.obj.GetNamespace(), err))
 	if retry != nil {
 		return retry
 	}
@@ -43,17 +43,17 @@ func (c *Controller) applyResult(s *scope, err error) error {
 	return nil
 }
 
-func stand(err error) (standing, error) {
-	unserved, ok := errors.AsType[ipam.Unserved](err)
+func whyUnserved(err error) (unserved, error) {
+	why, ok := errors.AsType[ipam.Unserved](err)
 	if !ok {
-		return standing{}, err
+		return unserved{}, err
 	}
-	reason, message := unserved.Condition(ipam.Wording{
+	reason, message := why.Condition(ipam.Wording{
 		Policy: v1alpha1.ReasonInvalid, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
 		IfExhausted: "the pool is made as soon as one is released",
 		IfTaken:     "nothing is handed out before one of the two is gone",
 	})
-	return standing{reason, message}, nil
+	return unserved{reason, message}, nil
 }
 
 // count writes the pool's capacity, and reports whether nothing is left.
@@ -74,7 +74,7 @@ func (c *Controller) count(s *scope) bool {
 	return capacity.LargestFree == ipam.NoLength
 }
 
-func (c *Controller) conditions(s *scope, now standing, exhausted bool) {
+func (c *Controller) conditions(s *scope, now unserved, exhausted bool) {
 	set := func(kind string, is bool, reason, message string) {
 		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: s.obj.GetGeneration()}
 		if is {
@@ -82,7 +82,7 @@ func (c *Controller) conditions(s *scope, now standing, exhausted bool) {
 		}
 		meta.SetStatusCondition(&s.obj.PoolStatus().Conditions, condition)
 	}
-	recorded := now == standing{}
+	recorded := now == unserved{}
 	if recorded {
 		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's CIDR is recorded")
 	} else {
@@ -109,11 +109,11 @@ func (c *Controller) conditions(s *scope, now standing, exhausted bool) {
 	}
 }
 
-func phase(s *scope, now standing, exhausted bool) v1alpha1.PoolPhase {
+func phase(s *scope, now unserved, exhausted bool) v1alpha1.PoolPhase {
 	switch {
 	case s.pool.Terminating:
 		return v1alpha1.PoolTerminating
-	case now != standing{}:
+	case now != unserved{}:
 		return v1alpha1.PoolPending
 	case s.pool.Paused:
 		return v1alpha1.PoolPaused
