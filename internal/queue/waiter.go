@@ -19,7 +19,7 @@ type Waiter struct {
 	Reason WaitReason
 }
 
-// Reason is what a waiter's own status says of why it waits. It is how replicas that
+// WaitReason is what a waiter's own status says of why it waits. It is how replicas that
 // do not serve waiters learn which of them are passed over.
 type WaitReason int
 
