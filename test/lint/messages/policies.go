@@ -1,0 +1,90 @@
+package messages
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// kindOf is the kind of a resource that policies are about. A LocalIPPool is answered
+// as an IPPool is.
+func kindOf(resource string) string {
+	return map[string]string{
+		"ipclaims": "IPClaim", "ippools": "IPPool", "localippools": "IPPool", "ipaddressclaims": "IPAddressClaim", "ipallocations": "IPAllocation",
+	}[resource]
+}
+
+// Policies are the rows of the policies, from the root of the module.
+func Policies(root fs.FS) ([]Row, error) {
+	files, err := fs.Glob(root, "config/policy/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var rows []Row
+	for _, file := range files {
+		text, err := fs.ReadFile(root, file)
+		if err != nil {
+			return nil, err
+		}
+		found, err := policiesIn(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		rows = append(rows, found...)
+	}
+	return rows, nil
+}
+
+func policiesIn(text []byte) ([]Row, error) {
+	var rows []Row
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		policy := &admissionv1.ValidatingAdmissionPolicy{}
+		err := documents.Decode(policy)
+		if errors.Is(err, io.EOF) {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if policy.Kind != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		for _, validation := range policy.Spec.Validations {
+			for _, object := range objectsOf(policy.Spec.MatchConstraints.ResourceRules, validation.Message) {
+				on := "update"
+				if strings.Contains(validation.Expression, "request.operation == 'UPDATE'") {
+					on = "create"
+				}
+				rows = append(rows, Row{Object: object, On: on, Answer: "403 Forbidden", Message: validation.Message})
+			}
+		}
+	}
+}
+
+// objectsOf are the kinds that a message of a policy is about: of those that the policy is
+// for, the claim alone where the message is about what only a claim has.
+func objectsOf(rules []admissionv1.NamedRuleWithOperations, message string) []string {
+	var kinds []string
+	for _, rule := range rules {
+		for _, resource := range rule.Resources {
+			kinds = append(kinds, kindOf(resource))
+		}
+	}
+	slices.Sort(kinds)
+	kinds = slices.Compact(kinds)
+	if strings.HasPrefix(message, "spec.") { // a claim of Cluster API's has no such field
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "IPAddressClaim" })
+	}
+	if slices.Contains(kinds, "IPClaim") && (strings.HasPrefix(message, "status:") || strings.HasPrefix(message, "spec.allocationName:")) {
+		return []string{"IPClaim"}
+	}
+	return kinds
+}

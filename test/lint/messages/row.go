@@ -1,0 +1,131 @@
+// Package messages keeps docs/messages.md, the table of all messages that people can get
+// from the API: it collects them from runs of tests with bad inputs, checks their form, and
+// has every message in the code met by a row of the table.
+//
+// A test that has a list of bad inputs notes with Golden which messages they lead to, in
+// testdata/messages beside it; those of the webhooks stand in webhooks/testdata/answers.
+// With -update both write what they got. The test of this package reads them, with the
+// rules of the CRDs and the policies, and compares the table: `make messages` writes it.
+package messages
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what the test gets into its golden files") //nolint:gochecknoglobals // as all flags of tests are
+
+// Updating reports whether tests are to write their golden files.
+func Updating() bool { return *update }
+
+// Row is a message, and where people get it.
+type Row struct {
+	// Object is the kind that it is about, such as IPClaim.
+	Object string
+	// On is what leads to it: create, update, delete, create or update; or the
+	// condition that has it.
+	On string
+	// Answer is the HTTP code and reason, such as 422 Invalid, "warning", or the status and
+	// reason of a condition.
+	Answer string
+	// Value is what is wrong, as the message has it; empty where it is not one value.
+	Value   string
+	Message string
+}
+
+// CreateOrUpdate is where a message is of an object's own fields.
+const CreateOrUpdate = "create, update"
+
+// Invalid is the answer to an object whose fields are wrong.
+const Invalid = "422 Invalid"
+
+const separator = " | "
+
+func (r Row) line() string {
+	return strings.Join([]string{r.Object, r.On, r.Answer, r.Value, r.Message}, separator)
+}
+
+func rowOf(line string) (Row, error) {
+	fields := strings.SplitN(line, separator, 5)
+	if len(fields) != 5 {
+		return Row{}, errors.New("no row of a table: " + line)
+	}
+	return Row{fields[0], fields[1], fields[2], fields[3], fields[4]}, nil
+}
+
+// Golden compares what a test's bad inputs lead to with testdata/messages/<test>.txt, in
+// the directory of the test. It may not be called where only some of them are run.
+func Golden(t *testing.T, rows []Row) {
+	t.Helper()
+	if run := flag.Lookup("test.run"); run != nil && strings.Contains(run.Value.String(), "/") {
+		return
+	}
+	lines := make([]string, 0, len(rows))
+	for _, r := range rows {
+		lines = append(lines, r.line()+"\n")
+	}
+	slices.Sort(lines)
+	compare(t, filepath.Join("testdata", "messages", t.Name()+".txt"), strings.Join(slices.Compact(lines), ""))
+}
+
+// compare compares a text with a file, or writes the file.
+func compare(t *testing.T, file, got string) {
+	t.Helper()
+	if Updating() {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, []byte(got), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, extra := difference(string(want), got), difference(got, string(want))
+	for _, line := range missing {
+		t.Errorf("%s has a line that the run does not yield:\n%s", file, line)
+	}
+	for _, line := range extra {
+		t.Errorf("%s lacks a line that the run yields:\n%s", file, line)
+	}
+	if len(missing)+len(extra) == 0 && string(want) != got {
+		t.Errorf("%s has its lines in another order than the run yields", file)
+	}
+	if t.Failed() {
+		t.Log("run the test with -update, and look at what it changes")
+	}
+}
+
+// difference are the lines of a text that another one does not have.
+func difference(text, other string) []string {
+	there := map[string]bool{}
+	for line := range strings.Lines(other) {
+		there[line] = true
+	}
+	return slices.DeleteFunc(slices.Collect(strings.Lines(text)), func(line string) bool { return there[line] })
+}
+
+// Noted are the rows that tests have noted, from the root of the module.
+func Noted(root fs.FS) ([]Row, error) {
+	var rows []Row
+	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (path == "bin" || path == ".git" || path == "out") {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.Contains(path, "/testdata/messages/") {
+			return err
+		}
+		text, err := fs.ReadFile(root, path)
+		for line := range strings.Lines(string(text)) {
+			row, wrong := rowOf(strings.TrimSuffix(line, "\n"))
+			rows, err = append(rows, row), errors.Join(err, wrong)
+		}
+		return err
+	})
+	return rows, err
+}

@@ -1,0 +1,147 @@
+package messages
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+// Rules are the CEL rules of one CRD, which the API server evaluates.
+type Rules struct {
+	Kind       string
+	structural *schema.Structural
+	validator  *cel.Validator
+}
+
+// RulesOf reads the rules of all CRDs, from the root of the module.
+func RulesOf(root fs.FS) ([]Rules, error) {
+	files, err := fs.Glob(root, "config/crd/bases/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Rules, 0, len(files))
+	for _, file := range files {
+		text, err := fs.ReadFile(root, file)
+		if err != nil {
+			return nil, err
+		}
+		rules, err := rulesIn(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, rules)
+	}
+	return all, nil
+}
+
+func rulesIn(text []byte) (Rules, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(text, definition); err != nil {
+		return Rules{}, err
+	}
+	internal := &apiextensions.JSONSchemaProps{}
+	stated := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(stated, internal, nil); err != nil {
+		return Rules{}, err
+	}
+	structural, err := schema.NewStructural(internal)
+	if err != nil {
+		return Rules{}, err
+	}
+	return Rules{definition.Spec.Names.Kind, structural, cel.NewValidator(structural, true, math.MaxInt64)}, nil
+}
+
+// Refuse are the rows of what the rules refuse of an object with this spec, in YAML. The
+// older spec is empty where the object is created.
+func (r Rules) Refuse(ctx context.Context, spec, older string) ([]Row, error) {
+	object, err := objectOf(r.Kind, spec)
+	if err != nil {
+		return nil, err
+	}
+	row := Row{Object: r.Kind, On: CreateOrUpdate, Answer: Invalid}
+	var before any
+	if older != "" {
+		row.On = "update"
+		if before, err = objectOf(r.Kind, older); err != nil {
+			return nil, err
+		}
+	}
+	errs, _ := r.validator.Validate(ctx, nil, r.structural, object, before, math.MaxInt64)
+	rows := make([]Row, 0, len(errs))
+	for _, e := range errs {
+		row.Message, row.Value = e.Error(), ""
+		if e.Type == field.ErrorTypeInvalid {
+			row.Value = valueAt(object, e.Field)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// valueAt is the field at a path such as spec.cidr, where that is a text. A number cannot be
+// in the message of a rule: by the API server's estimate to write one costs too much.
+func valueAt(object map[string]any, path string) string {
+	var at any = object
+	for name := range strings.SplitSeq(path, ".") {
+		fields, is := at.(map[string]any)
+		if !is {
+			return ""
+		}
+		at = fields[name]
+	}
+	text, _ := at.(string)
+	return text
+}
+
+func objectOf(kind, spec string) (map[string]any, error) {
+	text, err := yaml.YAMLToJSON([]byte(spec))
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	err = json.Unmarshal(text, &fields) // which keeps integers
+	return map[string]any{"apiVersion": "ipam.cadastre.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "a"}, "spec": fields}, err
+}
+
+// Templates are the messages of the rules, each with the field that it is about.
+func (r Rules) Templates() []Template {
+	found := templatesOf(r.structural, "")
+	for i := range found {
+		found[i].At = r.Kind + " " + found[i].At
+	}
+	return found
+}
+
+func templatesOf(s *schema.Structural, path string) []Template {
+	var found []Template
+	for _, rule := range s.XValidations {
+		message := rule.Message
+		if message == "" {
+			message = longest(rule.MessageExpression)
+		}
+		found = append(found, Template{At: path + rule.FieldPath, parts: []string{strings.TrimPrefix(path+rule.FieldPath, "."), message}})
+	}
+	for name, property := range s.Properties {
+		found = append(found, templatesOf(&property, path+"."+name)...)
+	}
+	if s.Items != nil {
+		found = append(found, templatesOf(s.Items, path)...)
+	}
+	return found
+}
+
+// longest is the longest of the texts in an expression.
+func longest(expression string) string {
+	return slices.MaxFunc(strings.Split(expression, "'"), func(a, b string) int { return len(a) - len(b) })
+}
