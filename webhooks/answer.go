@@ -55,16 +55,18 @@ func (s subject) refusal(err error) error {
 		return s.conflict(taken)
 	case errors.As(err, &exhausted):
 		return s.insufficient(exhausted)
-	case ipam.IsTransient(err), errors.Is(err, ipam.ErrTooManyUnclaimed):
+	case errors.Is(err, ipam.ErrTooManyUnclaimed):
+		return apierrors.NewTooManyRequests(err.Error(), 1)
+	case ipam.IsTransient(err):
 		return tryAgain(err)
 	case errors.Is(err, ipam.ErrPoolInUse):
-		return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: blocks of an earlier pool of this name are in use: ask for its CIDR, or delete them first: %w", err))
+		return apierrors.NewConflict(s.resource(), s.name, errors.New("spec.cidr: blocks of an earlier pool of this name are in use: ask for its CIDR, or delete them first"))
 	case errors.As(err, &status):
 		return err
 	case errors.Is(err, context.DeadlineExceeded): // that of the request, or of one step of it
 		return tryAgain(late(err))
 	default:
-		return apierrors.NewInternalError(err)
+		return apierrors.NewInternalError(fmt.Errorf("%w: try again", err))
 	}
 }
 

@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
 	"net/url"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 func TestEachErrorHasItsStatusCode(t *testing.T) {
@@ -20,19 +25,28 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 		retry int32
 	}
 	again := answer{429, 1}
+	pool, block := ipam.PoolNamed("p"), netip.MustParsePrefix("10.0.0.0/24")
+	holder := ipam.Holder{Kind: "IPClaim", Namespace: "team", Name: "b"}
+	limit := &ipam.LimitError{Of: "pool q", Project: "red", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}
+	claim := subject{kind: "IPClaim", plural: "ipclaims", name: "a", ifTaken: "leave cidr out to get a free block, or ask for another"}
+	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		err  error
 		want answer
 	}{
-		"a limit is reached":               {&ipam.LimitError{}, answer{code: 403}},
-		"too many wait":                    {&ipam.TooManyWaitingError{}, answer{code: 429}},
-		"it is against policy":             {&ipam.PolicyError{Field: "spec.cidr"}, answer{code: 422}},
-		"the block is taken":               {&ipam.TakenError{}, answer{code: 409}},
-		"nothing is free":                  {&ipam.ExhaustedError{}, answer{code: 507}},
+		"a limit is reached":               {limit, answer{code: 403}},
+		"too many wait":                    {&ipam.TooManyWaitingError{Namespace: "team", Limit: 1000}, answer{code: 429}},
+		"it is against policy":             {&ipam.PolicyError{Field: "spec.cidr", Remedy: "say which block"}, answer{code: 422}},
+		"the block is taken":               {&ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: holder}, answer{code: 409}},
+		"the block is withheld":            {&ipam.TakenError{Block: block, Pool: pool}, answer{code: 409}},
+		"nothing is free":                  {&ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 24, Largest: ipam.NoLength}, answer{code: 507}},
+		"only less is free":                {&ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 24, Largest: 26}, answer{code: 507}},
+		"nothing is free within a limit":   {&ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 24, Largest: 26, Limits: []*ipam.LimitError{limit}}, answer{code: 507}},
 		"records are being loaded":         {ipam.ErrNotSynced, again},
 		"it was not confirmed":             {ipam.ErrUnconfirmed, again},
 		"too much is created":              {ipam.ErrCrowded, again},
-		"too much is unclaimed":            {&ipam.UnclaimedError{}, again},
+		"too much is unclaimed":            {&ipam.UnclaimedError{Namespace: "team", Most: 1000}, again},
+		"too much of a pool is unclaimed":  {&ipam.UnclaimedError{Namespace: "team", Pool: pool}, again},
 		"the pool is in use":               {ipam.ErrPoolInUse, answer{code: 409}},
 		"the API server refuses":           {apierrors.NewTimeoutError("x", 7), answer{504, 7}},
 		"the API server finds nothing":     {apierrors.NewNotFound(schema.GroupResource{}, "x"), answer{code: 404}},
@@ -43,8 +57,9 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got answer
+			rows = append(rows, ofAnswer(t, denied(claim.refusal(tc.err)), tc.err)...)
 			for _, err := range []error{tc.err, fmt.Errorf("wrapped: %w", tc.err)} {
-				response := denied(subject{kind: "IPClaim", plural: "ipclaims", name: "a"}.refusal(err))
+				response := denied(claim.refusal(err))
 				if got.code = response.Result.Code; response.Allowed {
 					t.Errorf("%v is allowed", err)
 				}
@@ -58,6 +73,22 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 			}
 		})
 	}
+	messages.Golden(t, rows)
+}
+
+// ofAnswer is the row of an answer that is Cadastre's own: not what the API server refuses,
+// nor what comes of a request that nobody waits for.
+func ofAnswer(t *testing.T, response admission.Response, err error) []messages.Row {
+	t.Helper()
+	var status apierrors.APIStatus
+	var missing *ipam.MissingError
+	if errors.As(err, &status) || errors.As(err, &missing) || errors.Is(err, context.Canceled) || response.Result.Code == http.StatusUnprocessableEntity {
+		return nil
+	}
+	text := fmt.Sprintf("== create IPClaim: a\n%d %s: %s", response.Result.Code, response.Result.Reason, response.Result.Message)
+	rows, wrong := messages.AnswersIn(text)
+	must(t, wrong)
+	return rows
 }
 
 // The URL of a call says nothing to whoever made the claim.

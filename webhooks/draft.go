@@ -3,6 +3,7 @@ package webhooks
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -121,7 +122,7 @@ func (d *draft) requestedBy(user string, record ipam.Record) {
 func (d *draft) askedBy(ring *requester.Ring, user authenticationv1.UserInfo, of requester.Subject) []string {
 	sealed, err := ring.Seal(user, of)
 	if err != nil {
-		return []string{"the right to use " + of.Pool + " does not count when it comes later: make this again then: " + err.Error()}
+		return []string{fmt.Sprintf("a right to use pool %s that comes later does not count (%v): create the %s again once you have it", of.Pool, err, of.Kind)}
 	}
 	_ = d.set(sealed, "metadata", "annotations", v1alpha1.AnnotationRequester) // metadata is a map: the API server has read it
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // answerOf is all of a response: what it changes of the object, a line for each field, and
@@ -76,8 +76,6 @@ type answers []struct {
 	fails, late string
 }
 
-var update = flag.Bool("update", false, "write the answers into testdata/answers")
-
 func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *stage)) {
 	t.Helper()
 	file = filepath.Join("testdata", "answers", file)
@@ -98,9 +96,9 @@ func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *st
 		s.fails.Store(c.late, context.DeadlineExceeded)
 		answer := answerOf(t, handler.Handle(t.Context(), req), req)
 		s.fails.Clear()
-		fmt.Fprintf(&got, "== %s\n%s\n%s\n", c.name, answer, s.recordedSince(t, before))
+		fmt.Fprintf(&got, "== %s %s: %s\n%s\n%s\n", strings.ToLower(string(req.Operation)), c.kind, c.name, answer, s.recordedSince(t, before))
 	}
-	if *update {
+	if messages.Updating() {
 		must(t, os.WriteFile(file, []byte(got.String()), 0o600))
 	}
 	want, err := os.ReadFile(file)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -126,8 +127,24 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 	name := ipam.Name{Namespace: req.Namespace, Name: d.text("metadata", "name")}
 	record, err := m.Allocator.RecordAddress(ctx, name, key, class, d.text("spec", "address"))
 	if err != nil {
-		return admission.Allowed("").WithWarnings("the address is not recorded yet: " + m.Catalogue.Redacted(req.Namespace, err).Error())
+		return admission.Allowed("").WithWarnings(unrecorded(m.Catalogue.Redacted(req.Namespace, err)))
 	}
 	_ = d.set(record.Name.Name, "metadata", "annotations", v1alpha1.AnnotationAllocation) // metadata is a map: the API server has read it
 	return d.response()
+}
+
+// unrecorded says why an address is not recorded yet, and what to do about it.
+func unrecorded(err error) string {
+	text := "the address is not recorded yet: " + err.Error()
+	_, isTaken := errors.AsType[*ipam.TakenError](err)
+	_, isUnserved := errors.AsType[ipam.Unserved](err)
+	_, isInvalid := errors.AsType[*field.Error](err)
+	switch {
+	case isTaken:
+		return text + ": delete this IPAddress, or have the other released"
+	case isUnserved, isInvalid:
+		return text
+	default:
+		return text + ": wait until it is tried again by itself"
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // inNew asks for an object in a namespace that was made a moment ago.
@@ -49,9 +50,13 @@ func TestWhatIsMadeInANamespaceThatWasJustMadeIsServed(t *testing.T) {
 func TestAClaimThatWaitsInANamespaceThatIsNotServedSaysSo(t *testing.T) {
 	s := newStage(t)
 	s.mutate["IPClaim"].(*claimMutator).Queue = queue.New(queue.Options{Ledger: s.Ledger, Catalogue: s.Catalogue, WatchNamespace: "team"})
-	if answer := s.inNew(t, "IPClaim", `{"className":"missing"}`); !strings.Contains(answer, v1alpha1.ReasonNotServed) || strings.Count(answer, "does not serve namespace new") != 5 {
+	answer := s.inNew(t, "IPClaim", `{"className":"missing"}`)
+	if !strings.Contains(answer, v1alpha1.ReasonNotServed) || strings.Count(answer, "does not serve namespace new") != 5 {
 		t.Errorf("it is answered: %s", answer)
 	}
+	rows, err := messages.AnswersIn("== create IPClaim: in such a namespace\n" + answer)
+	must(t, err)
+	messages.Golden(t, rows)
 	req := review("IPClaim", claimed(`{"className":"missing"}`), "", 0)
 	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); strings.Contains(answer, v1alpha1.ReasonNotServed) {
 		t.Errorf("one in a namespace that is served is answered: %s", answer)

@@ -24,11 +24,17 @@ func classWarnings(catalogue *catalogue.Catalogue, pool ipam.Pool) []string {
 		}
 	}
 	var warnings []string
-	if len(unknown) > 0 {
+	switch {
+	case len(unknown) == 1:
 		warnings = append(warnings, fmt.Sprintf("spec.classNames: there is no IPClass %s: create it, or correct the name", firstOf(unknown)))
+	case len(unknown) > 1:
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: there are no IPClasses %s: create them, or correct the names", firstOf(unknown)))
 	}
-	if len(other) > 0 {
-		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClass %s does not hand out %s, the family of this pool: it is not served from here", firstOf(other), pool.Family))
+	switch {
+	case len(other) == 1:
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClass %s does not hand out %s, the family of this pool: remove it, as it is not served from here", firstOf(other), pool.Family))
+	case len(other) > 1:
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClasses %s do not hand out %s, the family of this pool: remove them, as they are not served from here", firstOf(other), pool.Family))
 	}
 	return warnings
 }

@@ -85,9 +85,9 @@ func keptBy(r ipam.Record) string {
 	case r.State == ipam.StateRetained:
 		return fmt.Sprintf("%s is retained until %s: delete it to release the block", name, r.ReleaseAfter.UTC().Format(time.RFC3339))
 	case r.State == ipam.StateCooling:
-		return fmt.Sprintf("%s is cooling down until %s, when the block is released", name, r.ReleaseAfter.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("%s is cooling down: wait until %s, when the block is released", name, r.ReleaseAfter.UTC().Format(time.RFC3339))
 	default:
-		return fmt.Sprintf("%s is not claimed: the block is released after the grace period for orphans, unless %s claims it", name, r.Holder)
+		return fmt.Sprintf("%s is not claimed: wait until the block is released after the grace period for orphans, unless %s claims it", name, r.Holder)
 	}
 }
 

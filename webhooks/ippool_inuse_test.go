@@ -14,6 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 func claimHolder(name string) ipam.Holder {
@@ -25,6 +26,7 @@ func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
 	record := ipam.Record{Name: ipam.Name{Namespace: "a", Name: "x-abc"}, Holder: claimHolder("x"), State: ipam.StateRetained}
 	retained, ending, cooling, unclaimed := record, record, record, record
 	ending.ReleaseAfter, cooling.ReleaseAfter, cooling.State, unclaimed.State = due, due, ipam.StateCooling, ipam.StateBound
+	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		use  use
 		want string
@@ -33,8 +35,8 @@ func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
 		"more than are named":        {use{live: []ipam.Holder{claimHolder("b"), adapt.HolderOfPool(ipam.PoolNamed("c"))}, more: 4}, "pool p is in use by 6 allocations (IPClaim a/b, IPPool c, and 4 more): delete them first"},
 		"retained for ever":          {use{kept: []string{keptBy(retained)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained: delete it to release the block"},
 		"retained for a time":        {use{kept: []string{keptBy(ending)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained until 2026-03-04T05:06:07Z: delete it to release the block"},
-		"cooling down":               {use{kept: []string{keptBy(cooling)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is cooling down until 2026-03-04T05:06:07Z, when the block is released"},
-		"unclaimed, and others":      {use{kept: []string{keptBy(unclaimed)}, more: 2}, "pool p is in use by 3 allocations: IPAllocation a/x-abc is not claimed: the block is released after the grace period for orphans, unless IPClaim a/x claims it; and 2 more"},
+		"cooling down":               {use{kept: []string{keptBy(cooling)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is cooling down: wait until 2026-03-04T05:06:07Z, when the block is released"},
+		"unclaimed, and others":      {use{kept: []string{keptBy(unclaimed)}, more: 2}, "pool p is in use by 3 allocations: IPAllocation a/x-abc is not claimed: wait until the block is released after the grace period for orphans, unless IPClaim a/x claims it; and 2 more"},
 		"a claim and a retained one": {use{live: []ipam.Holder{claimHolder("b")}, kept: []string{keptBy(retained)}}, "pool p is in use by 2 allocations (IPClaim a/b): delete it first; IPAllocation a/x-abc is retained: delete it to release the block"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,8 +44,10 @@ func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
 			if got := (subject{kind: "IPPool", plural: "ippools", name: "p"}).inUse(tc.use).Error(); got != want {
 				t.Errorf("\ngot:  %s\nwant: %s", got, want)
 			}
+			rows = append(rows, messages.Row{Object: "IPPool", On: "delete", Answer: "409 Conflict", Value: "pool p", Message: tc.want})
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {

@@ -44,7 +44,7 @@ func exists(ctx context.Context, cached, live client.Reader, obj client.Object) 
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("looking whether there is a %s: %w", key.Name, err)
+			return false, fmt.Errorf("looking whether %q exists: %w", key.Name, err)
 		}
 	}
 	return true, nil

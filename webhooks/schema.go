@@ -90,7 +90,7 @@ func durations(d *draft) field.ErrorList {
 	for _, name := range []string{"reuseDelay", "retentionPeriod"} {
 		text, stated, _ := unstructured.NestedString(d.object, "spec", name)
 		if _, err := time.ParseDuration(text); err != nil && stated {
-			errs = append(errs, field.Invalid(field.NewPath("spec", name), text, "is not a time, such as 90s or 36h"))
+			errs = append(errs, field.Invalid(field.NewPath("spec", name), text, "is not a duration: write one such as 90s or 36h"))
 		}
 	}
 	return errs

@@ -53,23 +53,23 @@ const (
 )
 
 // IPAllocationSpec records that a block is held, by which holder, and from which pool.
-// +kubebuilder:validation:XValidation:rule="has(self.poolRef) != has(self.routingDomain)",message="exactly one of poolRef and routingDomain says where the block lies",reason=FieldValueInvalid
-// +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef) && (!has(self.poolRef) || self.poolRef == oldSelf.poolRef)",message="is immutable: a record never changes pool",reason=FieldValueForbidden,fieldPath=.poolRef
-// +kubebuilder:validation:XValidation:rule="has(self.routingDomain) == has(oldSelf.routingDomain) && (!has(self.routingDomain) || self.routingDomain == oldSelf.routingDomain)",message="is immutable: a record never changes pool",reason=FieldValueForbidden,fieldPath=.routingDomain
-// +kubebuilder:validation:XValidation:rule="self.claimRef.apiGroup == oldSelf.claimRef.apiGroup && self.claimRef.kind == oldSelf.claimRef.kind && (self.claimRef.name == oldSelf.claimRef.name || (has(oldSelf.stickyKey) && oldSelf.state == 'Retained' && self.state == 'Bound'))",message="is immutable: a record never changes holder, unless a claim takes over the block that was retained under its sticky key",reason=FieldValueForbidden,fieldPath=.claimRef
-// +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == has(oldSelf.claimRef.__namespace__) && (!has(self.claimRef.__namespace__) || self.claimRef.__namespace__ == oldSelf.claimRef.__namespace__)",message="is immutable: a record never changes holder",reason=FieldValueForbidden,fieldPath=.claimRef.namespace
-// +kubebuilder:validation:XValidation:rule="!has(self.state) || self.state != 'Releasing' || self.purpose == 'Pool'",message="Releasing is for the record of a pool",reason=FieldValueInvalid,fieldPath=.state
-// +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == (self.claimRef.kind == 'LocalIPPool')",message="is that of a LocalIPPool, and of no other holder",reason=FieldValueInvalid,fieldPath=.claimRef.namespace
+// +kubebuilder:validation:XValidation:rule="has(self.poolRef) != has(self.routingDomain)",message="exactly one of poolRef and routingDomain says where the block lies: set one of them",reason=FieldValueInvalid
+// +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef) && (!has(self.poolRef) || self.poolRef == oldSelf.poolRef)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.poolRef
+// +kubebuilder:validation:XValidation:rule="has(self.routingDomain) == has(oldSelf.routingDomain) && (!has(self.routingDomain) || self.routingDomain == oldSelf.routingDomain)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.routingDomain
+// +kubebuilder:validation:XValidation:rule="self.claimRef.apiGroup == oldSelf.claimRef.apiGroup && self.claimRef.kind == oldSelf.claimRef.kind && (self.claimRef.name == oldSelf.claimRef.name || (has(oldSelf.stickyKey) && oldSelf.state == 'Retained' && self.state == 'Bound'))",message="is immutable, unless a claim takes over the block that was retained under its sticky key: make a new claim",reason=FieldValueForbidden,fieldPath=.claimRef
+// +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == has(oldSelf.claimRef.__namespace__) && (!has(self.claimRef.__namespace__) || self.claimRef.__namespace__ == oldSelf.claimRef.__namespace__)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.claimRef.namespace
+// +kubebuilder:validation:XValidation:rule="!has(self.state) || self.state != 'Releasing' || self.purpose == 'Pool'",message="Releasing is for the record of a pool: write Bound, Retained or Cooling",reason=FieldValueInvalid,fieldPath=.state
+// +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == (self.claimRef.kind == 'LocalIPPool')",message="is that of a LocalIPPool, and of no other holder: set it for a LocalIPPool alone",reason=FieldValueInvalid,fieldPath=.claimRef.namespace
 type IPAllocationSpec struct {
 	// cidr is the block. Immutable.
 	// +kubebuilder:validation:MaxLength=43
-	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="is not a CIDR without host bits",reason=FieldValueInvalid
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: a record never changes block",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="is not a CIDR without host bits: write one such as 10.0.0.0/24 or 2001:db8::/64",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim to hold another block",reason=FieldValueForbidden
 	// +required
 	CIDR string `json:"cidr"`
 
 	// ipFamily of the block. Immutable.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: a record never changes block",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim to hold another block",reason=FieldValueForbidden
 	// +required
 	IPFamily IPFamily `json:"ipFamily"`
 
@@ -97,7 +97,7 @@ type IPAllocationSpec struct {
 	ClaimRef ClaimReference `json:"claimRef"`
 
 	// purpose says what the block is held for. Immutable.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +required
 	Purpose AllocationPurpose `json:"purpose"`
 
@@ -125,7 +125,7 @@ type IPAllocationSpec struct {
 	// stickyKey is the key by which a later claim of the namespace gets this
 	// block again, once it is retained. Immutable.
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
 	StickyKey string `json:"stickyKey,omitempty"`
 
@@ -133,7 +133,7 @@ type IPAllocationSpec struct {
 	// becomes of the namespace's label: what limits count. Not set on the record of an
 	// IPPool. Immutable.
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
 	Project string `json:"project,omitempty"`
 

@@ -9,8 +9,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.parentRef) || has(self.prefixLength) || has(self.cidr)",message="a child pool needs a prefixLength: say how large a block of the parent it should be",reason=FieldValueRequired,fieldPath=.prefixLength
 // +kubebuilder:validation:XValidation:rule="!has(self.prefixLength) || has(self.parentRef)",message="is for child pools only, a root pool's length is that of its cidr: remove it, or set parentRef",reason=FieldValueForbidden,fieldPath=.prefixLength
 // +kubebuilder:validation:XValidation:rule="!has(self.routingDomain) || !has(self.parentRef)",message="is for root pools only, a child lives in its parent: remove it, or remove parentRef",reason=FieldValueForbidden,fieldPath=.routingDomain
-// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.prefixLength) || cidr(self.cidr).prefixLength() == self.prefixLength",message="does not have the length that prefixLength says: remove one of them",reason=FieldValueInvalid,fieldPath=.cidr
-// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.ipFamily) || (cidr(self.cidr).ip().family() == 4) == (self.ipFamily == 'IPv4')",message="is not the family of cidr: remove it, it is derived",reason=FieldValueInvalid,fieldPath=.ipFamily
+// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.prefixLength) || cidr(self.cidr).prefixLength() == self.prefixLength",messageExpression="self.cidr + ' does not have the length that prefixLength says: remove one of them'",reason=FieldValueInvalid,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.ipFamily) || (cidr(self.cidr).ip().family() == 4) == (self.ipFamily == 'IPv4')",messageExpression="self.ipFamily + ' is not the family of the cidr ' + self.cidr + ': remove it, it is derived'",reason=FieldValueInvalid,fieldPath=.ipFamily
 // +kubebuilder:validation:XValidation:rule="!has(self.ipFamily) || self.ipFamily == 'IPv6' || !has(self.prefixLength) || self.prefixLength <= 32",message="must be 32 or less in an IPv4 pool",reason=FieldValueInvalid,fieldPath=.prefixLength
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cidr) || (has(self.cidr) && self.cidr == oldSelf.cidr)",message="is immutable once set: make a new pool",reason=FieldValueForbidden,fieldPath=.cidr
 // +kubebuilder:validation:XValidation:rule="has(self.parentRef) == has(oldSelf.parentRef) && (!has(self.parentRef) || self.parentRef == oldSelf.parentRef)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.parentRef
@@ -74,7 +74,7 @@ type PoolSpec struct {
 	// outside are kept until they are released.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=91
-	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="each entry is a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="has an entry that cannot be read: write each as a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
 	// +listType=atomic
 	// +optional
 	Ranges []string `json:"ranges,omitempty"`
@@ -83,7 +83,7 @@ type PoolSpec struct {
 	// use that come to be reserved are kept until they are released.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=91
-	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="each entry is a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="has an entry that cannot be read: write each as a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
 	// +listType=atomic
 	// +optional
 	Reserved []string `json:"reserved,omitempty"`
@@ -141,7 +141,7 @@ type PoolNetwork struct {
 	// gateway of the subnet: one of its addresses, which is withheld, or in IPv6 a
 	// link-local address (fe80::1). Mutable. Default: none.
 	// +kubebuilder:validation:MaxLength=39
-	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form'",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form: write one such as 10.0.0.1 or 2001:db8::1'",reason=FieldValueInvalid
 	// +optional
 	Gateway string `json:"gateway,omitempty"`
 
@@ -161,7 +161,7 @@ type HostSettings struct {
 	// need not be of the subnet, nor of its family. Default: none.
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=39
-	// +kubebuilder:validation:items:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form'",reason=FieldValueInvalid
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form: write one such as 10.0.0.1 or 2001:db8::1'",reason=FieldValueInvalid
 	// +listType=atomic
 	// +optional
 	DNSServers []string `json:"dnsServers,omitempty"`
@@ -215,7 +215,7 @@ type PoolAllocation struct {
 }
 
 // IPPoolSpec is the desired state of an IPPool.
-// +kubebuilder:validation:XValidation:rule="!has(self.parentRef) || !has(self.parentRef.kind) || self.parentRef.kind == 'IPPool'",message="a cluster-scoped pool cannot be part of a namespace's own: name an IPPool",reason=FieldValueInvalid,fieldPath=.parentRef.kind
+// +kubebuilder:validation:XValidation:rule="!has(self.parentRef) || !has(self.parentRef.kind) || self.parentRef.kind == 'IPPool'",message="a cluster-scoped pool cannot be part of a LocalIPPool: name an IPPool",reason=FieldValueInvalid,fieldPath=.parentRef.kind
 // +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: say whose claims may use it",reason=FieldValueRequired,fieldPath=.project
 type IPPoolSpec struct {
 	PoolSpec `json:",inline"`

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 func TestAddressRequest(t *testing.T) {
@@ -27,6 +28,7 @@ func TestAddressRequest(t *testing.T) {
 		edit(&r)
 		return r
 	}
+	var rows []messages.Row
 	for name, test := range map[string]struct {
 		claim AddressClaim
 		want  ipam.Request
@@ -55,6 +57,7 @@ func TestAddressRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, errs := AddressRequest(test.claim)
+			rows = append(rows, rowsOf("IPAddressClaim", errs...)...)
 			if test.err != "" {
 				if err := errs.ToAggregate(); err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("got error %v, want one with %q", err, test.err)
@@ -66,6 +69,7 @@ func TestAddressRequest(t *testing.T) {
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 func TestIsOurs(t *testing.T) {

@@ -54,7 +54,7 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 	case spec.RoutingDomain != "":
 		record.Pool = ipam.LocalDomainNamed(record.Holder.Namespace, spec.RoutingDomain, ipam.FamilyOf(block))
 	default:
-		return ipam.Record{}, field.Required(field.NewPath("spec", "poolRef"), "or spec.routingDomain says where the block lies")
+		return ipam.Record{}, field.Required(field.NewPath("spec", "poolRef"), "set it, or spec.routingDomain, to say where the block lies")
 	}
 	return record, nil
 }

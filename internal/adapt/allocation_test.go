@@ -116,7 +116,7 @@ func TestRecord(t *testing.T) {
 		},
 		"one that lies nowhere is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef = nil },
-			refused: "spec.poolRef: Required value: or spec.routingDomain says where the block lies",
+			refused: "spec.poolRef: Required value: set it, or spec.routingDomain, to say where the block lies",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

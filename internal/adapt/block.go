@@ -31,7 +31,7 @@ func Addr(path *field.Path, text string) (netip.Addr, *field.Error) {
 	addr, err := netip.ParseAddr(text)
 	switch {
 	case err != nil || addr.Zone() != "":
-		return netip.Addr{}, field.Invalid(path, text, "is not an IP address, such as 10.0.0.1 or 2001:db8::1")
+		return netip.Addr{}, field.Invalid(path, text, "is not an IP address: write one such as 10.0.0.1 or 2001:db8::1")
 	case addr.Is4In6():
 		return netip.Addr{}, field.Invalid(path, text, "is an IPv4-mapped IPv6 address: write it as IPv4")
 	case addr.String() != text:

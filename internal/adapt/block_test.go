@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // told is what errors say to a user, one line an error.
@@ -35,6 +36,7 @@ var comparing = cmp.Options{
 
 func TestBlock(t *testing.T) {
 	const garbage = "is not a CIDR: write an address and a prefix length, such as 10.0.0.0/24 or 2001:db8::/64"
+	var rows []messages.Row
 	for name, tc := range map[string]struct{ text, refused string }{
 		"an IPv4 block is read":                           {text: "10.0.0.0/24"},
 		"a single IPv4 address is read":                   {text: "10.0.0.1/32"},
@@ -72,6 +74,7 @@ func TestBlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			block, err := Block(field.NewPath("spec", "cidr"), tc.text)
+			rows = append(rows, rowsOf("IPClaim", err)...)
 			if tc.refused != "" {
 				want := field.Invalid(field.NewPath("spec", "cidr"), tc.text, tc.refused).Error()
 				if tell(err) != want || block.IsValid() {
@@ -84,10 +87,12 @@ func TestBlock(t *testing.T) {
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 func TestAddr(t *testing.T) {
-	const garbage = "is not an IP address, such as 10.0.0.1 or 2001:db8::1"
+	const garbage = "is not an IP address: write one such as 10.0.0.1 or 2001:db8::1"
+	var rows []messages.Row
 	for name, tc := range map[string]struct{ text, refused string }{
 		"an IPv4 address is read":              {text: "10.0.0.1"},
 		"the first IPv4 address is read":       {text: "0.0.0.0"},
@@ -108,9 +113,10 @@ func TestAddr(t *testing.T) {
 		"IPv4-mapped IPv6 is refused":          {text: "::ffff:10.0.0.1", refused: "is an IPv4-mapped IPv6 address: write it as IPv4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			addr, err := Addr(field.NewPath("spec", "gateway"), tc.text)
+			addr, err := Addr(field.NewPath("spec", "network", "gateway"), tc.text)
+			rows = append(rows, rowsOf("IPPool", err)...)
 			if tc.refused != "" {
-				want := field.Invalid(field.NewPath("spec", "gateway"), tc.text, tc.refused).Error()
+				want := field.Invalid(field.NewPath("spec", "network", "gateway"), tc.text, tc.refused).Error()
 				if tell(err) != want || addr.IsValid() {
 					t.Errorf("Addr(%q) = %v, %v; want no address, %s", tc.text, addr, err, want)
 				}
@@ -121,6 +127,7 @@ func TestAddr(t *testing.T) {
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 func TestFamilyOf(t *testing.T) {

@@ -77,7 +77,7 @@ func claimTarget(path *field.Path, spec *v1alpha1.IPClaimSpec, req *ipam.Request
 func selector(path *field.Path, by *metav1.LabelSelector) (func(map[string]string) bool, string, *field.Error) {
 	s, err := metav1.LabelSelectorAsSelector(by)
 	if err != nil {
-		return nil, "", field.Invalid(path, by.String(), err.Error())
+		return nil, "", field.Invalid(path, by, err.Error()+": correct the selector")
 	}
 	if s.Empty() {
 		return nil, "", field.Invalid(path, "{}", "selects every pool: name at least one label")

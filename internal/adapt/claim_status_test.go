@@ -35,6 +35,7 @@ var ignoreTimes = cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
 func TestAClaimIsToldWhyItWaits(t *testing.T) {
 	pool, block := ipam.PoolNamed("p"), netip.MustParsePrefix("10.0.0.0/28")
 	exhausted := &ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 28, Largest: 29}
+	holder := HolderOfClaim(ipam.Name{Namespace: "team", Name: "other"})
 	for name, test := range map[string]struct {
 		err             error
 		phase           v1alpha1.ClaimPhase
@@ -44,8 +45,12 @@ func TestAClaimIsToldWhyItWaits(t *testing.T) {
 		"it is not allowed":    {&ipam.PolicyError{Field: "spec.prefixLength", Value: 8, Remedy: "write 16"}, v1alpha1.ClaimPending, "PolicyViolation", "spec.prefixLength: 8: write 16"},
 		"nothing is free":      {exhausted, v1alpha1.ClaimExhausted, "PoolExhausted", "no free /28 in pool p: the claim is bound as soon as one is released"},
 		"another has it": {
-			&ipam.TakenError{Block: block, Pool: pool, Overlap: block}, v1alpha1.ClaimPending, "Conflict",
-			(&ipam.TakenError{Block: block, Pool: pool, Overlap: block}).Error() + ": delete this claim and make a new one, or have the other released",
+			&ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: holder}, v1alpha1.ClaimPending, "Conflict",
+			(&ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: holder}).Error() + ": delete this claim and make a new one, or have the other released",
+		},
+		"it is withheld": {
+			&ipam.TakenError{Block: block, Pool: pool}, v1alpha1.ClaimPending, "Conflict",
+			(&ipam.TakenError{Block: block, Pool: pool}).Error() + ": ask for another block",
 		},
 		"it lost its turn":           {&ipam.ParkedError{Reason: "LimitReached", Message: "exceeded"}, v1alpha1.ClaimPending, "LimitReached", "exceeded"},
 		"it lost its turn, in a way": {errors.Join(&ipam.ParkedError{Reason: "RecordRefused", Message: "quota"}, exhausted), v1alpha1.ClaimPending, "RecordRefused", "quota"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 func TestClaim(t *testing.T) {
@@ -95,6 +96,7 @@ func TestClaimRefuses(t *testing.T) {
 	const noName = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 	pool := &v1alpha1.PoolReference{Name: "p"}
 	zone := &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}
+	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		spec v1alpha1.IPClaimSpec
 		want []string
@@ -117,14 +119,17 @@ func TestClaimRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs := Claim(&v1alpha1.IPClaim{Spec: tc.spec})
+			rows = append(rows, rowsOf("IPClaim", errs...)...)
 			if diff := cmp.Diff(tc.want, told(errs), cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 func TestClaimRefusesSelectorsThatKubernetesDoes(t *testing.T) {
+	var rows []messages.Row
 	for name, by := range map[string]metav1.LabelSelectorRequirement{
 		"an operator that there is not": {Key: "zone", Operator: "Like", Values: []string{"a"}},
 		"In without values":             {Key: "zone", Operator: metav1.LabelSelectorOpIn},
@@ -134,9 +139,11 @@ func TestClaimRefusesSelectorsThatKubernetesDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			req, errs := Claim(&v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{by}}}})
+			rows = append(rows, rowsOf("IPClaim", errs...)...)
 			if len(errs) != 1 || errs[0].Field != "spec.poolSelector" || errs[0].Detail == "" || req.Selects != nil {
 				t.Errorf("got %v and a selector: %t; want spec.poolSelector named, and none", told(errs), req.Selects != nil)
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }

@@ -42,7 +42,7 @@ func Class(obj *v1alpha1.IPClass) (ipam.Class, field.ErrorList) {
 		errs = append(errs, classLengths(path.Child("allowedPrefixLengths"), bounds, &class)...)
 	}
 	if len(errs) == 0 && class.Length != ipam.NoLength && !class.Lengths.Contain(class.Length) {
-		errs = append(errs, field.Invalid(path.Child("defaultPrefixLength"), class.Length, "must lie within allowedPrefixLengths"))
+		errs = append(errs, field.Invalid(path.Child("defaultPrefixLength"), class.Length, "must lie within allowedPrefixLengths: change one of them"))
 	}
 	return class, errs
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 func TestClass(t *testing.T) {
@@ -77,6 +78,7 @@ func TestClassRefuses(t *testing.T) {
 	bounds := func(shortest, longest int32) *v1alpha1.PrefixLengthBounds {
 		return &v1alpha1.PrefixLengthBounds{Min: &shortest, Max: &longest}
 	}
+	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		spec v1alpha1.IPClassSpec
 		want []string
@@ -95,9 +97,9 @@ func TestClassRefuses(t *testing.T) {
 		"bounds the wrong way round": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, AllowedPrefixLengths: bounds(28, 20)},
 			[]string{"spec.allowedPrefixLengths.min: Invalid value: 28: must not be greater than max: swap them"}},
 		"a default length below the bounds": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, DefaultPrefixLength: new(int32(19)), AllowedPrefixLengths: bounds(20, 28)},
-			[]string{"spec.defaultPrefixLength: Invalid value: 19: must lie within allowedPrefixLengths"}},
+			[]string{"spec.defaultPrefixLength: Invalid value: 19: must lie within allowedPrefixLengths: change one of them"}},
 		"a default length above the bounds": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, DefaultPrefixLength: new(int32(29)), AllowedPrefixLengths: bounds(20, 28)},
-			[]string{"spec.defaultPrefixLength: Invalid value: 29: must lie within allowedPrefixLengths"}},
+			[]string{"spec.defaultPrefixLength: Invalid value: 29: must lie within allowedPrefixLengths: change one of them"}},
 		"a delay of less than nothing": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, ReuseDelay: &metav1.Duration{Duration: -time.Minute}},
 			[]string{`spec.reuseDelay: Invalid value: "-1m0s": must not be negative: leave it out for none`}},
 		"a retention of less than nothing": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, ReclaimPolicy: v1alpha1.ReclaimRetain, RetentionPeriod: &metav1.Duration{Duration: -time.Minute}},
@@ -113,9 +115,11 @@ func TestClassRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs := Class(&v1alpha1.IPClass{Spec: tc.spec})
+			rows = append(rows, rowsOf("IPClass", errs...)...)
 			if diff := cmp.Diff(tc.want, told(errs)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // bothKinds are pools of one spec: cluster-scoped, and of the namespace team.
@@ -57,7 +58,8 @@ func TestParentsAreOfTheRightKind(t *testing.T) {
 		return v1alpha1.PoolSpec{PrefixLength: new(int32(24)), ParentRef: &v1alpha1.PoolReference{Kind: kind, Name: name}}
 	}
 	const itself = `spec.parentRef.name: Invalid value: "p": is the pool itself: name the pool of which this one is a part`
-	const notLocal = `spec.parentRef.kind: Invalid value: "LocalIPPool": a cluster-scoped pool cannot be part of a namespace's own: name an IPPool`
+	const notLocal = `spec.parentRef.kind: Invalid value: "LocalIPPool": a cluster-scoped pool cannot be part of a LocalIPPool: name an IPPool`
+	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		spec            v1alpha1.PoolSpec
 		platform, local []string
@@ -70,6 +72,7 @@ func TestParentsAreOfTheRightKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			platform, local := bothKinds(tc.spec)
 			_, errs := Pool(platform)
+			rows = append(rows, rowsOf("IPPool", errs...)...)
 			if diff := cmp.Diff(tc.platform, told(errs)); diff != "" {
 				t.Errorf("an IPPool (-want +got):\n%s", diff)
 			}
@@ -79,6 +82,7 @@ func TestParentsAreOfTheRightKind(t *testing.T) {
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 // What is wrong with a spec is wrong with it in either kind.

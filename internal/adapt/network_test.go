@@ -10,6 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 func TestEdges(t *testing.T) {
@@ -40,6 +41,7 @@ func TestEdges(t *testing.T) {
 }
 
 func TestPoolNetwork(t *testing.T) {
+	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		cidr     string
 		spec     *v1alpha1.PoolNetwork
@@ -81,34 +83,34 @@ func TestPoolNetwork(t *testing.T) {
 			network: &ipam.Network{Length: 24, MTU: 1279}},
 		"a small MTU is refused in IPv6": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{MTU: 1279}},
 			network: &ipam.Network{Length: 64, MTU: 1279},
-			refused: []string{"network.mtu: Invalid value: 1279: must be 1280 or more for IPv6 (RFC 8200)"}},
+			refused: []string{"spec.network.mtu: Invalid value: 1279: must be 1280 or more for IPv6 (RFC 8200)"}},
 		"a name server that is none is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{DNSServers: []string{"10.0.0.53", "dns"}}},
 			network: &ipam.Network{Length: 24, DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.53"), {}}},
-			refused: []string{`network.dnsServers[1]: Invalid value: "dns": is not an IP address, such as 10.0.0.1 or 2001:db8::1`}},
+			refused: []string{`spec.network.dnsServers[1]: Invalid value: "dns": is not an IP address: write one such as 10.0.0.1 or 2001:db8::1`}},
 		"a link-local gateway of IPv6 is refused in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "fe80::1"},
 			network: &ipam.Network{Length: 24},
-			refused: []string{`network.gateway: Invalid value: "fe80::1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
+			refused: []string{`spec.network.gateway: Invalid value: "fe80::1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
 		"a subnet smaller than the pool is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 25},
-			refused: []string{"network.prefixLength: Invalid value: 25: the pool is a /24, and lies within one subnet: write 24 or less"}},
+			refused: []string{"spec.network.prefixLength: Invalid value: 25: the pool is a /24, and lies within one subnet: write 24 or less"}},
 		"a length of 33 is refused in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 33},
-			refused: []string{"network.prefixLength: Invalid value: 33: must be between 0 and 32"}},
+			refused: []string{"spec.network.prefixLength: Invalid value: 33: must be between 0 and 32"}},
 		"a negative length is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: -1},
-			refused: []string{"network.prefixLength: Invalid value: -1: must be between 0 and 32"}},
+			refused: []string{"spec.network.prefixLength: Invalid value: -1: must be between 0 and 32"}},
 		"a gateway outside of the subnet is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.1.1"},
 			network: &ipam.Network{Length: 24},
-			refused: []string{`network.gateway: Invalid value: "10.0.1.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
+			refused: []string{`spec.network.gateway: Invalid value: "10.0.1.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
 		"a gateway of the other family is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "2001:db8::1"},
 			network: &ipam.Network{Length: 24},
-			refused: []string{`network.gateway: Invalid value: "2001:db8::1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
+			refused: []string{`spec.network.gateway: Invalid value: "2001:db8::1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
 		"a link-local gateway is refused in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "169.254.0.1"},
 			network: &ipam.Network{Length: 24},
-			refused: []string{`network.gateway: Invalid value: "169.254.0.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
+			refused: []string{`spec.network.gateway: Invalid value: "169.254.0.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
 		"an IPv6 gateway of neither kind is refused": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, Gateway: "2001:db9::1"},
 			network: &ipam.Network{Length: 64},
-			refused: []string{`network.gateway: Invalid value: "2001:db9::1": is neither an address of the subnet 2001:db8::/64 nor link-local (fe80::/10): correct it, or correct prefixLength`}},
+			refused: []string{`spec.network.gateway: Invalid value: "2001:db9::1": is neither an address of the subnet 2001:db8::/64 nor link-local (fe80::/10): correct it, or correct prefixLength`}},
 		"a gateway that is no address is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "router"},
 			network: &ipam.Network{Length: 24},
-			refused: []string{`network.gateway: Invalid value: "router": is not an IP address, such as 10.0.0.1 or 2001:db8::1`}},
+			refused: []string{`spec.network.gateway: Invalid value: "router": is not an IP address: write one such as 10.0.0.1 or 2001:db8::1`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := ipam.Pool{}
@@ -116,7 +118,8 @@ func TestPoolNetwork(t *testing.T) {
 				pool.CIDR = netip.MustParsePrefix(tc.cidr)
 				pool.Family = ipam.FamilyOf(pool.CIDR)
 			}
-			ranges, errs := poolNetwork(field.NewPath("network"), tc.spec, &pool)
+			ranges, errs := poolNetwork(field.NewPath("spec", "network"), tc.spec, &pool)
+			rows = append(rows, rowsOf("IPPool", errs...)...)
 			if diff := cmp.Diff(tc.refused, told(errs)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
@@ -132,6 +135,7 @@ func TestPoolNetwork(t *testing.T) {
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 // written are ranges as from-to.

@@ -70,7 +70,7 @@ func poolParent(obj v1alpha1.Pool, pool *ipam.Pool) field.ErrorList {
 	pool.ParentGranted = obj.GetAnnotations()[v1alpha1.AnnotationUseGranted] == parent.Name
 	switch {
 	case pool.Key.Kind == ipam.PoolKindIPPool && parent.Kind == v1alpha1.PoolKindLocalIPPool:
-		return field.ErrorList{field.Invalid(path.Child("kind"), parent.Kind, "a cluster-scoped pool cannot be part of a namespace's own: name an IPPool")}
+		return field.ErrorList{field.Invalid(path.Child("kind"), parent.Kind, "a cluster-scoped pool cannot be part of a LocalIPPool: name an IPPool")}
 	case PoolKey(pool.Key.Namespace, *parent) == pool.Key:
 		return field.ErrorList{field.Invalid(path.Child("name"), parent.Name, "is the pool itself: name the pool of which this one is a part")}
 	}
@@ -200,7 +200,7 @@ func poolLengths(path *field.Path, spec *v1alpha1.PoolAllocation, pool *ipam.Poo
 		}
 		bits, err := length(path.Child(bound.name), bound.bits, familyOr6(pool.Family))
 		if err == nil && bits < pool.CIDR.Bits() {
-			err = field.Invalid(path.Child(bound.name), bits, fmt.Sprintf("a block cannot be larger than the pool, which is a /%d", pool.CIDR.Bits()))
+			err = field.Invalid(path.Child(bound.name), bits, fmt.Sprintf("a block cannot be larger than the pool, which is a /%d: write %[1]d or more", pool.CIDR.Bits()))
 		}
 		*bound.into = bits
 		errs = appendError(errs, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // poolOf is a pool with this spec.
@@ -201,6 +202,7 @@ func TestAPoolIsReadAgainWhereItsSpecHasChanged(t *testing.T) {
 
 func TestPoolRefuses(t *testing.T) {
 	parent := &v1alpha1.PoolReference{Name: "above"}
+	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		spec v1alpha1.IPPoolSpec
 		want []string
@@ -250,8 +252,8 @@ func TestPoolRefuses(t *testing.T) {
 			[]string{
 				"spec.network.prefixLength: Invalid value: 28: the pool is a /24, and lies within one subnet: write 24 or less",
 				`spec.ranges[0]: Invalid value: "10.0.1.0/24": is not inside the pool's CIDR 10.0.0.0/24: remove it, or correct it`,
-				`spec.reserved[0]: Invalid value: "nothing": is not an IP address, such as 10.0.0.1 or 2001:db8::1`,
-				"spec.allocation.minPrefixLength: Invalid value: 8: a block cannot be larger than the pool, which is a /24",
+				`spec.reserved[0]: Invalid value: "nothing": is not an IP address: write one such as 10.0.0.1 or 2001:db8::1`,
+				"spec.allocation.minPrefixLength: Invalid value: 8: a block cannot be larger than the pool, which is a /24: write 24 or more",
 				"spec.allocation.maxPrefixLength: Invalid value: 33: must be between 0 and 32",
 			},
 		},
@@ -285,11 +287,13 @@ func TestPoolRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs := Pool(&v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec})
+			rows = append(rows, rowsOf("IPPool", errs...)...)
 			if diff := cmp.Diff(tc.want, told(errs)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 func TestPoolReferenceIsTheInverseOfPoolKey(t *testing.T) {

@@ -11,10 +11,12 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 func TestReadSpan(t *testing.T) {
 	four, six := netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("2001:db8::/120")
+	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		text           string
 		cidr           netip.Prefix
@@ -51,21 +53,22 @@ func TestReadSpan(t *testing.T) {
 		"a CIDR with host bits is refused": {text: "10.0.0.1/28", cidr: four,
 			refused: `has host bits set: did you mean "10.0.0.0/28"?`},
 		"a beginning that is no address is refused": {text: "first-10.0.0.1", cidr: four, value: "first",
-			refused: "is not an IP address, such as 10.0.0.1 or 2001:db8::1"},
+			refused: "is not an IP address: write one such as 10.0.0.1 or 2001:db8::1"},
 		"an end that is no address is refused": {text: "10.0.0.1-9", cidr: four, value: "9",
-			refused: "is not an IP address, such as 10.0.0.1 or 2001:db8::1"},
+			refused: "is not an IP address: write one such as 10.0.0.1 or 2001:db8::1"},
 		"a range of CIDRs is refused": {text: "10.0.0.0/28-10.0.0.16/28", cidr: four, value: "10.0.0.0/28",
-			refused: "is not an IP address, such as 10.0.0.1 or 2001:db8::1"},
+			refused: "is not an IP address: write one such as 10.0.0.1 or 2001:db8::1"},
 		"a range with spaces is refused": {text: "10.0.0.1 - 10.0.0.2", cidr: four, value: "10.0.0.1 ",
-			refused: "is not an IP address, such as 10.0.0.1 or 2001:db8::1"},
+			refused: "is not an IP address: write one such as 10.0.0.1 or 2001:db8::1"},
 		"nothing is refused": {text: "", cidr: four,
-			refused: "is not an IP address, such as 10.0.0.1 or 2001:db8::1"},
+			refused: "is not an IP address: write one such as 10.0.0.1 or 2001:db8::1"},
 		"an address that is not canonical is refused": {text: "2001:db8::0", cidr: six,
 			refused: `is not in canonical form: write "2001:db8::"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := field.NewPath("spec", "ranges").Index(0)
 			got, err := readSpan(path, tc.text, tc.cidr)
+			rows = append(rows, rowsOf("IPPool", err)...)
 			if tc.refused != "" {
 				if tc.value == "" {
 					tc.value = tc.text
@@ -82,12 +85,13 @@ func TestReadSpan(t *testing.T) {
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 func TestSpansNameEachEntryThatIsWrong(t *testing.T) {
 	got, errs := spans(field.NewPath("spec", "reserved"), []string{"10.0.0.1", "here", "10.0.0.9-10.0.0.3", "10.0.0.8/30"}, netip.MustParsePrefix("10.0.0.0/24"))
 	want := []string{
-		`spec.reserved[1]: Invalid value: "here": is not an IP address, such as 10.0.0.1 or 2001:db8::1`,
+		`spec.reserved[1]: Invalid value: "here": is not an IP address: write one such as 10.0.0.1 or 2001:db8::1`,
 		`spec.reserved[2]: Invalid value: "10.0.0.9-10.0.0.3": ends before it begins: did you mean "10.0.0.3-10.0.0.9"?`,
 	}
 	if diff := cmp.Diff(want, told(errs)); diff != "" {

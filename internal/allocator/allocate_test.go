@@ -19,6 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // second is a pool beside the parent, open like it.
@@ -243,6 +244,7 @@ func TestARecordOfAClaimThatLosesARaceIsReleased(t *testing.T) {
 // TestAPoolThatCloses hands out nothing: the error says so to a claim, and to a child
 // pool that its parent is not ready.
 func TestAPoolThatCloses(t *testing.T) {
+	var rows []messages.Row
 	for name, c := range twoHolders() {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
@@ -256,9 +258,10 @@ func TestAPoolThatCloses(t *testing.T) {
 				order.Holder = c.holder
 				_, err := a.Allocate(t.Context(), order)
 				missing, ok := errors.AsType[*ipam.MissingError](err)
-				if !ok || missing.Reason != c.reason || missing.Message != "pool parent is being released, or its CIDR is not recorded" {
+				if !ok || missing.Reason != c.reason || missing.Message != "pool parent is being released, or its CIDR is not recorded: wait until it is ready, or use another pool" {
 					t.Errorf("got %v, want reason %s", err, c.reason)
 				}
+				rows = append(rows, messages.Row{Object: map[bool]string{true: "IPPool", false: "IPClaim"}[c.holder.IsPool()], On: "condition Ready", Answer: "False, " + c.reason, Value: "parent", Message: err.Error()})
 				synctest.Wait()
 				if n := len(over.server.records()); n != 0 {
 					t.Errorf("%d records stay", n)
@@ -271,6 +274,7 @@ func TestAPoolThatCloses(t *testing.T) {
 			})
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 // TestTwoThatExceedALimitTogether: the later of them gives way, with an error that names the limit.

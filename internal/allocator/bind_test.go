@@ -222,7 +222,7 @@ func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
 				record = over.stores(t, record)
 				err := a.Confirmed(record)
 				missing, ok := errors.AsType[*ipam.MissingError](err)
-				if !ok || missing.Reason != c.reason || missing.Message != "pool closed is being released, or its CIDR is not recorded" {
+				if !ok || missing.Reason != c.reason || missing.Message != "pool closed is being released, or its CIDR is not recorded: wait until it is ready, or use another pool" {
 					t.Errorf("got %v, want it with reason %s", err, c.reason)
 				}
 				if _, err := a.Adopt(t.Context(), record); !errors.As(err, &missing) {

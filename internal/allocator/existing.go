@@ -30,7 +30,7 @@ func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.P
 	}
 	block := order.Terms.Block
 	if known, ok := a.catalogue.Pool(pool); ok && known.CIDR.IsValid() && !known.Has(block) {
-		return ipam.Record{}, &ipam.PolicyError{Field: order.blockField(), Value: block, Remedy: fmt.Sprintf("lies outside %s, which is %s", pool, known.CIDR)}
+		return ipam.Record{}, &ipam.PolicyError{Field: order.blockField(), Value: block, Remedy: fmt.Sprintf("lies outside %s, which is %s: correct it, or name another pool", pool, known.CIDR)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -73,7 +73,7 @@ func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipa
 		return ipam.Record{}, invalid
 	}
 	if pool == (ipam.PoolKey{}) {
-		return ipam.Record{}, &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotFound, Message: fmt.Sprintf("neither spec.poolRef nor the label %s names its pool: one of the class that has the address is looked for", v1alpha1.LabelPool)}
+		return ipam.Record{}, &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotFound, Message: fmt.Sprintf("neither spec.poolRef nor the label %s names its pool: set the label, or wait until the address is found in a pool of its class", v1alpha1.LabelPool)}
 	}
 	known, err := a.catalogue.MayHold(ipam.Request{Claim: claim}, pool)
 	if err != nil {

@@ -9,34 +9,36 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // TestWhyAPoolHandsOutNothing changes one thing of a pool that is ready.
 func TestWhyAPoolHandsOutNothing(t *testing.T) {
+	var rows []messages.Row
 	for name, c := range map[string]struct {
 		change func(*testing.T, *Allocator, *steady, *ipam.Pool)
 		want   string
 	}{
 		"nothing":             {func(*testing.T, *Allocator, *steady, *ipam.Pool) {}, ""},
-		"it is being deleted": {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) { p.Terminating = true }, "pool parent is being deleted"},
-		"it is paused":        {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) { p.Paused = true }, "pool parent is paused"},
-		"it has no CIDR":      {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) { p.CIDR = netip.Prefix{} }, "pool parent has no CIDR yet"},
+		"it is being deleted": {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) { p.Terminating = true }, "pool parent is being deleted: use another pool"},
+		"it is paused":        {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) { p.Paused = true }, "pool parent is paused by an annotation: have it removed, or use another pool"},
+		"it has no CIDR":      {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) { p.CIDR = netip.Prefix{} }, "pool parent has no CIDR yet: wait until it has, or use another pool"},
 		"it has another CIDR": {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) {
 			p.CIDR = netip.MustParsePrefix("10.9.0.0/16")
-		}, "the CIDR of pool parent is not recorded yet"},
+		}, "the CIDR of pool parent is not recorded yet: wait until it is, or use another pool"},
 		"its CIDR is another's": {func(t *testing.T, a *Allocator, over *steady, p *ipam.Pool) {
 			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound)
 			own.Pool = p.Home
 			over.stores(t, own)
 			p.Key, p.CIDR = ipam.PoolNamed("child"), own.Block
-		}, "the CIDR of pool child is in conflict"},
+		}, "the CIDR of pool child conflicts with another allocation: have one of the two released, or use another pool"},
 		"its record is releasing": {func(t *testing.T, a *Allocator, over *steady, _ *ipam.Pool) {
 			own := over.server.list().Items[0]
 			record, _ := adapt.Record(&own)
 			if marked, err := a.MarkReleasing(t.Context(), record); err != nil || marked.State != ipam.StateReleasing {
 				t.Fatalf("marking it: got %+v, %v", marked, err)
 			}
-		}, "pool parent is being released"},
+		}, "pool parent is being released: use another pool"},
 		"its Cluster is missing": {func(_ *testing.T, a *Allocator, _ *steady, p *ipam.Pool) {
 			a.catalogue.KnowClusters()
 			p.Key, p.Labels = ipam.LocalPoolNamed("ns", "own"), map[string]string{v1alpha1.LabelCluster: "prod"}
@@ -51,6 +53,9 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 				if c.want == "" && err != nil || c.want != "" && (!ok || missing.Reason != v1alpha1.ReasonPoolNotReady || missing.Message != c.want) {
 					t.Errorf("got %v, want %q", err, c.want)
 				}
+				if ok {
+					rows = append(rows, messages.Row{Object: "IPClaim", On: "condition Ready", Answer: "False, " + missing.Reason, Value: pool.Key.Name, Message: missing.Message})
+				}
 				a.catalogue.SetProject("ns", "ns")
 				a.catalogue.SetPool(pool)
 				request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}, Pool: pool.Key, Length: 28}
@@ -60,6 +65,7 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 			})
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 // TestWhatIsTakenOverIsStored as the claim's: for good where it exists, and until it was due

@@ -63,5 +63,5 @@ func poolClosed(holder ipam.Holder, pool ipam.PoolKey) error {
 	if holder.IsPool() {
 		reason = v1alpha1.ReasonParentNotReady
 	}
-	return &ipam.MissingError{Reason: reason, Message: pool.String() + " is being released, or its CIDR is not recorded"}
+	return &ipam.MissingError{Reason: reason, Message: pool.String() + " is being released, or its CIDR is not recorded: wait until it is ready, or use another pool"}
 }

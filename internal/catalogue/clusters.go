@@ -69,7 +69,7 @@ func (c *Catalogue) clusterPauses(pool ipam.Pool) string {
 	case c.clusters == nil || known && !paused:
 		return ""
 	case known:
-		return "the Cluster " + cluster + " to which it belongs is paused"
+		return "the Cluster " + cluster + " to which it belongs is paused: set its spec.paused to false, or use another pool"
 	}
 	return "there is no Cluster " + cluster + ", to which it belongs: create it, or take the label " + v1alpha1.LabelCluster + " off"
 }

@@ -29,7 +29,7 @@ func TestAPoolOfAClusterFollowsIt(t *testing.T) {
 	c.Listen(func(e Change) { changes = append(changes, e) })
 	prod := ipam.Name{Namespace: "red", Name: "prod"}
 	const (
-		paused = "the Cluster prod to which it belongs is paused"
+		paused = "the Cluster prod to which it belongs is paused: set its spec.paused to false, or use another pool"
 		none   = "there is no Cluster prod, to which it belongs: create it, or take the label " + v1alpha1.LabelCluster + " off"
 	)
 	for _, step := range []struct {

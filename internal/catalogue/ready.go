@@ -27,11 +27,11 @@ func (c *Catalogue) ready(pools []ipam.Pool) ([]ipam.Pool, error) {
 func (c *Catalogue) PoolReady(pool ipam.Pool) error {
 	switch {
 	case pool.Terminating:
-		return missing(v1alpha1.ReasonPoolNotReady, "%s is being deleted", pool.Key)
+		return missing(v1alpha1.ReasonPoolNotReady, "%s is being deleted: use another pool", pool.Key)
 	case pool.Paused:
-		return missing(v1alpha1.ReasonPoolNotReady, "%s is paused", pool.Key)
+		return missing(v1alpha1.ReasonPoolNotReady, "%s is paused by an annotation: have it removed, or use another pool", pool.Key)
 	case !pool.CIDR.IsValid():
-		return missing(v1alpha1.ReasonPoolNotReady, "%s has no CIDR yet", pool.Key)
+		return missing(v1alpha1.ReasonPoolNotReady, "%s has no CIDR yet: wait until it has, or use another pool", pool.Key)
 	}
 	if why := c.clusterPauses(pool); why != "" {
 		return missing(v1alpha1.ReasonPoolNotReady, "%s: %s", pool.Key, why)
@@ -39,11 +39,11 @@ func (c *Catalogue) PoolReady(pool ipam.Pool) error {
 	state := c.PoolState(pool)
 	switch {
 	case state.Rival != nil:
-		return missing(v1alpha1.ReasonPoolNotReady, "the CIDR of %s is in conflict", pool.Key)
+		return missing(v1alpha1.ReasonPoolNotReady, "the CIDR of %s conflicts with another allocation: have one of the two released, or use another pool", pool.Key)
 	case state.Record.State == ipam.StateReleasing || state.Record.Terminating:
-		return missing(v1alpha1.ReasonPoolNotReady, "%s is being released", pool.Key)
+		return missing(v1alpha1.ReasonPoolNotReady, "%s is being released: use another pool", pool.Key)
 	case !state.Open:
-		return missing(v1alpha1.ReasonPoolNotReady, "the CIDR of %s is not recorded yet", pool.Key)
+		return missing(v1alpha1.ReasonPoolNotReady, "the CIDR of %s is not recorded yet: wait until it is, or use another pool", pool.Key)
 	}
 	return nil
 }

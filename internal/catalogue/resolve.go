@@ -70,7 +70,7 @@ func (c *Catalogue) classOf(req ipam.Request) (*ipam.Class, error) {
 	case !ok || !mayUse(entry):
 		return nil, missing(v1alpha1.ReasonClassNotFound, "there is no IPClass %q that this namespace may use: create it, or name another one", req.Class)
 	case !entry.Native:
-		return nil, missing(v1alpha1.ReasonForeignProvisioner, "the IPClass %q is served by another provisioner", req.Class)
+		return nil, missing(v1alpha1.ReasonForeignProvisioner, "the IPClass %q is served by another provisioner: wait until that has served the claim, or name another class", req.Class)
 	}
 	return &entry.Class, nil
 }

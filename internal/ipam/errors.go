@@ -258,6 +258,9 @@ func (e *TakenError) Redacted() *TakenError {
 
 // Condition implements Unserved.
 func (e *TakenError) Condition(w Wording) (reason, message string) {
+	if e.IsWithheld() {
+		return w.Taken, e.Error() + ": ask for another block"
+	}
 	return w.Taken, e.Error() + ": " + w.IfTaken
 }
 

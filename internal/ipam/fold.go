@@ -170,7 +170,7 @@ func (t Terms) fits(p Pool) error {
 	}
 	if t.Block.IsValid() && !p.Has(t.Block) {
 		return &PolicyError{Field: t.blockField(), Value: t.Block,
-			Remedy: fmt.Sprintf("lies outside %s, which is %s", p.Key, p.CIDR)}
+			Remedy: fmt.Sprintf("lies outside %s, which is %s: ask for a block within it, or name another pool", p.Key, p.CIDR)}
 	}
 	if t.Class == "" && t.Retains != "" && !p.AllowRetain {
 		return t.notRetained(p.Key.String())

@@ -97,12 +97,12 @@ func TestFittingSaysWhichFieldToChange(t *testing.T) {
 		terms Terms
 		want  string
 	}{
-		"a block outside":                         {Terms{Family: IPv4, Length: 24, Block: netip.MustParsePrefix("10.1.0.0/24")}, "spec.cidr: 10.1.0.0/24: lies outside pool p, which is 10.0.0.0/16"},
+		"a block outside":                         {Terms{Family: IPv4, Length: 24, Block: netip.MustParsePrefix("10.1.0.0/24")}, "spec.cidr: 10.1.0.0/24: lies outside pool p, which is 10.0.0.0/16: ask for a block within it, or name another pool"},
 		"another family":                          {Terms{Family: IPv6, Length: 64}, "spec.ipFamily: IPv6: pool p is IPv4: name a pool of the family that you need"},
 		"a length that it does not hand out":      {Terms{Family: IPv4, Length: 30}, "spec.prefixLength: 30: pool p (10.0.0.0/16) hands out /16 to /28: ask for one of these"},
 		"a block to be retained":                  {Terms{Family: IPv4, Length: 24, Retains: "spec.reclaimPolicy"}, "spec.reclaimPolicy: Retain: pool p does not allow it (allowRetain): leave reclaimPolicy out, or write Delete"},
 		"a block to be kept by a key":             {Terms{Family: IPv4, Length: 24, Retains: FieldSticky, Sticky: "node-1"}, FieldSticky + ": node-1: pool p does not allow it (allowRetain): remove the annotation"},
-		"an address outside, by another field":    {Terms{Family: IPv4, Length: 32, Block: netip.MustParsePrefix("10.1.0.1/32"), BlockField: "address", Single: true}, "address: 10.1.0.1/32: lies outside pool p, which is 10.0.0.0/16"},
+		"an address outside, by another field":    {Terms{Family: IPv4, Length: 32, Block: netip.MustParsePrefix("10.1.0.1/32"), BlockField: "address", Single: true}, "address: 10.1.0.1/32: lies outside pool p, which is 10.0.0.0/16: ask for a block within it, or name another pool"},
 		"an address of another family":            {Terms{Family: IPv6, Length: 128, Block: netip.MustParsePrefix("::1/128"), BlockField: "address", Single: true}, "address: ::1/128: pool p is IPv4: ask for such a block, or name a pool of the family that you need"},
 		"one address of a pool of larger blocks":  {Terms{Family: IPv4, Length: 32, Single: true}, "spec.poolRef.name: p: pool p hands out /16 to /28, and an IPAddressClaim is one address, a /32: set spec.allocation of the pool so that it allows that, or name another pool"},
 		"that address of a pool of larger blocks": {Terms{Family: IPv4, Length: 32, Block: netip.MustParsePrefix("10.0.0.1/32"), BlockField: "address", Single: true}, "spec.poolRef.name: p: pool p hands out /16 to /28, and an IPAddressClaim is one address, a /32: set spec.allocation of the pool so that it allows that, or name another pool"},

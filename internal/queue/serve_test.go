@@ -19,6 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile has the block freed that is
@@ -77,6 +78,7 @@ func TestAHoldThatIsDroppedIsOfferedToWhoWaits(t *testing.T) {
 // that comes first, again and again.
 func TestWhoCannotBeRecordedStallsNobody(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "ipallocations"}, "stuck", errors.New("exceeded quota"))
+	var rows []messages.Row
 	for name, c := range map[string]struct {
 		err    error
 		passes bool
@@ -106,8 +108,12 @@ func TestWhoCannotBeRecordedStallsNobody(t *testing.T) {
 						t.Error("it loses its turn too early")
 					}
 					retry, err := s.queue.Yield(stuck, c.err)
-					if _, parked := errors.AsType[*ipam.ParkedError](err); parked != (retry > 0) {
+					parked, isParked := errors.AsType[*ipam.ParkedError](err)
+					if isParked != (retry > 0) {
 						t.Errorf("it is to be tried after %v, with %v", retry, err)
+					}
+					if isParked && !c.passes {
+						rows = append(rows, messages.Row{Object: "IPClaim", On: "condition Ready", Answer: "False, " + parked.Reason, Message: parked.Message})
 					}
 				}
 				if got := served(); len(got) != 1 || got[0] != "behind" {
@@ -129,6 +135,7 @@ func TestWhoCannotBeRecordedStallsNobody(t *testing.T) {
 			})
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 func isRefusal(err error) bool {
@@ -230,6 +237,7 @@ func TestWhoAwaitsALimitIsServedWhenItIsKept(t *testing.T) {
 
 // TestWhoIsBeyondTheBoundSaysSo until it moves up.
 func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
+	var row messages.Row
 	inScene(t, Options{Limit: 1}, func(s *scene) {
 		s.open()
 		served := s.served()
@@ -242,9 +250,11 @@ func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
 			t.Errorf("served are %v, want none", got)
 		}
 		retry, err := s.queue.Yield(claim("b"), &ipam.ExhaustedError{})
-		if parked, ok := errors.AsType[*ipam.ParkedError](err); !ok || parked.Reason != "TooManyWaiting" || retry != 0 {
-			t.Errorf("it says %v, and is tried again after %v", err, retry)
+		parked, ok := errors.AsType[*ipam.ParkedError](err)
+		if !ok || parked.Reason != "TooManyWaiting" || retry != 0 {
+			t.Fatalf("it says %v, and is tried again after %v", err, retry)
 		}
+		row = messages.Row{Object: "IPClaim", On: "condition Ready", Answer: "False, " + parked.Reason, Value: "ns", Message: parked.Message}
 		s.queue.Leave(claim("a"))
 		if got := served(); len(got) != 1 || got[0] != "b" {
 			t.Errorf("when the other has left %v are served, want b", got)
@@ -253,6 +263,7 @@ func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
 			t.Errorf("in line it says %v", err)
 		}
 	})
+	messages.Golden(t, []messages.Row{row})
 }
 
 // TestWhoeverComesToLeadServesThoseWhoWait has a replica that does not lead follow what

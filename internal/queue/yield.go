@@ -41,7 +41,7 @@ func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
 	}
 	parked = &ipam.ParkedError{
 		Reason:  v1alpha1.ReasonRecordRefused,
-		Message: fmt.Sprintf("the IPAllocation cannot be recorded: %s: others are served first until it can", cause(err)),
+		Message: fmt.Sprintf("the IPAllocation cannot be recorded: %s: remove the cause; others are served first until it can", cause(err)),
 	}
 	retry := q.Park(holder, parked)
 	q.log.V(1).Info("Claim loses its turn in the queue", "claim", holder.String(), "retryAfter", retry, "error", err.Error())

@@ -43,7 +43,7 @@ func (c *Controller) poolHalted(s *scope) *halt {
 	}
 	for _, key := range keys {
 		if pool, ok := c.Catalogue.Pool(key); ok && pool.Paused {
-			return &halt{ipamv1.IPAddressClaimReadyPoolNotReadyReason, fmt.Sprintf("%s is paused", key)}
+			return &halt{ipamv1.IPAddressClaimReadyPoolNotReadyReason, fmt.Sprintf("%s is paused by an annotation: have it removed", key)}
 		}
 	}
 	return nil

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // TestAClaimThatIsNotServedSaysWhy reconciles claims without address for which nothing
@@ -28,6 +30,7 @@ func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 		}
 	}
 	mark := map[string]string{clusterv1.PausedAnnotation: ""}
+	var rows []messages.Row
 	for name, test := range map[string]struct {
 		change          func(*ipamv1.IPAddressClaim)
 		cluster         *clusterv1.Cluster
@@ -87,6 +90,7 @@ func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 			if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != test.reason || ready.Message != test.message {
 				t.Errorf("Ready is %+v, want False, %s: %s", ready, test.reason, test.message)
 			}
+			rows = append(rows, messages.Row{Object: "IPAddressClaim", On: "condition Ready", Answer: "False, " + test.reason, Message: test.message})
 			if writes != 1 {
 				t.Errorf("the status was written %d times, want once", writes)
 			}
@@ -95,6 +99,7 @@ func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 // TestAStatusIsToldOfOnceItIsWritten has a pass begin with a version of the claim that is not

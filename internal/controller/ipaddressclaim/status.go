@@ -93,9 +93,9 @@ func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error)
 // to a record which is held: such as the IPAddress, by a quota.
 func refusal(s *scope, err error) string {
 	if s.record.UID == "" {
-		return fmt.Sprintf("%s: it is tried again", err)
+		return fmt.Sprintf("%s: remove the cause; it is tried again by itself", err)
 	}
-	return fmt.Sprintf("%s of %s is held for this claim, but %s: it is tried again", s.record.Block, s.record.Pool, err)
+	return fmt.Sprintf("%s of %s is held for this claim, but %s: remove the cause; it is tried again by itself", s.record.Block, s.record.Pool, err)
 }
 
 // heldReason is what the condition says where the address is held: that it is, or that
@@ -117,7 +117,7 @@ func (c *Controller) takenReason(s *scope, taken *ipam.TakenError, err error) (r
 		return failed, fmt.Sprintf(
 			"%s is never handed out by %s: it is reserved, a gateway or edge address, or outside its ranges: ask for another address", taken.Block, taken.Pool), nil
 	case s.address == nil:
-		return failed, c.conflict(s, taken) + ": the claim is served as soon as it is released", nil
+		return failed, c.conflict(s, taken) + ": have it released, or ask for another address; the claim is served as soon as it is released", nil
 	}
 	return failed, "conflict: " + c.conflict(s, taken) + ": delete this claim and make a new one, or have the other released", err
 }

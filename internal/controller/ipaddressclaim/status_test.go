@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // TestWhatIsTriedAgain has errors of which the condition says nothing, but where the API
@@ -19,7 +21,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 	records := schema.GroupResource{Group: "ipam.cadastre.dev", Resource: "ipallocations"}
 	ending := apierrors.NewForbidden(records, "a", errors.New("the namespace is being terminated"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace"}}
-	refused := `ipallocations.ipam.cadastre.dev "a" is forbidden: exceeded quota: it is tried again`
+	refused := `ipallocations.ipam.cadastre.dev "a" is forbidden: exceeded quota: remove the cause; it is tried again by itself`
 	for name, test := range map[string]struct {
 		err             error
 		again           bool
@@ -58,6 +60,7 @@ func TestAServedClaimInConflictSaysSo(t *testing.T) {
 		ready.Message != "conflict: 10.0.0.1/32 is in use in pool hosts: have one of the two released" {
 		t.Errorf("got %+v, want that it is not ready and says why", ready)
 	}
+	messages.Golden(t, []messages.Row{{Object: "IPAddressClaim", On: "condition Ready", Answer: "False, " + ready.Reason, Value: "10.0.0.1/32", Message: ready.Message}})
 	if s.claim.Status.AddressRef.Name != "a" {
 		t.Errorf("got address %q, want its own", s.claim.Status.AddressRef.Name)
 	}

@@ -50,8 +50,8 @@ func whyUnserved(err error) (unserved, error) {
 	}
 	reason, message := why.Condition(ipam.Wording{
 		Policy: v1alpha1.ReasonInvalid, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
-		IfExhausted: "the pool is made as soon as one is released",
-		IfTaken:     "nothing is handed out before one of the two is gone",
+		IfExhausted: "release one, or ask for a smaller one; the pool is made as soon as there is room",
+		IfTaken:     "have one of the two released; nothing is handed out before",
 	})
 	return unserved{reason, message}, nil
 }
@@ -89,23 +89,23 @@ func (c *Controller) conditions(s *scope, now unserved, exhausted bool) {
 		set(v1alpha1.ConditionAllocated, false, now.reason, now.message)
 	}
 	if exhausted {
-		set(v1alpha1.ConditionExhausted, true, v1alpha1.ReasonPoolExhausted, "no address is left to hand out")
+		set(v1alpha1.ConditionExhausted, true, v1alpha1.ReasonPoolExhausted, "the pool has no address left: wait until a block is released, or add a pool")
 	} else {
 		set(v1alpha1.ConditionExhausted, false, v1alpha1.ReasonHasRoom, "")
 	}
 	switch {
 	case s.pool.Terminating:
-		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted, and goes when its last block is released")
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted: delete what holds its blocks, or wait until the last one is released")
 	case !recorded:
 		set(v1alpha1.ConditionReady, false, now.reason, now.message)
 	case s.pool.Paused:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, pausedBy(s.obj))
 	case exhausted && s.pool.LargestBlock() == ipam.NoLength:
-		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "all addresses of the pool are withheld: nothing is handed out until its ranges or reserved change")
+		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "all addresses of the pool are withheld: change its ranges or reserved")
 	case exhausted: // it is ready all the same: waiting claims get what is released
-		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "the pool is full: nothing is handed out until a block is released")
+		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "the pool is full: wait until a block is released, or add a pool")
 	default:
-		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "blocks are handed out")
+		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "the pool hands out blocks")
 	}
 }
 

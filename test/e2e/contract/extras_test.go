@@ -109,7 +109,7 @@ var _ = Describe("An IPAddress that is refused", func() {
 		Expect(k8s.Delete(ctx, second)).To(Succeed())
 		served(ctx, behind)
 		Eventually(reason(ctx, refused)).Should(Equal("False/RecordRefused"))
-		Expect(message(refused)).To(MatchRegexp(`^%s/32 of pool refused is held for this claim, but creating the IPAddress: .* is forbidden: exceeded quota: none, .*: it is tried again$`, had))
+		Expect(message(refused)).To(MatchRegexp(`^%s/32 of pool refused is held for this claim, but creating the IPAddress: .* is forbidden: exceeded quota: none, .*: remove the cause; it is tried again by itself$`, had))
 
 		By("serving it when the quota is gone")
 		Expect(k8s.Delete(ctx, quota)).To(Succeed())
@@ -197,7 +197,7 @@ var _ = Describe("The annotation address", Ordered, func() {
 		Expect(k8s.Create(ctx, asking("bad", "10.11.0.7/24"))).To(MatchError(And(
 			ContainSubstring("ipam.cadastre.dev/address"), ContainSubstring("10.11.0.7/24"), ContainSubstring("is not an IP address"))))
 		for name, test := range map[string]struct{ address, says string }{
-			"outside": {"10.12.0.1", "metadata.annotations[ipam.cadastre.dev/address]: 10.12.0.1/32: lies outside pool asks, which is 10.11.0.0/24"},
+			"outside": {"10.12.0.1", "metadata.annotations[ipam.cadastre.dev/address]: 10.12.0.1/32: lies outside pool asks, which is 10.11.0.0/24: ask for a block within it, or name another pool"},
 			"gateway": {"10.11.0.1", "10.11.0.1/32 is never handed out by pool asks: it is reserved, a gateway or edge address, or outside its ranges: ask for another address"},
 			"family":  {"2001:db8::1", "metadata.annotations[ipam.cadastre.dev/address]: 2001:db8::1/128: pool asks is IPv4: ask for such a block, or name a pool of the family that you need"},
 		} {

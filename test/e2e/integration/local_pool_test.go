@@ -160,7 +160,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 
 	It("has cluster-scoped pools be no part of it", func(ctx context.Context) {
 		Expect(k8s.Create(ctx, build.Pool("local-pool-up").Beside("root", 24).Obj())).To(MatchError(ContainSubstring(
-			"spec.parentRef.kind: Invalid value: \"LocalIPPool\": a cluster-scoped pool cannot be part of a namespace's own: name an IPPool")))
+			"spec.parentRef.kind: Invalid value: \"LocalIPPool\": a cluster-scoped pool cannot be part of a LocalIPPool: name an IPPool")))
 	})
 
 	It("never changes what it is", func(ctx context.Context) {

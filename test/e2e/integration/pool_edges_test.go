@@ -84,9 +84,9 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 		for i := range 4 {
 			created(ctx, build.Claim(team, fmt.Sprintf("full-%d", i)).Pool("edges-full").Length(32).Obj())
 		}
-		Eventually(message(ctx, pool)).Should(Equal("True/Full: the pool is full: nothing is handed out until a block is released"))
+		Eventually(message(ctx, pool)).Should(Equal("True/Full: the pool is full: wait until a block is released, or add a pool"))
 		deleted(ctx, &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "full-3"}})
-		Eventually(message(ctx, pool)).Should(Equal("True/Ready: blocks are handed out"))
+		Eventually(message(ctx, pool)).Should(Equal("True/Ready: the pool hands out blocks"))
 		Expect(patched(ctx, pool, `{reserved: [10.36.2.0-10.36.2.2]}`)).To(Succeed())
 		Eventually(func() string { return fresh(ctx, pool).Status.Capacity.OutOfRange }).Should(Equal("3"))
 		Expect(pool.Status.UtilizationPercent).To(BeEquivalentTo(75))
@@ -121,7 +121,7 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 			return wire.heard()
 		}).Should(Equal([]string{
 			`spec.classNames: there is no IPClass "edges-none": create it, or correct the name`,
-			`spec.classNames: IPClass "edges-six" does not hand out IPv4, the family of this pool: it is not served from here`,
+			`spec.classNames: IPClass "edges-six" does not hand out IPv4, the family of this pool: remove it, as it is not served from here`,
 		}))
 	})
 

@@ -85,7 +85,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 		}))
 		Expect(stuck.Status.Phase).To(Equal(v1alpha1.ClaimPending))
 		Expect(conditionOf(stuck.Status.Conditions, v1alpha1.ConditionPending).Message).To(
-			MatchRegexp(`^the IPAllocation cannot be recorded: .* is forbidden: exceeded quota: none, .*: others are served first until it can$`))
+			MatchRegexp(`^the IPAllocation cannot be recorded: .* is forbidden: exceeded quota: none, .*: remove the cause; others are served first until it can$`))
 
 		deleted(ctx, quota)
 		deleted(ctx, behind)

@@ -109,8 +109,8 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		Expect(child.Status.Phase).To(Equal(v1alpha1.PoolPending))
 
 		claim := build.Claim(team, "grandchild").Pool("late-child").Length(24).Obj()
-		admitted(ctx, claim, "pool late-child has no CIDR yet: the claim waits")
-		expectPending(ctx, claim, v1alpha1.ReasonPoolNotReady, "pool late-child has no CIDR yet")
+		admitted(ctx, claim, "pool late-child has no CIDR yet: wait until it has, or use another pool: the claim waits")
+		expectPending(ctx, claim, v1alpha1.ReasonPoolNotReady, "pool late-child has no CIDR yet: wait until it has, or use another pool")
 
 		created(ctx, build.Pool("late-parent").Domain("waiting").CIDR("10.26.4.0/23").Obj())
 		Eventually(func() map[string]string { return reasons(fresh(ctx, child).Status.Conditions) }).Should(Equal(map[string]string{
@@ -137,8 +137,8 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		class := created(ctx, build.Class("late-foreign").With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/other" }).Obj())
 		created(ctx, build.Pool("late-foreign").Domain("waiting").CIDR("10.26.6.0/24").Classes("late-foreign").Obj())
 		claim := build.Claim(team, "foreign").Class("late-foreign").Length(28).Obj()
-		admitted(ctx, claim, `the IPClass "late-foreign" is served by another provisioner: the claim waits`)
-		expectPending(ctx, claim, v1alpha1.ReasonForeignProvisioner, `the IPClass "late-foreign" is served by another provisioner`)
+		admitted(ctx, claim, `the IPClass "late-foreign" is served by another provisioner: wait until that has served the claim, or name another class: the claim waits`)
+		expectPending(ctx, claim, v1alpha1.ReasonForeignProvisioner, `the IPClass "late-foreign" is served by another provisioner: wait until that has served the claim, or name another class`)
 		Eventually(func() string { return reasons(fresh(ctx, class).Status.Conditions)["Ready"] }).Should(Equal("False/ForeignProvisioner"))
 		Expect(recordsIn(ctx, "late-foreign")).To(BeEmpty())
 	})

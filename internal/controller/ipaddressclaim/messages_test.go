@@ -1,0 +1,67 @@
+package ipaddressclaim
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
+)
+
+// TestAClaimWithoutAddressSaysWhatToDo has what a pass may end with.
+func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
+	served, record := servedClaim()
+	served.record = record
+	waiting, _ := servedClaim()
+	waiting.address = nil
+	c := &Controller{Parts: allocatorWith(t, record)}
+	c.Catalogue.SetProject("team", "team")
+	block, pool := netip.MustParsePrefix("10.0.0.1/32"), ipam.PoolNamed("hosts")
+	taken := &ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: adapt.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "other"})}
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "ipaddresses"}, "a", errors.New("exceeded quota"))
+	mismatched, _ := servedClaim()
+	mismatched.address.Spec.PoolRef.Name = "others"
+	unreadable, _ := servedClaim()
+	unreadable.address.Spec.Address = "10.0.0"
+	ofClass, _ := servedClaim()
+	ofClass.address.Spec.PoolRef.Kind = "IPClass"
+	_, noPool := c.poolOf(ofClass, block.Addr())
+	var rows []messages.Row
+	for value, test := range map[string]struct {
+		s   *scope
+		err error
+	}{
+		"/32 in pool hosts":         {waiting, &ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 32, Largest: ipam.NoLength}},
+		"never handed out":          {waiting, &ipam.TakenError{Block: block, Pool: pool}},
+		"team/other: have":          {waiting, taken},
+		"conflict: ":                {served, taken},
+		"2 blocks":                  {waiting, &ipam.LimitError{Of: "pool hosts", Project: "team", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}},
+		"is held for this claim":    {served, nil},
+		"claim, but":                {served, quota},
+		"exceeded quota":            {waiting, quota},
+		"the IPPool others":         {mismatched, c.enter(t.Context(), mismatched)},
+		"IPAddress spec.address: 1": {unreadable, c.enter(t.Context(), unreadable)},
+		"10.0.0.1":                  {ofClass, noPool},
+		"hosts is gone":             {served, c.createAddress(t.Context(), served)},
+	} {
+		reason, message, _ := c.reason(test.s, test.err)
+		status := "False, "
+		if test.err == nil {
+			status = "True, "
+		}
+		rows = append(rows, messages.Row{Object: "IPAddressClaim", On: "condition Ready", Answer: status + reason, Value: value, Message: message})
+	}
+	c.Catalogue.SetPool(ipam.Pool{Key: pool, Paused: true})
+	halt := c.poolHalted(waiting)
+	if halt == nil {
+		t.Fatal("a claim of a paused pool is not halted")
+	}
+	rows = append(rows, messages.Row{Object: "IPAddressClaim", On: "condition Ready", Answer: "False, " + halt.reason, Value: "hosts", Message: halt.message})
+	messages.Golden(t, rows)
+}
