@@ -102,6 +102,12 @@ generate: ## Write deep copies, CRDs, the RBAC role and the webhook manifests fr
 	  paths='$(marked)' \
 	  output:crd:dir=config/crd/bases output:rbac:dir=config/rbac output:webhook:dir=config/webhook
 
+.PHONY: messages
+messages: ## Write docs/messages.md, and which messages the tests' bad inputs lead to.
+	@noting=$$(grep -rl --include='*_test.go' 'messages\.\(Golden\|Updating\)(' internal webhooks | xargs -n1 dirname | sort -u)
+	go test $$(printf './%s ' $$noting) -update
+	go test ./test/lint/messages -update
+
 # clusterctl fills in what is left in ${...}. The namespace is one of those, as some
 # of what names it is beyond what clusterctl rewrites for --target-namespace.
 .PHONY: release-manifests
@@ -167,8 +173,9 @@ explored := ./test/chaos/model/...
 
 # Tests that run programs, such as a control plane: their results are not cached,
 # as Go does not see what those programs are. Here are those of test/ and those that
-# import from it; what is tested with the race detector, and the model, are left out.
-on_processes := /\/test\/|\/envtest/
+# import from it, other than what collects messages; what is tested with the race
+# detector, and the model, are left out.
+on_processes := { gsub("/test/lint/messages", "") } /\/test\/|\/envtest/
 
 # The suites that begin first, so that none of them is left alone at the end.
 longest := integration|restore|contract|replicas|torture

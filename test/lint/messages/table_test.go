@@ -1,0 +1,86 @@
+package messages
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"testing"
+)
+
+// root is that of the module.
+var root = os.DirFS("../../..")
+
+// collected are the rows of all sources.
+func collected(t *testing.T) []Row {
+	t.Helper()
+	answered, one := Answered(root)
+	noted, two := Noted(root)
+	policies, three := Policies(root)
+	if err := errors.Join(one, two, three); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(answered, noted, ruled(t), policies)
+}
+
+// TestTheTableHasEveryMessage of the runs, as docs/messages.md.
+func TestTheTableHasEveryMessage(t *testing.T) {
+	templates, err := Templates(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "../../../docs/messages.md", Document(collected(t), templates))
+}
+
+// TestEveryMessageSaysWhatIsWrongAndWhatToDo checks the form of each.
+func TestEveryMessageSaysWhatIsWrongAndWhatToDo(t *testing.T) {
+	for _, row := range collected(t) {
+		for _, fault := range row.Faults() {
+			t.Errorf("%s, on %s, %s: %s:\n%s", row.Object, row.On, row.Answer, fault, row.Message)
+		}
+	}
+}
+
+// others are texts in the code that nobody gets who uses the API.
+var others = map[string]string{
+	" is not an IPAllocation":                                    "of a watch: in the log",
+	"set it, or spec.routingDomain, to say where the block lies": "of an IPAllocation that cannot be read: in the log",
+	"the address is not in the cache yet":                        "reconciled again",
+	"the allocation is not in the view yet":                      "reconciled again",
+	"too many unclaimed allocations":                             "UnclaimedError says of which namespace",
+	"the pool is in use":                                         "the answer says it in other words",
+	"another allocation was recorded first":                      "another block is tried",
+	"it is the turn of another holder":                           "answered as a pool without room",
+	" is not known":                                              "answered as a pool that is closed",
+	"the pool's own record is missing or being released":         "answered as a pool that is closed",
+	"it is not of the operator's making":                         "in the log",
+	"it is of another object, or was changed":                    "in the log",
+	"cadastre requester key":                                     "what a key's name is made of",
+	" never has such a block: its CIDR, bounds, ranges or reserved addresses exclude it": "in the log",
+	"the object is null": "the API server sends no such object",
+	"routing domain ":    "a part of the name of a space",
+}
+
+// TestEveryMessageInTheCodeIsInTheTable: a new message wants a bad input that leads to it.
+func TestEveryMessageInTheCodeIsInTheTable(t *testing.T) {
+	templates, err := Templates(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := collected(t)
+	used := map[string]bool{}
+	for _, template := range templates {
+		text := template.Text()
+		if others[text] != "" {
+			used[text] = true
+			continue
+		}
+		if !slices.ContainsFunc(rows, func(r Row) bool { return template.Meets(r.Message) }) {
+			t.Errorf("no row has the message %s", template)
+		}
+	}
+	for text := range others {
+		if !used[text] {
+			t.Errorf("the code has no text %q any more", text)
+		}
+	}
+}
