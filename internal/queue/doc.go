@@ -2,8 +2,8 @@
 //
 // A waiter is a claim or a child pool for which there was no room. What it would take,
 // a prefix length or one very block, and the pools that could give it that, are resolved
-// by the caller when the waiter joins and when a pool, a class or a namespace changes.
-// The waiter then stands in the line of each of these pools:
+// by the catalogue when the waiter joins and when a pool, a class or a namespace changes.
+// The waiter is then in the line of each of these pools:
 //
 //	pool p   one block   10.0.0.7/32  a, c        those that ask for that block alone
 //	         /24         b, f                     the others by length, each oldest first
@@ -29,7 +29,7 @@
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine. There is one lock, under which nothing
-// of another package is called but the Room that is an argument. It may be taken under
-// the ledger's lock, never the other way round.
+// All methods may be called from any goroutine. The lines have one lock, under which
+// nothing of another package is called but the Room that is an argument. It may be taken
+// under the ledger's lock, never the other way round.
 package queue

@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Queue is the waiters. The zero value is not usable.
+// lines are the waiters in the order of each pool. The zero value is not usable.
 type lines struct {
 	// limit is how many waiters of one namespace are in line; 0: any number.
 	limit int
@@ -27,7 +27,7 @@ type lines struct {
 	awaiting map[ipam.Awaited]map[*place]bool
 }
 
-// New is an empty queue in which a namespace has at most so many waiters; 0 is any
+// newLines are empty lines, in which a namespace has at most so many waiters; 0 is any
 // number.
 func newLines(limit int) *lines {
 	return &lines{
