@@ -169,7 +169,7 @@ func again(ctx context.Context, s *scope, serve func(context.Context, *scope) er
 
 // serve sees to it that the claim has its address, and says where it stands.
 func (c *Controller) serve(ctx context.Context, s *scope) error {
-	held := c.enter(ctx, s)
+	held := c.recordExisting(ctx, s)
 	if why := c.halted(s); why != nil {
 		return errors.Join(c.tellHalt(ctx, s, why), c.retry(s, held))
 	}

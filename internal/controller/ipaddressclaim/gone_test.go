@@ -81,7 +81,7 @@ func TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := noted{}
 			c := &Controller{Parts: allocatorWith(t, records...), Orphans: got}
-			if err := c.enter(t.Context(), s); err != nil || s.record.Name != own.Name {
+			if err := c.recordExisting(t.Context(), s); err != nil || s.record.Name != own.Name {
 				t.Errorf("took over %v: %v", s.record.Name, err)
 			}
 			if want := (noted{"a-before": "judged"}); !maps.Equal(got, want) {

@@ -45,8 +45,8 @@ func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 		"is held for this claim":    {served, nil},
 		"claim, but":                {served, quota},
 		"exceeded quota":            {waiting, quota},
-		"the IPPool others":         {mismatched, c.enter(t.Context(), mismatched)},
-		"IPAddress spec.address: 1": {unreadable, c.enter(t.Context(), unreadable)},
+		"the IPPool others":         {mismatched, c.recordExisting(t.Context(), mismatched)},
+		"IPAddress spec.address: 1": {unreadable, c.recordExisting(t.Context(), unreadable)},
 		"10.0.0.1":                  {ofClass, noPool},
 		"hosts is gone":             {served, c.createAddress(t.Context(), served)},
 	} {

@@ -95,7 +95,7 @@ func (c *Controller) dropFormerAddress(ctx context.Context, s *scope) error {
 // brings their claims. An IPAddress without our finalizer is somebody else's, who
 // made it for a claim to come.
 func (c *Controller) keep(ctx context.Context, s *scope) error {
-	held := c.enter(ctx, s)
+	held := c.recordExisting(ctx, s)
 	if held != nil && s.record.UID == "" {
 		return held
 	}

@@ -40,7 +40,7 @@ type scope struct {
 	invalid error
 	// finalizerRemoved is when the finalizer of the claim was removed last: the cache may have yet to show that.
 	finalizerRemoved removal
-	// record is set by enter or bind: the address is held.
+	// record is set by recordExisting or bind: the address is held.
 	record ipam.Record
 	// again is set by askAgain: when to ask again for the right to use the pool.
 	again time.Duration

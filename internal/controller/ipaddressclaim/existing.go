@@ -15,10 +15,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
-// enter sees to it that the block of an IPAddress that exists is recorded: it is
+// recordExisting sees to it that the block of an IPAddress that exists is recorded: it is
 // in use, whatever wrote it. This is no allocation, and goes on while a Cluster is
 // paused, so that nobody else is given what is being moved.
-func (c *Controller) enter(ctx context.Context, s *scope) error {
+func (c *Controller) recordExisting(ctx context.Context, s *scope) error {
 	if s.address == nil {
 		return nil
 	}
