@@ -55,7 +55,7 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	switch {
 	case err != nil:
 		return kube.IgnoreNotFound(err)
-	case record.HolderUID != "" && record.HolderUID != string(holder.GetUID()):
+	case !record.MayBeOf(string(holder.GetUID())):
 		return nil
 	case has() == record.Name.Name || has() == record.Block.String():
 		return hasRecord(record)

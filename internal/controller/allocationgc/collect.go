@@ -40,7 +40,7 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 // same compares UIDs, of which a record that was made before its holder has
 // none.
 func same(record ipam.Record, holder client.Object) bool {
-	return record.HolderUID == "" || record.HolderUID == string(holder.GetUID())
+	return record.MayBeOf(string(holder.GetUID()))
 }
 
 func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into client.Object) (bool, error) {
@@ -88,7 +88,7 @@ func (c *Controller) asHeld(record ipam.Record, keeping ipam.Keeping) (ipam.Reco
 	}
 	_, lost := errors.AsType[*ipam.TakenError](c.Allocator.Confirmed(record))
 	lost = lost || c.Ledger.Conflict(record) != nil
-	if lost || c.Ledger.NeverClaimed(record) && record.HolderUID == "" && !c.sawDeletion(record) {
+	if lost || c.Ledger.NeverClaimed(record) && !record.IsStamped() && !c.sawDeletion(record) {
 		record.Reclaim, record.Sticky, keeping.ReuseDelay = ipam.ReclaimDelete, "", 0
 	}
 	return record, keeping
@@ -133,7 +133,7 @@ func (c *Controller) sawDeletion(record ipam.Record) bool {
 	if !ok {
 		return false
 	}
-	if record.HolderUID == "" {
+	if !record.IsStamped() {
 		return record.Purpose == ipam.PurposeClaim && !record.Adopted
 	}
 	return record.HolderUID == uid

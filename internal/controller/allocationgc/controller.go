@@ -114,7 +114,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if held { // the cache is behind, and may never show a holder that goes meanwhile
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
 	}
-	if record.HolderUID != "" { // made for a holder that existed, and may be written into it yet
+	if record.IsStamped() { // made for a holder that existed, and may be written into it yet
 		if err := c.Allocator.Fence(ctx, record); err != nil {
 			return reconcile.Result{}, err
 		}

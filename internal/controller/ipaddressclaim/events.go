@@ -95,7 +95,7 @@ func (c *Controller) records() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
 		return c.Ledger.Listen(func(change ledger.Change) {
 			holder := change.Record.Holder
-			if holder.Kind == kind && (change.Kind != ledger.Added || change.Record.HolderUID == "") {
+			if holder.Kind == kind && (change.Kind != ledger.Added || !change.Record.IsStamped()) {
 				q.Add(requestFor(holder))
 			}
 		})

@@ -25,5 +25,5 @@ func isRecordOf(claim *v1alpha1.IPClaim, record ipam.Record) bool {
 		record.State == ipam.StateBound && !record.Terminating &&
 		record.Block.String() == claim.Spec.CIDR &&
 		(policy == "" || policy == record.Reclaim) &&
-		(!record.Adopted || record.HolderUID != "")
+		(!record.Adopted || record.IsStamped())
 }

@@ -38,7 +38,7 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 		}
 		record, s.record = changed, changed
 	}
-	if record.Adopted && record.HolderUID == "" {
+	if record.Adopted && !record.IsStamped() {
 		stamped, err := c.Allocator.Stamp(ctx, record, s.claim)
 		if err != nil {
 			return err

@@ -35,7 +35,7 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 		err := c.carve(ctx, s)
 		s.retry, err = c.Queue.Yield(adapt.HolderOfPool(s.pool.Key), err)
 		return err
-	case state.Record.HolderUID == "":
+	case !state.Record.IsStamped():
 		if _, err := c.Allocator.Stamp(ctx, state.Record, s.obj); err != nil {
 			return err
 		}
