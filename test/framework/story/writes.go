@@ -1,0 +1,92 @@
+package story
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// writes are what a client has written.
+type writes struct {
+	mu sync.Mutex
+	// calls are in order, as Pass.Wrote has them.
+	calls []string
+	// hooks are called just before the next call of that description.
+	hooks map[string]func()
+	// objects are those that have been written to, of which the story has yet to see that
+	// they are shown.
+	objects []client.Object
+}
+
+// take returns the calls since it was called last.
+func (w *writes) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.calls
+	w.calls = nil
+	return taken
+}
+
+// written returns the objects that were written to since it was called last.
+func (w *writes) written() []client.Object {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.objects
+	w.objects = nil
+	return taken
+}
+
+// call makes a call, and notes it when it is over.
+func (w *writes) call(what string, obj client.Object, do func() error) error {
+	what = strings.Replace(what, " ", " "+kindOf(obj), 1)
+	if meanwhile := w.hook(what); meanwhile != nil {
+		meanwhile()
+	}
+	err := do()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, what)
+	w.objects = append(w.objects, obj.DeepCopyObject().(client.Object))
+	return err
+}
+
+// hook returns what is to happen just before a call, once.
+func (w *writes) hook(what string) func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	hook := w.hooks[what]
+	delete(w.hooks, what)
+	return hook
+}
+
+// Meanwhile has f called just before the next write of that description, as somebody who
+// comes in between: see Pass.Wrote.
+func (w *World) Meanwhile(what string, f func()) {
+	w.writes.mu.Lock()
+	defer w.writes.mu.Unlock()
+	w.writes.hooks[what] = f
+}
+
+// noteWrites returns the client with what it writes noted.
+func noteWrites(k8s client.WithWatch, w *writes) client.WithWatch {
+	return interceptor.NewClient(k8s, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return w.call("create ", obj, func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return w.call("update ", obj, func() error { return c.Update(ctx, obj, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return w.call("patch ", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return w.call("delete ", obj, func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return w.call("patch /"+sub, obj, func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+		},
+	})
+}
