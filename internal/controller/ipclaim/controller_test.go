@@ -1,0 +1,325 @@
+package ipclaim
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+func TestClaims(t *testing.T) {
+	plane := story.Start(t, cluster.Options{})
+	for name, tell := range map[string]func(*claims){
+		"a claim is bound in two writes":                               boundInTwoWrites,
+		"a claim that waits is bound when a block is released":         boundWhenReleased,
+		"the oldest claim that waits is served first":                  oldestFirst,
+		"a claim whose pool is missing is bound once that exists":      missingPool,
+		"a claim whose class is missing is bound once that has a pool": missingClass,
+		"a claim that names nothing has the default class written in":  defaultClass,
+		"a claim that violates the policy says so and takes nothing":   policyViolation,
+		"a claim beyond the limit waits until its project holds less":  limitReached,
+		"a retained block returns to the claim of its name":            retainedBlock,
+		"a lost record is recorded again under its name":               lostRecord,
+		"a claim whose block another has is never renumbered":          neverRenumbered,
+		"a conflict is an event once it is written":                    conflictEvent,
+		"a conflict is reported by the claim that keeps its block":     conflictOfTwo,
+		"a changed reclaim policy is written into the record":          changedPolicy,
+		"a deleted claim is left to the collection of orphans":         deletedClaim,
+	} {
+		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
+	}
+}
+
+func boundInTwoWrites(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj())
+	e.Reconciled("a").Bound("10.0.0.0/28").Wrote("create IPAllocation", "patch IPClaim")
+	e.Reconciled("a").Bound("10.0.0.0/28").Wrote()
+}
+
+func boundWhenReleased(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/32").Obj(), claim("a").Pool("p").Length(32).Obj(), claim("b").Pool("p").Length(32).Obj())
+	e.Reconciled("a").Bound("10.0.0.0/32")
+	e.Reconciled("b").Waiting(v1alpha1.ReasonPoolExhausted)
+	e.Reconciled("b").Waiting(v1alpha1.ReasonPoolExhausted).Wrote()
+	e.Deleted(claim("a").Obj())
+	e.Reconciled("b").Waiting(v1alpha1.ReasonPoolExhausted).Wrote() // a's record is still there
+	e.Collected(story.Claim("a"))
+	e.IsNotified("b")
+	e.Reconciled("b").Bound("10.0.0.0/32")
+}
+
+func oldestFirst(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/32").Obj(), claim("a").Pool("p").Length(32).Obj(), claim("older").Pool("p").Length(32).Obj())
+	e.Reconciled("a").Bound("10.0.0.0/32")
+	e.Reconciled("older").Waiting(v1alpha1.ReasonPoolExhausted)
+	e.Applied(claim("younger").Pool("p").Length(32).Obj())
+	e.Reconciled("younger").Waiting(v1alpha1.ReasonPoolExhausted)
+	e.Deleted(claim("a").Obj())
+	e.Collected(story.Claim("a"))
+	e.IsNotified("older")
+	e.Reconciled("younger").Waiting(v1alpha1.ReasonPoolExhausted)
+	e.Reconciled("older").Bound("10.0.0.0/32")
+	e.Deleted(claim("older").Obj())
+	e.Collected(story.Claim("older"))
+	e.IsNotified("younger")
+	e.Reconciled("younger").Bound("10.0.0.0/32")
+}
+
+func missingPool(e *claims) {
+	e.Applied(claim("a").Pool("p").Length(32).Obj())
+	e.Reconciled("a").Waiting(v1alpha1.ReasonPoolNotFound).After(0)
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/32").Obj())
+	e.Reconciled("a").Bound("10.0.0.0/32")
+}
+
+func missingClass(e *claims) {
+	e.Applied(claim("a").Class("gold").Obj())
+	e.Reconciled("a").Waiting(v1alpha1.ReasonClassNotFound).After(0)
+	e.Applied(build.Class("gold").Length(30).Obj())
+	e.Reconciled("a").Waiting(v1alpha1.ReasonNoPoolForClass).After(0)
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
+	e.Reconciled("a").Bound("10.0.0.0/30")
+}
+
+func defaultClass(e *claims) {
+	e.Applied(claim("a").Length(30).Obj())
+	e.Reconciled("a").Waiting(v1alpha1.ReasonNoDefaultClass)
+	e.Applied(build.Class("gold").Default().Obj(), build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
+	if got := e.Reconciled("a").Bound("10.0.0.0/30").claim.Spec.ClassName; got != "gold" {
+		e.t.Errorf("the class is %q, want gold", got)
+	}
+}
+
+func policyViolation(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Lengths(26, 28).Obj(), claim("a").Pool("p").Length(30).Obj())
+	e.Reconciled("a").Waiting(v1alpha1.ReasonPolicyViolation).After(0).Wrote("patch IPClaim")
+	e.Reconciled("a").Waiting(v1alpha1.ReasonPolicyViolation).After(0).Wrote()
+}
+
+func limitReached(e *claims) {
+	one := int64(1)
+	pool := build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: &one}}
+	})
+	e.Applied(pool.Obj(), claim("a").Pool("p").Length(28).Obj(), claim("b").Pool("p").Length(28).Obj())
+	e.Reconciled("a").Bound("10.0.0.0/28")
+	e.Reconciled("b").Waiting(v1alpha1.ReasonLimitReached)
+	e.Deleted(claim("a").Obj())
+	e.Collected(story.Claim("a"))
+	e.IsNotified("b")
+	e.Reconciled("b").Bound("10.0.0.0/28")
+}
+
+func retainedBlock(e *claims) {
+	retain := func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }
+	allow := func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").With(allow).Obj(), claim("a").Pool("p").Length(30).With(retain).Obj(), claim("b").Pool("p").Length(30).Obj())
+	e.Reconciled("a").Bound("10.0.0.0/30")
+	e.Deleted(claim("a").Obj())
+	e.Collected(story.Claim("a"))
+	e.Reconciled("b").Bound("10.0.0.4/30")
+	e.Applied(claim("a").Pool("p").Length(30).Obj())
+	e.Reconciled("a").Bound("10.0.0.0/30").Wrote("patch IPAllocation", "patch IPClaim")
+	if record := e.record("a"); record.State != ipam.StateBound || record.Reclaim != ipam.ReclaimDelete || !record.ReleaseAfter.IsZero() {
+		e.t.Errorf("the record is %+v, want it bound, to be deleted, at no time by itself", record)
+	}
+}
+
+func lostRecord(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	e.admitted("a", "10.0.0.16/28")
+	lost := e.record("a")
+	e.Forced(adapt.Allocation(lost))
+	e.Reconciled("a").Bound("10.0.0.16/28").Wrote("create IPAllocation")
+	if again := e.record("a"); again.Name != lost.Name || again.Block != lost.Block || again.HolderUID != string(e.stored("a").UID) {
+		e.t.Errorf("the record is %+v, want the block and the name of %+v, and the claim's UID", again, lost)
+	}
+}
+
+func neverRenumbered(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj())
+	e.Reconciled("a").Bound("10.0.0.0/28")
+	e.Applied(restored("b", "10.0.0.0/28"))
+	e.Retried("b").Waiting(v1alpha1.ReasonConflict).Saying("10.0.0.0/28 of pool p, held by IPClaim team/a")
+	if spec := e.stored("b").Spec; spec.CIDR != "10.0.0.0/28" || spec.AllocationName != "b-12345678" {
+		e.t.Errorf("it was renumbered: %+v", spec)
+	}
+	e.Deleted(claim("a").Obj())
+	e.Collected(story.Claim("a"))
+	e.Reconciled("b").Bound("10.0.0.0/28")
+}
+
+func conflictEvent(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj(), restored("b", "10.0.0.0/28"))
+	e.Reconciled("a").Bound("10.0.0.0/28")
+	e.Meanwhile("patch IPClaim", func() {
+		story.Edited(e.World, claim("b").Obj(), func(c *v1alpha1.IPClaim) { c.Labels = map[string]string{"newer": "version"} })
+	})
+	e.Retried("b").HasEvents(0)
+	e.Retried("b").Waiting(v1alpha1.ReasonConflict).HasEvents(1)
+	e.Retried("b").Waiting(v1alpha1.ReasonConflict).Wrote().HasEvents(0)
+}
+
+func conflictOfTwo(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	e.admitted("a", "10.0.0.0/28")
+	e.Reconciled("a").Bound("10.0.0.0/28").Wrote()
+	rival := story.Block("b", "p", "10.0.0.0/26")
+	e.Recorded(rival)
+	e.Reconciled("a").Bound("10.0.0.0/28").Wrote() // for the moment it takes to give way
+
+	e = begin(e.t, e.plane) // another process lists both: nobody knows since when
+	e.Reconciled("a").Holding("10.0.0.0/28").NotReady(v1alpha1.ReasonConflict).Wrote("patch IPClaim").Saying("10.0.0.0/26 of pool p, held by IPClaim team/b")
+	e.Forced(adapt.Allocation(rival))
+	e.Reconciled("a").Bound("10.0.0.0/28")
+}
+
+func changedPolicy(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj())
+	e.Reconciled("a").Bound("10.0.0.0/28")
+	story.Edited(e.World, claim("a").Obj(), func(c *v1alpha1.IPClaim) { c.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
+	e.Reconciled("a").Bound("10.0.0.0/28").Wrote("patch IPAllocation")
+	if got := e.record("a").Reclaim; got != ipam.ReclaimRetain {
+		e.t.Errorf("the record's policy is %s, want Retain", got)
+	}
+}
+
+func deletedClaim(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Finalizer("example.com/in-use").Obj(), claim("b").Pool("p").Length(28).Finalizer("example.com/in-use").Obj())
+	e.Reconciled("a").Bound("10.0.0.0/28")
+	e.Deleted(claim("a").Obj())
+	e.Deleted(claim("b").Obj())
+	e.Reconciled("a").Wrote()
+	e.Reconciled("b").Wrote() // nothing is bound that is about to go
+	e.Forced(claim("a").Obj())
+	e.Reconciled("a").Wrote()
+	e.record("a")
+}
+
+// claims has the verbs for claims.
+type claims struct {
+	*story.World
+	t          *testing.T
+	plane      *story.Plane
+	controller reconcile.Reconciler
+	// queue is where the controller is notified whose turn it is.
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func begin(t *testing.T, plane *story.Plane) *claims {
+	t.Helper()
+	e := &claims{World: plane.Begin(t), t: t, plane: plane}
+	c := &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, events: e.Events}
+	e.controller = reconcile.AsReconciler(e.K8s, c)
+	e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(e.queue.ShutDown)
+	if err := c.turns().Start(t.Context(), e.queue); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// IsNotified expects that the controller is notified that it is the claim's turn.
+func (e *claims) IsNotified(name string) {
+	e.t.Helper()
+	late := time.AfterFunc(time.Minute, e.queue.ShutDown)
+	defer late.Stop()
+	for {
+		request, ended := e.queue.Get()
+		e.queue.Done(request)
+		switch {
+		case ended:
+			e.t.Fatalf("it is never the turn of %s", name)
+		case request.Name == name:
+			return
+		}
+	}
+}
+
+// Reconciled calls Reconcile for a claim.
+func (e *claims) Reconciled(name string) *pass {
+	e.t.Helper()
+	obj := claim(name).Obj()
+	return &pass{e.World.Reconciled(e.controller, obj), e.t, obj}
+}
+
+// Retried calls Reconcile for a claim, which is to be tried again.
+func (e *claims) Retried(name string) *pass {
+	e.t.Helper()
+	obj := claim(name).Obj()
+	return &pass{e.World.Retried(e.controller, obj), e.t, obj}
+}
+
+func (e *claims) stored(name string) *v1alpha1.IPClaim {
+	e.t.Helper()
+	return story.Stored(e.World, claim(name).Obj())
+}
+
+// record is the only one of a claim.
+func (e *claims) record(name string) ipam.Record {
+	e.t.Helper()
+	records := e.RecordsOf(story.Claim(name))
+	if len(records) != 1 {
+		e.t.Fatalf("%d blocks are recorded for %s, want 1", len(records), name)
+	}
+	return records[0]
+}
+
+// restored is a claim that names its block and its record, of which only it was saved.
+func restored(name, cidr string) *v1alpha1.IPClaim {
+	return claim(name).Pool("p").CIDR(cidr).With(func(s *v1alpha1.IPClaimSpec) { s.AllocationName = name + "-12345678" }).Obj()
+}
+
+// admitted is a claim that was bound when it was created, with its record.
+func (e *claims) admitted(name, cidr string) {
+	e.t.Helper()
+	record := story.Block(name, "p", cidr)
+	obj := restored(name, cidr)
+	obj.Status = adapt.ClaimBound(record, ipam.Pool{}).Status(obj.Status)
+	e.Recorded(record)
+	e.Applied(obj)
+}
+
+func claim(name string) *build.ClaimBuilder { return build.Claim(story.Team, name) }
+
+// pass is what one pass over a claim did.
+type pass struct {
+	*story.Pass
+	t     *testing.T
+	claim *v1alpha1.IPClaim
+}
+
+// Bound expects the claim to have a block, with nothing wrong.
+func (p *pass) Bound(cidr string) *pass {
+	p.t.Helper()
+	p.Holding(cidr).Ready()
+	return p
+}
+
+// Holding expects the claim to have a block, whatever is wrong with it.
+func (p *pass) Holding(cidr string) *pass {
+	p.t.Helper()
+	spec, status := p.claim.Spec, p.claim.Status
+	if status.Phase != v1alpha1.ClaimBound || status.AllocatedCIDR != cidr || spec.CIDR != cidr || spec.AllocationName == "" {
+		p.t.Fatalf("%s is %s with %q, asking for %q by %q; want it Bound with %s", p.claim.Name, status.Phase, status.AllocatedCIDR, spec.CIDR, spec.AllocationName, cidr)
+	}
+	return p
+}
+
+// Waiting expects the claim to have no block for a reason.
+func (p *pass) Waiting(reason string) *pass {
+	p.t.Helper()
+	p.NotReady(reason)
+	if status := p.claim.Status; status.Phase == v1alpha1.ClaimBound || status.AllocatedCIDR != "" {
+		p.t.Fatalf("%s is %s with %q, want it without block", p.claim.Name, status.Phase, status.AllocatedCIDR)
+	}
+	return p
+}
