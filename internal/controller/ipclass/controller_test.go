@@ -1,0 +1,142 @@
+package ipclass
+
+import (
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+func TestClasses(t *testing.T) {
+	plane := story.Start(t, cluster.Options{})
+	for name, tell := range map[string]func(*classes){
+		"a class without pool says so until one backs it":    withoutPool,
+		"a class adds up the pools that hand out its family": sumOfPools,
+		"a pool that is deleted backs no class any more":     deletedPool,
+		"a status is not written where nothing has changed":  unchanged,
+		"counts are written at most once a second":           throttledCounts,
+		"of two defaults the younger says that it is none":   twoDefaults,
+		"a class of another provisioner is left to it":       foreignProvisioner,
+		"a class that is deleted is left alone":              deletedClass,
+	} {
+		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
+	}
+}
+
+func withoutPool(e *classes) {
+	e.Applied(build.Class("gold").Obj())
+	e.Reconciled("gold").Counts(0, "0", "0").NotReady(v1alpha1.ReasonNoPools)
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
+	e.Reconciled("gold").Counts(1, "256", "256").Ready()
+}
+
+func sumOfPools(e *classes) {
+	e.Applied(
+		build.Class("gold").Obj(),
+		build.Pool("a").CIDR("10.0.0.0/24").Classes("gold").Obj(),
+		build.Pool("b").CIDR("10.0.1.0/24").Classes("gold", "silver").Obj(),
+		build.Pool("of-another").CIDR("10.0.2.0/24").Classes("silver").Obj(),
+		build.Pool("of-ipv6").CIDR("2001:db8::/64").Classes("gold").Obj(),
+	)
+	e.Created(build.Pool("not-recorded").CIDR("10.0.3.0/24").Classes("gold").Obj())
+	e.Applied(build.Pool("somebodys").CIDR("10.0.4.0/24").Classes("gold").In(story.Team))
+	e.Recorded(story.Block("c", "a", "10.0.0.0/25"))
+	e.Reconciled("gold").Counts(2, "512", "384").Ready()
+}
+
+func deletedPool(e *classes) {
+	e.Applied(build.Class("gold").Obj(), build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
+	e.Reconciled("gold").Ready()
+	e.Deleted(build.Pool("p").Obj())
+	e.Reconciled("gold").Counts(0, "0", "0").NotReady(v1alpha1.ReasonNoPools)
+}
+
+func unchanged(e *classes) {
+	e.Applied(build.Class("gold").Obj(), build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
+	e.Reconciled("gold").Ready().Wrote("patch IPClass/status")
+	e.Passes(time.Hour)
+	e.Reconciled("gold").Ready().Wrote().After(0)
+}
+
+func throttledCounts(e *classes) {
+	e.Applied(build.Class("gold").Obj(), build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
+	e.Reconciled("gold").Counts(1, "256", "256")
+	e.Passes(900 * time.Millisecond)
+	e.Recorded(story.Block("c", "p", "10.0.0.0/25"))
+	e.Reconciled("gold").Counts(1, "256", "256").Wrote().After(100 * time.Millisecond)
+	e.Passes(100 * time.Millisecond)
+	e.Reconciled("gold").Counts(1, "256", "128").Wrote("patch IPClass/status").After(0)
+	e.Deleted(build.Pool("p").Obj())
+	e.Reconciled("gold").NotReady(v1alpha1.ReasonNoPools).Wrote("patch IPClass/status") // it is more than a count that no pool is left
+}
+
+func twoDefaults(e *classes) {
+	e.Applied(
+		build.Class("a").Default().Obj(), build.Class("b").Default().Obj(), build.Class("six").V6().Default().Obj(),
+		build.Pool("four").CIDR("10.0.0.0/24").Classes("a", "b").Obj(), build.Pool("six").CIDR("2001:db8::/64").Classes("six").Obj(),
+	)
+	e.Reconciled("a").Ready()
+	e.Reconciled("b").NotReady(v1alpha1.ReasonNotDefault).Saying(`the IPClass "a" is older`)
+	e.Reconciled("six").Ready() // of another family
+	e.Deleted(build.Class("a").Obj())
+	e.Reconciled("b").Ready()
+}
+
+func foreignProvisioner(e *classes) {
+	other := func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/other" }
+	e.Applied(build.Class("gold").With(other).Obj(), build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
+	e.Reconciled("gold").NotReady(v1alpha1.ReasonForeignProvisioner).Saying("example.com/other")
+}
+
+func deletedClass(e *classes) {
+	class := build.Class("gold").Obj()
+	class.Finalizers = []string{"example.com/in-use"}
+	e.Applied(class)
+	e.Deleted(class)
+	e.Reconciled("gold").Wrote()
+}
+
+// classes has the verbs for classes.
+type classes struct {
+	*story.World
+	t          *testing.T
+	controller reconcile.Reconciler
+}
+
+func begin(t *testing.T, plane *story.Plane) *classes {
+	t.Helper()
+	e := &classes{World: plane.Begin(t), t: t}
+	e.controller = reconcile.AsReconciler(e.K8s, &Controller{Parts: e.Parts, Client: e.K8s, Throttle: kube.NewThrottle(time.Second, e.Clock)})
+	return e
+}
+
+// Reconciled calls Reconcile for a class.
+func (e *classes) Reconciled(name string) *pass {
+	e.t.Helper()
+	obj := build.Class(name).Obj()
+	return &pass{e.World.Reconciled(e.controller, obj), e.t, obj}
+}
+
+// pass is what one pass over a class did.
+type pass struct {
+	*story.Pass
+	t     *testing.T
+	class *v1alpha1.IPClass
+}
+
+// Counts expects how many pools back the class, and how many addresses these have and
+// are free there.
+func (p *pass) Counts(pools int32, total, available string) *pass {
+	p.t.Helper()
+	status := p.class.Status
+	if status.Capacity == nil || status.Pools != pools || status.Capacity.Total != total || status.Capacity.Available != available {
+		p.t.Fatalf("the status counts %d pools and %+v, want %d pools, %s addresses, %s available", status.Pools, status.Capacity, pools, total, available)
+	}
+	return p
+}
