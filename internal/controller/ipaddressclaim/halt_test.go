@@ -4,9 +4,7 @@ import (
 	"context"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -100,54 +98,4 @@ func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 		})
 	}
 	messages.Golden(t, rows)
-}
-
-// TestAStatusIsToldOfOnceItIsWritten has a pass begin with a version of the claim that is not
-// the newest: whoever wrote that has made the event.
-func TestAStatusIsToldOfOnceItIsWritten(t *testing.T) {
-	newer := apierrors.NewConflict(schema.GroupResource{Resource: "ipaddressclaims"}, "a", nil)
-	for name, test := range map[string]struct {
-		answer error
-		want   int
-	}{
-		"it is the newest":         {nil, 1},
-		"there is a newer version": {newer, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, _ := servedClaim()
-			s.claim.Spec.PoolRef.Kind = "IPPol"
-			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).WithInterceptorFuncs(interceptor.Funcs{
-				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-					return test.answer
-				},
-			}).Build()
-			recorder := events.NewFakeRecorder(10)
-			c := &Controller{Client: there, Live: there, Parts: emptyAllocator(t), events: recorder}
-			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
-				t.Fatal(err)
-			}
-			if got := len(recorder.Events); got != test.want {
-				t.Errorf("%d events, want %d", got, test.want)
-			}
-		})
-	}
-}
-
-// TestAServedClaimKeepsItsConditionWhilePaused has a claim that has its address.
-func TestAServedClaimKeepsItsConditionWhilePaused(t *testing.T) {
-	s, record := servedClaim()
-	s.claim.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-	s.claim.Status.AddressRef.Name = s.address.Name
-	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim, s.address).WithStatusSubresource(s.claim).Build()
-	c := &Controller{Client: there, Live: there, Parts: allocatorWith(t, record)}
-	if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
-		t.Fatal(err)
-	}
-	claim := &ipamv1.IPAddressClaim{}
-	if err := there.Get(t.Context(), client.ObjectKeyFromObject(s.claim), claim); err != nil {
-		t.Fatal(err)
-	}
-	if len(claim.Status.Conditions) > 0 {
-		t.Errorf("got %+v, want no condition changed", claim.Status.Conditions)
-	}
 }

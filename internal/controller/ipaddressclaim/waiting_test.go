@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -13,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
@@ -45,34 +43,6 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 				t.Errorf("in line: %t, want %t", got, test.want)
 			}
 		})
-	}
-}
-
-// TestWhoAsksForNothingValidIsNotInLine serves a claim whose annotation was changed to
-// something that nobody can serve, twice: its status is the same after the second time, so
-// that nothing else would take it out of the line.
-func TestWhoAsksForNothingValidIsNotInLine(t *testing.T) {
-	s, _ := servedClaim()
-	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).WithStatusSubresource(s.claim).Build()
-	c := &Controller{Client: there, Live: there, Parts: emptyAllocator(t), events: events.NewFakeRecorder(10)}
-	c.Queue.Wait(s.waiting())
-	s.claim.Annotations = map[string]string{v1alpha1.AnnotationAddress: "nonsense"}
-	if err := there.Update(t.Context(), s.claim); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
-			t.Fatal(err)
-		}
-		if c.Queue.Has(s.holder()) {
-			t.Fatal("it is in line, and others wait for it")
-		}
-	}
-	if err := there.Get(t.Context(), client.ObjectKeyFromObject(s.claim), s.claim); err != nil {
-		t.Fatal(err)
-	}
-	if ready := conditions.Get(s.claim, ipamv1.IPAddressClaimReadyCondition); ready == nil || ready.Reason != ipamv1.IPAddressClaimReadyAllocationFailedReason {
-		t.Errorf("Ready is %+v, want False, AllocationFailed", ready)
 	}
 }
 

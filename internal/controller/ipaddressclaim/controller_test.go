@@ -1,0 +1,321 @@
+package ipaddressclaim
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+func TestAddressClaims(t *testing.T) {
+	plane := story.Start(t, cluster.Options{ClusterAPICRDs: true})
+	for name, tell := range map[string]func(*addresses){
+		"a claim is served in three writes":                                  servedInThreeWrites,
+		"an address says how to use it and whose it is":                      addressInFull,
+		"a claim that admission missed gets the finalizer before an address": missedClaim,
+		"a claim of a class is served by one of its pools":                   ofClass,
+		"a class that forbids single addresses says so and takes nothing":    classOfBlocks,
+		"a claim of a pool that is missing is served once that exists":       missingPool,
+		"a kind that our group lacks is told in the claim":                   unknownKind,
+		"what a claim says is an event once it is written":                   eventOnceWritten,
+		"a claim of another provider is left untouched":                      foreignClaim,
+		"a claim waits for its Cluster":                                      waitsForCluster,
+		"a claim that waits is served when an address is released":           servedWhenReleased,
+		"a claim that asks for nothing valid any more loses its place":       invalidWaiter,
+		"a deleted claim is released when nobody uses its address":           deletedClaim,
+		"an address that exists is adopted":                                  adopted,
+		"an address that another has is never renumbered":                    neverRenumbered,
+		"a lost address is made again, and a lost record too":                lostAddress,
+	} {
+		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
+	}
+}
+
+func servedInThreeWrites(e *addresses) {
+	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.2").Wrote("create IPAllocation", "create IPAddress", "patch IPAddressClaim/status").Saying("10.0.0.2/32 of pool hosts")
+	e.Reconciled("a").Served("10.0.0.2").Wrote()
+	if record := e.record("a"); record.Block != netip.MustParsePrefix("10.0.0.2/32") || record.HolderUID != string(e.stored("a").UID) {
+		e.t.Errorf("the record is %+v, want 10.0.0.2/32 of the claim", record)
+	}
+}
+
+func addressInFull(e *addresses) {
+	pool, obj := hosts().Obj(), claim("a").Pool("hosts").ClusterLabel("fleet").Obj()
+	e.Applied(pool, obj)
+	e.Created(fleet("fleet", false))
+	e.Reconciled("a").Served("10.0.0.2")
+	address := story.Stored(e.World, address("a", ""))
+	bits := int32(24)
+	spec := ipamv1.IPAddressSpec{
+		ClaimRef: ipamv1.IPAddressClaimReference{Name: "a"}, PoolRef: obj.Spec.PoolRef, Address: "10.0.0.2", Prefix: &bits, Gateway: "10.0.0.1",
+	}
+	labels := map[string]string{clusterv1.ClusterNameLabel: "fleet", v1alpha1.LabelPool: "hosts", v1alpha1.LabelPoolKind: "IPPool"}
+	owners := []metav1.OwnerReference{
+		{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: "a", UID: obj.UID, Controller: new(true), BlockOwnerDeletion: new(true)},
+		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "IPPool", Name: "hosts", UID: pool.UID, Controller: new(false), BlockOwnerDeletion: new(true)},
+	}
+	if diff := cmp.Diff(spec, address.Spec) + cmp.Diff(labels, address.Labels) + cmp.Diff(owners, address.OwnerReferences) +
+		cmp.Diff([]string{v1alpha1.FinalizerProtect}, address.Finalizers); diff != "" {
+		e.t.Error(diff)
+	}
+}
+
+func missedClaim(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Created(build.AddressClaim(story.Team, "a").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.2").Wrote("patch IPAddressClaim", "create IPAllocation", "create IPAddress", "patch IPAddressClaim/status")
+}
+
+func ofClass(e *addresses) {
+	e.Applied(claim("a").Class("gold").Obj())
+	e.Reconciled("a").NotReady(ipamv1.IPAddressClaimReadyPoolNotReadyReason)
+	e.Applied(build.Class("gold").Obj(), hosts().Classes("gold").Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+}
+
+func classOfBlocks(e *addresses) {
+	e.Applied(build.Class("blocks").Lengths(24, 28).Obj(), build.Pool("p").CIDR("10.0.0.0/16").Classes("blocks").Obj(), claim("a").Class("blocks").Obj())
+	e.Reconciled("a").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).Wrote("patch IPAddressClaim/status")
+	e.Reconciled("a").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).Wrote().After(0)
+}
+
+func missingPool(e *addresses) {
+	e.Applied(claim("a").Pool("hosts").Obj())
+	e.Reconciled("a").NotReady(v1alpha1.ReasonPoolNotFound).After(0)
+	e.Applied(hosts().Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+}
+
+func unknownKind(e *addresses) {
+	e.Applied(claim("a").From(v1alpha1.GroupVersion.Group, "IPPol", "hosts").Obj())
+	e.Reconciled("a").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).Saying(`"IPPol"`).Wrote("patch IPAddressClaim/status")
+	e.Reconciled("a").Wrote()
+}
+
+func eventOnceWritten(e *addresses) {
+	e.Applied(claim("a").From(v1alpha1.GroupVersion.Group, "IPPol", "hosts").Obj())
+	e.Meanwhile("patch IPAddressClaim/status", func() {
+		story.Edited(e.World, claim("a").Obj(), func(c *ipamv1.IPAddressClaim) { c.Labels = map[string]string{"newer": "version"} })
+	})
+	e.Reconciled("a").HasEvents(0)
+	e.Reconciled("a").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).HasEvents(1)
+	e.Reconciled("a").HasEvents(0)
+}
+
+func foreignClaim(e *addresses) {
+	e.Applied(hosts().Obj(), claim("a").From("ipam.example.com", "IPPool", "hosts").Obj())
+	e.Reconciled("a").Wrote()
+	e.Deleted(claim("a").Obj())
+	e.Reconciled("a").Wrote()
+}
+
+func waitsForCluster(e *addresses) {
+	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Cluster("fleet").Obj())
+	e.Reconciled("a").NotReady(v1alpha1.ReasonClusterNotFound)
+	e.Created(fleet("fleet", true))
+	e.Reconciled("a").NotReady(clusterv1.PausedReason)
+	e.pause(false)
+	e.Reconciled("a").Served("10.0.0.2")
+	e.pause(true)
+	e.Reconciled("a").Served("10.0.0.2").Wrote() // it keeps what it has
+	e.Deleted(claim("a").Obj())
+	e.Reconciled("a").Wrote()
+	e.pause(false)
+	e.Reconciled("a").Wrote("delete IPAddress")
+}
+
+func servedWhenReleased(e *addresses) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.1/32").Obj(), claim("a").Pool("p").Obj(), claim("b").Pool("p").Obj())
+	e.Reconciled("a").Served("10.0.0.1")
+	e.Reconciled("b").NotReady(ipamv1.IPAddressClaimReadyPoolExhaustedReason).After(0)
+	e.Deleted(claim("a").Obj())
+	e.Reconciled("a").Wrote("delete IPAddress")
+	e.Reconciled("a").Wrote("patch IPAddress", "patch IPAddressClaim")
+	e.Gone(claim("a").Obj())
+	e.Reconciled("b").NotReady(ipamv1.IPAddressClaimReadyPoolExhaustedReason).Wrote() // its record is still there
+	e.Collected(holderNamed(story.Team, "a"))
+	e.Reconciled("b").Served("10.0.0.1")
+}
+
+func invalidWaiter(e *addresses) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.1/32").Obj(), claim("a").Pool("p").Obj(), claim("b").Pool("p").Obj())
+	e.Reconciled("a").Served("10.0.0.1")
+	e.Reconciled("b").NotReady(ipamv1.IPAddressClaimReadyPoolExhaustedReason)
+	if !e.Queue.Has(holderNamed(story.Team, "b")) {
+		e.t.Error("it is not in the queue")
+	}
+	story.Edited(e.World, claim("b").Obj(), func(c *ipamv1.IPAddressClaim) {
+		c.Annotations = map[string]string{v1alpha1.AnnotationAddress: "nonsense"}
+	})
+	for range 2 { // the second pass writes nothing that would have it reconciled again
+		e.Reconciled("b").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason)
+		if e.Queue.Has(holderNamed(story.Team, "b")) {
+			e.t.Error("it is in the queue, and others wait for it")
+		}
+	}
+}
+
+func deletedClaim(e *addresses) {
+	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Finalizer("example.com/machine").Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+	e.Deleted(claim("a").Obj())
+	e.Reconciled("a").Wrote()
+	story.Edited(e.World, claim("a").Obj(), func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{v1alpha1.FinalizerRelease} })
+	story.Edited(e.World, address("a", ""), func(a *ipamv1.IPAddress) { a.Finalizers = append(a.Finalizers, "example.com/dns") })
+	e.Reconciled("a").Wrote("delete IPAddress")
+	e.Reconciled("a").Wrote("patch IPAddress")
+	e.Reconciled("a").Wrote() // somebody's finalizer keeps the IPAddress
+	story.Edited(e.World, address("a", ""), func(a *ipamv1.IPAddress) { a.Finalizers = nil })
+	e.Gone(address("a", ""))
+	e.Reconciled("a").Wrote("patch IPAddressClaim")
+	e.Gone(claim("a").Obj())
+	e.record("a") // is left to the collection of orphans
+}
+
+func adopted(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Created(address("a", "10.0.0.9"))
+	e.Reconciled("a").Wrote("create IPAllocation") // it is in use, whoever made it
+	e.Applied(claim("a").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.9").Wrote("patch IPAllocation", "patch IPAddress", "patch IPAddressClaim/status")
+	if owners := story.Stored(e.World, address("a", "")).OwnerReferences; len(owners) != 2 || owners[0].UID != e.stored("a").UID {
+		e.t.Errorf("its owners are %+v, want the claim and the pool", owners)
+	}
+	e.Applied(claim("b").Pool("hosts").Obj())
+	e.Reconciled("b").Served("10.0.0.2")
+}
+
+func neverRenumbered(e *addresses) {
+	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+	e.Created(address("b", "10.0.0.2"))
+	e.Applied(claim("b").Pool("hosts").Obj())
+	e.Retried("b").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).Saying("10.0.0.2/32 of pool hosts, held by IPAddressClaim team/a")
+	if got := story.Stored(e.World, address("b", "")).Spec.Address; got != "10.0.0.2" {
+		e.t.Errorf("it was renumbered: %s", got)
+	}
+	e.Reconciled("a").Served("10.0.0.2").Wrote()
+}
+
+func lostAddress(e *addresses) {
+	e.Applied(hosts().Obj(), claim("other").Pool("hosts").Obj(), claim("a").Pool("hosts").Obj())
+	e.Reconciled("other").Served("10.0.0.2")
+	e.Reconciled("a").Served("10.0.0.3")
+	e.Deleted(claim("other").Obj())
+	e.Reconciled("other")
+	e.Reconciled("other")
+	e.Collected(holderNamed(story.Team, "other"))
+	e.Forced(address("a", ""))
+	e.Reconciled("a").Served("10.0.0.3").Wrote("patch IPAllocation", "create IPAddress")
+	e.Forced(allocation(e.record("a")))
+	e.Reconciled("a").Served("10.0.0.3").Wrote("create IPAllocation")
+}
+
+// addresses has the verbs for claims of addresses.
+type addresses struct {
+	*story.World
+	t          *testing.T
+	controller *Controller
+}
+
+func begin(t *testing.T, plane *story.Plane) *addresses {
+	t.Helper()
+	e := &addresses{World: plane.Begin(t), t: t}
+	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Orphans: noted{}, Clock: e.Clock, events: e.Events}
+	return e
+}
+
+// Reconciled calls Reconcile for a claim, or for the IPAddress of its name.
+func (e *addresses) Reconciled(name string) *pass {
+	e.t.Helper()
+	obj := claim(name).Obj()
+	return &pass{e.World.Reconciled(e.controller, obj), e, obj}
+}
+
+// Retried calls Reconcile for a claim, which is to be tried again.
+func (e *addresses) Retried(name string) *pass {
+	e.t.Helper()
+	obj := claim(name).Obj()
+	return &pass{e.World.Retried(e.controller, obj), e, obj}
+}
+
+func (e *addresses) stored(name string) *ipamv1.IPAddressClaim {
+	e.t.Helper()
+	return story.Stored(e.World, claim(name).Obj())
+}
+
+// record is the only one of a claim.
+func (e *addresses) record(name string) ipam.Record {
+	e.t.Helper()
+	records := e.RecordsOf(holderNamed(story.Team, name))
+	if len(records) != 1 {
+		e.t.Fatalf("%d addresses are recorded for %s, want 1", len(records), name)
+	}
+	return records[0]
+}
+
+// pause pauses the Cluster, or has it go on.
+func (e *addresses) pause(paused bool) {
+	e.t.Helper()
+	story.Edited(e.World, fleet("fleet", false), func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
+}
+
+// hosts is a pool of host addresses, of which the first is the gateway's.
+func hosts() *build.PoolBuilder {
+	return build.Pool("hosts").CIDR("10.0.0.0/24").Network(24, "10.0.0.1")
+}
+
+// claim has the finalizer that admission gives it.
+func claim(name string) *build.AddressClaimBuilder {
+	return build.AddressClaim(story.Team, name).Finalizer(v1alpha1.FinalizerRelease)
+}
+
+// address is an IPAddress as somebody makes it.
+func address(name, addr string) *ipamv1.IPAddress {
+	bits := int32(24)
+	return &ipamv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: story.Team, Name: name},
+		Spec: ipamv1.IPAddressSpec{
+			ClaimRef: ipamv1.IPAddressClaimReference{Name: name}, PoolRef: claim(name).Pool("hosts").Obj().Spec.PoolRef, Address: addr, Prefix: &bits,
+		},
+	}
+}
+
+func allocation(record ipam.Record) *v1alpha1.IPAllocation {
+	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: record.Name.Namespace, Name: record.Name.Name}}
+}
+
+// fleet is a Cluster.
+func fleet(name string, paused bool) *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: story.Team, Name: name}, Spec: clusterv1.ClusterSpec{Paused: &paused}}
+}
+
+// pass is what one pass over a claim did.
+type pass struct {
+	*story.Pass
+	e     *addresses
+	claim *ipamv1.IPAddressClaim
+}
+
+// Served expects the claim to have an address, and to say so.
+func (p *pass) Served(addr string) *pass {
+	p.e.t.Helper()
+	p.Ready()
+	if got := p.claim.Status.AddressRef.Name; got != p.claim.Name {
+		p.e.t.Fatalf("%s names the IPAddress %q, want its own", p.claim.Name, got)
+	}
+	if got := story.Stored(p.e.World, address(p.claim.Name, "")).Spec.Address; got != addr {
+		p.e.t.Fatalf("%s has the address %s, want %s", p.claim.Name, got, addr)
+	}
+	return p
+}
