@@ -91,7 +91,7 @@ func ofAnswer(t *testing.T, response admission.Response, err error) []messages.R
 	return rows
 }
 
-// The URL of a call says nothing to whoever made the claim.
+// The URL of a call says nothing to the user that made the claim.
 func TestACallThatIsLateIsReportedWithoutItsURL(t *testing.T) {
 	call := &url.Error{Op: "Get", URL: "https://10.0.0.1/apis/x", Err: context.DeadlineExceeded}
 	for _, err := range []error{context.DeadlineExceeded, call} {

@@ -194,7 +194,7 @@ func (m *claimMutator) seen() client.Reader {
 }
 
 // waitsForPolicy reports whether what is against policy now was within it once: the
-// claim comes back from a backup, and the pool that its block is from may come back
+// claim returns from a backup, and the pool that its block is from may return
 // after it.
 func (r *claimRequest) waitsForPolicy(err error) bool {
 	_, ok := errors.AsType[*ipam.PolicyError](err)

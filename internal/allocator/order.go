@@ -87,7 +87,7 @@ func (o Order) renamed() ipam.Name {
 func (o Order) nameIsFixed() bool { return o.Origin != OriginAdmission || o.Holder.IsPool() }
 
 // isUnclaimed reports whether the record will name a holder that is not known to
-// exist. What is recorded for cluster-scoped pools is up to those who may make them.
+// exist. What is recorded for cluster-scoped pools is up to the users who may make them.
 func (o Order) isUnclaimed() bool { return o.Origin != OriginController && o.Holder.Namespace != "" }
 
 func (o Order) recordOf(pool ipam.Pool, block netip.Prefix) ipam.Record {

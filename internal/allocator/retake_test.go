@@ -18,7 +18,7 @@ import (
 var due = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // TestOnlyAConfirmedRecordIsTakenOver has a record retained for a claim's name, alone, and
-// after another one was recorded on its block: whoever made that had it confirmed.
+// after another one was recorded on its block: the maker of that one had it confirmed.
 func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 	for name, rival := range map[string]string{
 		"nothing else is on its block": "",

@@ -131,9 +131,9 @@ func (e *PolicyError) Condition(w Wording) (reason, message string) { return w.P
 
 // ExhaustedError means that no pool has a free block of the length.
 type ExhaustedError struct {
-	// OutOfTurn says that a pool has room, which is for those who wait.
+	// OutOfTurn reports whether a pool has room, which is for the waiters.
 	OutOfTurn bool
-	// Pools that were looked at, in order.
+	// Pools that were tried, in order.
 	Pools []PoolKey
 	// Bits is the length that was asked for.
 	Bits int

@@ -11,7 +11,7 @@
 //
 // A pool without line costs a create one look into a map, whatever waits elsewhere. In
 // the pool's own line the first of each length is compared, and of those that ask for
-// one block only those are looked at whose block may have become free since.
+// one block only those are checked whose block may have become free since.
 //
 // # Whose turn it is
 //

@@ -27,7 +27,7 @@ type line struct {
 	// exact are those that ask for one block alone, by that block.
 	exact bart.Table[[]*place]
 	// perhaps are those of them whose block may be free, in order. The block of every
-	// other one was in use when it was last looked at, and nothing of it has become
+	// other one was in use when it was last checked, and nothing of it has become
 	// free since.
 	perhaps []*place
 	// unaware are those of them that do not know yet that another has their block.

@@ -50,7 +50,7 @@ func (q *Queue) Len() int { return q.lines.Len() }
 // WaitingForClass are those that wait for a class by its name, oldest first.
 func (q *Queue) WaitingForClass(class string) []ipam.Holder { return q.lines.WaitingForClass(class) }
 
-// WaitingFor are those who wait for what has changed in the catalogue.
+// WaitingFor are the holders that wait for what has changed in the catalogue.
 func (q *Queue) WaitingFor(c catalogue.Change) []ipam.Holder { return q.lines.WaitingFor(c) }
 
 // MayTake is what the ledger asks before it holds a block of the pool for a holder: see

@@ -48,7 +48,7 @@ func (q *Queue) Run(ctx context.Context) {
 	}
 }
 
-// due are those who are to be served because of a pool.
+// due are the holders to be served because of a pool.
 func (q *Queue) due(key ipam.PoolKey) []ipam.Holder {
 	pool, ok := q.catalogue.Pool(key)
 	if !ok || q.Synced() != nil {

@@ -20,7 +20,7 @@ import (
 // most latest.
 const soonest, latest = time.Second, time.Minute
 
-// Asker asks again whether those who made objects that wait may use their pools.
+// Asker asks again whether the users that created waiting objects may use their pools.
 // Only the leader does. Its methods may be called concurrently, for one object at a
 // time.
 type Asker struct {

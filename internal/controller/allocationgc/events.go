@@ -47,7 +47,7 @@ func (c *Controller) reconcileMissing(q kube.Queue, pool ipam.PoolKey) {
 
 // deletions notes the deletion of holders, and enqueues their record. The last
 // that was seen of a claim may be that it waited; then what is recorded for it is
-// looked at without a note.
+// reconciled without a note.
 func (c *Controller) deletions(recordOf func(client.Object) (ipam.Name, bool)) handler.EventHandler {
 	return kube.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
 		name, ok := recordOf(e.Object)

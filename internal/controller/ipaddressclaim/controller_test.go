@@ -185,7 +185,7 @@ func deletedClaim(e *addresses) {
 func adopted(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Created(address("a", "10.0.0.9"))
-	e.Reconciled("a").Wrote("create IPAllocation") // it is in use, whoever made it
+	e.Reconciled("a").Wrote("create IPAllocation") // it is in use, whatever made it
 	e.Applied(claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.9").Wrote("patch IPAllocation", "patch IPAddress", "patch IPAddressClaim/status")
 	if owners := story.Stored(e.World, address("a", "")).OwnerReferences; len(owners) != 2 || owners[0].UID != e.stored("a").UID {

@@ -102,7 +102,7 @@ func (c *Controller) records() source.Source {
 	})
 }
 
-// turns enqueues a claim when it is its turn in the line of those who wait.
+// turns enqueues a claim when it is its turn in the queue.
 func (c *Controller) turns() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
 		return c.Queue.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })

@@ -122,7 +122,7 @@ func (c *Controller) takenReason(s *scope, taken *ipam.TakenError, err error) (r
 	return failed, "conflict: " + c.conflict(s, taken) + ": delete this claim and make a new one, or have the other released", err
 }
 
-// conflict says who is in the way, to those who may know.
+// conflict names the holder of the other block, to a namespace that may know it.
 func (c *Controller) conflict(s *scope, taken *ipam.TakenError) string {
 	return c.Catalogue.Redacted(s.name.Namespace, taken).Error()
 }

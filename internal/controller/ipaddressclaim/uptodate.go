@@ -15,7 +15,7 @@ import (
 
 // upToDate reports whether a pass over the claim would change nothing: its record is
 // in the view, its IPAddress in the cache with its metadata, and its status reports
-// both. A leader that is new finds nearly all claims like that, and those who wait
+// both. A leader that is new finds nearly all claims like that, and the waiters
 // are not to wait for them. It costs O(1), and is never true where a pass would do
 // something.
 func (c *Controller) upToDate(ctx context.Context, key types.NamespacedName) bool {

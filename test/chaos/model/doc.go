@@ -31,7 +31,7 @@
 //
 // In every state no two live claims overlap, and each has its record. From every
 // state one can be reached, without anybody's deleting a claim, in which nothing is
-// under way, every record has a live claim, and whoever waits does so for a live
+// under way, every record has a live claim, and a claim that waits does so for a live
 // claim, as long as the scenario lets records be made: no block is lost for good, and
 // no claim waits for nothing.
 //

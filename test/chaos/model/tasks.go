@@ -69,7 +69,7 @@ func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 
 // restorable reports whether a claim that is created again may have a record that was made
 // for it: the one that it named, or one that is retained. One that has a rival is left to
-// the collector, whoever names it.
+// the collector, whatever names it.
 func (m *Model) restorable(s *state, r *replica, c, rec uint8) bool {
 	return m.scenario.Restore && r.holds(rec) && s.records[rec].claim == c && !s.records[rec].bound &&
 		(m.rules&Undisputed == 0 || !m.rival(s, r, m.block(s, rec), rec))

@@ -76,12 +76,12 @@ func (w *world) serveInOrder(ctx context.Context) error {
 	for left := 1; left > 0 && waiting() > 0 && ctx.Err() == nil; {
 		before := waiting()
 		left = w.endSome(ctx, p, 1, inTight)
-		until(ctx, servedWithin, func() bool { return waiting() < before }) // a block may be too small for whoever is first
+		until(ctx, servedWithin, func() bool { return waiting() < before }) // a block may be too small for the first
 	}
 	return w.endClaims(ctx, p, inTight)
 }
 
-// servedWithin is how long it is waited for whoever is first to be served, before
+// servedWithin is how long it is waited for the first to be served, before
 // another block is given back.
 const servedWithin = time.Second
 

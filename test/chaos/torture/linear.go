@@ -21,7 +21,7 @@ import (
 // An operation is called when it was first asked for, or, where that is later, when
 // the witness was told of something that is known to be before it: of the record
 // before a grant, of the holder's last change before a release. It returns when the
-// witness is told of it. The witness is told in the order of revisions, so that the
+// witness is notified of it. It is notified in the order of revisions, so that the
 // order in which all was stored is always one of those that the intervals allow: what
 // is found here the witness has overlooked. It judges the same, by other means.
 

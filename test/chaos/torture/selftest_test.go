@@ -25,7 +25,7 @@ var loses = []string{"TWO HOLDERS", "was released while it holds the block", "ha
 //
 // To answer before the first list is, by itself, no way to two holders here: a
 // record shows up in one's own watch only with everything older than it, and a
-// list shows all at once; whoever was too early gives way then, and all that can
+// list shows all at once; a replica that was too early gives way then, and all that can
 // be seen is that somebody is told that a pool is full, or not ready. So that
 // failpoint is the fault as others have it: before the first list nothing is
 // waited for, and that the record was created counts as its confirmation.

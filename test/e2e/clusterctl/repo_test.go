@@ -77,7 +77,7 @@ func (r *repo) clusterctl(ctx context.Context, args ...string) string {
 	return out
 }
 
-// command runs without the configuration and the home of whoever runs the tests.
+// command runs without the configuration and the home of the user that runs the tests.
 func (r *repo) command(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = r.root

@@ -28,11 +28,11 @@ type stored struct {
 
 func (w *world) stored(ctx context.Context) (*stored, error) {
 	s := &stored{}
-	// What is listed later may have changed since: whoever asks, asks until all agrees.
+	// What is listed later may have changed since: the caller asks until all agrees.
 	return s, w.list(ctx, &s.records, &s.claims, &s.pools, &s.locals, &s.addressClaims, &s.addresses)
 }
 
-// holder is whoever says that it holds a block.
+// holder is what says that it holds a block.
 type holder struct {
 	uid, block, record string
 	records            int

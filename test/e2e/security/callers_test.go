@@ -137,7 +137,7 @@ func (w *world) pathsAreRotatedFor(through *http.Client) {
 
 // manifestsLeavePathsAlone applies the manifests as a tool does that would own, and
 // fight for, what they say. Fields for which the API server has defaults are in
-// conflict with whoever applied the manifests first, but none with the operator.
+// conflict with the user that applied the manifests first, but none with the operator.
 func (w *world) manifestsLeavePathsAlone() {
 	before := w.clientConfigs()
 	if err := w.ReinstallAs(w.Context(), "another"); err != nil && strings.Contains(err.Error(), `"cadastre-`) {

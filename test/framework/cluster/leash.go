@@ -19,7 +19,7 @@ done`
 // pipe and the shell kills what is still noted in the run directory. (The
 // alternative, a parent death signal, is sent when the thread that started the
 // child ends, not the process, and exists on Linux alone.) A leash that is not
-// referred to any more lets go as well.
+// referred to any more is released as well.
 type leash struct {
 	cmd  *exec.Cmd
 	hold io.Closer

@@ -17,7 +17,7 @@ import (
 const lowestPort, highestPort = 20000, 32000
 
 // portLocks is the directory, below that for temporary files, with a file for each port
-// that was given to somebody. Whoever has it holds a lock on the file, as suites that run
+// that was given away. Its owner holds a lock on the file, as suites that run
 // side by side find a port free until the process that it is for listens.
 const portLocks = "cadastre-test-ports"
 

@@ -18,7 +18,7 @@ import (
 )
 
 // TestPeopleHaveTheseRightsAndNoOthers compares the roles for people with what they are
-// meant to be: whoever changes one changes it here, too.
+// meant to be: a change of one is made here, too.
 func TestPeopleHaveTheseRightsAndNoOthers(t *testing.T) {
 	const all, reads = "create,delete,deletecollection,get,list,patch,update,watch", "get,list,watch"
 	want := map[string][]string{
@@ -54,7 +54,7 @@ func TestPeopleHaveTheseRightsAndNoOthers(t *testing.T) {
 }
 
 // TestOnlyTheOperatorIsExemptFromThePolicies compares what the policies are for, and from
-// whom they keep it.
+// which users they deny it.
 func TestOnlyTheOperatorIsExemptFromThePolicies(t *testing.T) {
 	const operator = "request.userInfo.username != 'system:serviceaccount:cadastre-system:cadastre-controller-manager'"
 	want := map[string][]string{

@@ -14,7 +14,7 @@ import (
 //   - nothing is on its way out but pools that somebody is in, and no block kept
 //     whose time has come;
 //   - nobody waits for a block for which there is room;
-//   - whoever lost a block to force says that it is in conflict;
+//   - a holder that lost a block to force says that it is in conflict;
 //   - every answer has been compared with what is stored;
 //   - the capacity that pools state is exact.
 func (w *Witness) Unsettled() []string {

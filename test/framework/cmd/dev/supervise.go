@@ -35,7 +35,7 @@ func supervise(ctx context.Context, at place, wants wanted) error {
 	return running.Stop()
 }
 
-// reportReady tells up, and lets go of its output.
+// reportReady tells up, and closes its output.
 func reportReady() error {
 	ready := os.NewFile(readyFD, "ready")
 	if _, err := ready.Write([]byte{1}); err != nil {
