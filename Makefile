@@ -27,7 +27,7 @@ CLIENTS ?= 0
 MANAGERS ?= 0
 PAUSE ?= 0
 STORM ?= 5m
-GRANTS ?= 0
+ALLOCATIONS ?= 0
 FAULTS ?= 0
 SAMPLE ?= 0
 FIGURES ?= docs/reliability.md
@@ -197,8 +197,8 @@ fuzz: ## Run each fuzz target, of the core and of admission, for FUZZTIME (defau
 	done
 
 .PHONY: torture
-torture: $(assets) build bin/torture ## Run real managers under faults for DURATION (default 10m) with choices by SEED; or until GRANTS and FAULTS; CLIENTS, MANAGERS, PAUSE.
-	@bin/torture -duration=$(DURATION) -grants=$(GRANTS) -faults=$(FAULTS) -seed=$(SEED) -clients=$(CLIENTS) -managers=$(MANAGERS) -pause=$(PAUSE)
+torture: $(assets) build bin/torture ## Run real managers under faults for DURATION (default 10m) with choices by SEED; or until ALLOCATIONS and FAULTS; CLIENTS, MANAGERS, PAUSE.
+	@bin/torture -duration=$(DURATION) -allocations=$(ALLOCATIONS) -faults=$(FAULTS) -seed=$(SEED) -clients=$(CLIENTS) -managers=$(MANAGERS) -pause=$(PAUSE)
 
 .PHONY: torture-selftest
 torture-selftest: $(assets) ## Break the operator's promises, one at a time, and see the torture harness find each within a minute.

@@ -118,7 +118,7 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 	r.request, r.terms = request, resolution.Terms
 	var record ipam.Record
 	if err == nil {
-		record, err = m.grant(ctx, r, resolution)
+		record, err = m.allocate(ctx, r, resolution)
 	}
 	if err == nil {
 		return m.answer(ctx, r, adapt.ClaimBound(record, m.poolOf(record, resolution)))
@@ -231,7 +231,7 @@ func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request
 	return m.Allocator.Resolve(ctx, request)
 }
 
-func (m *claimMutator) grant(ctx context.Context, r *claimRequest, resolution catalogue.Resolution) (ipam.Record, error) {
+func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution catalogue.Resolution) (ipam.Record, error) {
 	order := allocator.Order{
 		Resolution: resolution, Origin: allocator.OriginAdmission, Holder: r.holder(), RequestedBy: r.user.Username,
 	}

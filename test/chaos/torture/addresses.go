@@ -22,7 +22,7 @@ const metal3Finalizer = "metal3data.infrastructure.cluster.x-k8s.io"
 
 // addressActor makes Cluster API's IPAddressClaims as infrastructure providers do,
 // now and then an IPAddress before its claim, as a person or a move does, and
-// deletes them. It is granted nothing by the answer to a call: what it has, the
+// deletes them. It is allocated nothing by the answer to a call: what it has, the
 // witness knows.
 type addressActor struct {
 	*party

@@ -69,7 +69,7 @@ func (p *party) answered(id string, obj client.Object) {
 	block := blockOf(obj)
 	p.witness.Answered(witness.Answer{Attempt: id, UID: string(obj.GetUID()), Block: block, Revision: revision})
 	if claim, ok := obj.(*v1alpha1.IPClaim); block.IsValid() && (!ok || claim.Spec.AllocationName != "") {
-		p.service.granted()
+		p.service.allocated()
 	}
 }
 

@@ -11,13 +11,13 @@ type Config struct {
 	// Storm is for how long faults are injected, Calm for how long clients go on
 	// without.
 	Storm, Calm time.Duration
-	// Grants and Faults end the storm when there were that many of both, before
+	// Allocations and Faults end the storm when there were that many of both, before
 	// its time is over; both 0: never.
-	Grants, Faults int
+	Allocations, Faults int
 	// Clients is how many work at the same time; Managers how many replicas run.
 	Clients, Managers int
 	// Pause is how long there is nothing between two faults, on average; a third of
-	// that as long as there are fewer faults than grants, of as many as are wanted.
+	// that as long as there are fewer faults than allocations, of as many as are wanted.
 	Pause time.Duration
 	// Often is the kind of every other fault, the first among them; empty: none.
 	Often string

@@ -59,14 +59,14 @@ func (r *Report) figures(to io.Writer) {
 	if r.GOGC != "" {
 		setting = "GOGC=" + r.GOGC + " "
 	}
-	say("\n`%smake torture DURATION=%.0fs GRANTS=%d FAULTS=%d SEED=%d CLIENTS=%d MANAGERS=%d PAUSE=%vs`, on %s: %s in %.0f minutes, %.0f of them with faults.\n\n",
+	say("\n`%smake torture DURATION=%.0fs ALLOCATIONS=%d FAULTS=%d SEED=%d CLIENTS=%d MANAGERS=%d PAUSE=%vs`, on %s: %s in %.0f minutes, %.0f of them with faults.\n\n",
 		setting, r.Duration, r.UntilGrants, r.UntilFaults, r.Seed, r.Clients, r.Managers, r.Pause, r.Began.UTC().Format("2006-01-02"), r.verdict(), r.Seconds/60, r.Storm/60)
 	say("| what | how often |\n|---|---:|\n")
 	for _, line := range []struct {
 		what string
 		n    int
 	}{
-		{"grants", f.Grants}, {"of which to claims that had waited", f.Served}, {"of which CIDRs of pools", f.PoolGrants}, {"of which to Cluster API's IPAddressClaims", f.AddressGrants},
+		{"allocations", f.Allocations}, {"of which to claims that had waited", f.Served}, {"of which CIDRs of pools", f.PoolAllocations}, {"of which to Cluster API's IPAddressClaims", f.AddressGrants},
 		{"releases", f.Releases}, {"calls of clients", r.Calls}, {"changes seen in etcd", int(f.Revisions)},
 		{"faults", r.Faults}, {"**violations**", len(r.Violations)},
 		{"records made", f.Records}, {"of which orphans: gone, and never seen with a holder", f.Orphans},

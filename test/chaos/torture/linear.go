@@ -13,23 +13,23 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
-// linear is the history of grants and releases, as those who asked for them saw
+// linear is the history of allocations and releases, as those who asked for them saw
 // it, for porcupine: there must be an order of all of them, each between its call
-// and its return, in which a block is granted only while nothing that overlaps it
+// and its return, in which a block is allocated only while nothing that overlaps it
 // is held.
 //
 // An operation is called when it was first asked for, or, where that is later, when
 // the witness was told of something that is known to be before it: of the record
-// before a grant, of the holder's last change before a release. It returns when the
+// before a allocation, of the holder's last change before a release. It returns when the
 // witness is notified of it. It is notified in the order of revisions, so that the
 // order in which all was stored is always one of those that the intervals allow: what
 // is found here the witness has overlooked. It judges the same, by other means.
 
 // step is the input of an operation.
 type step struct {
-	grant  bool
-	holder string
-	block  netip.Prefix
+	allocation bool
+	holder     string
+	block      netip.Prefix
 }
 
 // register is the model: who holds which block. Its states are written as text,
@@ -41,7 +41,7 @@ func register(start string) porcupine.Model {
 			held, s := strings.Fields(state.(string)), input.(step)
 			own := s.block.String() + "=" + s.holder
 			at, has := slices.BinarySearch(held, own)
-			if !s.grant {
+			if !s.allocation {
 				return has, strings.Join(slices.Delete(held, at, at+b2i(has)), " ")
 			}
 			if slices.ContainsFunc(held, func(h string) bool { return overlaps(h, s.block) }) {
@@ -102,7 +102,7 @@ func checkLinearizable(asked, releasing map[string]time.Time, lives []witness.Li
 			}
 			for _, o := range piece {
 				s := o.Input.(step)
-				if own := s.block.String() + "=" + s.holder; s.grant {
+				if own := s.block.String() + "=" + s.holder; s.allocation {
 					held[own] = true
 				} else {
 					delete(held, own)
@@ -145,8 +145,8 @@ func operations(lives []witness.Life, asked, releasing map[string]time.Time) []l
 
 func operationsOf(l witness.Life, asked, releasing map[string]time.Time) []located {
 	all := []located{{l.Place, porcupine.Operation{
-		Input: step{true, l.UID, l.Block}, Return: l.Granted.UnixNano(),
-		Call: latest(l.Granted, asked[l.Attempt], l.Recorded),
+		Input: step{true, l.UID, l.Block}, Return: l.Allocated.UnixNano(),
+		Call: latest(l.Allocated, asked[l.Attempt], l.Recorded),
 	}}}
 	if !l.Released.IsZero() {
 		all = append(all, located{l.Place, porcupine.Operation{

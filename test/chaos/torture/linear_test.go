@@ -11,18 +11,18 @@ import (
 // second is so many seconds after the beginning.
 func second(n int) time.Time { return time.Unix(1_000_000+int64(n), 0) }
 
-// life is somebody's holding of a block: when it was asked for and granted, and
+// life is somebody's holding of a block: when it was asked for and allocated, and
 // when its end was asked for and seen; no end is 0.
 type life struct {
-	who, block                      string
-	asked, granted, ending, release int
+	who, block                        string
+	asked, allocated, ending, release int
 }
 
 func check(lives ...life) Linearizability {
 	asked, releasing := map[string]time.Time{}, map[string]time.Time{}
 	var all []witness.Life
 	for _, l := range lives {
-		one := witness.Life{UID: l.who, Attempt: l.who, Place: "pool", Block: netip.MustParsePrefix(l.block), Granted: second(l.granted), Changed: second(l.granted)}
+		one := witness.Life{UID: l.who, Attempt: l.who, Place: "pool", Block: netip.MustParsePrefix(l.block), Allocated: second(l.allocated), Changed: second(l.allocated)}
 		asked[l.who] = second(l.asked)
 		if l.release > 0 {
 			one.Released, releasing[l.who] = second(l.release), second(l.ending)
@@ -39,9 +39,9 @@ func TestLinearizability(t *testing.T) {
 		lives []life
 	}{
 		{"one after the other", false, []life{{"a", "10.0.0.0/24", 1, 2, 3, 4}, {"b", "10.0.0.0/25", 5, 6, 0, 0}}},
-		{"asked for while the other is there, granted when it is gone", false, []life{{"a", "10.0.0.0/24", 1, 2, 4, 6}, {"b", "10.0.0.0/25", 3, 7, 0, 0}}},
-		{"granted before the end of the other was seen, but after it was asked for", false, []life{{"a", "10.0.0.0/24", 1, 2, 4, 8}, {"b", "10.0.0.0/25", 3, 7, 0, 0}}},
-		{"granted before anybody asked for the end of the other", true, []life{{"a", "10.0.0.0/24", 1, 2, 7, 8}, {"b", "10.0.0.0/25", 3, 4, 0, 0}}},
+		{"asked for while the other is there, allocated when it is gone", false, []life{{"a", "10.0.0.0/24", 1, 2, 4, 6}, {"b", "10.0.0.0/25", 3, 7, 0, 0}}},
+		{"allocated before the end of the other was seen, but after it was asked for", false, []life{{"a", "10.0.0.0/24", 1, 2, 4, 8}, {"b", "10.0.0.0/25", 3, 7, 0, 0}}},
+		{"allocated before anybody asked for the end of the other", true, []life{{"a", "10.0.0.0/24", 1, 2, 7, 8}, {"b", "10.0.0.0/25", 3, 4, 0, 0}}},
 		{"both at the same time, and both stay", true, []life{{"a", "10.0.0.0/24", 1, 5, 0, 0}, {"b", "10.0.0.7/32", 1, 5, 0, 0}}},
 		{"next to each other", false, []life{{"a", "10.0.0.0/25", 1, 5, 0, 0}, {"b", "10.0.0.128/25", 1, 5, 0, 0}}},
 		{"a third comes in a later piece, while the first is still there", true, []life{

@@ -100,10 +100,10 @@ func (n *nemesis) harm(ctx context.Context) error {
 	return nil
 }
 
-// lags reports whether there are fewer faults yet than grants, of as many as are wanted
+// lags reports whether there are fewer faults yet than allocations, of as many as are wanted
 // of each.
 func (n *nemesis) lags() bool {
-	return len(n.injected())*n.config.Grants < n.witness.Figures().Grants*n.config.Faults
+	return len(n.injected())*n.config.Allocations < n.witness.Figures().Allocations*n.config.Faults
 }
 
 func pick(all []harm, random *rand.Rand) harm {

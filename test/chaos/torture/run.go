@@ -23,7 +23,7 @@ var ErrViolated = errors.New("a promise was broken")
 // could not go on.
 func Run(ctx context.Context, config Config) (*Report, error) {
 	config = config.withDefaults()
-	t := &torture{config: config, report: &Report{Seed: config.Seed, Clients: config.Clients, Managers: config.Managers, Pause: config.Pause.Seconds(), Duration: config.Storm.Seconds(), UntilGrants: config.Grants, UntilFaults: config.Faults, GOGC: os.Getenv("GOGC"), Began: time.Now()}}
+	t := &torture{config: config, report: &Report{Seed: config.Seed, Clients: config.Clients, Managers: config.Managers, Pause: config.Pause.Seconds(), Duration: config.Storm.Seconds(), UntilGrants: config.Allocations, UntilFaults: config.Faults, GOGC: os.Getenv("GOGC"), Began: time.Now()}}
 	t.say("seed %d: %s of faults, %d clients, %d managers", config.Seed, config.Storm, config.Clients, config.Managers)
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: config.Dir, ControllerManager: true, Managers: config.Managers, ManagerBinary: config.Binary,
@@ -144,13 +144,13 @@ func (t *torture) acts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.say("%s: the storm is over: %d grants, %d faults", t.elapsed(), t.world.witness.Figures().Grants, len(t.nemesis.injected()))
+	t.say("%s: the storm is over: %d allocations, %d faults", t.elapsed(), t.world.witness.Figures().Allocations, len(t.nemesis.injected()))
 	wait(ctx, settling+t.config.Calm)
 	curtain()
 	if err := playing.Wait(); err != nil {
 		return err
 	}
-	t.say("%s: the calm is over: %d grants", t.elapsed(), t.world.witness.Figures().Grants)
+	t.say("%s: the calm is over: %d allocations", t.elapsed(), t.world.witness.Figures().Allocations)
 	if err := t.world.quiet(ctx, "when the clients have stopped"); err != nil {
 		return err
 	}
@@ -162,14 +162,14 @@ func (t *torture) acts(ctx context.Context) error {
 	return t.world.giveBack(ctx)
 }
 
-// endWhenEnough ends the storm when there were as many grants and faults as are
+// endWhenEnough ends the storm when there were as many allocations and faults as are
 // wanted.
 func (t *torture) endWhenEnough(storm context.Context, over func()) {
-	if t.config.Grants == 0 && t.config.Faults == 0 {
+	if t.config.Allocations == 0 && t.config.Faults == 0 {
 		return
 	}
 	for wait(storm, time.Second) {
-		if t.world.witness.Figures().Grants >= t.config.Grants && len(t.nemesis.injected()) >= t.config.Faults {
+		if t.world.witness.Figures().Allocations >= t.config.Allocations && len(t.nemesis.injected()) >= t.config.Faults {
 			over()
 		}
 	}
@@ -185,7 +185,7 @@ func (t *torture) lookOut(ctx context.Context, violated func()) {
 		}
 		if n%300 == 299 {
 			figures := t.world.witness.Figures()
-			t.say("%s: %d grants, %d releases, %d faults, revision %d", t.elapsed(), figures.Grants, figures.Releases, len(t.nemesis.injected()), t.world.witness.Revision())
+			t.say("%s: %d allocations, %d releases, %d faults, revision %d", t.elapsed(), figures.Allocations, figures.Releases, len(t.nemesis.injected()), t.world.witness.Revision())
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestTheHarnessFindsWhatIsBroken(t *testing.T) {
 			case err != nil && !found(err):
 				t.Fatal(err)
 			case report.FoundAfter <= 0 || report.FoundAfter > 60:
-				t.Fatalf("seed %d: nothing was found in %d grants and %d faults", report.Seed, report.Figures.Grants, report.Faults)
+				t.Fatalf("seed %d: nothing was found in %d allocations and %d faults", report.Seed, report.Figures.Allocations, report.Faults)
 			}
 			violation := report.Violations[0]
 			t.Logf("seed %d: found after %.1f s: %s", report.Seed, report.FoundAfter, violation)

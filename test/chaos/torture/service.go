@@ -19,7 +19,7 @@ type service struct {
 	gaps []gap
 }
 
-func (s *service) granted() {
+func (s *service) allocated() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

@@ -34,15 +34,15 @@ func TestMain(m *testing.M) {
 }
 
 // TestNothingIsHandedOutTwiceNorLost is a short `make torture`: until there were enough
-// grants and faults to show anything, which takes a slow machine longer.
+// allocations and faults to show anything, which takes a slow machine longer.
 func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
-	grants, faults := 1200, 10
+	allocations, faults := 1200, 10
 	if testing.Short() {
-		grants, faults = 500, 5
+		allocations, faults = 500, 5
 	}
-	config := Config{Seed: suite.Seed(t, seedEnv, usualSeed), Storm: longest, Grants: grants, Faults: faults, Out: out(t, ""), Progress: t.Output()}
+	config := Config{Seed: suite.Seed(t, seedEnv, usualSeed), Storm: longest, Allocations: allocations, Faults: faults, Out: out(t, ""), Progress: t.Output()}
 	if storm := suite.Setting(t, durationEnv, 0, time.ParseDuration); storm > 0 {
-		config.Storm, config.Grants, config.Faults = storm, 0, 0
+		config.Storm, config.Allocations, config.Faults = storm, 0, 0
 	}
 	report, err := Run(t.Context(), config)
 	if report != nil && len(report.Violations) > 0 {
@@ -51,11 +51,11 @@ func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Figures.Grants < config.Grants || report.Faults < config.Faults {
-		t.Errorf("seed %d: %d grants and %d faults in %.0f s are too few", report.Seed, report.Figures.Grants, report.Faults, report.Storm)
+	if report.Figures.Allocations < config.Allocations || report.Faults < config.Faults {
+		t.Errorf("seed %d: %d allocations and %d faults in %.0f s are too few", report.Seed, report.Figures.Allocations, report.Faults, report.Storm)
 	}
-	t.Logf("seed %d: %d grants, %d faults in %.0f s, %d operations in %d partitions are linearizable, no violation",
-		report.Seed, report.Figures.Grants, report.Faults, report.Storm, report.Linearizability.Operations, report.Linearizability.Partitions)
+	t.Logf("seed %d: %d allocations, %d faults in %.0f s, %d operations in %d partitions are linearizable, no violation",
+		report.Seed, report.Figures.Allocations, report.Faults, report.Storm, report.Linearizability.Operations, report.Linearizability.Partitions)
 }
 
 // out is where reports are written, beside those of `make torture`.

@@ -27,8 +27,8 @@ func main() {
 	klog.SetLogger(logr.Discard()) // client-go reports every call that is cut off
 	config := torture.Config{Progress: os.Stdout}
 	flag.DurationVar(&config.Storm, "duration", 10*time.Minute, "For how long faults are injected.")
-	flag.IntVar(&config.Grants, "grants", 0, "After how many grants, and -faults, no more faults are injected. Both 0: only when the time is over.")
-	flag.IntVar(&config.Faults, "faults", 0, "After how many faults, and -grants, no more are injected.")
+	flag.IntVar(&config.Allocations, "allocations", 0, "After how many allocations, and -faults, no more faults are injected. Both 0: only when the time is over.")
+	flag.IntVar(&config.Faults, "faults", 0, "After how many faults, and -allocations, no more are injected.")
 	flag.Uint64Var(&config.Seed, "seed", 0, "Seed of all choices. 0: any.")
 	flag.IntVar(&config.Clients, "clients", 0, "How many clients work at the same time. 0: as many as suit.")
 	flag.IntVar(&config.Managers, "managers", 0, "How many replicas run. 0: three.")
@@ -66,7 +66,7 @@ func run(config torture.Config) int {
 		fmt.Fprintln(os.Stderr, "torture:", err)
 		return 2
 	}
-	fmt.Printf("torture: no violation in %d grants and %d faults (seed %d)\n", report.Figures.Grants, report.Faults, config.Seed)
+	fmt.Printf("torture: no violation in %d allocations and %d faults (seed %d)\n", report.Figures.Allocations, report.Faults, config.Seed)
 	return 0
 }
 

@@ -30,14 +30,14 @@ func TestAnAddressClaimHolds(t *testing.T) {
 	t.Run("its address, which nobody else may then be given", func(t *testing.T) {
 		s := begin(t)
 		s.answers("a", "10.0.0.7")
-		s.grants("b", "10.0.0.0/24")
+		s.allocates("b", "10.0.0.0/24")
 		s.finds("TWO HOLDERS")
 	})
 	t.Run("nothing before it is told so", func(t *testing.T) {
 		s := begin(t)
 		s.addressClaim("a", "u-a", "", "")
 		s.address("a", "a-a", "10.0.0.7")
-		s.grants("b", "10.0.0.0/24")
+		s.allocates("b", "10.0.0.0/24")
 		s.finds()
 	})
 	t.Run("what its IPAddress says also when that comes after the status", func(t *testing.T) {
@@ -45,14 +45,14 @@ func TestAnAddressClaimHolds(t *testing.T) {
 		s.addressRecord("a-r", "a", "r-a", "10.0.0.7/32")
 		s.addressClaim("a", "u-a", "a", "")
 		s.address("a", "a-a", "10.0.0.7")
-		s.grants("b", "10.0.0.7/32")
+		s.allocates("b", "10.0.0.7/32")
 		s.finds("TWO HOLDERS")
 	})
 	t.Run("until it is gone, not only its IPAddress", func(t *testing.T) {
 		s := begin(t)
 		s.answers("a", "10.0.0.7")
 		s.loses(Addresses, "a")
-		s.grants("b", "10.0.0.7/32")
+		s.allocates("b", "10.0.0.7/32")
 		s.finds("TWO HOLDERS")
 	})
 	t.Run("nothing when it is gone", func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestAnAddressClaimHolds(t *testing.T) {
 		s.loses(Addresses, "a")
 		s.loses(AddressClaims, "a")
 		s.loses(Records, "a-r")
-		s.grants("b", "10.0.0.7/32")
+		s.allocates("b", "10.0.0.7/32")
 		s.finds()
 	})
 	t.Run("only what is recorded for it", func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestAnAddressClaimThatGoesMakesWayForTheAddressOfTheNext(t *testing.T) {
 	s.loses(Addresses, "a")
 	s.stores(Addresses, "a", "a-b", `"metadata":{"namespace":"team","name":"a","uid":"a-b","annotations":{"torture/attempt":"1"}},"spec":{"address":"10.0.0.9","poolRef":{"kind":"IPPool","name":"pool"}}`)
 	s.loses(Records, "a-r")
-	s.grants("b", "10.0.0.7/32")
+	s.allocates("b", "10.0.0.7/32")
 	s.finds()
 }
 
@@ -124,7 +124,7 @@ func TestWhatIsUnsettledOfAddresses(t *testing.T) {
 	taken := func(t *testing.T, message string) *story {
 		s := begin(t)
 		s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p","annotations":{"torture/asked":"yes"}},"spec":{"cidr":"10.0.0.0/24","routingDomain":"d"},"status":{"capacity":{"total":"256","allocated":"1","available":"255","withheld":"0","outOfRange":"0"},"conditions":[{"type":"Ready","status":"True"}]}`)
-		s.grants("b", "10.0.0.7/32")
+		s.allocates("b", "10.0.0.7/32")
 		s.address("a", "a-a", "10.0.0.7")
 		s.addressClaim("a", "u-a", "", message)
 		return s

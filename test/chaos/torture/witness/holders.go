@@ -73,9 +73,9 @@ func (w *Witness) settle(e Event, h *holding) {
 	case AddressClaims:
 		w.figures.AddressGrants++
 	default:
-		w.figures.PoolGrants++
+		w.figures.PoolAllocations++
 	}
-	w.figures.Grants++
+	w.figures.Allocations++
 	w.leaveLine(h)
 	w.hold(e, h)
 }
@@ -98,7 +98,7 @@ func (w *Witness) hold(e Event, h *holding) {
 	if record != nil {
 		w.lives.taken[record.Metadata.UID] = e.Seen
 	}
-	w.lives.granted(h, record, e.Seen)
+	w.lives.allocated(h, record, e.Seen)
 }
 
 // lineage is the routing domain of a place, and the pools in which it lies, by name. A

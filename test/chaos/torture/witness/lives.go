@@ -13,11 +13,11 @@ type Life struct {
 	// pool, empty for a pool's own CIDR.
 	Place, Domain string
 	Block         netip.Prefix
-	// Granted is when the witness was told that it is held: it was stored before
+	// Allocated is when the witness was told that it is held: it was stored before
 	// that. Released likewise, zero where it is still held.
-	Granted, Released time.Time
+	Allocated, Released time.Time
 	// Recorded is when the witness was told of the record, and Changed when of the
-	// holder's last change before its end: they were stored before the grant and
+	// holder's last change before its end: they were stored before the allocation and
 	// the release.
 	Recorded, Changed time.Time
 	// Again says that it was held before, by the same holder.
@@ -42,7 +42,7 @@ func (l *lives) made(r *Object, at time.Time) {
 
 func (l *lives) record(uid string) *Object { return l.records[uid] }
 
-func (l *lives) granted(h *holding, record *Object, at time.Time) {
+func (l *lives) allocated(h *holding, record *Object, at time.Time) {
 	var recorded time.Time
 	if record != nil {
 		recorded = l.madeAt[record.Metadata.UID]
@@ -50,7 +50,7 @@ func (l *lives) granted(h *holding, record *Object, at time.Time) {
 	h.life = &Life{
 		Recorded: recorded, Changed: at,
 		UID: h.Metadata.UID, Attempt: h.Attempt(), Holder: h.kind + " " + h.key(),
-		Place: h.place, Block: h.Block, Granted: at, Again: h.life != nil,
+		Place: h.place, Block: h.Block, Allocated: at, Again: h.life != nil,
 	}
 	if h.kind != Pools {
 		h.life.Domain = h.domain

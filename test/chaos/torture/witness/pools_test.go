@@ -30,8 +30,8 @@ func (s *story) ownRecord(name, home, cidr string, isChild bool, state string) {
 	s.stores(Records, "ippool."+name, "o-"+name, fmt.Sprintf(`"spec":{"cidr":%q,%s,"claimRef":{"kind":"IPPool","name":%q},"state":%q}`, cidr, lies, name, state))
 }
 
-// grantsIn records a block of a pool and stores the claim.
-func (s *story) grantsIn(pool, claim, block string) {
+// allocatesIn records a block of a pool and stores the claim.
+func (s *story) allocatesIn(pool, claim, block string) {
 	s.t.Helper()
 	s.stores(Records, claim+"-r", "r-"+claim, fmt.Sprintf(`"spec":{"cidr":%q,"poolRef":{"kind":"IPPool","name":%q},"claimRef":{"kind":"IPClaim","name":%q},"state":"Bound"}`, block, pool, claim))
 	s.stores(Claims, claim, "c-"+claim, fmt.Sprintf(`"spec":{"cidr":%q,"poolRef":{"kind":"IPPool","name":%q},"allocationName":%q},"status":{"phase":"Bound"}`, block, pool, claim+"-r"))
@@ -50,7 +50,7 @@ func TestTwoHoldersInARoutingDomain(t *testing.T) {
 		s.stores(Records, "x-r", "r-x", `"spec":{"cidr":"10.0.0.0/28","poolRef":{"kind":"IPPool","name":"old"},"claimRef":{"kind":"IPClaim","name":"x"},"state":"Bound"}`)
 		s.losesPool("old")
 		s.pool("new", "d", "10.0.0.0/24", false)
-		s.grantsIn("new", "y", "10.0.0.0/32")
+		s.allocatesIn("new", "y", "10.0.0.0/32")
 		s.finds()
 		s.claims("x", "c-x", "10.0.0.0/28", "x-r") // it says that its pool is "pool"
 		s.finds("no record that says so")
@@ -60,14 +60,14 @@ func TestTwoHoldersInARoutingDomain(t *testing.T) {
 		s.pool("old", "d", "10.0.0.0/24", false)
 		s.losesPool("old")
 		s.pool("new", "d", "10.0.0.0/24", false)
-		s.grantsIn("new", "y", "10.0.0.0/32")
-		s.grantsIn("old", "x", "10.0.0.0/28")
+		s.allocatesIn("new", "y", "10.0.0.0/32")
+		s.allocatesIn("old", "x", "10.0.0.0/28")
 		s.finds("TWO HOLDERS in domain d", "TWO HOLDERS in domain d") // the pool's CIDR is not x's either
 	})
 	t.Run("a pool on the CIDR of one that was forced away with a block in it", func(t *testing.T) {
 		s := begin(t)
 		s.pool("old", "d", "10.0.0.0/24", false)
-		s.grantsIn("old", "x", "10.0.0.0/28")
+		s.allocatesIn("old", "x", "10.0.0.0/28")
 		s.losesPool("old")
 		s.pool("new", "d", "10.0.0.0/25", false)
 		s.finds("TWO HOLDERS in domain d")
@@ -75,26 +75,26 @@ func TestTwoHoldersInARoutingDomain(t *testing.T) {
 	t.Run("none, where the pool is made again under its own name", func(t *testing.T) {
 		s := begin(t)
 		s.pool("old", "d", "10.0.0.0/24", false)
-		s.grantsIn("old", "x", "10.0.0.0/28")
+		s.allocatesIn("old", "x", "10.0.0.0/28")
 		s.losesPool("old")
 		s.pool("old", "d", "10.0.0.0/24", false)
-		s.grantsIn("old", "y", "10.0.0.16/28")
+		s.allocatesIn("old", "y", "10.0.0.16/28")
 		s.finds()
 	})
 	t.Run("none, where the routing domains differ", func(t *testing.T) {
 		s := begin(t)
 		s.pool("one", "d", "10.0.0.0/24", false)
 		s.pool("other", "e", "10.0.0.0/24", false)
-		s.grantsIn("one", "x", "10.0.0.0/28")
-		s.grantsIn("other", "y", "10.0.0.0/28")
+		s.allocatesIn("one", "x", "10.0.0.0/28")
+		s.allocatesIn("other", "y", "10.0.0.0/28")
 		s.finds()
 	})
 	t.Run("none, where a child pool has its blocks, and its parent others", func(t *testing.T) {
 		s := begin(t)
 		s.pool("parent", "d", "10.0.0.0/16", false)
 		s.pool("child", "parent", "10.0.1.0/24", true)
-		s.grantsIn("child", "x", "10.0.1.0/28")
-		s.grantsIn("parent", "y", "10.0.0.0/24")
+		s.allocatesIn("child", "x", "10.0.1.0/28")
+		s.allocatesIn("parent", "y", "10.0.0.0/24")
 		s.finds()
 	})
 	t.Run("a block of a child pool that is gone, and one of its parent", func(t *testing.T) {
@@ -102,14 +102,14 @@ func TestTwoHoldersInARoutingDomain(t *testing.T) {
 		s.pool("parent", "d", "10.0.0.0/16", false)
 		s.pool("child", "parent", "10.0.1.0/24", true)
 		s.losesPool("child")
-		s.grantsIn("parent", "y", "10.0.1.0/28")
-		s.grantsIn("child", "x", "10.0.1.0/32")
+		s.allocatesIn("parent", "y", "10.0.1.0/28")
+		s.allocatesIn("child", "x", "10.0.1.0/32")
 		s.finds("TWO HOLDERS in domain d")
 	})
 	t.Run("a child pool, and a block of its parent", func(t *testing.T) {
 		s := begin(t)
 		s.pool("parent", "d", "10.0.0.0/16", false)
-		s.grantsIn("parent", "y", "10.0.1.0/28")
+		s.allocatesIn("parent", "y", "10.0.1.0/28")
 		s.pool("child", "parent", "10.0.1.0/24", true)
 		s.finds("TWO HOLDERS in domain d")
 	})
@@ -125,7 +125,7 @@ func TestAPoolsOwnRecordIsKeptForItsBlocks(t *testing.T) {
 		}
 	}
 	s.pool("old", "d", "10.0.0.0/24", false)
-	s.grantsIn("old", "x", "10.0.0.0/28")
+	s.allocatesIn("old", "x", "10.0.0.0/28")
 	s.loses(Pools, "old")
 	about("")
 	s.ownRecord("old", "d", "10.0.0.0/24", false, "Releasing")

@@ -102,14 +102,14 @@ type holding struct {
 // Figures count what happened.
 type Figures struct {
 	Revisions int64 `json:"revisions"`
-	// Grants are holders that got a block, Releases holders that went.
-	Grants      int `json:"grants"`
-	ClaimGrants int `json:"claimGrants"`
-	PoolGrants  int `json:"poolGrants"`
+	// Allocations are holders that got a block, Releases holders that went.
+	Allocations     int `json:"allocations"`
+	ClaimGrants     int `json:"claimGrants"`
+	PoolAllocations int `json:"poolAllocations"`
 	// AddressGrants are to IPAddressClaims.
 	AddressGrants int `json:"addressGrants"`
 	Releases      int `json:"releases"`
-	// Served are those of the grants that had waited.
+	// Served are those of the allocations that had waited.
 	Served    int `json:"servedAfterWaiting"`
 	Overtaken int `json:"overtakenDuringFaults"`
 	// Records were made; Orphans of them never had a holder, and of these

@@ -64,8 +64,8 @@ func (s *story) waits(name, uid string, length int, phase string) {
 	s.stores(Claims, name, uid, fmt.Sprintf(`"spec":{"poolRef":{"kind":"IPPool","name":"pool"},"prefixLength":%d},"status":{"phase":%q}`, length, phase))
 }
 
-// grants records a block and stores the claim.
-func (s *story) grants(claim, block string) {
+// allocates records a block and stores the claim.
+func (s *story) allocates(claim, block string) {
 	s.records(claim+"-r", claim, "r-"+claim, block)
 	s.claims(claim, "c-"+claim, block, claim+"-r")
 }
@@ -88,8 +88,8 @@ func (s *story) finds(want ...string) {
 func TestTwoHolders(t *testing.T) {
 	t.Run("of blocks that only touch are none of its business", func(t *testing.T) {
 		s := begin(t)
-		s.grants("a", "10.0.0.0/25")
-		s.grants("b", "10.0.0.128/25")
+		s.allocates("a", "10.0.0.0/25")
+		s.allocates("b", "10.0.0.128/25")
 		s.finds()
 	})
 	for _, blocks := range [][2]string{
@@ -97,24 +97,24 @@ func TestTwoHolders(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("of %s and then %s", blocks[0], blocks[1]), func(t *testing.T) {
 			s := begin(t)
-			s.grants("a", blocks[0])
-			s.grants("b", blocks[1])
+			s.allocates("a", blocks[0])
+			s.allocates("b", blocks[1])
 			s.finds("TWO HOLDERS in pool pool")
 		})
 	}
 	t.Run("are none where the first is gone", func(t *testing.T) {
 		s := begin(t)
-		s.grants("a", "10.0.0.0/24")
+		s.allocates("a", "10.0.0.0/24")
 		s.loses(Claims, "a")
 		s.loses(Records, "a-r")
-		s.grants("b", "10.0.0.0/25")
+		s.allocates("b", "10.0.0.0/25")
 		s.finds()
 	})
 	t.Run("are two also where the first is being deleted", func(t *testing.T) {
 		s := begin(t)
-		s.grants("a", "10.0.0.0/24")
+		s.allocates("a", "10.0.0.0/24")
 		s.stores(Claims, "a", "c-a", `"metadata":{"namespace":"team","name":"a","uid":"c-a","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24","poolRef":{"name":"pool"},"allocationName":"a-r"}`)
-		s.grants("b", "10.0.0.0/25")
+		s.allocates("b", "10.0.0.0/25")
 		s.finds("TWO HOLDERS")
 	})
 }
@@ -133,7 +133,7 @@ func TestRecords(t *testing.T) {
 	})
 	t.Run("released under a claim", func(t *testing.T) {
 		s := begin(t)
-		s.grants("a", "10.0.0.0/24")
+		s.allocates("a", "10.0.0.0/24")
 		s.loses(Records, "a-r")
 		s.finds("was released while it holds the block")
 	})
@@ -151,10 +151,10 @@ func TestRecords(t *testing.T) {
 
 func TestForce(t *testing.T) {
 	s := begin(t)
-	s.grants("a", "10.0.0.0/24")
+	s.allocates("a", "10.0.0.0/24")
 	s.witness.Force("r-a")
 	s.loses(Records, "a-r")
-	s.grants("b", "10.0.0.0/25")
+	s.allocates("b", "10.0.0.0/25")
 	s.finds() // a person released it
 	s.records("a-r", "a", "r-a2", "10.0.0.0/24")
 	s.finds() // a's new record gives way to b's
@@ -163,7 +163,7 @@ func TestForce(t *testing.T) {
 	s.loses(Records, "b-r")
 	s.records("a-r", "a", "r-a3", "10.0.0.0/24")
 	s.finds() // a holds its block again
-	s.grants("d", "10.0.0.0/26")
+	s.allocates("d", "10.0.0.0/26")
 	s.finds("TWO HOLDERS")
 	s.loses(Claims, "a")
 	s.loses(Records, "a-r")
@@ -195,11 +195,11 @@ func TestTurns(t *testing.T) {
 		s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p"},"spec":{"cidr":"10.0.0.0/16","routingDomain":"d"}`)
 		s.waits("first", "c-1", 28, "Exhausted")
 		s.passes(time.Minute)
-		s.grants("second", "10.0.0.0/28")
+		s.allocates("second", "10.0.0.0/28")
 		s.finds()
 		s.waits("large", "c-2", 20, "Exhausted")
 		s.passes(time.Minute)
-		s.grants("third", "10.0.16.0/20")
+		s.allocates("third", "10.0.16.0/20")
 		s.finds("overtook")
 	})
 	t.Run("faults excuse it, and it is counted", func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestAnswers(t *testing.T) {
 func TestUnsettled(t *testing.T) {
 	s := begin(t)
 	s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p"},"spec":{"cidr":"10.0.0.0/24","parentRef":{"name":"none"}},"status":{"capacity":{"total":"256","allocated":"16","available":"240","withheld":"0","outOfRange":"0"}}`)
-	s.grants("a", "10.0.0.0/28")
+	s.allocates("a", "10.0.0.0/28")
 	unsettled := func(want string) {
 		t.Helper()
 		for _, got := range s.witness.Unsettled() {
@@ -308,7 +308,7 @@ func TestAPoolLeavesWithItsLastBlock(t *testing.T) {
 		return slices.DeleteFunc(s.witness.Unsettled(), func(what string) bool { return !strings.Contains(what, "is being deleted") })
 	}
 	s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24","parentRef":{"name":"none"}}`)
-	s.grants("a", "10.0.0.0/28")
+	s.allocates("a", "10.0.0.0/28")
 	if got := leaving(); len(got) > 0 {
 		t.Errorf("%q, want nothing: a claim is in it", got)
 	}
