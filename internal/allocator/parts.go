@@ -1,12 +1,16 @@
 package allocator
 
 import (
+	"context"
+
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -67,4 +71,22 @@ func NewParts(o PartsOptions) Parts {
 func (p Parts) Close() {
 	p.Queue.Close()
 	p.Allocator.Close()
+}
+
+// Turns is a source for a controller: it enqueues the holders of a kind when it is their
+// turn in the queue.
+func (p Parts) Turns(kind string) source.Source {
+	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+		return p.Queue.OnTurn(kind, func(h ipam.Holder) { q.Add(kube.RequestFor(h.Namespace, h.Name)) })
+	})
+}
+
+// EnqueueWaiting enqueues the holders of a kind that wait for what has changed in the
+// catalogue.
+func (p Parts) EnqueueWaiting(q kube.Queue, kind string, c catalogue.Change) {
+	for _, holder := range p.Queue.WaitingFor(c) {
+		if holder.Kind == kind {
+			q.Add(kube.RequestFor(holder.Namespace, holder.Name))
+		}
+	}
 }

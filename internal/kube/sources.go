@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -10,6 +11,12 @@ import (
 
 // Queue is the work queue of a controller.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// RequestFor is the request to reconcile the object of a name; the namespace is empty for
+// one that is cluster-scoped.
+func RequestFor(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
 
 // Subscription returns a source that calls subscribe when the controller starts, and what
 // that returns when the controller ends.

@@ -79,7 +79,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 		)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(c.Client)), builder.WithPredicates(pauseChanged())).
 		WatchesRawSource(c.changes()).
-		WatchesRawSource(c.turns()).
+		WatchesRawSource(c.Turns(kind)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff()}).
 		Complete(c.Within.Limit(c))
 }

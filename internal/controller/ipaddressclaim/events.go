@@ -96,16 +96,9 @@ func (c *Controller) records() source.Source {
 		return c.Ledger.Listen(func(change ledger.Change) {
 			holder := change.Record.Holder
 			if holder.Kind == kind && (change.Kind != ledger.Added || !change.Record.IsStamped()) {
-				q.Add(requestFor(holder))
+				q.Add(kube.RequestFor(holder.Namespace, holder.Name))
 			}
 		})
-	})
-}
-
-// turns enqueues a claim when it is its turn in the queue.
-func (c *Controller) turns() source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Queue.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
 	})
 }
 
@@ -115,12 +108,8 @@ func (c *Controller) turns() source.Source {
 func (c *Controller) changes() source.Source {
 	return kube.Subscription(func(ctx context.Context, q kube.Queue) (stop func()) {
 		return c.Catalogue.Listen(func(e catalogue.Change) {
-			for _, holder := range c.Queue.WaitingFor(e) {
-				if holder.Kind == kind {
-					q.Add(requestFor(holder))
-				}
-			}
-			c.expected.withoutPool(func(name ipam.Name) { q.Add(requestFor(adapt.HolderOfAddressClaim(name))) })
+			c.EnqueueWaiting(q, kind, e)
+			c.expected.withoutPool(func(name ipam.Name) { q.Add(kube.RequestFor(name.Namespace, name.Name)) })
 			if e.Unpaused {
 				for _, request := range c.claimsFrom(ctx, e) {
 					q.Add(request)

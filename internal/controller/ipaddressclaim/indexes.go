@@ -3,7 +3,6 @@ package ipaddressclaim
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -67,10 +66,6 @@ func pauseChanged() predicate.Predicate {
 
 func holderNamed(namespace, name string) ipam.Holder {
 	return adapt.HolderOfAddressClaim(ipam.Name{Namespace: namespace, Name: name})
-}
-
-func requestFor(h ipam.Holder) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: h.Namespace, Name: h.Name}}
 }
 
 func requestOf(obj client.Object) reconcile.Request {

@@ -51,7 +51,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 		Named("ipclaim").
 		WatchesRawSource(kube.OrderedSources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
 		WatchesRawSource(c.changes()).
-		WatchesRawSource(c.turns()).
+		WatchesRawSource(c.Turns(kind)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
 		Complete(c.Within.Limit(reconcile.AsReconciler(c.Client, c)))
 }

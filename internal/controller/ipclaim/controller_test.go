@@ -221,7 +221,7 @@ func begin(t *testing.T, plane *story.Plane) *claims {
 	e.controller = reconcile.AsReconciler(e.K8s, c)
 	e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(e.queue.ShutDown)
-	if err := c.turns().Start(t.Context(), e.queue); err != nil {
+	if err := c.Turns(kind).Start(t.Context(), e.queue); err != nil {
 		t.Fatal(err)
 	}
 	return e

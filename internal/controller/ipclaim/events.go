@@ -3,7 +3,6 @@ package ipclaim
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
-	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -39,34 +37,19 @@ func (c *Controller) records() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
 		return c.Ledger.Follow(func(change ledger.Change) {
 			if change.Record.Holder.Kind == kind && !change.Initial {
-				q.Add(requestFor(change.Record.Holder))
+				q.Add(kube.RequestFor(change.Record.Holder.Namespace, change.Record.Holder.Name))
 			}
 		})
 	})
 }
 
-// turns enqueues a claim when it is its turn in the queue.
-func (c *Controller) turns() source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Queue.OnTurn(kind, func(h ipam.Holder) { q.Add(requestFor(h)) })
-	})
-}
-
-// catalogue enqueues the claims that wait for a class which changed, or for
+// changes enqueues the claims that wait for a class which changed, or for
 // a pool which changed, by its name or its labels. Those that wait for a pool of
 // a class are woken in turn.
 func (c *Controller) changes() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
 		return c.Catalogue.Listen(func(e catalogue.Change) {
-			for _, holder := range c.Queue.WaitingFor(e) {
-				if holder.Kind == kind {
-					q.Add(requestFor(holder))
-				}
-			}
+			c.EnqueueWaiting(q, kind, e)
 		})
 	})
-}
-
-func requestFor(h ipam.Holder) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: h.Namespace, Name: h.Name}}
 }

@@ -3,8 +3,6 @@ package ipclass
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/adapt"
@@ -14,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// catalogue enqueues those classes that changed, or of which a pool did. Only
+// changes enqueues those classes that changed, or of which a pool did. Only
 // cluster-scoped pools are counted.
 func (c *Controller) changes() source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
@@ -23,7 +21,7 @@ func (c *Controller) changes() source.Source {
 				return
 			}
 			for _, class := range e.Classes {
-				q.Add(requestFor(class))
+				q.Add(kube.RequestFor("", class))
 			}
 		})
 	})
@@ -51,10 +49,6 @@ func (c *Controller) enqueue(q kube.Queue, key ipam.PoolKey) {
 	}
 	pool, _ := c.Catalogue.Pool(key)
 	for _, class := range pool.Classes {
-		q.AddAfter(requestFor(class), c.Throttle.Delay(class))
+		q.AddAfter(kube.RequestFor("", class), c.Throttle.Delay(class))
 	}
-}
-
-func requestFor(class string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: class}}
 }

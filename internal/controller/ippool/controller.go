@@ -49,7 +49,7 @@ func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
 		For(v1alpha1.NewPool(none.PoolKind())).
 		WatchesRawSource(c.changes(kind)).
 		WatchesRawSource(c.records(kind)).
-		WatchesRawSource(c.turns(kind)).
+		WatchesRawSource(c.Turns(string(kind))).
 		Complete(reconcile.AsReconciler(c.Client, of[T]{c}))
 }
 

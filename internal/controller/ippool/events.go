@@ -3,8 +3,6 @@ package ippool
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
@@ -19,40 +17,24 @@ func (c *Controller) records(kind ipam.PoolKind) source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
 		return c.Ledger.Listen(func(change ledger.Change) {
 			if holder := change.Record.Holder; holder.Kind == string(kind) {
-				q.Add(requestFor(holder.Namespace, holder.Name))
+				q.Add(kube.RequestFor(holder.Namespace, holder.Name))
 			}
 			if pool := change.Pool; pool.Kind == kind && change.Kind != ledger.Changed {
-				q.AddAfter(requestFor(pool.Namespace, pool.Name), c.Throttle.Delay(pool.String()))
+				q.AddAfter(kube.RequestFor(pool.Namespace, pool.Name), c.Throttle.Delay(pool.String()))
 			}
 		})
 	})
 }
 
-// turns enqueues a child pool when it is its turn in the queue of those
-// who wait.
-func (c *Controller) turns(kind ipam.PoolKind) source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Queue.OnTurn(string(kind), func(h ipam.Holder) { q.Add(requestFor(h.Namespace, h.Name)) })
-	})
-}
-
-// catalogue enqueues a pool that changed, and those that wait for it as
+// changes enqueues a pool that changed, and those that wait for it as
 // their parent.
 func (c *Controller) changes(kind ipam.PoolKind) source.Source {
 	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
 		return c.Catalogue.Listen(func(e catalogue.Change) {
 			if e.Pool.Kind == kind {
-				q.Add(requestFor(e.Pool.Namespace, e.Pool.Name))
+				q.Add(kube.RequestFor(e.Pool.Namespace, e.Pool.Name))
 			}
-			for _, holder := range c.Queue.WaitingFor(e) {
-				if holder.Kind == string(kind) {
-					q.Add(requestFor(holder.Namespace, holder.Name))
-				}
-			}
+			c.EnqueueWaiting(q, string(kind), e)
 		})
 	})
-}
-
-func requestFor(namespace, name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
