@@ -71,7 +71,7 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 	waits, gone, has := build.Claim("red", "waits").Class("gold").Obj(), build.Claim("red", "gone").Class("gold").Obj(), build.Claim("red", "has").Class("gold").Obj()
 	has.Spec.AllocationName = "record"
 	for name, c := range map[string]struct {
-		err error // of the list of those who wait
+		err error // of the list of waiting claims
 		// early reports whether blocks are handed out before all claims are known.
 		early bool
 		// line is how many are in it then.

@@ -314,7 +314,7 @@ func (p *play) collect(by *replica) {
 			p.t.Errorf("seed %d: %d records cannot be released", p.seed, len(p.server.records()))
 			return
 		}
-		if round%100 == 0 { // a watch that fell silent is not noticed by those who only release
+		if round%100 == 0 { // a watch that fell silent is not noticed by a replica that only releases
 			by.allocator.ledger.Relist()
 		}
 		for _, obj := range p.server.records() {

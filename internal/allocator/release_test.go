@@ -141,7 +141,7 @@ func TestOnlyOurFinalizerIsTakenOff(t *testing.T) {
 	}
 }
 
-// TestAPoolsOwnRecordIsReleasedInTwoSteps: it is marked, looked at, and deleted.
+// TestAPoolsOwnRecordIsReleasedInTwoSteps: it is marked, checked, and deleted.
 func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
 	child := ipam.PoolNamed("child")
 	for name, c := range map[string]struct {

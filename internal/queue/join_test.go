@@ -35,7 +35,7 @@ func TestAPoolIsReconciledWhenItsLineChanges(t *testing.T) {
 			{"it joins again", func() { s.waits("x", request) }, false, 1},
 			{"it leaves", func() { s.queue.Leave(holder) }, true, 0},
 			{"it leaves again", func() { s.queue.Leave(holder) }, false, 0},
-			{"it comes back", func() { s.waits("x", request) }, true, 1},
+			{"it returns", func() { s.waits("x", request) }, true, 1},
 			{"another operator is to serve it", func() { s.queue.watched = "watched"; s.waits("x", request) }, true, 0},
 		} {
 			c.do()

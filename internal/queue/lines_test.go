@@ -133,9 +133,9 @@ func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
 		place func(*lines) (ipam.Holder, Waiter)
 		want  bool
 	}{
-		"nobody waits":                         {want: true, room: roomFor(24)},
-		"somebody waits, for whom there is":    {join: func(q *lines) { q.Join(waiter("a", 1, 28)) }, room: roomFor(28)},
-		"somebody waits, for whom there isn't": {join: func(q *lines) { q.Join(waiter("a", 1, 24)) }, room: roomFor(28), want: true},
+		"nobody waits":         {want: true, room: roomFor(24)},
+		"a waiter has room":    {join: func(q *lines) { q.Join(waiter("a", 1, 28)) }, room: roomFor(28)},
+		"a waiter has no room": {join: func(q *lines) { q.Join(waiter("a", 1, 24)) }, room: roomFor(28), want: true},
 		"a block that somebody waits for is free": {
 			join: func(q *lines) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: freeBeside(8, "10.0.0.0/32"),
 		},
@@ -238,8 +238,8 @@ func TestWhoseBlockIsTakenIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestABlockThatBecomesFreeIsNoticed has a block looked at while it is in use, so that it
-// is not looked at again, and then become free with a larger and in a smaller one.
+// TestABlockThatBecomesFreeIsNoticed has a block checked while it is in use, so that it
+// is not checked again, and then become free with a larger and in a smaller one.
 func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 	for _, freed := range []string{"10.0.1.0/24", "10.0.0.0/16", "10.0.1.128/25", "10.0.2.0/24"} {
 		q := newLines(0)
@@ -251,7 +251,7 @@ func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 		q.Freed(pool.Key, netip.MustParsePrefix(freed))
 		want := "a"
 		if freed == "10.0.2.0/24" {
-			want = "" // not looked at: nothing of its block became free
+			want = "" // not checked: nothing of its block became free
 		}
 		if got := q.first(pool, everythingFree()); got != want {
 			t.Errorf("after %s became free %q is due, want %q", freed, got, want)
@@ -262,7 +262,7 @@ func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 func TestAPlaceIsKeptProvisionally(t *testing.T) {
 	for name, c := range map[string]struct {
 		then  func(*lines)
-		first string // of the line, when those who did not come are taken out
+		first string // of the line, when those that did not join are taken out
 		gone  int
 	}{
 		"does not come":                  {func(*lines) {}, "young", 1},

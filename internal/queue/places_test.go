@@ -65,7 +65,7 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 	}
 	q.Leave(holder("b"))
 	if len(q.targets)+len(q.byPool)+len(q.namespaces)+len(q.awaiting) != 0 || len(q.Waited([]ipam.PoolKey{pool.Key})) != 0 {
-		t.Errorf("something is kept of those who left: %v %v %v %v", q.targets, q.byPool, q.namespaces, q.awaiting)
+		t.Errorf("something is kept of waiters that left: %v %v %v %v", q.targets, q.byPool, q.namespaces, q.awaiting)
 	}
 }
 

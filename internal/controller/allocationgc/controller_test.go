@@ -170,7 +170,7 @@ func TestOrphan(t *testing.T) {
 		must(t, s.k8s.Create(t.Context(), claim))
 		s.passes(time.Hour)
 		if again := s.reconciled(); again != 180*time.Second {
-			t.Errorf("looks again after %s, want 180s: nobody may hear of the claim's end", again)
+			t.Errorf("checks again after %s, want 180s: the end of the claim may not be notified", again)
 		}
 		must(t, s.k8s.Delete(t.Context(), claim))
 		s.reconciledAway()

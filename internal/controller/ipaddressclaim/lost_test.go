@@ -65,7 +65,7 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 			coming := c.coming(look)
 			c.found(look, coming)
 			if _, known := c.expected.deletedClaim(s.name); known != test.known || coming > 0 != test.again {
-				t.Errorf("the deletion is known: %t, want %t; looked at again after %v", known, test.known, coming)
+				t.Errorf("the deletion is known: %t, want %t; reconciled again after %v", known, test.known, coming)
 			}
 			if _, made := c.expected.created.Load(s.name); made && test.claim == "" && !test.again {
 				t.Error("the IPAddress is still thought to be coming")

@@ -13,7 +13,7 @@
 //
 // A run has three parts: the storm, with clients and faults; the calm, with
 // clients alone, in which no fault excuses anything; and the end, in which nothing
-// happens until all is as it has to be, those who wait are served one after the
+// happens until all is as it has to be, waiting claims are served one after the
 // other, and everything is given back.
 //
 // # Force

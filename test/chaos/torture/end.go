@@ -52,8 +52,8 @@ func (w *world) letGoOfAll(ctx context.Context) {
 const inLine = 16
 
 // serveInOrder has claims wait in the tight pool, gives its blocks back one after
-// the other, and leaves it to the witness to say whether those who wait are served
-// in order: no fault excuses anything to those who came after the last.
+// the other, and leaves it to the witness to say whether waiting claims are served
+// in order: no fault excuses what happens to claims that came after the last.
 func (w *world) serveInOrder(ctx context.Context) error {
 	p := &party{world: w, who: "end", Client: w.admin}
 	for i := range inLine {

@@ -174,7 +174,7 @@ func (n *nemesis) endNamespace(ctx context.Context, name string, then func(conte
 		case !done(goneWithin, func() bool { return isGone() || lingers() }):
 			n.witness.Violate(fmt.Sprintf("the namespace %s does not go away", name), n.witness.LeftIn(name)...)
 		case lingers():
-			n.witness.Violate(fmt.Sprintf("the operator does not let go of all that was deleted with the namespace %s", name), n.witness.LingerIn(name, releasedWithin)...)
+			n.witness.Violate(fmt.Sprintf("the operator does not release all that was deleted with the namespace %s", name), n.witness.LingerIn(name, releasedWithin)...)
 		case !done(time.Minute, func() bool { return client.IgnoreAlreadyExists(then(ctx)) == nil }):
 			n.witness.Violate(fmt.Sprintf("nothing comes after the namespace %s", name))
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
-// linear is the history of allocations and releases, as those who asked for them saw
+// linear is the history of allocations and releases, as the clients that asked for them saw
 // it, for porcupine: there must be an order of all of them, each between its call
 // and its return, in which a block is allocated only while nothing that overlaps it
 // is held.

@@ -158,7 +158,7 @@ func (t *torture) acts(ctx context.Context) error {
 	if err := t.world.serveInOrder(ctx); err != nil {
 		return err
 	}
-	t.say("%s: those who waited were served", t.elapsed())
+	t.say("%s: waiting claims were served", t.elapsed())
 	return t.world.giveBack(ctx)
 }
 

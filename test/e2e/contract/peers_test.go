@@ -255,7 +255,7 @@ var _ = Describe("A pool that is full", Ordered, func() {
 		Expect(told(ctx, holding[0])()).To(BeEmpty(), "it was served at once, as its condition says")
 	})
 
-	It("serves those who wait, oldest first, at once, and nobody overtakes", func(ctx context.Context) {
+	It("serves waiting claims, oldest first, at once, and none is overtaken", func(ctx context.Context) {
 		overtaking := created(ctx, build.Claim(team, "zz-overtakes").Pool("full").Length(32).Obj())
 		Expect(overtaking.Spec.CIDR).To(BeEmpty())
 		for i, claim := range waiting {

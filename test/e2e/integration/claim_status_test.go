@@ -111,7 +111,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		expectBound(ctx, claim, "10.127.32.0/30")
 	})
 
-	DescribeTable("is not what whoever creates the claim says", func(ctx context.Context, class string, create func(context.Context, client.Object) error) {
+	DescribeTable("is not what the creator of the claim says", func(ctx context.Context, class string, create func(context.Context, client.Object) error) {
 		claim := build.Claim(team, "forged-by-"+strings.ReplaceAll(CurrentSpecReport().LeafNodeText, " ", "-")).Obj()
 		if class == "" {
 			claim.Spec.PoolRef, claim.Spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "claim-status"}, new(int32(28))
@@ -130,7 +130,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		Entry("who applies", "", applied),
 	)
 
-	DescribeTable("is not for whoever may update the claim", func(ctx context.Context, change func(context.Context, *v1alpha1.IPClaim) error) {
+	DescribeTable("is not for users that may update the claim", func(ctx context.Context, change func(context.Context, *v1alpha1.IPClaim) error) {
 		claim := fresh(ctx, build.Claim(team, "block").Obj())
 		before := claim.DeepCopy()
 		claim.Status = forged

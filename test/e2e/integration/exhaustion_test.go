@@ -127,7 +127,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		expectExhausted(ctx, waits, "no free /32 in pool full-class-b: the claim is bound as soon as one is released")
 	})
 
-	It("serves those who wait by class from a pool that is added", func(ctx context.Context) {
+	It("serves claims that wait by class from a pool that is added", func(ctx context.Context) {
 		waits := fresh(ctx, build.Claim(team, "class-b-2").Obj())
 		ready(ctx, created(ctx, build.Pool("full-class-c").Domain("exhaustion").CIDR("10.28.5.0/31").Classes("full-class-wait").Obj()))
 		expectBound(ctx, waits, "10.28.5.0/32")

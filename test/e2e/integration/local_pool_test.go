@@ -120,7 +120,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Expect(claim.Spec.CIDR).To(Equal("172.16.3.0/32"))
 	})
 
-	It("has those wait for whom there is no room, claims and child pools alike", func(ctx context.Context) {
+	It("has claims and child pools wait while there is no room", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("small").Domain("small").CIDR("172.16.4.0/31").In(team)))
 		first := created(ctx, build.Claim(team, "small-1").LocalPool("small").Length(32).Obj())
 		second := created(ctx, build.Claim(team, "small-2").LocalPool("small").Length(32).Obj())
@@ -137,7 +137,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Expect(ready(ctx, child).Spec.CIDR).To(Equal("172.16.4.1/32"))
 	})
 
-	It("refuses those for whom there is no room where it says so", func(ctx context.Context) {
+	It("refuses them where it says so", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("rejects").Domain("rejects").CIDR("172.16.5.0/32").Rejects().In(team)))
 		created(ctx, build.Claim(team, "rejects-1").LocalPool("rejects").Length(32).Obj())
 		err := told.Create(ctx, build.Claim(team, "rejects-2").LocalPool("rejects").Length(32).Obj())

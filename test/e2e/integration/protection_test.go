@@ -74,7 +74,7 @@ var _ = Describe("protection", Ordered, func() {
 		Expect(record(ctx).DeletionTimestamp).To(BeNil())
 	})
 
-	It("refuses to delete a pool in use, and says by whom", func(ctx context.Context) {
+	It("refuses to delete a pool in use, and names the holders", func(ctx context.Context) {
 		pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "protection"}}
 		err := k8s.Delete(ctx, pool)
 		Expect(code(err)).To(Equal(http.StatusConflict))
@@ -128,7 +128,7 @@ var _ = Describe("protection", Ordered, func() {
 		Eventually(verbs("view")).Should(ConsistOf("get", "list", "watch"))
 	})
 
-	It("lets go of a record on which somebody else has put a finalizer, too", func(ctx context.Context) {
+	It("releases a record that has another finalizer, too", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("protection-finalizer").CIDR("10.62.2.0/32").Obj()))
 		claim = created(ctx, build.Claim(team, "finalizer").Pool("protection-finalizer").Length(32).Obj())
 		theirs := func(r *v1alpha1.IPAllocation) {

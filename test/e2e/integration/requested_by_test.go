@@ -45,7 +45,7 @@ var _ = Describe("requested-by", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("is told of a claim that waited, and cannot be forged meanwhile", func(ctx context.Context) {
+	It("is stated of a claim that waited, and cannot be forged meanwhile", func(ctx context.Context) {
 		claim := build.Claim(team, "waits").Class("requested-by").Obj()
 		claim.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "somebody else"}
 		Expect(impersonating("judy").Create(ctx, claim)).To(Succeed())

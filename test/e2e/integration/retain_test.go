@@ -52,7 +52,7 @@ var _ = Describe("retain", Ordered, func() {
 		Eventually(state(ctx, again)).Should(Equal(v1alpha1.AllocationRetained))
 	})
 
-	It("gives it back at once, however quickly the claim comes back", func(ctx context.Context) {
+	It("gives it back at once, however quickly the claim returns", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "quick").Class("retain").Obj())
 		block := claim.Spec.CIDR
 		for range 5 {

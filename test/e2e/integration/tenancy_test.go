@@ -173,7 +173,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(created(ctx, build.Claim(alone, "own").Pool("tenancy-alone").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.5.0/32"))
 	})
 
-	It("keeps the label to those who may assign the project, by the policy of the documentation", func(ctx context.Context) {
+	It("keeps the label to users that may assign the project, by the policy of the documentation", func(ctx context.Context) {
 		for _, obj := range documented("docs/operations.md", "guard-project-label") {
 			created(ctx, obj)
 		}

@@ -28,7 +28,7 @@ import (
 )
 
 // lease is how long a leader that dies keeps its lease: so long that nobody mistakes
-// its end for its being handed over. It is looked at as often as it is by default.
+// its end for its being handed over. It is renewed as often as it is by default.
 const lease = 30 * time.Second
 
 // world is a cluster with a client.

@@ -59,7 +59,7 @@ func (w *world) wrong(ctx context.Context, waiting map[string]bool) ([]string, e
 	return wrong[:min(len(wrong), 10)], nil
 }
 
-// holders are those who say that they hold a block, and those who should and do
+// holders are the objects that say that they hold a block, and those that should and do
 // not.
 func (s *stored) holders(waiting map[string]bool) (map[string]*holder, []string) {
 	holders, wrong := map[string]*holder{}, []string{}
@@ -190,7 +190,7 @@ func space(r v1alpha1.IPAllocation) string {
 	}
 }
 
-// overlaps are those who hold one block between them. Sorted, they would be
+// overlaps are the holders that hold one block between them. Sorted, they would be
 // neighbours.
 func (s *stored) overlaps() []string {
 	by := map[string][]netip.Prefix{}

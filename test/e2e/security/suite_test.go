@@ -26,7 +26,7 @@ func TestSecurity(t *testing.T) {
 		name string
 		do   func(*world)
 	}{
-		{"metrics and profiles are for those who may get them", (*world).diagnosticsAreGuarded},
+		{"metrics and profiles are for users that may get them", (*world).diagnosticsAreGuarded},
 		{"an answer does not tell what is taken from what is forbidden", (*world).answersAreAlike},
 		{"a request of any size is answered", (*world).sizeIsBounded},
 		{"a request that does not end is answered", (*world).timeIsBounded},

@@ -357,7 +357,7 @@ func (h *hostile) replace(ctx context.Context, report func(error)) {
 func (h *hostile) forge(ctx context.Context) error {
 	b := build.Claim(hostileNamespace, h.name())
 	switch h.random.IntN(4) {
-	case 0: // the name that a client gives is not looked at
+	case 0: // the name that a client gives is not used
 		claim := b.Class("hosts").Obj()
 		claim.Spec.CIDR, claim.Spec.AllocationName = "10.80.0.1/32", "m-forged"
 		return h.create(ctx, claim)

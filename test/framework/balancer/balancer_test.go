@@ -158,7 +158,7 @@ func dial(t *testing.T, b *balancer.Balancer) net.Conn {
 	return conn
 }
 
-// ask sends a line on a new connection and returns all that comes back.
+// ask sends a line on a new connection and returns all of the answer.
 func ask(t *testing.T, b *balancer.Balancer) string {
 	t.Helper()
 	conn := dial(t, b)

@@ -85,7 +85,7 @@ func (c *Cluster) Stop() error {
 // Config is the administrator's configuration, without a rate limit.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// EtcdURL is where etcd answers its clients, for those who want to know what is
+// EtcdURL is where etcd answers its clients, for tests that need to know what is
 // stored without asking the API server.
 func (c *Cluster) EtcdURL() string { return c.plane.Etcd.URL.String() }
 

@@ -141,7 +141,7 @@ func templatesIn(path string, source []byte) ([]Template, error) {
 }
 
 // isForOthers reports whether the texts of a node are not for the people who use the API:
-// log lines, which are for those who run the operator (Info, Error, and functions named log…
+// log lines, which are for operators of the cluster (Info, Error, and functions named log…
 // and trace…), struct tags and imports, and what says which call failed, as the message is
 // then that of the API server.
 func isForOthers(node ast.Node) bool {

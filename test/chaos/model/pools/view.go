@@ -54,7 +54,7 @@ func (r *replica) enter(e event) {
 }
 
 // resolve decides whose the block is, once the view shows the record that is awaited.
-// One that has changed since is nobody's: it is found by those who look for orphans.
+// One that has changed since is nobody's: it is found by the collection of orphans.
 func (m *Model) resolve(s *state, r *replica) {
 	t := &r.task
 	if t.doing != awaiting {

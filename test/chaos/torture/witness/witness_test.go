@@ -184,7 +184,7 @@ func TestTurns(t *testing.T) {
 		s.claims("second", "c-2", "10.0.0.0/28", "second-r")
 		return s
 	}
-	t.Run("whoever waits longer, for no more, is served first", func(t *testing.T) {
+	t.Run("a claim that waits longer, for no more, is served first", func(t *testing.T) {
 		overtaking(t, false, time.Minute, 28).finds("overtook")
 	})
 	t.Run("a larger block may be passed", func(t *testing.T) {

@@ -68,7 +68,7 @@ func (w *World) spent(since map[string]time.Duration, requests int) map[string]f
 }
 
 const (
-	// restful is what the parts together use at most when they are at rest, looked at
+	// restful is what the parts together use at most when they are at rest, measured
 	// for so long at a time; awaited for a minute at most.
 	restful     = 150 * time.Millisecond
 	restfulLook = 500 * time.Millisecond
