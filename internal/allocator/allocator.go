@@ -75,15 +75,15 @@ func New(o Options) *Allocator {
 	return a
 }
 
-// Synced is ipam.ErrNotSynced until all that decisions rest on has been seen
+// synced is ipam.ErrNotSynced until all that decisions rest on has been seen
 // once: records, pools, classes and the claims that wait. Nothing is handed out
 // before.
-func (a *Allocator) Synced() error { return a.queue.Synced() }
+func (a *Allocator) synced() error { return a.queue.Synced() }
 
 // Resolve is Catalogue.Resolve once everything has been seen; before it is
 // ipam.ErrNotSynced.
 func (a *Allocator) Resolve(ctx context.Context, req ipam.Request) (catalogue.Resolution, error) {
-	if err := a.Synced(); err != nil {
+	if err := a.synced(); err != nil {
 		return catalogue.Resolution{}, err
 	}
 	res, err := a.catalogue.Resolve(req)

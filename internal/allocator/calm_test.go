@@ -178,7 +178,7 @@ func (s *scene) open() {
 	s.pool.Lengths = ipam.Lengths{Min: 29, Max: 32}
 	s.allocator.catalogue.SetProject("ns", "ns")
 	s.allocator.catalogue.SetPool(s.pool)
-	if err := s.allocator.Synced(); err != nil {
+	if err := s.allocator.synced(); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // domain. The UID is empty where the pool is not stored yet. The error is a
 // *ipam.MissingError or a *ipam.PolicyError about the parent.
 func (a *Allocator) PoolOrder(pool ipam.Pool, uid, requestedBy string) (Order, error) {
-	if err := a.Synced(); err != nil {
+	if err := a.synced(); err != nil {
 		return Order{}, err
 	}
 	order := Order{Origin: OriginController, Holder: adapt.HolderOfPool(pool.Key), HolderUID: uid, RequestedBy: requestedBy}

@@ -25,7 +25,7 @@ import (
 // all the same, and confirmed once that is there; and those of Allocate that mean to try
 // again.
 func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.PoolKey) (ipam.Record, error) {
-	if err := a.Synced(); err != nil {
+	if err := a.synced(); err != nil {
 		return ipam.Record{}, err
 	}
 	block := order.Terms.Block

@@ -97,11 +97,11 @@ func TestNothingIsHandedOutBeforeEverySourceIsSynced(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		synced := false
 		a.queue.FedBy(func() bool { return synced })
-		if err := a.Synced(); !errors.Is(err, ipam.ErrNotSynced) {
+		if err := a.synced(); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("before: %v, want %v", err, ipam.ErrNotSynced)
 		}
 		synced = true
-		if err := a.Synced(); err != nil {
+		if err := a.synced(); err != nil {
 			t.Errorf("after: %v", err)
 		}
 		synctest.Wait()
@@ -128,11 +128,11 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 					t.Fatal(err)
 				}
 				a.waitersSeen.Store(true)
-				if err := a.Synced(); !errors.Is(err, ipam.ErrNotSynced) {
+				if err := a.synced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("before: %v, want %v", err, ipam.ErrNotSynced)
 				}
 				informer.Synced()
-				if err := a.Synced(); err != nil {
+				if err := a.synced(); err != nil {
 					t.Errorf("after: %v", err)
 				}
 			})

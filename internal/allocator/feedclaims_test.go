@@ -83,12 +83,12 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := begin(t, PartsOptions{}, c.err, waits, gone, has)
-				if err := b.Synced(); !errors.Is(err, ipam.ErrNotSynced) {
+				if err := b.synced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("at first: %v, want %v", err, ipam.ErrNotSynced)
 				}
 				go b.FeedClaims(t.Context(), b.live, b.informers)
 				time.Sleep(2 * waitersSeenWithin)
-				if early := b.Synced() == nil; early != c.early || b.queue.Len() != c.line {
+				if early := b.synced() == nil; early != c.early || b.queue.Len() != c.line {
 					t.Errorf("before the claims are known, handed out: %t, want %t; %d in line, want %d", early, c.early, b.queue.Len(), c.line)
 				}
 				if b.KnowsClaims() || b.unclaimedLimit() != 0 {
@@ -98,7 +98,7 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 				b.claims.Add(has)
 				b.claims.Synced()
 				time.Sleep(2 * again)
-				if err := b.Synced(); err != nil || !b.KnowsClaims() || b.unclaimedLimit() != 7 {
+				if err := b.synced(); err != nil || !b.KnowsClaims() || b.unclaimedLimit() != 7 {
 					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, b.KnowsClaims(), b.unclaimedLimit())
 				}
 				obj := adapt.Allocation(heldBlock("never-stored", "10.0.0.0/28"))

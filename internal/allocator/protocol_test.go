@@ -276,10 +276,10 @@ func (p *play) finish() {
 	live := p.holders()
 	last := p.start(777)
 	for n := range uint64(5) {
-		for wait := 0; wait < 600 && last.allocator.Synced() != nil; wait++ {
+		for wait := 0; wait < 600 && last.allocator.synced() != nil; wait++ {
 			time.Sleep(100 * time.Millisecond)
 		}
-		if last.allocator.Synced() == nil {
+		if last.allocator.synced() == nil {
 			break
 		}
 		p.stop(last)
