@@ -126,7 +126,7 @@ release-manifests: $(if $(assets),bin/k8s/kubectl) ## Write what clusterctl inst
 ##@ Check
 
 .PHONY: test
-test: $(assets) capi build ## Run all tests, the suites on the control plane included, with small counts: ten minutes.
+test: $(assets) capi build ## Run all tests, the suites on the control plane included, with small counts: about twelve minutes on two cores.
 	@$(call tests,-short,$(SIDE_BY_SIDE))
 
 .PHONY: test-all
