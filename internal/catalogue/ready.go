@@ -67,20 +67,12 @@ type PassedOver struct {
 // PassedOver are the pools that the request could name, but for those from which it is
 // served. It resolves the request again, for a log.
 func (c *Catalogue) PassedOver(req ipam.Request, served []ipam.Pool) []PassedOver {
-	req, err := c.onBehalf(req)
-	if err != nil {
-		return nil
-	}
-	class, err := c.classOf(req)
-	if err != nil {
-		return nil
-	}
-	named, err := c.poolsOf(req, class)
-	if err != nil {
+	named, err := c.named(req)
+	if err != nil || named.missing != nil {
 		return nil
 	}
 	var passed []PassedOver
-	for _, pool := range named {
+	for _, pool := range named.pools {
 		if slices.ContainsFunc(served, func(p ipam.Pool) bool { return p.Key == pool.Key }) {
 			continue
 		}

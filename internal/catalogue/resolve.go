@@ -21,24 +21,19 @@ type Resolution struct {
 // is known of the terms all the same is returned. It is ipam.ErrNotSynced where the
 // claim's namespace has not been seen.
 func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
-	req, err := c.onBehalf(req)
+	named, err := c.named(req)
 	if err != nil {
 		return Resolution{}, err
 	}
-	class, err := c.classOf(req)
+	terms, err := ipam.Fold(named.request, named.class, named.pools)
 	if err != nil {
 		return Resolution{}, err
 	}
-	named, missing := c.poolsOf(req, class)
-	terms, err := ipam.Fold(req, class, named)
-	if err != nil {
-		return Resolution{}, err
+	res := Resolution{Terms: terms, Class: named.class}
+	if named.missing != nil {
+		return res, named.missing
 	}
-	res := Resolution{Terms: terms, Class: class}
-	if missing != nil {
-		return res, missing
-	}
-	fitting, err := terms.Fitting(named)
+	fitting, err := terms.Fitting(named.pools)
 	if err != nil {
 		return res, err
 	}
@@ -51,6 +46,29 @@ func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
 	}
 	res.Pools = ipam.Rank(c.candidates(ready), terms.Selection)
 	return res, nil
+}
+
+// named is a request with its tenant, its class, and the pools that it may be served from
+// as far as names go; missing is why there are none.
+type named struct {
+	request ipam.Request
+	class   *ipam.Class
+	pools   []ipam.Pool
+	missing error
+}
+
+// named finds what a request names.
+func (c *Catalogue) named(req ipam.Request) (named, error) {
+	req, err := c.onBehalf(req)
+	if err != nil {
+		return named{}, err
+	}
+	class, err := c.classOf(req)
+	if err != nil {
+		return named{}, err
+	}
+	pools, missing := c.poolsOf(req, class)
+	return named{request: req, class: class, pools: pools, missing: missing}, nil
 }
 
 // classOf is the class that a request names, or the default one.

@@ -7,23 +7,17 @@ import (
 // Wants is what a request would take, and from which pools, whether or not they are
 // ready. Without pools something is missing or not allowed.
 func (c *Catalogue) Wants(req ipam.Request) ipam.Wants {
-	req, err := c.onBehalf(req)
+	named, err := c.named(req)
+	if err != nil || named.missing != nil {
+		return ipam.Wants{}
+	}
+	class := named.class
+	req = named.request
+	terms, err := ipam.Fold(req, class, named.pools)
 	if err != nil {
 		return ipam.Wants{}
 	}
-	class, err := c.classOf(req)
-	if err != nil {
-		return ipam.Wants{}
-	}
-	named, err := c.poolsOf(req, class)
-	if err != nil {
-		return ipam.Wants{}
-	}
-	terms, err := ipam.Fold(req, class, named)
-	if err != nil {
-		return ipam.Wants{}
-	}
-	fitting, err := terms.Fitting(named)
+	fitting, err := terms.Fitting(named.pools)
 	if err != nil || req.Child != (ipam.PoolKey{}) && allOfParent(terms, fitting[0]) != nil {
 		return ipam.Wants{}
 	}
