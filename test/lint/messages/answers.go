@@ -5,28 +5,35 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // Answered are the rows of the webhooks' golden answers, from the root of the module.
 func Answered(root fs.FS) ([]Row, error) {
-	files, err := fs.Glob(root, "webhooks/testdata/answers/*.txt")
+	rows, err := eachFile(root, "webhooks/testdata/answers/*.txt", func(text []byte) ([]Row, error) { return AnswersIn(string(text)) })
+	return slices.Concat(rows...), err
+}
+
+// eachFile is what read makes of each file of a pattern.
+func eachFile[T any](root fs.FS, pattern string, read func([]byte) (T, error)) ([]T, error) {
+	files, err := fs.Glob(root, pattern)
 	if err != nil {
 		return nil, err
 	}
-	var rows []Row
+	all := make([]T, 0, len(files))
 	for _, file := range files {
 		text, err := fs.ReadFile(root, file)
 		if err != nil {
 			return nil, err
 		}
-		found, err := AnswersIn(string(text))
+		found, err := read(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		rows = append(rows, found...)
+		all = append(all, found)
 	}
-	return rows, nil
+	return all, nil
 }
 
 var (

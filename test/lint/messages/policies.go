@@ -3,7 +3,6 @@ package messages
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -23,23 +22,8 @@ func kindOf(resource string) string {
 
 // Policies are the rows of the policies, from the root of the module.
 func Policies(root fs.FS) ([]Row, error) {
-	files, err := fs.Glob(root, "config/policy/*.yaml")
-	if err != nil {
-		return nil, err
-	}
-	var rows []Row
-	for _, file := range files {
-		text, err := fs.ReadFile(root, file)
-		if err != nil {
-			return nil, err
-		}
-		found, err := policiesIn(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		rows = append(rows, found...)
-	}
-	return rows, nil
+	rows, err := eachFile(root, "config/policy/*.yaml", policiesIn)
+	return slices.Concat(rows...), err
 }
 
 func policiesIn(text []byte) ([]Row, error) {

@@ -2,7 +2,6 @@ package messages
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"math"
 	"slices"
@@ -26,23 +25,7 @@ type Rules struct {
 
 // RulesOf reads the rules of all CRDs, from the root of the module.
 func RulesOf(root fs.FS) ([]Rules, error) {
-	files, err := fs.Glob(root, "config/crd/bases/*.yaml")
-	if err != nil {
-		return nil, err
-	}
-	all := make([]Rules, 0, len(files))
-	for _, file := range files {
-		text, err := fs.ReadFile(root, file)
-		if err != nil {
-			return nil, err
-		}
-		rules, err := rulesIn(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		all = append(all, rules)
-	}
-	return all, nil
+	return eachFile(root, "config/crd/bases/*.yaml", rulesIn)
 }
 
 func rulesIn(text []byte) (Rules, error) {
