@@ -25,7 +25,7 @@ func TestAddressClaims(t *testing.T) {
 		"a claim of a class is served by one of its pools":                   ofClass,
 		"a class that forbids single addresses says so and takes nothing":    classOfBlocks,
 		"a claim of a pool that is missing is served once that exists":       missingPool,
-		"a kind that our group lacks is told in the claim":                   unknownKind,
+		"a kind that our group lacks is reported in the claim":               unknownKind,
 		"what a claim says is an event once it is written":                   eventOnceWritten,
 		"a claim of another provider is left untouched":                      foreignClaim,
 		"a claim waits for its Cluster":                                      waitsForCluster,

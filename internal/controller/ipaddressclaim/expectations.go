@@ -29,7 +29,7 @@ type expectations struct {
 	created sync.Map
 	// claims and addresses have the last removal of a finalizer from a claim, and from an
 	// IPAddress, until it is gone.
-	claims, addresses sync.Map
+	claims, addresses removals
 	// deleted is the UID of the last claim of a name whose deletion was seen, while its
 	// IPAddress may still be there.
 	deleted sync.Map
@@ -119,14 +119,14 @@ func (e *expectations) addressGone(address client.Object) {
 	if last, ok := e.created.Load(name); ok && last.(creation).uid == address.GetUID() {
 		e.created.Delete(name)
 	}
-	e.addresses.Delete(name)
+	e.addresses.forget(name)
 	e.pools.Delete(name)
 }
 
 // claimGone notes that the deletion of a claim was seen.
 func (e *expectations) claimGone(claim client.Object) {
 	e.deleted.Store(nameOf(claim), string(claim.GetUID()))
-	e.claims.Delete(nameOf(claim))
+	e.claims.forget(nameOf(claim))
 }
 
 // deletedClaim is the UID of the last claim of the name whose deletion was seen.
@@ -154,23 +154,28 @@ func (r removal) isOf(obj client.Object, now time.Time) bool {
 	return r.version == obj.GetResourceVersion() && now.Sub(r.at) < showsWithin
 }
 
-// removal is the last removal of a finalizer from the object of the name in claims or
-// addresses.
-func lastRemoval(of *sync.Map, name ipam.Name) removal {
-	last, _ := of.Load(name)
-	r, _ := last.(removal)
-	return r
+// removals are the last ones of the finalizer of one kind, by the name of the object.
+type removals struct{ byName sync.Map }
+
+// last is the last removal from the object of the name; zero where there is none.
+func (r *removals) last(name ipam.Name) removal {
+	last, _ := r.byName.Load(name)
+	noted, _ := last.(removal)
+	return noted
 }
 
-// remove removes a finalizer by do, and notes that of this version unless it fails.
-func remove(of *sync.Map, obj client.Object, now time.Time, do func() error) error {
-	of.Store(nameOf(obj), removal{version: obj.GetResourceVersion(), at: now})
+// remove removes the finalizer by do, and notes that of this version unless it fails.
+func (r *removals) remove(obj client.Object, now time.Time, do func() error) error {
+	r.byName.Store(nameOf(obj), removal{version: obj.GetResourceVersion(), at: now})
 	err := do()
 	if err != nil {
-		of.Delete(nameOf(obj))
+		r.forget(nameOf(obj))
 	}
 	return err
 }
+
+// forget forgets the removal from an object that is gone.
+func (r *removals) forget(name ipam.Name) { r.byName.Delete(name) }
 
 // poolMissing notes whether the pool of an IPAddress is missing. To be called before the
 // pool is looked for, so that no change is missed, and again once it is found.

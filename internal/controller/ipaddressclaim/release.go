@@ -32,7 +32,7 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 	if !controllerutil.RemoveFinalizer(s.claim, v1alpha1.FinalizerRelease) {
 		return nil
 	}
-	err := remove(&c.expected.claims, before, c.Clock.Now(), func() error {
+	err := c.expected.claims.remove(before, c.Clock.Now(), func() error {
 		return c.Client.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
 	if err != nil {
@@ -119,10 +119,10 @@ func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 		return nil
 	}
 	now := c.Clock.Now()
-	if lastRemoval(&c.expected.addresses, s.name).isOf(before, now) {
+	if c.expected.addresses.last(s.name).isOf(before, now) {
 		return errNotSeen
 	}
-	err := remove(&c.expected.addresses, before, now, func() error {
+	err := c.expected.addresses.remove(before, now, func() error {
 		return c.Client.Patch(ctx, s.address, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
 	if err != nil {

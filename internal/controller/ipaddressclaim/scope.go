@@ -54,7 +54,7 @@ func (s *scope) holder() ipam.Holder { return adapt.HolderOfAddressClaim(s.name)
 // look reads what a pass needs from the caches, with what was done to the claim last.
 func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope, error) {
 	name := ipam.Name{Namespace: key.Namespace, Name: key.Name}
-	last := lastRemoval(&c.expected.claims, name) // before the cache is read, which forgets it after
+	last := c.expected.claims.last(name) // before the cache is read, which forgets it after
 	s, err := look(ctx, c.Client, key)
 	if err != nil {
 		return nil, err
