@@ -153,11 +153,15 @@ func (m *claimMutator) answer(ctx context.Context, r *claimRequest, outcome adap
 }
 
 func logAdmitted(ctx context.Context, r *claimRequest, outcome adapt.ClaimOutcome) {
+	l := log.FromContext(ctx).V(1)
+	if !l.Enabled() {
+		return
+	}
 	values := []any{"claim", r.holder().String(), "phase", outcome.Phase, "reason", outcome.Reason, "dryRun", r.dryRun}
 	if record := outcome.Record; outcome.Phase == v1alpha1.ClaimBound {
 		values = append(values, "pool", record.Pool.String(), "block", record.Block.String(), "record", record.Name.String())
 	}
-	log.FromContext(ctx).V(1).Info("Admitted a claim", values...)
+	l.Info("Admitted a claim", values...)
 }
 
 // poolOf is the pool of a record, as the request was resolved or as it was seen.

@@ -312,7 +312,7 @@ func TestWhichFailuresSurelyCreatedNothing(t *testing.T) {
 		errCut: false, context.DeadlineExceeded: false,
 		status(0): false, status(399): false, status(400): true, status(403): true, status(499): true, status(500): false, status(504): false,
 	} {
-		if got := kube.IsRefused(err); got != want {
+		if got := kube.IsRejected(err); got != want {
 			t.Errorf("%v: %t, want %t", err, got, want)
 		}
 	}

@@ -38,10 +38,10 @@ func (a *Allocator) find(ctx context.Context, order Order) (ipam.Record, error) 
 		case err == nil:
 			return record, nil
 		case errors.Is(err, ledger.ErrLost):
-			trace(ctx, order.Holder, "Lost a race for a block; trying another one", pool.Key, "record", order.Record.String())
+			trace(ctx, order.Holder, "Lost a race for a block; trying another one", pool.Key, "record", order.Record)
 			order.Record = order.renamed() // and the next block of the same pool
 		case exhausted.take(pool, err):
-			trace(ctx, order.Holder, "Passed over a pool", pool.Key, "reason", err.Error())
+			trace(ctx, order.Holder, "Passed over a pool", pool.Key, "reason", err)
 			i++
 		default:
 			return ipam.Record{}, err
@@ -104,7 +104,7 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	traceRecord(ctx, "Holding a block", record)
 	obj := adapt.Allocation(record)
 	if err := a.client.Create(ctx, obj); err != nil {
-		if kube.IsRefused(err) || order.nameIsFixed() {
+		if kube.IsRejected(err) || order.nameIsFixed() {
 			hold.Drop()
 		} else {
 			hold.Abandon()
@@ -130,7 +130,7 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record, cause error) error {
 	_, overLimit := errors.AsType[*ipam.LimitError](cause)
 	closed := errors.Is(cause, ledger.ErrPoolClosed)
-	traceRecord(ctx, "Gave up a record", record, "reason", cause.Error())
+	traceRecord(ctx, "Gave up a record", record, "reason", cause)
 	switch {
 	case order.nameIsFixed() && errors.Is(cause, ipam.ErrUnconfirmed):
 	case !order.nameIsFixed():

@@ -31,9 +31,9 @@ func IsNamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// IsRefused reports whether the API server surely did nothing of what was asked. What is
+// IsRejected reports whether the API server surely did nothing of what was asked. What is
 // not an answer of it, and its time-outs and internal errors, may have been done.
-func IsRefused(err error) bool {
+func IsRejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false

@@ -97,9 +97,9 @@ func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
 	}
 }
 
-// TestWhoeverWasRecordedFirstStaysConfirmed is about two records that overlap, however
+// TestTheRecordThatCameFirstStaysConfirmed is about two records that overlap, however
 // they came to be.
-func TestWhoeverWasRecordedFirstStaysConfirmed(t *testing.T) {
+func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
 	of := func(o *v1alpha1.IPAllocation) ipam.Record { r, _ := adapt.Record(o); return r }
 	isTaken := func(err error) bool { _, ok := errors.AsType[*ipam.TakenError](err); return ok }

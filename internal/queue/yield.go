@@ -95,7 +95,7 @@ func passes(err error) bool {
 	if ipam.IsTransient(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return true
 	}
-	return !kube.IsRefused(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
+	return !kube.IsRejected(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 }
 
 // IsRefused reports whether the API server refuses something, and will again until

@@ -1,4 +1,4 @@
-// Package story has the verbs in which the tests of controllers are told. A story runs on
+// Package story has the verbs of the tests of controllers. A story runs on
 // a real API server, without a manager: the test calls Reconcile itself, one pass at a
 // time, and reads as what happens:
 //
@@ -12,7 +12,7 @@
 // says, such as Bound.
 //
 // The stories of a package are subtests of one test, which starts the API server once, and
-// are told one after the other. Each begins on an API server
+// run one after the other. Each begins on an API server
 // without objects of the operator, and takes its own away at the end, so that all may
 // use the same names. Time is the story's clock, but for that of the API server, and for
 // how long the ledger waits for its watch.
