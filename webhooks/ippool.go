@@ -169,7 +169,9 @@ func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool)
 		}
 		pool.ParentGranted, r.granted = may, may
 	}
-	return m.Allocator.PoolOrder(pool, "", r.user.Username)
+	order, err := m.Allocator.PoolOrder(pool)
+	order.Origin, order.RequestedBy = allocator.OriginAdmission, r.user.Username
+	return order, err
 }
 
 // recheck reads the pool again with the CIDR that it was given, which ranges,

@@ -12,16 +12,13 @@ import (
 )
 
 // PoolOrder is the order for a pool's own CIDR, in its parent or its routing
-// domain. The UID is empty where the pool is not stored yet. The error is a
+// domain. Origin and holder's UID are for the caller to set. The error is a
 // *ipam.MissingError or a *ipam.PolicyError about the parent.
-func (a *Allocator) PoolOrder(pool ipam.Pool, uid, requestedBy string) (Order, error) {
+func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
 	if err := a.synced(); err != nil {
 		return Order{}, err
 	}
-	order := Order{Origin: OriginController, Holder: adapt.HolderOfPool(pool.Key), HolderUID: uid, RequestedBy: requestedBy}
-	if uid == "" {
-		order.Origin = OriginAdmission
-	}
+	order := Order{Holder: adapt.HolderOfPool(pool.Key)}
 	if place, ok := a.queue.Place(order.Holder); ok {
 		order.Waiting = place
 	}

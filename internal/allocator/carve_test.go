@@ -94,7 +94,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 				if c.before != nil {
 					c.before(a)
 				}
-				order, err := a.PoolOrder(c.pool, "uid", "alice")
+				order, err := a.PoolOrder(c.pool)
 				if c.err != nil {
 					if !c.err(err) {
 						t.Errorf("got %v", err)
@@ -104,13 +104,13 @@ func TestWhatAPoolOrders(t *testing.T) {
 				if err != nil || len(order.Pools) != 1 || order.Pools[0].Key.Name != c.want {
 					t.Fatalf("got %+v, %v; want it from %s", order, err, c.want)
 				}
-				if order.Holder != adapt.HolderOfPool(c.pool.Key) || order.HolderUID != "uid" || a.named(order).Record != a.catalogue.RecordOfPool(c.pool.Key) ||
-					order.RequestedBy != "alice" || order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.ReclaimDelete || !order.Waiting.IsZero() {
+				if order.Holder != adapt.HolderOfPool(c.pool.Key) || a.named(order).Record != a.catalogue.RecordOfPool(c.pool.Key) ||
+					order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.ReclaimDelete || !order.Waiting.IsZero() {
 					t.Errorf("got %+v", order)
 				}
 				place := queue.WaiterOfPool(c.pool, metav1.Now().Time)
 				a.queue.Wait(place)
-				if order, err = a.PoolOrder(c.pool, "uid", "alice"); err != nil || !order.Waiting.Since.Equal(place.Since) {
+				if order, err = a.PoolOrder(c.pool); err != nil || !order.Waiting.Since.Equal(place.Since) {
 					t.Errorf("in line: got %+v, %v; want its place", order.Waiting, err)
 				}
 			})
@@ -118,7 +118,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 	}
 	t.Run("before everything was seen", func(t *testing.T) {
 		a := unstarted()
-		if _, err := a.PoolOrder(child, "", ""); !errors.Is(err, ipam.ErrNotSynced) {
+		if _, err := a.PoolOrder(child); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("got %v, want %v", err, ipam.ErrNotSynced)
 		}
 	})

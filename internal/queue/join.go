@@ -129,14 +129,9 @@ func (q *Queue) changed(c catalogue.Change) {
 // followPool has a pool wait for its parent while the watch shows that it does. A live
 // read does not: the pool may be gone by then, and nothing would take it out again.
 func (q *Queue) followPool(obj v1alpha1.Pool, exists bool) {
-	holder := adapt.HolderOfPool(adapt.KeyOf(obj))
-	if !exists {
-		q.Leave(holder)
-		return
-	}
 	pool, errs := q.catalogue.ReadPool(obj)
-	if len(errs) > 0 || pool.Terminating || !awaitsParent(obj, pool) {
-		q.Leave(holder)
+	if !exists || len(errs) > 0 || pool.Terminating || !awaitsParent(obj, pool) {
+		q.Leave(adapt.HolderOfPool(adapt.KeyOf(obj)))
 		return
 	}
 	q.Wait(WaiterOfPool(pool, obj.GetCreationTimestamp().Time))

@@ -28,14 +28,16 @@ func TestAPoolThatCannotBeReadHandsOutNothing(t *testing.T) {
 			{"a child waits", func() { s.pools.Add(child) }, true, 1},
 			{"it cannot be read", func() { s.pools.Add(broken) }, false, 0},
 			{"it can", func() { s.pools.Add(versioned(child, "9")) }, true, 1},
-			{"it is being deleted", func() { p := versioned(child, "10"); p.DeletionTimestamp = new(metav1.Now()); s.pools.Add(p) }, true, 0},
+			{"it is gone", func() { s.pools.Delete(versioned(child, "9")) }, false, 0},
+			{"it is made again", func() { s.pools.Add(versioned(child, "10")) }, true, 1},
+			{"it is being deleted", func() { p := versioned(child, "11"); p.DeletionTimestamp = new(metav1.Now()); s.pools.Add(p) }, true, 0},
 		} {
 			step.do()
 			if _, there := s.catalogue.Pool(key); there != step.there || s.queue.Len() != step.waiting {
 				t.Errorf("%s: it is known: %t, and %d wait; want %t, %d", step.what, there, s.queue.Len(), step.there, step.waiting)
 			}
 		}
-		open := versioned(build.Pool("open").CIDR("10.2.0.0/24").Obj(), "11")
+		open := versioned(build.Pool("open").CIDR("10.2.0.0/24").Obj(), "12")
 		s.pools.Add(open)
 		if _, ok := s.ledger.Capacity(ipam.PoolNamed("open")); !ok {
 			t.Error("the ledger does not know a pool that can be read")

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -92,9 +91,6 @@ func (q *Queue) resumeLimited(record ipam.Record) {
 // passes reports whether an error is of a kind that passes by itself: another process
 // changes the same, or the API server or the watch is late.
 func passes(err error) bool {
-	if ipam.IsTransient(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return true
-	}
 	return !kube.IsRejected(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 }
 

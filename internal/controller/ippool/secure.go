@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -68,10 +69,11 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 	if err := c.askAgain(ctx, s); err != nil {
 		return err
 	}
-	order, err := c.Allocator.PoolOrder(s.pool, string(s.obj.GetUID()), "")
+	order, err := c.Allocator.PoolOrder(s.pool)
 	if err != nil {
 		return err
 	}
+	order.Origin, order.HolderUID = allocator.OriginController, string(s.obj.GetUID())
 	order.Waiting = queue.WaiterOfPool(s.pool, s.obj.GetCreationTimestamp().Time)
 	record, err := c.Allocator.Allocate(ctx, order)
 	if err != nil {
