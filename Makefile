@@ -173,9 +173,9 @@ explored := ./test/chaos/model/...
 
 # Tests that run programs, such as a control plane: their results are not cached,
 # as Go does not see what those programs are. Here are those of test/ and those that
-# import from it, other than what collects messages; what is tested with the race
-# detector, and the model, are left out.
-on_processes := { gsub("/test/lint/messages", "") } /\/test\/|\/envtest/
+# import from it, other than builders and what collects messages; what is tested with
+# the race detector, and the model, are left out.
+on_processes := { gsub("cadastre/test/(lint/messages|framework/build)( |$$)", " ") } /\/test\/|\/envtest/
 
 # The suites that begin first, so that none of them is left alone at the end.
 longest := integration|restore|contract|replicas|torture
