@@ -252,6 +252,20 @@ func TestARecordIsAdoptedForItsHolder(t *testing.T) {
 	}
 }
 
+// TestARecordThatIsAdoptedAgainIsWrittenAgain although it says the same: a deletion that
+// was judged by what it was before is refused then.
+func TestARecordThatIsAdoptedAgainIsWrittenAgain(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound)
+		own.Adopted = true
+		own = over.stores(t, own)
+		adopted, err := a.Adopt(t.Context(), own)
+		if stored := over.stored(own.Name); err != nil || adopted.Version == own.Version || adopted.Version != stored.ResourceVersion {
+			t.Errorf("got version %s, %v; was %s, stored is %s", adopted.Version, err, own.Version, stored.ResourceVersion)
+		}
+	})
+}
+
 // TestOnlyTheHolderThatIsThereIsStamped into its record.
 func TestOnlyTheHolderThatIsThereIsStamped(t *testing.T) {
 	for name, c := range map[string]struct {
