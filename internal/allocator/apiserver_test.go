@@ -12,6 +12,7 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -129,6 +130,7 @@ func (s *apiServer) patch(obj client.Object, patch client.Patch) error {
 		return apierrors.NewConflict(resource, obj.GetName(), errors.New("changed"))
 	case next.DeletionTimestamp != nil && len(next.Finalizers) == 0:
 		s.write(watch.Deleted, next)
+	case equality.Semantic.DeepEqual(next, there): // and its version stays
 	default:
 		s.write(watch.Modified, next)
 	}
