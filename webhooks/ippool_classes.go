@@ -24,16 +24,18 @@ func classWarnings(catalogue *catalogue.Catalogue, pool ipam.Pool) []string {
 		}
 	}
 	var warnings []string
-	switch {
-	case len(unknown) == 1:
+	switch len(unknown) {
+	case 0:
+	case 1:
 		warnings = append(warnings, fmt.Sprintf("spec.classNames: there is no IPClass %s: create it, or correct the name", firstOf(unknown)))
-	case len(unknown) > 1:
+	default:
 		warnings = append(warnings, fmt.Sprintf("spec.classNames: there are no IPClasses %s: create them, or correct the names", firstOf(unknown)))
 	}
-	switch {
-	case len(other) == 1:
+	switch len(other) {
+	case 0:
+	case 1:
 		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClass %s does not hand out %s, the family of this pool: remove it, as it is not served from here", firstOf(other), pool.Family))
-	case len(other) > 1:
+	default:
 		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClasses %s do not hand out %s, the family of this pool: remove them, as they are not served from here", firstOf(other), pool.Family))
 	}
 	return warnings
