@@ -44,9 +44,9 @@ func (s subject) refusal(err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case errors.As(err, &limit):
-		return apierrors.NewForbidden(s.resource(), s.name, limit)
+		return limited(apierrors.NewForbidden(s.resource(), s.name, limit))
 	case errors.As(err, &waiting):
-		return apierrors.NewTooManyRequests(err.Error(), 0) // nothing is different in a second
+		return limited(apierrors.NewTooManyRequests(err.Error(), 0)) // nothing is different in a second
 	case errors.As(err, &policy) && policy.Value == nil:
 		return s.invalid(field.Required(field.NewPath(policy.Field), policy.Remedy))
 	case errors.As(err, &policy):
@@ -68,6 +68,15 @@ func (s subject) refusal(err error) error {
 	default:
 		return apierrors.NewInternalError(fmt.Errorf("%w: try again", err))
 	}
+}
+
+// limited adds the cause by which a client tells a limit from the lack of a right.
+func limited(err *apierrors.StatusError) error {
+	if err.ErrStatus.Details == nil {
+		err.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: v1alpha1.CauseLimitReached, Message: err.ErrStatus.Message})
+	return err
 }
 
 // late says in plain words, and without the address of the API server, what was not answered

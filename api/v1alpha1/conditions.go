@@ -1,5 +1,7 @@
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // Conditions of an IPClaim. Exactly one of Pending, Bound and Exhausted is
 // True; Ready has the status of Bound, for tools that look for it (kstatus), but where
 // another claim's record overlaps the block: then it is False, with reason Conflict.
@@ -141,3 +143,8 @@ const LabelProject = "ipam.cadastre.dev/project"
 
 // DefaultRoutingDomain is the routing domain of root pools that name none.
 const DefaultRoutingDomain = "default"
+
+// CauseLimitReached is the type of a cause in the details of an error: the request is
+// refused because a limit of the project or of the namespace is reached, and not for want of a right
+// or of room.
+const CauseLimitReached metav1.CauseType = "LimitReached"

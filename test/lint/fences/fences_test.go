@@ -24,14 +24,14 @@ var rows = [][]string{
 	{"internal/catalogue"},
 	{"internal/queue"},
 	{"internal/allocator", "internal/certs", "internal/requester"},
-	{"internal/controller/*", "webhooks"},
+	{"internal/controller/*", "webhooks", "internal/cli"},
 	{"internal/controller"},
 	{"internal/operator"},
 	{"cmd/*"},
 }
 
 // clusterAPI lists who may import Cluster API, beside tests.
-var clusterAPI = []string{"internal/controller/ipaddressclaim", "internal/operator", "cmd/*"}
+var clusterAPI = []string{"internal/controller/ipaddressclaim", "internal/operator", "internal/cli", "cmd/*"}
 
 // listed is one package as `go list` sees it.
 type listed struct {

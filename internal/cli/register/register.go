@@ -1,0 +1,259 @@
+package register
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Objects are what was listed.
+type Objects struct {
+	Pools       []v1alpha1.IPPool
+	LocalPools  []v1alpha1.LocalIPPool
+	Allocations []v1alpha1.IPAllocation
+	// Waiting are the IPClaims that hold no block.
+	Waiting []v1alpha1.IPClaim
+	// Unread is what the caller may not list.
+	Unread []Unread
+}
+
+// Register is what is known of the address space.
+type Register struct {
+	// Domains have at least one pool or block each, in the order of their keys.
+	Domains []*Domain
+	// Pools are all pools, root and child, in address order within their domain.
+	Pools []*Pool
+	// Waiting are the IPClaims that hold no block, oldest first.
+	Waiting []v1alpha1.IPClaim
+	// Unread is what the caller may not list: something of it may be missing here.
+	Unread []Unread
+	// Invalid are objects that could not be understood, with the reason of each.
+	Invalid []error
+
+	pools map[ipam.PoolKey]*Pool
+}
+
+// Domain is one family of a routing domain: the space in which root pools exclude each
+// other.
+type Domain struct {
+	Key ipam.PoolKey
+	// Roots are its root pools, in address order.
+	Roots []*Pool
+	// Records are those of its root pools, in address order.
+	Records []*Record
+}
+
+// Pool is a pool with what is held of it.
+type Pool struct {
+	// Pool is what the spec states. The CIDR of a child is the block that it has been
+	// carved; zero while it has none.
+	ipam.Pool
+	// Object is nil where the pool does not exist, or may not be read, and blocks of it
+	// are recorded.
+	Object v1alpha1.Pool
+	// Domain is where the root pool above it lies; nil while that is not known.
+	Domain *Domain
+	// Parent is nil for a root pool.
+	Parent *Pool
+	// Children in address order.
+	Children []*Pool
+	// Records of its blocks, in address order.
+	Records []*Record
+	// Waiting is how many IPClaims name the pool and hold no block.
+	Waiting int
+
+	collected bool
+}
+
+// Record is a block that is held.
+type Record struct {
+	ipam.Record
+	// Since is when the block was recorded.
+	Since time.Time
+	// Child is the pool whose space the block is; nil for that of a claim.
+	Child *Pool
+}
+
+// IsKnown reports whether the pool's object could be read.
+func (p *Pool) IsKnown() bool { return p.Object != nil }
+
+// Pool returns the pool with the key, or nil.
+func (r *Register) Pool(key ipam.PoolKey) *Pool { return r.pools[key] }
+
+// Build puts together what was listed. It keeps the objects.
+func Build(objects *Objects) *Register {
+	r := &Register{
+		Waiting: objects.Waiting,
+		Unread:  objects.Unread,
+		pools:   make(map[ipam.PoolKey]*Pool, len(objects.Pools)+len(objects.LocalPools)),
+	}
+	for i := range objects.Pools {
+		r.addPool(&objects.Pools[i])
+	}
+	for i := range objects.LocalPools {
+		r.addPool(&objects.LocalPools[i])
+	}
+	domains := map[ipam.PoolKey]*Domain{}
+	for i := range objects.Allocations {
+		r.addRecord(domains, &objects.Allocations[i])
+	}
+	for _, pool := range r.pools {
+		r.place(domains, pool)
+	}
+	r.sort(domains)
+	r.countWaiting()
+	return r
+}
+
+func (r *Register) addPool(obj v1alpha1.Pool) {
+	pool, errs := adapt.Pool(obj)
+	if len(errs) > 0 {
+		r.Invalid = append(r.Invalid, &InvalidError{Kind: string(obj.PoolKind()), Name: ipam.Name{Namespace: obj.GetNamespace(), Name: obj.GetName()}, Err: errs.ToAggregate()})
+		return
+	}
+	r.pools[pool.Key] = &Pool{Pool: pool, Object: obj}
+}
+
+func (r *Register) addRecord(domains map[ipam.PoolKey]*Domain, obj *v1alpha1.IPAllocation) {
+	read, err := adapt.Record(obj)
+	if err != nil {
+		r.Invalid = append(r.Invalid, &InvalidError{Kind: "IPAllocation", Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, Err: err})
+		return
+	}
+	record := &Record{Record: read, Since: obj.CreationTimestamp.Time}
+	if record.Purpose == ipam.PurposePool {
+		record.Child = r.child(record)
+	}
+	if obj.Spec.PoolRef == nil {
+		domain := domainOf(domains, record.Pool)
+		domain.Records = append(domain.Records, record)
+		return
+	}
+	pool := r.pools[record.Pool]
+	if pool == nil {
+		pool = &Pool{Pool: ipam.Pool{Key: record.Pool, Family: ipam.FamilyOf(record.Block)}}
+		r.pools[record.Pool] = pool
+	}
+	pool.Records = append(pool.Records, record)
+}
+
+// child is the pool whose own record it is. A child pool has the block as its CIDR.
+func (r *Register) child(record *Record) *Pool {
+	child := r.pools[adapt.PoolOf(record.Holder)]
+	if child != nil && !child.CIDR.IsValid() {
+		child.CIDR = record.Block
+	}
+	return child
+}
+
+func domainOf(domains map[ipam.PoolKey]*Domain, key ipam.PoolKey) *Domain {
+	domain := domains[key]
+	if domain == nil {
+		domain = &Domain{Key: key}
+		domains[key] = domain
+	}
+	return domain
+}
+
+// place links a pool with its parent, or with its routing domain.
+func (r *Register) place(domains map[ipam.PoolKey]*Domain, pool *Pool) {
+	switch {
+	case !pool.IsKnown():
+	case pool.IsChild():
+		if parent := r.pools[pool.Home]; parent != nil {
+			pool.Parent = parent
+			parent.Children = append(parent.Children, pool)
+		}
+	default:
+		pool.Domain = domainOf(domains, pool.Home)
+		pool.Domain.Roots = append(pool.Domain.Roots, pool)
+	}
+}
+
+func (r *Register) sort(domains map[ipam.PoolKey]*Domain) {
+	for _, domain := range domains {
+		slices.SortFunc(domain.Roots, byAddress)
+		slices.SortFunc(domain.Records, byBlock)
+		r.Domains = append(r.Domains, domain)
+	}
+	slices.SortFunc(r.Domains, func(a, b *Domain) int { return compareKeys(a.Key, b.Key) })
+	for _, pool := range r.pools {
+		slices.SortFunc(pool.Children, byAddress)
+		slices.SortFunc(pool.Records, byBlock)
+	}
+	for _, domain := range r.Domains {
+		for _, root := range domain.Roots {
+			r.collect(domain, root)
+		}
+	}
+	r.collectOthers()
+}
+
+// collect appends a pool and those below it, once.
+func (r *Register) collect(domain *Domain, pool *Pool) {
+	if pool.collected {
+		return
+	}
+	pool.collected, pool.Domain = true, domain
+	r.Pools = append(r.Pools, pool)
+	for _, child := range pool.Children {
+		r.collect(domain, child)
+	}
+}
+
+// collectOthers appends the pools of which no root is known, and those below them; last
+// those that are their own parents by a detour.
+func (r *Register) collectOthers() {
+	var others []*Pool
+	for _, pool := range r.pools {
+		if !pool.collected && pool.Parent == nil {
+			others = append(others, pool)
+		}
+	}
+	slices.SortFunc(others, byAddress)
+	for _, pool := range others {
+		r.collect(nil, pool)
+	}
+	for _, pool := range slices.SortedFunc(maps.Values(r.pools), byAddress) {
+		r.collect(nil, pool)
+	}
+}
+
+func (r *Register) countWaiting() {
+	slices.SortStableFunc(r.Waiting, func(a, b v1alpha1.IPClaim) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	for i := range r.Waiting {
+		claim := &r.Waiting[i]
+		if claim.Spec.PoolRef == nil {
+			continue
+		}
+		if pool := r.pools[adapt.PoolKey(claim.Namespace, *claim.Spec.PoolRef)]; pool != nil {
+			pool.Waiting++
+		}
+	}
+}
+
+func byAddress(a, b *Pool) int {
+	return cmp.Or(comparePrefixes(a.CIDR, b.CIDR), compareKeys(a.Key, b.Key))
+}
+
+func byBlock(a, b *Record) int {
+	return cmp.Or(comparePrefixes(a.Block, b.Block), cmp.Compare(a.Name.String(), b.Name.String()))
+}
+
+// comparePrefixes orders by address, and what contains before what it contains.
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// compareKeys orders cluster-scoped spaces before those of namespaces, then by name.
+func compareKeys(a, b ipam.PoolKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Family, b.Family))
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// style is how a text is shown on a terminal: the parameters of an escape sequence (ECMA-48
+// section 8.3.117, SGR). Empty: as it is.
+type style string
+
+// The styles, by what they stand for. Whatever a colour says, the text says too.
+const (
+	plain    style = ""
+	strong   style = "1"
+	faint    style = "2"
+	good     style = "32"
+	warning  style = "33"
+	bad      style = "31"
+	inUse    style = "36"
+	withheld style = "35"
+)
+
+// paint returns the text with the style, where it is to be painted.
+func (s style) paint(text string, painted bool) string {
+	if s == plain || !painted {
+		return text
+	}
+	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
+}
+
+// cell is one value of a table.
+type cell struct {
+	text  string
+	style style
+}
+
+// text is a cell without a style.
+func text(format string, args ...any) cell { return cell{text: fmt.Sprintf(format, args...)} }
+
+// table is a list of rows in columns, as kubectl prints one.
+type table struct {
+	headers []string
+	rows    [][]cell
+	// empty is said in place of a table without rows.
+	empty string
+}
+
+// add appends a row.
+func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
+
+// gap is between two columns.
+const gap = 3
+
+// write writes the table. The last column is not padded.
+func (t *table) write(out io.Writer, painted, headers bool) error {
+	if len(t.rows) == 0 {
+		_, err := fmt.Fprintln(out, t.empty)
+		return err
+	}
+	rows := t.rows
+	if headers && len(t.headers) > 0 {
+		header := make([]cell, len(t.headers))
+		for i, name := range t.headers {
+			header[i] = cell{text: name}
+		}
+		rows = append([][]cell{header}, rows...)
+	}
+	widths := columnWidths(rows)
+	var b strings.Builder
+	for _, row := range rows {
+		for i, c := range row {
+			b.WriteString(c.style.paint(c.text, painted))
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+gap))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func columnWidths(rows [][]cell) []int {
+	var widths []int
+	for _, row := range rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+		}
+	}
+	return widths
+}

@@ -1,0 +1,119 @@
+package plugin
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/cadastre-dev/cadastre/internal/cli"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+var update = flag.Bool("update", false, "write what is printed into testdata")
+
+// terminal runs commands as one user and keeps what was typed and printed.
+type terminal struct {
+	w      *world
+	t      *testing.T
+	user   string
+	script strings.Builder
+}
+
+// ran is how a command ended.
+type ran struct {
+	t        *testing.T
+	line     string
+	out, err string
+	code     cli.ExitCode
+}
+
+// as is a terminal of a user, with the rights that Kubernetes' RBAC gives them; of the administrator where
+// the user is empty.
+func (w *world) as(t *testing.T, user string) *terminal {
+	return &terminal{w: w, t: t, user: user}
+}
+
+// runs runs one command line, such as "kubectl ipam pools", and adds it to the transcript.
+func (r *terminal) runs(line string) *ran {
+	r.t.Helper()
+	args := append(strings.Fields(strings.TrimPrefix(line, "kubectl ipam ")), "--kubeconfig="+r.w.Kubeconfig())
+	if r.user != "" {
+		args = append(args, "--as="+r.user)
+	}
+	var out, errs bytes.Buffer
+	code := cli.Run(r.t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
+	fmt.Fprintf(&r.script, "$ %s\n%s%s", line, out.String(), errs.String())
+	if code != cli.ExitDone {
+		fmt.Fprintf(&r.script, "[exit code %d]\n", code)
+	}
+	r.script.WriteByte('\n')
+	return &ran{t: r.t, line: line, out: out.String(), err: errs.String(), code: code}
+}
+
+// ends expects the exit code.
+func (r *ran) ends(code cli.ExitCode) *ran {
+	r.t.Helper()
+	if r.code != code {
+		r.t.Errorf("%s: exit code %d, want %d\n%s%s", r.line, r.code, code, r.out, r.err)
+	}
+	return r
+}
+
+// says expects that one of the streams has the text.
+func (r *ran) says(text string) *ran {
+	r.t.Helper()
+	if !strings.Contains(r.out+r.err, text) {
+		r.t.Errorf("%s: does not say %q:\n%s%s", r.line, text, r.out, r.err)
+	}
+	return r
+}
+
+// hides expects that neither stream has the text.
+func (r *ran) hides(text string) *ran {
+	r.t.Helper()
+	if strings.Contains(r.out+r.err, text) {
+		r.t.Errorf("%s: tells %q:\n%s%s", r.line, text, r.out, r.err)
+	}
+	return r
+}
+
+// What differs from run to run, and what stands for it.
+var varying = []struct {
+	pattern *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uid>"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
+	{regexp.MustCompile(`https://127\.0\.0\.1:\d+`), "https://<server>"},
+	// Record names end with 8 random characters.
+	{regexp.MustCompile(`\b([a-z0-9.]+(?:-[a-z0-9.]+)*)-[bcdfghjklmnpqrstvwxz2456789]{8}\b`), "$1-<random>"},
+	// Ages, and the spaces that pad them.
+	{regexp.MustCompile(`\b(?:\d+[dhm])?\d+[smhd](?: ago\b| *\b)`), "<age>"},
+}
+
+// matches compares the transcript with testdata/NAME.golden.
+func (r *terminal) matches(name string) {
+	r.t.Helper()
+	got := r.script.String()
+	for _, v := range varying {
+		got = v.pattern.ReplaceAllString(got, v.instead)
+	}
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		suite.Must(r.t, os.WriteFile(path, []byte(got), 0o644))
+		return
+	}
+	want, err := os.ReadFile(path)
+	suite.Must(r.t, err)
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		r.t.Errorf("%s differs (-want +got):\n%s\nwrite it anew with go test ./test/e2e/plugin -update", path, diff)
+	}
+}

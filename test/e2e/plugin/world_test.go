@@ -1,0 +1,112 @@
+package plugin
+
+import (
+	"context"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// world is a cluster with an address space in it:
+//
+//	domain default   core 10.0.0.0/8 ── east 10.0.0.0/16 ── nodes 10.0.0.0/24 with a network
+//	                                 └─ west 10.1.0.0/16
+//	                 vips 192.0.2.0/29, full, two claims wait
+//	                 v6 2001:db8::/32 ── v6-east 2001:db8::/40
+//	domain lab       lab 10.0.0.0/16
+//	namespace team-a a LocalIPPool own 172.16.0.0/24
+//
+// team-a and team-b hold blocks, one of which is retained. alice has the role edit in
+// team-a, and bob in team-b.
+type world struct{ *suite.World }
+
+func TestPlugin(t *testing.T) {
+	w := &world{suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})}
+	w.fill()
+	t.Run("pools", w.pools)
+}
+
+func (w *world) fill() {
+	for _, name := range []string{"team-a", "team-b"} {
+		w.Namespace(name)
+	}
+	w.edits("alice", "team-a")
+	w.edits("bob", "team-b")
+	w.Created(
+		build.Class("cluster-nodes").Length(32).Obj(),
+		build.Class("subnets").Default().Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.AllowRetain = allowed() }).Obj(),
+	)
+	w.Pools(
+		build.Pool("core").CIDR("10.0.0.0/8").Obj(),
+		build.Pool("east").Child("core", 16).Obj(),
+		build.Pool("west").Child("core", 16).Classes("subnets").Obj(),
+		build.Pool("nodes").Child("east", 24).Classes("cluster-nodes").Network(24, "10.0.0.1").Obj(),
+		build.Pool("vips").CIDR("192.0.2.0/29").Reserved("192.0.2.0/30").Obj(),
+		build.Pool("v6").CIDR("2001:db8::/32").Obj(),
+		build.Pool("v6-east").Child("v6", 40).Obj(),
+		build.Pool("lab").CIDR("10.0.0.0/16").Domain("lab").Obj(),
+		build.Pool("own").CIDR("172.16.0.0/24").In("team-a"),
+	)
+	for _, claim := range []*v1alpha1.IPClaim{
+		build.Claim("team-a", "apps").Class("subnets").Obj(),
+		build.Claim("team-a", "keep").Class("subnets").With(func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj(),
+		build.Claim("team-b", "batch").Class("subnets").Length(22).Obj(),
+		build.Claim("team-b", "lab").Pool("lab").Length(20).Obj(),
+		build.Claim("team-a", "six").Pool("v6-east").Length(64).Obj(),
+		build.Claim("team-a", "private").LocalPool("own").Length(28).Obj(),
+		build.Claim("team-a", "vip").Pool("vips").Length(31).Obj(),
+		build.Claim("team-b", "vip").Pool("vips").Length(31).Obj(),
+		build.Claim("team-a", "vip-2").Pool("vips").Length(32).Obj(),
+		build.Claim("team-b", "vip-2").Pool("vips").Length(31).Obj(),
+	} {
+		w.Created(claim)
+	}
+	w.Created(&clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod"},
+		Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
+	})
+	w.Created(build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").Obj())
+	w.addressed("team-a", "machine-0")
+	w.retained("team-a", "keep")
+}
+
+// edits gives a user the built-in role edit in a namespace.
+func (w *world) edits(user, namespace string) {
+	w.Created(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+}
+
+// addressed waits until an IPAddressClaim has its address.
+func (w *world) addressed(namespace, name string) {
+	w.Helper()
+	claim := &ipamv1.IPAddressClaim{}
+	w.Await(name+" has an address", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim) == nil && claim.Status.AddressRef.Name != ""
+	})
+}
+
+// retained deletes a claim, and waits until its block is retained.
+func (w *world) retained(namespace, name string) {
+	w.Helper()
+	claim := &v1alpha1.IPClaim{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, claim))
+	record := &v1alpha1.IPAllocation{}
+	w.Deleted(claim)
+	w.Await(name+" is retained", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim.Spec.AllocationName}, record) == nil && record.Spec.State == v1alpha1.AllocationRetained
+	})
+}
+
+func allowed() *bool { yes := true; return &yes }
