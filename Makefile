@@ -85,8 +85,16 @@ down: bin/dev ## Stop what `make up` started.
 .PHONY: build
 build: bin/manager ## Build the operator into bin/.
 
+.PHONY: plugin
+plugin: bin/kubectl-ipam ## Build the kubectl plug-in into bin/; in a directory of PATH it is `kubectl ipam`.
+	@cp cmd/kubectl-ipam/kubectl_complete-ipam bin/
+	echo "plugin: bin/kubectl-ipam, and bin/kubectl_complete-ipam, by which kubectl completes its words"
+	echo 'plugin: to use them from here: export PATH="$$PWD/bin:$$PATH"'
+
 # Go decides what is out of date.
-.PHONY: bin/manager bin/dev bin/torture bin/bench
+.PHONY: bin/manager bin/dev bin/torture bin/bench bin/kubectl-ipam
+bin/kubectl-ipam:
+	@CGO_ENABLED=0 go build -trimpath -o $@ ./cmd/kubectl-ipam
 bin/manager:
 	@go build -trimpath -o $@ ./cmd/manager
 bin/dev:
@@ -107,6 +115,10 @@ messages: ## Write docs/messages.md, and which messages the tests' bad inputs le
 	@noting=$$(grep -rl --include='*_test.go' 'messages\.\(Golden\|Updating\)(' internal webhooks | xargs -n1 dirname | sort -u)
 	go test $$(printf './%s ' $$noting) -update
 	go test ./test/lint/messages -update
+
+.PHONY: reference
+reference: ## Write docs/kubectl-ipam/, the reference of the kubectl plug-in.
+	@go run ./test/lint/cmd/reference docs/kubectl-ipam
 
 # clusterctl fills in what is left in ${...}. The namespace is one of those, as some
 # of what names it is beyond what clusterctl rewrites for --target-namespace.

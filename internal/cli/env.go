@@ -36,6 +36,7 @@ func newEnv(streams genericiooptions.IOStreams) *env {
 
 func (e *env) bind(root *cobra.Command) {
 	e.flags.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().Lookup("cache-dir").DefValue = "$HOME/.kube/cache"
 	root.PersistentFlags().StringVar(&e.color, "color", e.color, "whether to print in colour: auto (on a terminal, unless NO_COLOR is set), always or never")
 	complete(root, "color", colors()...)
 	completeWith(root, "namespace", e.completeNamespaces)

@@ -1,0 +1,40 @@
+// Package reference writes the reference of the kubectl plug-in from its commands, and
+// checks what is packaged with it against them.
+package reference
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/cadastre-dev/cadastre/internal/cli"
+)
+
+// Write writes one page a command into a directory, and removes the pages of commands that
+// there are no more.
+func Write(dir string) error {
+	old, err := filepath.Glob(filepath.Join(dir, "kubectl_ipam*.md"))
+	if err != nil {
+		return err
+	}
+	for _, page := range old {
+		if err := os.Remove(page); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return doc.GenMarkdownTree(command(), dir)
+}
+
+// command is the plug-in with all its commands.
+func command() *cobra.Command {
+	root := cli.New(genericiooptions.NewTestIOStreamsDiscard())
+	root.DisableAutoGenTag = true
+	root.InitDefaultCompletionCmd()
+	return root
+}
