@@ -121,7 +121,9 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		record, err = m.allocate(ctx, r, resolution)
 	}
 	if err == nil {
-		return m.answer(ctx, r, adapt.ClaimBound(record, m.poolOf(record, resolution)))
+		outcome := adapt.ClaimBound(record, m.poolOf(record, resolution))
+		m.sayWhatIsFree(r, resolution, &outcome)
+		return m.answer(ctx, r, outcome)
 	}
 	if !canWait(err) && !r.waitsForPolicy(err) {
 		return denied(r.subject.refusal(m.Catalogue.Redacted(r.claim.Namespace, err)))
@@ -130,13 +132,14 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		return denied(r.subject.refusal(full))
 	}
 	outcome := adapt.ClaimWaits(err)
+	m.sayWhatIsFree(r, resolution, &outcome)
 	warning := err.Error() + ": the claim waits"
 	if !m.Queue.Serves(r.holder()) {
 		outcome.Reason = v1alpha1.ReasonNotServed
 		outcome.Message = fmt.Sprintf("the operator that answers does not serve namespace %s (--namespace): run one that does", r.claim.Namespace)
 		warning += ", and " + outcome.Message
 	}
-	return m.answer(ctx, r, outcome, warning)
+	return m.answer(ctx, r, outcome, append([]string{warning}, m.classesToName(r, err)...)...)
 }
 
 // answer lets the claim be stored with what was decided and its status.
@@ -177,6 +180,12 @@ func (m *claimMutator) poolOf(record ipam.Record, resolution catalogue.Resolutio
 
 func (r *claimRequest) holder() ipam.Holder {
 	return adapt.HolderOfClaim(ipam.Name{Namespace: r.claim.Namespace, Name: r.claim.Name})
+}
+
+func (r *claimRequest) order(resolution catalogue.Resolution) allocator.Order {
+	return allocator.Order{
+		Resolution: resolution, Origin: allocator.OriginAdmission, Holder: r.holder(), RequestedBy: r.user.Username,
+	}
 }
 
 // askedBy notes who made a claim that waits for the right to use its pool.
@@ -236,9 +245,7 @@ func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request
 }
 
 func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution catalogue.Resolution) (ipam.Record, error) {
-	order := allocator.Order{
-		Resolution: resolution, Origin: allocator.OriginAdmission, Holder: r.holder(), RequestedBy: r.user.Username,
-	}
+	order := r.order(resolution)
 	if r.dryRun {
 		record, err := m.Allocator.Preview(order)
 		record.Name = ipam.Name{} // there is none

@@ -154,12 +154,65 @@ type IPClaimStatus struct {
 	// +optional
 	BoundAllocationRef *AllocationReference `json:"boundAllocationRef,omitempty"`
 
+	// candidates are the pools that this claim may use, while it waits, and why it was not
+	// served from each when the operator last tried. Pools that were tried come first, then
+	// those that cannot serve it as they are; LocalIPPools before IPPools, and by name. Pools
+	// that the claim's namespace may not use are never listed. At most 10. Not set: the claim
+	// is Bound, or waits for something else than a pool.
+	//
+	// In the answer to a dry run (kubectl create --dry-run=server) they are set where the
+	// claim would be bound, too, and say how much is free in each pool.
+	// +kubebuilder:validation:MaxItems=10
+	// +listType=atomic
+	// +optional
+	Candidates []CandidatePool `json:"candidates,omitempty"`
+
+	// candidatesOmitted is how many more pools the claim may use than candidates lists.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	CandidatesOmitted int32 `json:"candidatesOmitted,omitempty"`
+
 	// conditions of the claim: Ready, and exactly one of Pending, Bound and
 	// Exhausted is True.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CandidatePool is a pool that a claim may use, and why it is not served from there.
+type CandidatePool struct {
+	// poolRef is the pool.
+	// +required
+	PoolRef PoolReference `json:"poolRef"`
+
+	// reason says in one word why the claim is not served from the pool: NoFreeBlock,
+	// OutOfTurn, InUse, Withheld, LimitReached, CannotFit, FamilyMismatch, OutsidePool,
+	// LengthNotAllowed, RetainNotAllowed, NotReady, Paused, Terminating; or Fits, in the
+	// answer to a dry run. Later versions may have others.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Reason CandidateReason `json:"reason"`
+
+	// message says the same in a sentence, with the value that is wrong. Not set: nothing is.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// largestFreePrefix is the prefix length of the largest free block, as "/20". Only in the
+	// answer to a dry run, and never stored, as it changes with every claim. Not set there:
+	// nothing is free.
+	// +kubebuilder:validation:MaxLength=4
+	// +optional
+	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
+
+	// available is the number of addresses of the pool that can still be handed out, a
+	// decimal string. Only in the answer to a dry run, and never stored, as it changes with
+	// every claim.
+	// +kubebuilder:validation:MaxLength=39
+	// +optional
+	Available string `json:"available,omitempty"`
 }
 
 // ClaimNetwork is how to configure a host with an address.

@@ -3,6 +3,7 @@ package adapt
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,9 @@ type ClaimOutcome struct {
 	// Conflict says what else is recorded on the block of a claim that is Bound; empty
 	// where nothing is.
 	Conflict string
+	// Candidates are the pools that the claim may use, and Omitted how many more there are.
+	Candidates []v1alpha1.CandidatePool
+	Omitted    int
 }
 
 // ClaimBound is the outcome for a claim whose block is held by a record of the pool.
@@ -42,15 +46,21 @@ func ClaimWaits(err error) ClaimOutcome {
 		return ClaimOutcome{}
 	}
 	outcome := ClaimOutcome{Phase: v1alpha1.ClaimPending}
-	outcome.Reason, outcome.Message = unserved.Condition(ipam.Wording{
-		Policy: v1alpha1.ReasonPolicyViolation, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
-		IfExhausted: "the claim is bound as soon as one is released",
-		IfTaken:     "delete this claim and make a new one, or have the other released",
-	})
+	outcome.Reason, outcome.Message = unserved.Condition(claimWording())
+	outcome.Candidates, outcome.Omitted = Candidates(ipam.PoolsOf(err))
 	if outcome.Reason == v1alpha1.ReasonPoolExhausted {
 		outcome.Phase = v1alpha1.ClaimExhausted
 	}
 	return outcome
+}
+
+// claimWording is how an IPClaim says why it is not served.
+func claimWording() ipam.Wording {
+	return ipam.Wording{
+		Policy: v1alpha1.ReasonPolicyViolation, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
+		IfExhausted: "the claim is bound as soon as one is released",
+		IfTaken:     "delete this claim and make a new one, or have the other released",
+	}
 }
 
 // Status is the status of the claim after the outcome: that before it, where the outcome
@@ -60,7 +70,10 @@ func (o ClaimOutcome) Status(before v1alpha1.IPClaimStatus) v1alpha1.IPClaimStat
 	if o.Phase == "" {
 		return before
 	}
-	status := v1alpha1.IPClaimStatus{Phase: o.Phase}
+	status := v1alpha1.IPClaimStatus{
+		Phase: o.Phase, Candidates: o.Candidates,
+		CandidatesOmitted: int32(min(o.Omitted, math.MaxInt32)), //nolint:gosec // bounded, and not negative
+	}
 	if o.Phase == v1alpha1.ClaimBound {
 		status.AllocatedCIDR, status.Address = o.Record.Block.String(), Address(o.Record.Block)
 		status.PoolRef = PoolReference(o.Record.Pool)

@@ -1,6 +1,8 @@
 package allocator
 
 import (
+	"slices"
+
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -22,6 +24,23 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 		}
 	}
 	return ipam.Record{}, exhausted.err()
+}
+
+// Consider says of each pool that an order may use whether it has a block for it now, and
+// why not: first of those that Allocate would try, by name, and then of the others. Only of
+// the first few it asks the ledger. Nothing is recorded.
+func (a *Allocator) Consider(order Order, few int) []ipam.PoolResult {
+	order = a.named(order)
+	exhausted := order.exhausted()
+	pools := slices.SortedFunc(slices.Values(order.Pools), ipam.ByName)
+	results := make([]ipam.PoolResult, len(pools), len(pools)+len(order.PassedOver))
+	for i, pool := range pools {
+		if results[i].Pool = pool.Key; i < few {
+			_, err := a.ledger.Peek(a.ask(order, pool))
+			results[i].Err = exhausted.ofPool(pool, err)
+		}
+	}
+	return append(results, order.PassedOver...)
 }
 
 // ask is what is asked of the ledger: a block, unless that would overtake a claim that

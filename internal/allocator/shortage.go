@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -11,50 +12,75 @@ import (
 // shortage collects what pools say that have no room.
 type shortage struct {
 	exhausted ipam.ExhaustedError
-	taken     *ipam.TakenError
-	// limits are what the project has reached, in pools that may have room.
-	limits []*ipam.LimitError
+	// tried is what each of them says, and passedOver why others are not tried.
+	tried, passedOver []ipam.PoolResult
 }
 
 func (o Order) exhausted() *shortage {
-	return &shortage{exhausted: ipam.ExhaustedError{Bits: o.Terms.Length, Largest: ipam.NoLength, OnExhaustion: o.Terms.WhenExhausted(o.Pools)}}
+	return &shortage{
+		exhausted:  ipam.ExhaustedError{Bits: o.Terms.Length, Largest: ipam.NoLength, OnExhaustion: o.Terms.WhenExhausted(o.Pools)},
+		passedOver: o.PassedOver,
+	}
 }
 
 // take notes an error that means no room, or that the room is for others, and reports
 // whether it was one.
 func (s *shortage) take(pool ipam.Pool, err error) bool {
+	err = s.ofPool(pool, err)
+	if !ipam.IsNoRoom(err) {
+		return false
+	}
+	s.tried = append(s.tried, ipam.PoolResult{Pool: pool.Key, Err: err})
+	return true
+}
+
+// ofPool is what the ledger says of one pool, for the request.
+func (s *shortage) ofPool(pool ipam.Pool, err error) error {
 	if errors.Is(err, ledger.ErrOutOfTurn) {
-		s.exhausted.OutOfTurn = true
-		s.add(pool, ipam.NoLength)
-		return true
+		return &ipam.ExhaustedError{OutOfTurn: true, Pools: []ipam.PoolKey{pool.Key}, Bits: s.exhausted.Bits, Largest: ipam.NoLength}
 	}
-	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](err); ok {
-		s.add(pool, exhausted.Largest)
-		return true
-	}
-	if limit, ok := errors.AsType[*ipam.LimitError](err); ok {
-		s.limits = append(s.limits, limit)
-		return true
-	}
-	return errors.As(err, &s.taken)
+	return err
 }
 
-func (s *shortage) add(pool ipam.Pool, largest int) {
-	s.exhausted.Pools = append(s.exhausted.Pools, pool.Key)
-	if largest != ipam.NoLength && (s.exhausted.Largest == ipam.NoLength || largest < s.exhausted.Largest) {
-		s.exhausted.Largest = largest
-	}
-}
-
+// err is what all pools say together. It does not depend on the order in which they were
+// tried, which changes with how much of each is in use.
 func (s *shortage) err() error {
-	switch {
-	case s.taken != nil:
-		return s.taken
-	case len(s.limits) > 0 && len(s.exhausted.Pools) == 0: // no pool will do once there is room
-		return s.limits[len(s.limits)-1]
+	ipam.SortByPool(s.tried)
+	return ipam.WithPools(s.sum(), slices.Concat(s.tried, s.passedOver))
+}
+
+func (s *shortage) sum() error {
+	var taken *ipam.TakenError
+	var limits []*ipam.LimitError
+	all := s.exhausted
+	for _, tried := range s.tried {
+		if full, ok := errors.AsType[*ipam.ExhaustedError](tried.Err); ok {
+			all.OutOfTurn = all.OutOfTurn || full.OutOfTurn
+			all.Pools = append(all.Pools, tried.Pool)
+			all.Largest = larger(all.Largest, full.Largest)
+		} else if limit, ok := errors.AsType[*ipam.LimitError](tried.Err); ok {
+			limits = append(limits, limit)
+		} else {
+			errors.As(tried.Err, &taken)
+		}
 	}
-	s.exhausted.Limits = s.limits
-	return &s.exhausted
+	switch {
+	case taken != nil:
+		return taken
+	case len(limits) > 0 && len(all.Pools) == 0: // no pool will do once there is room
+		return limits[len(limits)-1]
+	}
+	all.Limits = limits
+	return &all
+}
+
+// larger is the prefix length of the larger of two blocks, either of which may be
+// ipam.NoLength.
+func larger(a, b int) int {
+	if a == ipam.NoLength || b == ipam.NoLength {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // poolClosed says that nothing is handed out from a pool.

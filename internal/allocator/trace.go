@@ -54,8 +54,8 @@ func (a *Allocator) traceResolution(ctx context.Context, req ipam.Request, res c
 		holder = adapt.HolderOfAddressClaim(req.Claim)
 	}
 	claim := holder.String()
-	for _, passed := range a.catalogue.PassedOver(req, res.Pools) {
-		l.Info("Passed over a pool", "claim", claim, "pool", passed.Pool.String(), "reason", passed.Reason.Error())
+	for _, passed := range res.PassedOver {
+		l.Info("Passed over a pool", "claim", claim, "pool", passed.Pool.String(), "reason", passed.Err.Error())
 	}
 	pools := make([]string, len(res.Pools))
 	for i, pool := range res.Pools {

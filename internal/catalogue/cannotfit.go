@@ -8,26 +8,34 @@ import (
 )
 
 // possible returns those of the pools that have a block of the length when nothing is
-// in use. One that has no CIDR yet may come to have one. Where there is none, nothing
-// that is released would help: the error is a *ipam.PolicyError where the request is
-// not to wait for room, and otherwise a *ipam.MissingError, as a pool may be edited.
-func possible(terms ipam.Terms, pools []ipam.Pool) ([]ipam.Pool, error) {
+// in use, and the others. One that has no CIDR yet may come to have one. Where there is
+// none, nothing that is released would help: the error is a *ipam.PolicyError where the
+// request is not to wait for room, and otherwise a *ipam.MissingError, as a pool may be
+// edited.
+func possible(terms ipam.Terms, pools []ipam.Pool) (fit []ipam.Pool, tooSmall []ipam.PoolResult, err error) {
 	if terms.Length == ipam.NoLength || terms.Block.IsValid() {
-		return pools, nil
+		return pools, nil, nil
 	}
-	var fit []ipam.Pool
 	for _, pool := range pools {
 		if !pool.CIDR.IsValid() || hasEver(pool, terms.Length) {
 			fit = append(fit, pool)
+			continue
 		}
+		tooSmall = append(tooSmall, ipam.PoolResult{Pool: pool.Key, Err: cannotFit(terms, []ipam.Pool{pool})})
 	}
 	if len(fit) > 0 || len(pools) == 0 {
-		return fit, nil
+		return fit, tooSmall, nil
 	}
 	if terms.WhenExhausted(pools) == ipam.OnExhaustionReject {
-		return nil, &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: tooLarge(pools)}
+		return nil, tooSmall, &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: tooLarge(pools), Verdict: ipam.CannotFit}
 	}
-	return nil, missing(v1alpha1.ReasonCannotFit, "no /%d can be handed out: %s", terms.Length, tooLarge(pools))
+	return nil, tooSmall, cannotFit(terms, pools)
+}
+
+func cannotFit(terms ipam.Terms, pools []ipam.Pool) error {
+	err := missing(v1alpha1.ReasonCannotFit, "no /%d can be handed out: %s", terms.Length, tooLarge(pools))
+	err.Verdict = ipam.CannotFit
+	return err
 }
 
 func hasEver(pool ipam.Pool, length int) bool {

@@ -49,13 +49,13 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 		"no length is known yet":            {ipam.Terms{Length: ipam.NoLength}, []ipam.Pool{withholding("a", "10.0.0.0/24")}, []string{"a"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pools, err := possible(tc.terms, tc.pools)
+			pools, tooSmall, err := possible(tc.terms, tc.pools)
 			var got []string
 			for _, p := range pools {
 				got = append(got, p.Key.Name)
 			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("got %v, want %v", got, tc.want)
+			if !slices.Equal(got, tc.want) || len(got)+len(tooSmall) != len(tc.pools) {
+				t.Errorf("got %v, and %v as too small; want %v", got, tooSmall, tc.want)
 			}
 			missing, _ := errors.AsType[*ipam.MissingError](err)
 			policy, _ := errors.AsType[*ipam.PolicyError](err)

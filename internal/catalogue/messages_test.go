@@ -102,9 +102,22 @@ func TestWhatIsNotServedSaysWhatToDo(t *testing.T) {
 		}
 		rows = append(rows, row)
 	}
+	rows = append(rows, mismatched(t, c))
 	_, err := c.ResolvePool(ipam.Pool{Key: ipam.PoolNamed("child"), Home: ipam.PoolNamed("plain"), Family: ipam.IPv4, Length: 24})
 	if err == nil {
 		t.Fatal("a child as large as its parent is served")
 	}
 	messages.Golden(t, append(rows, messages.Row{Object: "IPPool", On: "condition Ready", Answer: "False, " + v1alpha1.ReasonInvalid, Value: "24", Message: err.Error()}))
+}
+
+// mismatched is what a claim is told of a pool of the other family that backs its class.
+func mismatched(t *testing.T, c *Catalogue) messages.Row {
+	t.Helper()
+	c.SetPool(ipam.Pool{Key: ipam.PoolNamed("six"), Family: ipam.IPv6, Classes: []string{"gold"}})
+	_, err := c.Resolve(ipam.Request{Claim: ipam.Name{Namespace: "team", Name: "c"}, Class: "gold", Length: 28})
+	candidates, _ := adapt.Candidates(ipam.PoolsOf(err))
+	if len(candidates) != 1 {
+		t.Fatalf("the claim lists %v, want the pool", candidates)
+	}
+	return messages.Row{Object: "IPClaim", On: "candidate", Answer: "reason, " + string(candidates[0].Reason), Value: "pool six", Message: candidates[0].Message}
 }

@@ -31,9 +31,9 @@ func (c *Catalogue) ResolvePool(pool ipam.Pool) (Resolution, error) {
 	if err := c.PoolReady(parent); err != nil {
 		return res, missing(v1alpha1.ReasonParentNotReady, "%s", err.Error())
 	}
-	pools, err := res.Terms.Fitting([]ipam.Pool{parent})
+	pools, _, err := res.Terms.Fitting([]ipam.Pool{parent})
 	if err == nil {
-		pools, err = possible(res.Terms, pools)
+		pools, _, err = possible(res.Terms, pools)
 	}
 	res.Pools = pools
 	return res, err

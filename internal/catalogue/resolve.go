@@ -2,6 +2,7 @@ package catalogue
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -14,12 +15,16 @@ type Resolution struct {
 	Pools []ipam.Pool
 	// Class is nil where the request goes past classes.
 	Class *ipam.Class
+	// PassedOver are other pools that the request may use, by name, and why it is not
+	// served from them. They are set where there is an error, too.
+	PassedOver []ipam.PoolResult
 }
 
 // Resolve finds what a request comes to, from what this process has seen. The
-// error is a *ipam.MissingError or a *ipam.PolicyError; with the former, what
-// is known of the terms all the same is returned. It is ipam.ErrNotSynced where the
-// claim's namespace has not been seen.
+// error is a *ipam.MissingError or a *ipam.PolicyError, and says why it is not served from
+// each pool that it may use (ipam.PoolsOf); with the former, what is known of the terms all
+// the same is returned. It is ipam.ErrNotSynced where the claim's namespace has not been
+// seen.
 func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
 	named, err := c.named(req)
 	if err != nil {
@@ -29,23 +34,34 @@ func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
 	if err != nil {
 		return Resolution{}, err
 	}
-	res := Resolution{Terms: terms, Class: named.class}
-	if named.missing != nil {
-		return res, named.missing
+	res := Resolution{Terms: terms, Class: named.class, PassedOver: named.mismatched}
+	if err = named.missing; err == nil {
+		err = c.choose(&res, named.pools)
 	}
-	fitting, err := terms.Fitting(named.pools)
+	ipam.SortByPool(res.PassedOver)
+	return res, ipam.WithPools(err, res.PassedOver)
+}
+
+// choose chooses those of the pools that can serve the terms, and notes why the others
+// cannot.
+func (c *Catalogue) choose(res *Resolution, pools []ipam.Pool) error {
+	fitting, unfit, err := res.Terms.Fitting(pools)
+	res.PassedOver = append(res.PassedOver, unfit...)
 	if err != nil {
-		return res, err
+		return err
 	}
-	if fitting, err = possible(terms, fitting); err != nil {
-		return res, err
+	fitting, tooSmall, err := possible(res.Terms, fitting)
+	res.PassedOver = append(res.PassedOver, tooSmall...)
+	if err != nil {
+		return err
 	}
 	ready, unready := c.ready(fitting)
-	if len(ready) == 0 {
-		return res, unready
+	res.PassedOver = append(res.PassedOver, unready...)
+	if len(ready) == 0 && len(unready) > 0 {
+		return unready[len(unready)-1].Err
 	}
-	res.Pools = ipam.Rank(c.candidates(ready), terms.Selection)
-	return res, nil
+	res.Pools = ipam.Rank(c.candidates(ready), res.Terms.Selection)
+	return nil
 }
 
 // named is a request with its tenant, its class, and the pools that it may be served from
@@ -55,6 +71,8 @@ type named struct {
 	class   *ipam.Class
 	pools   []ipam.Pool
 	missing error
+	// mismatched are pools that back the class, and are of the other family.
+	mismatched []ipam.PoolResult
 }
 
 // named finds what a request names.
@@ -67,8 +85,9 @@ func (c *Catalogue) named(req ipam.Request) (named, error) {
 	if err != nil {
 		return named{}, err
 	}
-	pools, missing := c.poolsOf(req, class)
-	return named{request: req, class: class, pools: pools, missing: missing}, nil
+	found := named{request: req, class: class}
+	found.pools, found.missing = c.poolsOf(&found)
+	return found, nil
 }
 
 // classOf is the class that a request names, or the default one.
@@ -104,8 +123,9 @@ func (c *Catalogue) familyOf(req ipam.Request) ipam.Family {
 }
 
 // poolsOf are the pools that a request may be served from as far as names go,
-// and why there are none.
-func (c *Catalogue) poolsOf(req ipam.Request, class *ipam.Class) ([]ipam.Pool, error) {
+// and why there are none. Those that the family of the class excludes are noted.
+func (c *Catalogue) poolsOf(found *named) ([]ipam.Pool, error) {
+	req, class := found.request, found.class
 	switch {
 	case req.Pool != (ipam.PoolKey{}):
 		pool, ok := c.Pool(req.Pool)
@@ -121,7 +141,14 @@ func (c *Catalogue) poolsOf(req ipam.Request, class *ipam.Class) ([]ipam.Pool, e
 		return sortedByName(pools), nil
 	default:
 		pools := slices.DeleteFunc(usable(req, c.PoolsOf(req.Namespace(), class.Name)), func(p ipam.Pool) bool {
-			return p.Family != "" && p.Family != class.Family
+			mismatch := p.Family != "" && p.Family != class.Family
+			if mismatch {
+				found.mismatched = append(found.mismatched, ipam.PoolResult{Pool: p.Key, Err: &ipam.PolicyError{
+					Verdict: ipam.FamilyMismatch, Field: "spec.className", Value: class.Name,
+					Remedy: fmt.Sprintf("the class hands out %s, and %s is %s: name a class of the family that you need", class.Family, p.Key, p.Family),
+				}})
+			}
+			return mismatch
 		})
 		if len(pools) == 0 {
 			return nil, missing(v1alpha1.ReasonNoPoolForClass, "no %s pool that this namespace may use backs the IPClass %q: add the class to the classNames of one, or change the visibility of one that backs it", class.Family, class.Name)

@@ -60,7 +60,7 @@ func (c *Catalogue) Redacted(namespace string, err error) error {
 	if known && asking.Project == holding.Project {
 		return err
 	}
-	return taken.Redacted()
+	return ipam.WithPools(taken.Redacted(), ipam.PoolsOf(err))
 }
 
 // MayHold reports whether the pool is known. The error is a *ipam.MissingError where it

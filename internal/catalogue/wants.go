@@ -17,7 +17,7 @@ func (c *Catalogue) Wants(req ipam.Request) ipam.Wants {
 	if err != nil {
 		return ipam.Wants{}
 	}
-	fitting, err := terms.Fitting(named.pools)
+	fitting, _, err := terms.Fitting(named.pools)
 	if err != nil || req.Child != (ipam.PoolKey{}) && allOfParent(terms, fitting[0]) != nil {
 		return ipam.Wants{}
 	}

@@ -71,6 +71,8 @@ type ParkedError struct {
 	Message string
 	// Awaits is what has to change, if that is known: then it is tried again at once.
 	Awaits Awaited
+	// Pools is what was decided about each pool when it was parked, where that is why.
+	Pools []PoolResult
 }
 
 func (e *ParkedError) Error() string { return e.Message }
@@ -102,6 +104,9 @@ type MissingError struct {
 	Reason string
 	// Message is for the user, and complete.
 	Message string
+	// Verdict is what it means for the pool that the error is about; empty where it is
+	// about none.
+	Verdict Verdict
 }
 
 func (e *MissingError) Error() string { return e.Message }
@@ -117,6 +122,9 @@ type PolicyError struct {
 	Value any
 	// Remedy says what is wrong and what would be right.
 	Remedy string
+	// Verdict is what it means for the pool that the error is about; empty where it is
+	// about none.
+	Verdict Verdict
 }
 
 func (e *PolicyError) Error() string {
@@ -133,7 +141,7 @@ func (e *PolicyError) Condition(w Wording) (reason, message string) { return w.P
 type ExhaustedError struct {
 	// OutOfTurn reports whether a pool has room, which is for the waiters.
 	OutOfTurn bool
-	// Pools that were tried, in order.
+	// Pools that were tried, by name.
 	Pools []PoolKey
 	// Bits is the length that was asked for.
 	Bits int
@@ -158,18 +166,30 @@ func (e *ExhaustedError) Condition(w Wording) (reason, message string) {
 	return w.Exhausted, e.Shortage() + ": " + w.IfExhausted
 }
 
+// Named is how many pools a message names at most. A condition has room for 32768
+// characters, and a class may be backed by any number of pools.
+const Named = 10
+
 // Shortage says what there is none of and where. It stays the same while the
 // request waits.
 func (e *ExhaustedError) Shortage() string {
-	names := make([]string, len(e.Pools))
-	for i, pool := range e.Pools {
-		names[i] = pool.String()
-	}
-	parts := []string{fmt.Sprintf("no free /%d in %s", e.Bits, strings.Join(names, ", "))}
-	for _, limit := range e.Limits {
-		parts = append(parts, limit.reached())
+	parts := []string{fmt.Sprintf("no free /%d in %s", e.Bits, listed(e.Pools, PoolKey.String, ", "))}
+	if len(e.Limits) > 0 {
+		parts = append(parts, listed(e.Limits, (*LimitError).reached, "; "))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// listed names the first of several things, and how many more there are.
+func listed[T any](all []T, name func(T) string, separator string) string {
+	var names []string
+	for _, one := range all[:min(len(all), Named)] {
+		names = append(names, name(one))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, separator)
 }
 
 // UnclaimedError is ErrTooManyUnclaimed of one namespace.

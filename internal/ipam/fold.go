@@ -49,12 +49,12 @@ func retains(reclaim Reclaim, sticky string) string {
 }
 
 // notRetained refuses to keep a block.
-func (t *Terms) notRetained(of string) error {
+func (t *Terms) notRetained(of string) *PolicyError {
 	value, remedy := any(ReclaimRetain), "leave reclaimPolicy out, or write Delete"
 	if t.Retains == FieldSticky {
 		value, remedy = t.Sticky, "remove the annotation"
 	}
-	return &PolicyError{Field: t.Retains, Value: value, Remedy: fmt.Sprintf("%s does not allow it (allowRetain): %s", of, remedy)}
+	return &PolicyError{Verdict: RetainNotAllowed, Field: t.Retains, Value: value, Remedy: fmt.Sprintf("%s does not allow it (allowRetain): %s", of, remedy)}
 }
 
 func (t *Terms) underClass(c Class) error {
@@ -141,46 +141,46 @@ func (t Terms) lengthValue() any {
 	return t.Length
 }
 
-// Fitting is those of the pools that may hand out a block under the terms. None
-// is a *PolicyError that says what one of them would hand out.
-func (t Terms) Fitting(pools []Pool) ([]Pool, error) {
-	var fitting []Pool
-	var refusal error
+// Fitting is those of the pools that may hand out a block under the terms, and why the
+// others may not. Where none may, the error is a *PolicyError that says what one of them
+// would hand out.
+func (t Terms) Fitting(pools []Pool) (fitting []Pool, unfit []PoolResult, err error) {
 	for _, p := range pools {
-		if err := t.fits(p); err != nil {
-			refusal = err
+		if refusal := t.fits(p); refusal != nil {
+			unfit = append(unfit, PoolResult{p.Key, refusal})
 			continue
 		}
 		fitting = append(fitting, p)
 	}
-	if len(fitting) == 0 {
-		return nil, refusal
+	if len(fitting) == 0 && len(unfit) > 0 {
+		err = unfit[len(unfit)-1].Err
 	}
-	return fitting, nil
+	return fitting, unfit, err
 }
 
-func (t Terms) fits(p Pool) error {
+// fits says why a pool may not hand out a block under the terms; nil where it may.
+func (t Terms) fits(p Pool) *PolicyError {
 	if p.Family != t.Family && t.Block.IsValid() {
-		return &PolicyError{Field: t.blockField(), Value: t.Block,
+		return &PolicyError{Verdict: FamilyMismatch, Field: t.blockField(), Value: t.Block,
 			Remedy: fmt.Sprintf("%s is %s: ask for such a block, or name a pool of the family that you need", p.Key, p.Family)}
 	}
 	if p.Family != t.Family {
-		return &PolicyError{Field: "spec.ipFamily", Value: t.Family,
+		return &PolicyError{Verdict: FamilyMismatch, Field: "spec.ipFamily", Value: t.Family,
 			Remedy: fmt.Sprintf("%s is %s: name a pool of the family that you need", p.Key, p.Family)}
 	}
 	if t.Block.IsValid() && !p.Has(t.Block) {
-		return &PolicyError{Field: t.blockField(), Value: t.Block,
+		return &PolicyError{Verdict: OutsidePool, Field: t.blockField(), Value: t.Block,
 			Remedy: fmt.Sprintf("lies outside %s, which is %s: ask for a block within it, or name another pool", p.Key, p.CIDR)}
 	}
 	if t.Class == "" && t.Retains != "" && !p.AllowRetain {
 		return t.notRetained(p.Key.String())
 	}
 	if t.Length != NoLength && !p.Lengths.Contain(t.Length) && t.Single {
-		return &PolicyError{Field: "spec.poolRef.name", Value: cmp.Or(t.Class, p.Key.Name),
+		return &PolicyError{Verdict: LengthNotAllowed, Field: "spec.poolRef.name", Value: cmp.Or(t.Class, p.Key.Name),
 			Remedy: fmt.Sprintf("%s hands out /%d to /%d, and an IPAddressClaim is one address, a /%d: set spec.allocation of the pool so that it allows that, or name another pool", p.Key, p.Lengths.Min, p.Lengths.Max, t.Length)}
 	}
 	if t.Length != NoLength && !p.Lengths.Contain(t.Length) {
-		return &PolicyError{Field: t.lengthField(), Value: t.lengthValue(),
+		return &PolicyError{Verdict: LengthNotAllowed, Field: t.lengthField(), Value: t.lengthValue(),
 			Remedy: fmt.Sprintf("%s (%s) hands out /%d to /%d: ask for one of these", p.Key, p.CIDR, p.Lengths.Min, p.Lengths.Max)}
 	}
 	return nil

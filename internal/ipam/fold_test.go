@@ -108,7 +108,7 @@ func TestFittingSaysWhichFieldToChange(t *testing.T) {
 		"that address of a pool of larger blocks": {Terms{Family: IPv4, Length: 32, Block: netip.MustParsePrefix("10.0.0.1/32"), BlockField: "address", Single: true}, "spec.poolRef.name: p: pool p hands out /16 to /28, and an IPAddressClaim is one address, a /32: set spec.allocation of the pool so that it allows that, or name another pool"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := c.terms.Fitting([]Pool{pool}); err == nil || err.Error() != c.want {
+			if _, _, err := c.terms.Fitting([]Pool{pool}); err == nil || err.Error() != c.want {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
@@ -118,11 +118,11 @@ func TestFittingSaysWhichFieldToChange(t *testing.T) {
 func TestAClassAllowsRetentionForItsPools(t *testing.T) {
 	pool := Pool{Key: PoolNamed("p"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/16"), Lengths: Lengths{16, 28}}
 	terms := Terms{Class: "gold", Family: IPv4, Length: 24, Retains: "spec.reclaimPolicy"}
-	if fitting, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
+	if fitting, _, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
 		t.Errorf("by the class: %v, %v", fitting, err)
 	}
 	terms.Class, pool.AllowRetain = "", true
-	if fitting, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
+	if fitting, _, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
 		t.Errorf("by the pool: %v, %v", fitting, err)
 	}
 }
@@ -135,7 +135,7 @@ func TestAPoolOfSingleAddressesFitsOne(t *testing.T) {
 		"all of the pool":  {Family: IPv4, Length: 16, Block: pool.CIDR},
 		"one of no length": {Family: IPv4, Length: NoLength, Single: true},
 	} {
-		if fitting, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
+		if fitting, _, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
 			t.Errorf("%s: %v, %v", name, fitting, err)
 		}
 	}

@@ -17,7 +17,7 @@ func Rank(pools []Candidate, by Selection) []Pool {
 	order := slices.Clone(pools)
 	slices.SortFunc(order, func(a, b Candidate) int {
 		return cmp.Or(
-			ownFirst(a.Pool, b.Pool),
+			ownFirst(a.Pool.Key, b.Pool.Key),
 			direction(by)*cmp.Compare(a.Utilized, b.Utilized),
 			cmp.Compare(a.Pool.Key.Name, b.Pool.Key.Name),
 		)
@@ -30,10 +30,12 @@ func Rank(pools []Candidate, by Selection) []Pool {
 }
 
 // ByName orders pools by name, a namespace's own before cluster-scoped ones.
-func ByName(a, b Pool) int { return cmp.Or(ownFirst(a, b), cmp.Compare(a.Key.Name, b.Key.Name)) }
+func ByName(a, b Pool) int { return compareKeys(a.Key, b.Key) }
 
-func ownFirst(a, b Pool) int {
-	return -cmp.Compare(min(1, len(a.Key.Namespace)), min(1, len(b.Key.Namespace)))
+func compareKeys(a, b PoolKey) int { return cmp.Or(ownFirst(a, b), cmp.Compare(a.Name, b.Name)) }
+
+func ownFirst(a, b PoolKey) int {
+	return -cmp.Compare(min(1, len(a.Namespace)), min(1, len(b.Namespace)))
 }
 
 func direction(by Selection) int {

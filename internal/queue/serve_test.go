@@ -266,6 +266,26 @@ func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
 	messages.Golden(t, []messages.Row{row})
 }
 
+// TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools until the limit is not in its way: also
+// where there is no room by then, which is no news.
+func TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools(t *testing.T) {
+	inScene(t, Options{}, func(s *scene) {
+		s.open()
+		s.waits("a", ipam.Request{Pool: s.pool.Key, Length: 30})
+		limit := &ipam.LimitError{Of: "pool p", Project: "ns", Unit: "block"}
+		pools := []ipam.PoolResult{{Pool: s.pool.Key, Err: limit}}
+		_, err := s.queue.Yield(claim("a"), ipam.WithPools(limit, pools))
+		if parked, ok := errors.AsType[*ipam.ParkedError](err); !ok || !slices.Equal(ipam.PoolsOf(err), pools) {
+			t.Errorf("it says %v of %v, want that it is parked, and %v", parked, ipam.PoolsOf(err), pools)
+		}
+		full := &ipam.ExhaustedError{Pools: []ipam.PoolKey{s.pool.Key}}
+		_, err = s.queue.Yield(claim("a"), ipam.WithPools(full, []ipam.PoolResult{{Pool: s.pool.Key, Err: full}}))
+		if !slices.Equal(ipam.PoolsOf(err), pools) {
+			t.Errorf("without room it says %v of %v, want %v", err, ipam.PoolsOf(err), pools)
+		}
+	})
+}
+
 // TestWhoeverComesToLeadServesThoseWhoWait has a replica that does not lead follow what
 // happens: pools do not pile up there, and once it leads it serves who waits.
 func TestWhoeverComesToLeadServesThoseWhoWait(t *testing.T) {

@@ -29,7 +29,7 @@ func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
 	case errors.As(err, &parked):
 		return q.Park(holder, parked), err
 	case errors.As(err, &limit):
-		parked = &ipam.ParkedError{Reason: v1alpha1.ReasonLimitReached, Message: limit.Stable(), Awaits: limit.Awaits}
+		parked = &ipam.ParkedError{Reason: v1alpha1.ReasonLimitReached, Message: limit.Stable(), Awaits: limit.Awaits, Pools: ipam.PoolsOf(err)}
 		return q.Park(holder, parked), parked
 	case err == nil, errors.As(err, &missing), errors.As(err, &policy):
 		return 0, err

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -61,7 +62,8 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 	case apierrors.IsConflict(err), kube.IsNamespaceTerminating(err):
 		return "", "", nil
 	case isUnserved:
-		return c.unservedReason(s, unserved, err)
+		reason, message, retry = c.unservedReason(s, unserved, err)
+		return reason, ofPools(message, err), retry
 	case queue.IsRefused(err) && !apierrors.IsNotFound(err):
 		return v1alpha1.ReasonRecordRefused, refusal(s, err), err
 	default:
@@ -87,6 +89,15 @@ func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error)
 		}
 	}
 	return reason, message, retry
+}
+
+// ofPools adds to a message why the claim is not served from each pool that it may use,
+// where there are several: it has no status of its own for that.
+func ofPools(message string, err error) string {
+	if reasons := adapt.CandidateReasons(ipam.PoolsOf(err)); message != "" && reasons != "" {
+		return message + " (" + reasons + ")"
+	}
+	return message
 }
 
 // refusal is what the condition says where the API server refuses something that belongs

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -31,9 +32,18 @@ type witness struct {
 }
 
 // newWitness is a witness who acts as the administrator.
-func newWitness() *witness {
+func newWitness() *witness { return witnessWith(running.Config()) }
+
+// newWitnessAs is a witness who acts as a user.
+func newWitnessAs(user string) *witness {
+	GinkgoHelper()
+	cfg, err := running.User(user)
+	Expect(err).NotTo(HaveOccurred())
+	return witnessWith(cfg)
+}
+
+func witnessWith(cfg *rest.Config) *witness {
 	w := &witness{}
-	cfg := running.Config()
 	cfg.WarningHandler = w
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, w} })
 	w.WithWatch = running.Client(cfg)

@@ -46,13 +46,18 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		told = newWitness()
 	})
 
-	// admitted creates an object that is admitted with this warning alone.
+	// admitted creates an object that is admitted with this warning, and no other but one that
+	// names the classes that there are.
 	admitted := func(ctx context.Context, obj client.Object, warning string) {
 		GinkgoHelper()
 		told.heard()
 		Expect(told.Create(ctx, obj)).To(Succeed())
 		Expect(told.code()).To(Equal(201))
-		Expect(told.heard()).To(Equal([]string{warning}))
+		heard := told.heard()
+		Expect(heard[0]).To(Equal(warning))
+		for _, more := range heard[1:] {
+			Expect(more).To(HavePrefix("namespace " + team + " may use the IPClasses "))
+		}
 	}
 
 	It("has a claim of an unknown class wait for the class, and then for a pool of it", func(ctx context.Context) {

@@ -55,9 +55,8 @@ var others = map[string]string{
 	"it is not of the operator's making":                         "in the log",
 	"it is of another object, or was changed":                    "in the log",
 	"cadastre requester key":                                     "what a key's name is made of",
-	" never has such a block: its CIDR, bounds, ranges or reserved addresses exclude it": "in the log",
-	"the object is null": "the API server sends no such object",
-	"routing domain ":    "a part of the name of a space",
+	"the object is null":                                         "the API server sends no such object",
+	"routing domain ":                                            "a part of the name of a space",
 }
 
 // TestEveryMessageInTheCodeIsInTheTable: a new message wants a bad input that leads to it.
