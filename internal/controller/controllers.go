@@ -53,21 +53,23 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := mgr.Add(notifyConflicts(o.Ledger)); err != nil {
 		return err
 	}
+	told := kube.NewEvents(mgr.GetEventRecorder("cadastre"), mgr.GetScheme(), clock.RealClock{}, mgr.GetLogger())
 	orphans := &allocationgc.Controller{
 		Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live,
 		Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
+		Events: told,
 	}
 	return setup(mgr,
 		&ipclass.Controller{Parts: o.Parts, Client: mgr.GetClient(), Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
-		&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
-		&ipclaim.Controller{Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims},
+		&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Events: told, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
+		&ipclaim.Controller{Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims, Events: told},
 		orphans,
 		&ipaddressclaim.Replica{
 			Parts: o.Parts, Within: claims, WatchFilter: o.WatchFilter,
 			Lead: func() error {
 				return setup(mgr, &ipaddressclaim.Controller{
 					Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
-					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{},
+					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{}, Events: told,
 				})
 			},
 		},

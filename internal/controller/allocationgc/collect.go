@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
@@ -68,7 +70,9 @@ func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile
 			return reconcile.Result{RequeueAfter: c.Grace}, nil
 		}
 	case decided.State != "":
-		err = c.Allocator.Keep(ctx, record, decided)
+		if err = c.Allocator.Keep(ctx, record, decided); err == nil {
+			c.recordEvent(record, decided)
+		}
 	case !decided.Again.IsZero():
 		return reconcile.Result{RequeueAfter: decided.Again.Sub(now)}, nil
 	}
@@ -76,6 +80,20 @@ func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
 	}
 	return reconcile.Result{}, err
+}
+
+// recordEvent makes an event of a block that is retained: of its IPAllocation, as its claim
+// is gone. Of one that is released there is none: nothing is left that it could be of.
+func (c *Controller) recordEvent(record ipam.Record, decided ipam.Transition) {
+	if decided.State != ipam.StateRetained || record.State == ipam.StateRetained {
+		return
+	}
+	c.Events.Eventf(adapt.Allocation(record), nil, corev1.EventTypeNormal, v1alpha1.EventRetained, "Release", "%s", retained(record, decided.ReleaseAfter))
+}
+
+func retained(record ipam.Record, until time.Time) string {
+	return fmt.Sprintf("%s of %s is kept until %s for the next %s: delete this IPAllocation to release it earlier",
+		record.Block, record.Pool, until.UTC().Format(time.RFC3339), record.Holder)
 }
 
 // asHeld is the record as its state has to be decided, and how it is kept: nothing is

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,6 +24,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Controller collects records without a holder. Only the leader runs it. Its
 // requests are names of IPAllocations.
@@ -42,6 +45,8 @@ type Controller struct {
 	Workers int
 	// Within are the namespaces whose records it reconciles.
 	Within kube.Namespaces
+	// Events is where events go.
+	Events events.EventRecorder
 
 	mu sync.Mutex
 	// judges say of other kinds of holders whether they exist.

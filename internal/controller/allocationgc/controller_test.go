@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -38,6 +39,7 @@ type story struct {
 	k8s        client.WithWatch
 	clock      *clocktesting.FakePassiveClock
 	controller *Controller
+	events     *events.FakeRecorder
 	name       ipam.Name
 }
 
@@ -59,12 +61,13 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	must(t, err)
 	go view.Run(t.Context(), records, &v1alpha1.IPAllocation{})
 	s := &story{
-		t: t, k8s: k8s, clock: clocktesting.NewFakePassiveClock(time.Now()),
+		events: events.NewFakeRecorder(100),
+		t:      t, k8s: k8s, clock: clocktesting.NewFakePassiveClock(time.Now()),
 		name: ipam.Name{Namespace: pool.Key.Name, Name: "record"},
 	}
 	s.controller = &Controller{
 		Parts: parts, Client: k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
-		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
+		Events: s.events, unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
 	}
 	must(t, k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
 	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
@@ -249,6 +252,9 @@ func TestOrphan(t *testing.T) {
 		s.passes(719 * time.Hour)
 		if again := s.reconciled(); again <= 59*time.Minute || again > time.Hour {
 			t.Errorf("looks again after %s, want about 1h", again)
+		}
+		if n := len(s.events.Events); n != 1 {
+			t.Errorf("%d events tell of it, want 1", n)
 		}
 		record, _ := s.controller.Ledger.Record(s.name)
 		must(t, s.k8s.Delete(t.Context(), adapt.Allocation(record)))

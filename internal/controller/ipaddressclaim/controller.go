@@ -60,15 +60,15 @@ type Controller struct {
 	// have to be reconciled; empty: any, or none.
 	WatchFilter string
 	Clock       clock.PassiveClock
+	// Events is where events go.
+	Events events.EventRecorder
 
-	events events.EventRecorder
 	// expected is what the caches do not show yet.
 	expected expectations
 }
 
 // Setup registers the controller. Cluster API's kinds are to be served.
 func (c *Controller) Setup(mgr manager.Manager) error {
-	c.events = mgr.GetEventRecorder("cadastre")
 	c.Orphans.Judge(kind, holds)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim").

@@ -178,5 +178,5 @@ func (c *Controller) recordEvent(ctx context.Context, before, claim *ipamv1.IPAd
 	if ready.Status == metav1.ConditionTrue {
 		eventType = corev1.EventTypeNormal
 	}
-	c.events.Eventf(claim, nil, eventType, ready.Reason, "Allocate", "%s", ready.Message)
+	c.Events.Eventf(claim, nil, eventType, ready.Reason, "Allocate", "%s", ready.Message)
 }

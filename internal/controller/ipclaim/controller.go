@@ -39,14 +39,16 @@ type Controller struct {
 	Workers int
 	// Within are the namespaces whose claims it reconciles.
 	Within kube.Namespaces
+	// Events is where events go.
+	Events events.EventRecorder
 
-	events events.EventRecorder
+	// untold are claims that were stored as waiting, of which no event tells yet.
+	untold untold
 }
 
 // Setup registers the controller. It receives its own writes too: a pass that worked from
 // an older version is followed by another one.
 func (c *Controller) Setup(mgr manager.Manager) error {
-	c.events = mgr.GetEventRecorder("cadastre")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclaim").
 		WatchesRawSource(kube.OrderedSources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
@@ -81,9 +83,7 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if written {
-		c.notify(ctx, before, claim)
-	}
+	c.notify(ctx, before, claim, written)
 	if retry != nil {
 		return reconcile.Result{}, retry
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -30,6 +31,9 @@ func TestClaims(t *testing.T) {
 		"a lost record is recorded again under its name":               lostRecord,
 		"a claim whose block another has is never renumbered":          neverRenumbered,
 		"a conflict is an event once it is written":                    conflictEvent,
+		"events tell that a claim waits and is bound, each once":       waitingEvents,
+		"an event tells of a claim that admission stored as waiting":   storedAsWaiting,
+		"a claim that waits lists its candidates, and is still":        candidates,
 		"a conflict is reported by the claim that keeps its block":     conflictOfTwo,
 		"a changed reclaim policy is written into the record":          changedPolicy,
 		"a deleted claim is left to the collection of orphans":         deletedClaim,
@@ -210,6 +214,8 @@ type claims struct {
 	t          *testing.T
 	plane      *story.Plane
 	controller reconcile.Reconciler
+	// handler is what the controller does with claims that its watch shows.
+	handler handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request]
 	// queue is where the controller is notified whose turn it is.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
@@ -217,8 +223,8 @@ type claims struct {
 func begin(t *testing.T, plane *story.Plane) *claims {
 	t.Helper()
 	e := &claims{World: plane.Begin(t), t: t, plane: plane}
-	c := &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, events: e.Events}
-	e.controller = reconcile.AsReconciler(e.K8s, c)
+	c := &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Events: e.Events}
+	e.controller, e.handler = reconcile.AsReconciler(e.K8s, c), c.claims()
 	e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(e.queue.ShutDown)
 	if err := c.Turns(kind).Start(t.Context(), e.queue); err != nil {

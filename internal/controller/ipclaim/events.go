@@ -15,7 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// claims has claims reconciled that are new or have changed, and are not up to date.
+// claims has claims reconciled that are new or have changed, and are not up to date, and
+// notes those that are new and wait.
 func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request] {
 	look := func(claim *v1alpha1.IPClaim, q kube.Queue) {
 		if !c.upToDate(claim) {
@@ -23,9 +24,20 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 		}
 	}
 	return handler.TypedFuncs[*v1alpha1.IPClaim, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q kube.Queue) { look(e.Object, q) },
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q kube.Queue) {
+			if !e.IsInInitialList && c.Within.Has(e.Object.Namespace) { // of the others an event has told, or a former leader
+				c.untold.note(e.Object)
+			}
+			look(e.Object, q)
+		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPClaim], q kube.Queue) {
+			if e.ObjectOld.UID != e.ObjectNew.UID {
+				c.untold.take(e.ObjectOld.UID)
+			}
 			look(e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPClaim], _ kube.Queue) {
+			c.untold.take(e.Object.UID)
 		},
 	}
 }

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
@@ -39,22 +36,6 @@ func (c *Controller) outcome(s *scope, err error) (adapt.ClaimOutcome, error) {
 		return outcome, err
 	}
 	return outcome, nil
-}
-
-// notify logs that the status was written, and makes an event of a conflict that it says
-// now and did not say before.
-func (c *Controller) notify(ctx context.Context, before, claim *v1alpha1.IPClaim) {
-	was, now := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
-	if now == nil || was != nil && was.Reason == now.Reason {
-		return
-	}
-	values := []any{"claim", adapt.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}).String(), "phase", claim.Status.Phase, "block", claim.Status.AllocatedCIDR, "reason", now.Reason}
-	if now.Reason != v1alpha1.ReasonConflict {
-		log.FromContext(ctx).V(1).Info("The status of a claim changed", values...)
-		return
-	}
-	log.FromContext(ctx).Info("A claim is in conflict", append(values, "message", now.Message)...)
-	c.events.Eventf(claim, nil, corev1.EventTypeWarning, now.Reason, "Allocate", "%s", now.Message)
 }
 
 // write writes what changed of spec and status in one patch, if the claim is still as it

@@ -108,7 +108,7 @@ func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T)
 			if err := there.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
 				t.Fatal(err)
 			}
-			c := &Controller{Client: there, Live: there, Parts: a, events: events.NewFakeRecorder(10)}
+			c := &Controller{Client: there, Live: there, Parts: a, Events: events.NewFakeRecorder(10)}
 			if _, err := c.Reconcile(t.Context(), claim); err == nil {
 				t.Error("it is not tried again")
 			}

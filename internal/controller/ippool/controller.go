@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -22,6 +23,7 @@ import (
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ippools;localippools,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ippools/status;localippools/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Controller reconciles pools. Only the leader runs it.
 type Controller struct {
@@ -32,6 +34,8 @@ type Controller struct {
 	Asker *requester.Asker
 	// Throttle limits how often the counts of a pool are written.
 	Throttle *kube.Throttle
+	// Events is where events go.
+	Events events.EventRecorder
 }
 
 // Setup registers the controller, once for each kind. It is notified of its own status

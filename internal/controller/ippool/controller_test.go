@@ -34,6 +34,8 @@ func TestPools(t *testing.T) {
 		"a paused pool hands out nothing and says so":                                     pausedPool,
 		"a deleted pool stays until its last block is released":                           deletedPool,
 		"a deleted pool stays while a block is in use, also where its own record is lost": deletedWithoutRecord,
+		"events tell what becomes of a pool, each once":                                   poolEvents,
+		"a pool that is edited over blocks in use is drained":                             drainedPool,
 		"a deleted pool is open again when a block is recorded meanwhile":                 recordedMeanwhile,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
@@ -200,6 +202,40 @@ func recordedMeanwhile(e *pools) {
 	e.Gone(pool("p"))
 }
 
+func poolEvents(e *pools) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	e.Reconciled("p").Ready()
+	e.Reconciled("p").Ready().HasEvents(0)
+	e.Recorded(story.Block("a", "p", "10.0.0.0/25"))
+	e.Passes(time.Second)
+	e.Reconciled("p").Free("128").HasEvents(0)
+	e.Recorded(story.Block("b", "p", "10.0.0.128/25"))
+	e.Reconciled("p").In(v1alpha1.PoolExhausted, "10.0.0.0/24")
+	e.Collected(story.Claim("b"))
+	e.Reconciled("p").Ready()
+	story.Edited(e.World, pool("p"), func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
+	e.Reconciled("p").NotReady(v1alpha1.ReasonPaused)
+	e.Deleted(pool("p"))
+	e.Reconciled("p").NotReady(v1alpha1.ReasonTerminating)
+	e.Reconciled("p").NotReady(v1alpha1.ReasonTerminating).HasEvents(0)
+	e.Collected(story.Claim("a"))
+	e.Reconciled("p").HasEvents(0)
+	e.World.HasEvents(pool("p"), "Normal Ready", "Warning Full", "Normal Ready", "Warning Paused", "Warning DeletionBlocked")
+}
+
+func drainedPool(e *pools) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	e.Recorded(story.Block("a", "p", "10.0.0.0/28"))
+	e.Reconciled("p").Ready()
+	story.Edited(e.World, pool("p"), func(p *v1alpha1.IPPool) { p.Spec.Reserved = []string{"10.0.0.0/28"} })
+	e.Passes(time.Second)
+	e.Reconciled("p").Ready().HasEvents(1)
+	e.Collected(story.Claim("a"))
+	e.Passes(time.Second)
+	e.Reconciled("p").Ready().HasEvents(1)
+	e.World.HasEvents(pool("p"), "Normal Ready", "Normal Draining", "Normal Drained")
+}
+
 // pools has the verbs for pools.
 type pools struct {
 	*story.World
@@ -210,7 +246,7 @@ type pools struct {
 func begin(t *testing.T, plane *story.Plane) *pools {
 	t.Helper()
 	e := &pools{World: plane.Begin(t), t: t}
-	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Throttle: kube.NewThrottle(time.Second, e.Clock)}
+	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Throttle: kube.NewThrottle(time.Second, e.Clock), Events: e.Events}
 	return e
 }
 

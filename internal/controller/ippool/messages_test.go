@@ -2,6 +2,8 @@ package ippool
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +50,57 @@ func TestTheConditionsOfAPoolSayWhatToDo(t *testing.T) {
 			if c.Message != "" {
 				rows = append(rows, messages.Row{Object: "IPPool", On: "condition " + c.Type, Answer: string(c.Status) + ", " + c.Reason, Message: c.Message})
 			}
+		}
+	}
+	messages.Golden(t, rows)
+}
+
+// TestTheEventsOfAPool has all that can happen to one. Of a cluster-scoped pool they name no
+// holder: they are in the namespace default.
+func TestTheEventsOfAPool(t *testing.T) {
+	status := func(reason string, is metav1.ConditionStatus, held int64, outOfRange string) v1alpha1.PoolStatus {
+		return v1alpha1.PoolStatus{
+			Allocations: held, Capacity: &v1alpha1.Capacity{OutOfRange: outOfRange},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: is, Reason: reason, Message: "10.0.0.0/8 of pool above, held by IPClaim secret/a: have it released"}},
+		}
+	}
+	ready := status(v1alpha1.ReasonReady, metav1.ConditionTrue, 1, "0")
+	var rows []messages.Row
+	for name, test := range map[string]struct {
+		before, after v1alpha1.PoolStatus
+		local         bool
+		want          []string
+	}{
+		"it is new":                    {v1alpha1.PoolStatus{}, ready, false, []string{"Normal Ready"}},
+		"nothing":                      {ready, ready, false, nil},
+		"a count":                      {ready, status(v1alpha1.ReasonReady, metav1.ConditionTrue, 2, "0"), false, nil},
+		"it is full":                   {ready, status(v1alpha1.ReasonFull, metav1.ConditionTrue, 1, "0"), false, []string{"Warning Full"}},
+		"it is deleted while in use":   {ready, status(v1alpha1.ReasonTerminating, metav1.ConditionFalse, 3, "0"), false, []string{"Warning DeletionBlocked"}},
+		"the same with one block":      {ready, status(v1alpha1.ReasonTerminating, metav1.ConditionFalse, 1, "0"), false, []string{"Warning DeletionBlocked"}},
+		"it is deleted":                {ready, status(v1alpha1.ReasonTerminating, metav1.ConditionFalse, 0, "0"), false, nil},
+		"it is drained":                {ready, status(v1alpha1.ReasonReady, metav1.ConditionTrue, 1, "16"), false, []string{"Normal Draining"}},
+		"one address of it is":         {ready, status(v1alpha1.ReasonReady, metav1.ConditionTrue, 1, "1"), false, []string{"Normal Draining"}},
+		"more of it is":                {status(v1alpha1.ReasonReady, metav1.ConditionTrue, 1, "1"), status(v1alpha1.ReasonReady, metav1.ConditionTrue, 1, "16"), false, nil},
+		"it has been drained":          {status(v1alpha1.ReasonReady, metav1.ConditionTrue, 1, "16"), ready, false, []string{"Normal Drained"}},
+		"it is in conflict":            {ready, status(v1alpha1.ReasonConflict, metav1.ConditionFalse, 1, "0"), false, []string{"Warning Conflict"}},
+		"a namespace's own is so, too": {ready, status(v1alpha1.ReasonConflict, metav1.ConditionFalse, 1, "0"), true, []string{"Warning Conflict"}},
+	} {
+		obj := v1alpha1.Pool(&v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+		if test.local {
+			obj = &v1alpha1.LocalIPPool{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}}
+		}
+		var got []string
+		for _, h := range happenings(obj, test.before, test.after) {
+			got = append(got, h.kind+" "+h.reason)
+			if h.reason == v1alpha1.ReasonConflict && strings.Contains(h.note, "secret") != test.local {
+				t.Errorf("%s: the event says %q", name, h.note)
+			}
+			if h.note != test.after.Conditions[0].Message {
+				rows = append(rows, messages.Row{Object: "IPPool", On: "event", Answer: h.kind + ", " + h.reason, Value: "pool p", Message: h.note})
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: got the events %q, want %q", name, got, test.want)
 		}
 	}
 	messages.Golden(t, rows)

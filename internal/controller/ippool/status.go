@@ -154,6 +154,7 @@ func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool)
 	err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 	if err == nil {
 		logPhase(ctx, before, obj)
+		c.recordEvents(before, obj)
 	}
 	if err != nil && !apierrors.IsConflict(err) && !kube.IsNotFound(err) {
 		return 0, fmt.Errorf("writing status: %w", err)

@@ -48,9 +48,9 @@ func (w *World) Retried(by reconcile.Reconciler, obj client.Object) *Pass {
 func (w *World) pass(by reconcile.Reconciler, obj client.Object) (*Pass, error) {
 	w.t.Helper()
 	w.writes.take()
-	before := len(w.Events.Events)
+	before := w.Events.count()
 	result, err := by.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
-	pass := &Pass{t: w.t, writes: w.writes.take(), result: result, events: len(w.Events.Events) - before}
+	pass := &Pass{t: w.t, writes: w.writes.take(), result: result, events: w.Events.count() - before}
 	w.Seen()
 	switch gone := w.plane.admin.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj); {
 	case gone == nil:

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,8 +33,8 @@ type World struct {
 	K8s client.WithWatch
 	// Clock is the controller's.
 	Clock *clocktesting.FakeClock
-	// Events has room for the events of a story.
-	Events *events.FakeRecorder
+	// Events are those that the controller has made.
+	Events *Events
 
 	t      *testing.T
 	plane  *Plane
@@ -48,7 +47,7 @@ type World struct {
 func (p *Plane) Begin(t *testing.T) *World {
 	t.Helper()
 	w := &World{
-		Clock: clocktesting.NewFakeClock(time.Now()), Events: events.NewFakeRecorder(100),
+		Clock: clocktesting.NewFakeClock(time.Now()), Events: &Events{},
 		t: t, plane: p, shown: newShown(), writes: &writes{hooks: map[string]func(){}},
 	}
 	w.K8s = noteWrites(p.admin, w.writes)

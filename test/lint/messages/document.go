@@ -19,7 +19,7 @@ To find a message, look for the part that stays the same: names, blocks and numb
 examples. The answers of the API server begin with the object, which is left out here:
 ` + "`IPClaim.ipam.cadastre.dev \"a\" is invalid: spec.cidr: Invalid value: …`" + `. A condition that is
 True stands for an object that does what it is there for, but where its reason says
-otherwise; events repeat what conditions say.
+otherwise; events repeat what conditions say, but for those that are listed.
 
 | code | means |
 |---|---|

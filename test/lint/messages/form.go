@@ -29,8 +29,9 @@ var (
 const imperatives = `add|annotate|ask|change|choose|correct|create|delete|give|have|keep|label|leave|look|make|name|release|` +
 	`remove|restart|run|say|send|set|swap|take|try|use|wait|write`
 
-// informs are conditions of objects that do what they are there for.
-var informs = regexp.MustCompile(`^(True, (Bound|Ready|Recorded|AddressAllocated))$`)
+// informs are conditions of objects that do what they are there for, and events of type
+// Normal.
+var informs = regexp.MustCompile(`^(True, (Bound|Ready|Recorded|AddressAllocated)|Normal, \w+)$`)
 
 // isOfTheRequest reports whether a message says that the operator could not answer, and
 // nothing about the object.
