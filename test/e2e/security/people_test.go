@@ -33,6 +33,8 @@ var rightsOfPeople = map[string]struct {
 		create,delete,deletecollection,get,list,patch,update,watch ipclaims
 		create,delete,deletecollection,get,list,patch,update,watch localippools
 		get,list,watch ipallocations`},
+	"ipam-class-viewer": {rights: `
+		get,list,watch ipclasses`},
 	"ipam-viewer": {aggregateTo: "view", rights: `
 		get,list,watch ipallocations
 		get,list,watch ipclaims

@@ -28,8 +28,9 @@ func TestPeopleHaveTheseRightsAndNoOthers(t *testing.T) {
 		"ipam-pool-admin": {
 			"create,delete,get,list,patch,update,watch ippools,ipclasses", reads + " ipclaims,localippools,ipallocations",
 		},
-		"ipam-user":   {all + " ipclaims,localippools", reads + " ipallocations", "aggregated to admin", "aggregated to edit"},
-		"ipam-viewer": {reads + " ipclaims,localippools,ipallocations", "aggregated to view"},
+		"ipam-user":         {all + " ipclaims,localippools", reads + " ipallocations", "aggregated to admin", "aggregated to edit"},
+		"ipam-class-viewer": {reads + " ipclasses"},
+		"ipam-viewer":       {reads + " ipclaims,localippools,ipallocations", "aggregated to view"},
 	}
 	got := map[string][]string{}
 	for _, role := range read[rbacv1.ClusterRole](t, "../../../config/rbac/users/roles.yaml") {
