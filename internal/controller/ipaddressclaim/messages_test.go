@@ -65,3 +65,26 @@ func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 	rows = append(rows, messages.Row{Object: "IPAddressClaim", On: "condition Ready", Answer: "False, " + halt.reason, Value: "hosts", Message: halt.message})
 	messages.Golden(t, rows)
 }
+
+// TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt: it has no other status for that.
+func TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt(t *testing.T) {
+	_, record := servedClaim()
+	waiting, _ := servedClaim()
+	waiting.address = nil
+	c := &Controller{Parts: allocatorWith(t, record)}
+	full := &ipam.ExhaustedError{Pools: []ipam.PoolKey{ipam.PoolNamed("a")}, Bits: 32, Largest: ipam.NoLength}
+	pools := []ipam.PoolResult{{Pool: ipam.PoolNamed("a"), Err: full}, {Pool: ipam.PoolNamed("b"), Err: &ipam.MissingError{Verdict: ipam.Paused}}}
+	for want, of := range map[string][]ipam.PoolResult{
+		"no free /32 in pool a: the claim is served as soon as one is released (pool a: NoFreeBlock, pool b: Paused)": pools,
+		"no free /32 in pool a: the claim is served as soon as one is released":                                       pools[:1],
+	} {
+		reason, message, retry := c.reason(waiting, ipam.WithPools(full, of))
+		if reason != "PoolExhausted" || message != want || retry != nil {
+			t.Errorf("got %s: %s, and %v", reason, message, retry)
+		}
+	}
+	own := &ipam.TakenError{Block: netip.MustParsePrefix("10.0.0.1/32"), Holder: waiting.holder()} // about to be seen, or to go
+	if reason, message, retry := c.reason(waiting, ipam.WithPools(own, pools)); reason != "" || message != "" || retry == nil {
+		t.Errorf("of its own record it says %s: %s, and %v", reason, message, retry)
+	}
+}
