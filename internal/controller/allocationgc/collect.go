@@ -85,7 +85,7 @@ func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile
 // recordEvent makes an event of a block that is retained: of its IPAllocation, as its claim
 // is gone. Of one that is released there is none: nothing is left that it could be of.
 func (c *Controller) recordEvent(record ipam.Record, decided ipam.Transition) {
-	if decided.State != ipam.StateRetained || record.State == ipam.StateRetained {
+	if decided.State != ipam.StateRetained {
 		return
 	}
 	c.Events.Eventf(adapt.Allocation(record), nil, corev1.EventTypeNormal, v1alpha1.EventRetained, "Release", "%s", retained(record, decided.ReleaseAfter))
