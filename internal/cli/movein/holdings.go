@@ -1,0 +1,366 @@
+package movein
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+)
+
+// annotationDescription on what a CSV file or NetBox was imported from is what was said of
+// it there.
+const annotationDescription = "ipam.cadastre.dev/description"
+
+// register is what a CSV file or an export of NetBox comes to: pools, and the claims that
+// hold what is in use of them.
+type register struct {
+	// name is that of the command.
+	name   string
+	pools  []*v1alpha1.IPPool
+	claims []*v1alpha1.IPClaim
+	// rows are what is listed beside pools and claims, and problems count those of them
+	// that stand in the way.
+	rows     []row
+	problems int
+	// names are those of the claims.
+	names map[client.ObjectKey]bool
+}
+
+func newRegister(name string) *register {
+	return &register{name: name, names: map[client.ObjectKey]bool{}}
+}
+
+// problem lists something that stands in the way.
+func (g *register) problem(object, format string, args ...any) {
+	g.rows = append(g.rows, row{object, cannot, fmt.Sprintf(format, args...)})
+	g.problems++
+}
+
+// note lists something that is not imported, and need not be.
+func (g *register) note(object, becomes, format string, args ...any) {
+	g.rows = append(g.rows, row{object, becomes, fmt.Sprintf(format, args...)})
+}
+
+// reserve adds to what a pool never hands out.
+func reserve(pool *v1alpha1.IPPool, set *netipx.IPSet) {
+	now, err := setOf(pool.Spec.Reserved)
+	if err == nil {
+		pool.Spec.Reserved = textsOf(union(now, set))
+	}
+}
+
+// newHeldPool is a pool of a CIDR, before it is known what is reserved of it.
+func (g *register) newHeldPool(name string, cidr netip.Prefix, description string) *v1alpha1.IPPool {
+	pool := &v1alpha1.IPPool{}
+	pool.Name = name
+	pool.Labels = map[string]string{labelImport: g.name}
+	if description != "" {
+		pool.Annotations = map[string]string{annotationDescription: description}
+	}
+	pool.Spec.CIDR = cidr.String()
+	return pool
+}
+
+// newHeldClaim is a claim for exactly a block of a pool.
+func (g *register) newHeldClaim(key client.ObjectKey, pool string, block netip.Prefix, description string) *v1alpha1.IPClaim {
+	claim := &v1alpha1.IPClaim{}
+	claim.Namespace, claim.Name = key.Namespace, key.Name
+	claim.Labels = map[string]string{labelImport: g.name}
+	if description != "" {
+		claim.Annotations = map[string]string{annotationDescription: description}
+	}
+	claim.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool}
+	claim.Spec.CIDR = block.String()
+	return claim
+}
+
+// check lists pools that could not be made, and claims that overlap.
+func (g *register) check() {
+	for _, pool := range g.pools {
+		if n := len(pool.Spec.Reserved); n > spansMost {
+			g.problem("IPPool "+pool.Name, "spec.reserved would have %d entries, and may have %d: split the pool", n, spansMost)
+		}
+		if _, errs := adapt.Pool(pool); len(errs) > 0 {
+			g.problem("IPPool "+pool.Name, "%s", errs.ToAggregate())
+		}
+	}
+	type held struct {
+		block netip.Prefix
+		name  string
+	}
+	byPool := map[string][]held{}
+	for _, claim := range g.claims {
+		block, err := netip.ParsePrefix(claim.Spec.CIDR)
+		if err == nil {
+			byPool[claim.Spec.PoolRef.Name] = append(byPool[claim.Spec.PoolRef.Name], held{block, "IPClaim " + keyOf(claim).String()})
+		}
+	}
+	for _, all := range byPool {
+		slices.SortFunc(all, func(a, b held) int {
+			return cmp.Or(a.block.Addr().Compare(b.block.Addr()), cmp.Compare(a.block.Bits(), b.block.Bits()))
+		})
+		for i := 1; i < len(all); i++ { // of those that overlap, two are neighbours
+			if all[i-1].block.Overlaps(all[i].block) {
+				g.problem(all[i].name, "%s overlaps %s of %s: correct one of them", all[i].block, all[i-1].block, all[i-1].name)
+			}
+		}
+	}
+}
+
+// table is the plan: pools with their claims counted, and what is listed beside.
+func (g *register) table(verbose bool) []row {
+	perPool := map[string]int{}
+	for _, claim := range g.claims {
+		perPool[claim.Spec.PoolRef.Name]++
+	}
+	var rows []row
+	for _, pool := range g.pools {
+		text := pool.Spec.CIDR
+		if pool.Spec.ParentRef != nil {
+			text += ", part of " + pool.Spec.ParentRef.Name
+		}
+		if pool.Spec.RoutingDomain != "" {
+			text += ", routing domain " + pool.Spec.RoutingDomain
+		}
+		if len(pool.Spec.Reserved) > 0 {
+			text += ", reserved " + listed(pool.Spec.Reserved)
+		}
+		rows = append(rows, row{pool.Spec.CIDR, "IPPool " + pool.Name, text})
+		if n := perPool[pool.Name]; n > 0 && !verbose {
+			rows = append(rows, row{counted(n, "held block"), counted(n, "IPClaim"), "of " + pool.Name})
+		}
+	}
+	if verbose {
+		for _, claim := range g.claims {
+			rows = append(rows, row{claim.Spec.CIDR, "IPClaim " + keyOf(claim).String(), claim.Annotations[annotationDescription]})
+		}
+	}
+	return append(rows, g.rows...)
+}
+
+// run does with a register what the options say.
+func (g *register) run(ctx context.Context, c client.Client, o Options) error {
+	o = o.withDefaults()
+	g.check()
+	if err := printTable(o.Out, g.table(o.Verbose)); err != nil {
+		return err
+	}
+	if g.problems > 0 {
+		return &ProblemsError{Count: g.problems, Subject: "import " + g.name}
+	}
+	h := &holder{run: run{client: c, o: o, out: o.Out}, register: g}
+	var err error
+	switch o.Action {
+	case Apply:
+		err = h.apply(ctx)
+	case Rollback:
+		err = h.rollback(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrInterrupted, err)
+	}
+	return err
+}
+
+// holder carries a register out.
+type holder struct {
+	run
+	register *register
+}
+
+// apply makes pools, parents first, and claims. What is there already as it should be, it
+// leaves as it is, so that it goes on where it was interrupted.
+func (h *holder) apply(ctx context.Context) error {
+	for _, pool := range h.register.pools {
+		if err := h.makePool(ctx, pool); err != nil {
+			return err
+		}
+	}
+	if err := h.await(ctx, "ready: see what its condition Ready says", func() ([]string, error) { return h.unready(ctx) }); err != nil {
+		return err
+	}
+	err := h.all(ctx, len(h.register.claims), func(ctx context.Context, i int) error { return h.makeClaim(ctx, h.register.claims[i]) })
+	if err != nil {
+		return err
+	}
+	if err := h.await(ctx, "bound: see what its condition Ready says", func() ([]string, error) { return h.unbound(ctx) }); err != nil {
+		return err
+	}
+	h.say("Imported %s and %s.", counted(len(h.register.pools), "pool"), counted(len(h.register.claims), "held block"))
+	return nil
+}
+
+func (h *holder) makePool(ctx context.Context, pool *v1alpha1.IPPool) error {
+	made := pool.DeepCopy()
+	err := h.client.Create(ctx, made)
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating IPPool %s: %w", pool.Name, err)
+	}
+	now := &v1alpha1.IPPool{}
+	if err := h.client.Get(ctx, keyOf(pool), now); err != nil {
+		return fmt.Errorf("reading IPPool %s: %w", pool.Name, err)
+	}
+	if now.Spec.CIDR != pool.Spec.CIDR || !sameParent(now, pool) {
+		return fmt.Errorf("IPPool %s exists, with the CIDR %s in place of %s: rename or delete it", pool.Name, now.Spec.CIDR, pool.Spec.CIDR)
+	}
+	return nil
+}
+
+func sameParent(a, b *v1alpha1.IPPool) bool {
+	name := func(p *v1alpha1.IPPool) string {
+		if p.Spec.ParentRef == nil {
+			return ""
+		}
+		return p.Spec.ParentRef.Name
+	}
+	return name(a) == name(b)
+}
+
+func (h *holder) makeClaim(ctx context.Context, claim *v1alpha1.IPClaim) error {
+	err := h.client.Create(ctx, claim.DeepCopy())
+	if err == nil {
+		return nil
+	}
+	now := &v1alpha1.IPClaim{}
+	if h.client.Get(ctx, keyOf(claim), now) != nil {
+		return fmt.Errorf("creating IPClaim %s: %w", keyOf(claim), err)
+	}
+	if now.Spec.CIDR != claim.Spec.CIDR || now.Spec.PoolRef == nil || now.Spec.PoolRef.Name != claim.Spec.PoolRef.Name {
+		return fmt.Errorf("IPClaim %s exists, for %s in place of %s: rename or delete it", keyOf(claim), now.Spec.CIDR, claim.Spec.CIDR)
+	}
+	return nil
+}
+
+// unready are the pools that do not hand out blocks yet.
+func (h *holder) unready(ctx context.Context) ([]string, error) {
+	all := &v1alpha1.IPPoolList{}
+	if err := h.client.List(ctx, all); err != nil {
+		return nil, fmt.Errorf("listing all IPPools: %w", err)
+	}
+	phases := map[string]v1alpha1.PoolPhase{}
+	for i := range all.Items {
+		phases[all.Items[i].Name] = all.Items[i].Status.Phase
+	}
+	var names []string
+	for _, pool := range h.register.pools {
+		if phase := phases[pool.Name]; phase != v1alpha1.PoolReady && phase != v1alpha1.PoolExhausted {
+			names = append(names, "IPPool "+pool.Name)
+		}
+	}
+	return names, nil
+}
+
+// unbound are the claims that do not hold their blocks yet.
+func (h *holder) unbound(ctx context.Context) ([]string, error) {
+	all, err := h.claims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := map[client.ObjectKey]string{}
+	for i := range all {
+		held[keyOf(&all[i])] = all[i].Status.AllocatedCIDR
+	}
+	var names []string
+	for _, claim := range h.register.claims {
+		if held[keyOf(claim)] != claim.Spec.CIDR {
+			names = append(names, "IPClaim "+keyOf(claim).String())
+		}
+	}
+	return names, nil
+}
+
+// claims are those that an import has made, or that are to be made.
+func (h *holder) claims(ctx context.Context) ([]v1alpha1.IPClaim, error) {
+	all := &v1alpha1.IPClaimList{}
+	if err := h.client.List(ctx, all, client.MatchingLabels{labelImport: h.register.name}); err != nil {
+		return nil, fmt.Errorf("listing IPClaims: %w", err)
+	}
+	return all.Items, nil
+}
+
+// rollback deletes the claims and pools of the register, unless something else was claimed
+// from them.
+func (h *holder) rollback(ctx context.Context) error {
+	if err := h.refuseNews(ctx); err != nil {
+		return err
+	}
+	err := h.all(ctx, len(h.register.claims), func(ctx context.Context, i int) error {
+		return h.deleteImported(ctx, h.register.claims[i].DeepCopy())
+	})
+	if err != nil {
+		return err
+	}
+	for _, pool := range slices.Backward(h.register.pools) {
+		own := refOfPool(pool)
+		released := func() ([]string, error) { return h.stillHeld(ctx, own) }
+		if err := h.await(ctx, "released by the operator: see that it is running", released); err != nil {
+			return err
+		}
+		if err := h.deleteImported(ctx, pool.DeepCopy()); err != nil {
+			return err
+		}
+	}
+	h.say("Deleted %s and %s.", counted(len(h.register.pools), "pool"), counted(len(h.register.claims), "held block"))
+	return nil
+}
+
+// deleteImported deletes an object that an import has made.
+func (h *holder) deleteImported(ctx context.Context, obj client.Object) error {
+	key := keyOf(obj)
+	err := h.client.Get(ctx, key, obj)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if obj.GetLabels()[labelImport] != h.register.name {
+		return nil // it was there before
+	}
+	uid := obj.GetUID()
+	if err := client.IgnoreNotFound(h.client.Delete(ctx, obj, client.Preconditions{UID: &uid})); err != nil {
+		return fmt.Errorf("deleting %s: %w", key, err)
+	}
+	return nil
+}
+
+// refuseNews refuses a rollback where the pools have holders that were not imported.
+func (h *holder) refuseNews(ctx context.Context) error {
+	pools, own := map[poolRef]bool{}, map[string]bool{}
+	for _, pool := range h.register.pools {
+		pools[refOfPool(pool)], own["IPPool "+pool.Name] = true, true
+	}
+	for _, claim := range h.register.claims {
+		own["IPClaim "+keyOf(claim).String()] = true
+	}
+	records, err := h.records(ctx, pools)
+	if err != nil {
+		return err
+	}
+	var rows []row
+	for i := range records {
+		ref := records[i].Spec.ClaimRef
+		name := ref.Kind + " " + ref.Name
+		if ref.Kind != string(v1alpha1.PoolKindIPPool) {
+			name = ref.Kind + " " + client.ObjectKey{Namespace: cmp.Or(ref.Namespace, records[i].Namespace), Name: ref.Name}.String()
+		}
+		if !own[name] {
+			rows = append(rows, row{name, cannot, records[i].Spec.CIDR + " was claimed after the import: delete it"})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := printTable(h.out, rows); err != nil {
+		return err
+	}
+	return &ProblemsError{Count: len(rows), Subject: "rolling back import " + h.register.name}
+}

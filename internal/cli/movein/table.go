@@ -1,0 +1,51 @@
+package movein
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// row is a line of a plan: an object, what becomes of it, and why or what to know.
+type row struct{ object, becomes, note string }
+
+// printTable prints rows under a heading.
+func printTable(out io.Writer, rows []row) error {
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	_, _ = fmt.Fprintln(w, "OBJECT\tBECOMES\tNOTE")
+	for _, r := range rows {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", r.object, r.becomes, r.note)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("printing the plan: %w", err)
+	}
+	return nil
+}
+
+// cannot is what becomes of something that is not imported.
+const cannot = "cannot be mapped"
+
+// listed joins texts, and counts those beyond the first few.
+func listed(texts []string) string {
+	const most = 3
+	if len(texts) <= most {
+		return strings.Join(texts, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), len(texts)-most)
+}
+
+// counted is a number with its noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %s", n, plural(noun))
+}
+
+func plural(noun string) string {
+	if strings.HasSuffix(noun, "s") {
+		return noun + "es"
+	}
+	return noun + "s"
+}
