@@ -29,7 +29,8 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 		}
 	}
 	before := s.claim.DeepCopy()
-	if !controllerutil.RemoveFinalizer(s.claim, v1alpha1.FinalizerRelease) {
+	ours := controllerutil.RemoveFinalizer(s.claim, v1alpha1.FinalizerRelease)
+	if !controllerutil.RemoveFinalizer(s.claim, finalizerInCluster) && !ours {
 		return nil
 	}
 	err := c.expected.claims.remove(before, c.Clock.Now(), func() error {

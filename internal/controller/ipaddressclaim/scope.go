@@ -226,10 +226,16 @@ func waitReason(claim *ipamv1.IPAddressClaim) queue.WaitReason {
 // gone yet. The garbage collector's own waits for us, in turn.
 func inUse(claim *ipamv1.IPAddressClaim) bool {
 	return slices.ContainsFunc(claim.Finalizers, func(f string) bool {
-		return f != v1alpha1.FinalizerRelease && f != finalizerMetal3 && f != metav1.FinalizerDeleteDependents
+		return f != v1alpha1.FinalizerRelease && f != finalizerMetal3 && f != finalizerInCluster && f != metav1.FinalizerDeleteDependents
 	})
 }
 
 // finalizerMetal3 is on the claims of Cluster API's provider for Metal3, which
 // takes it off together with the deletion: it says nothing of an address in use.
 const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"
+
+// finalizerInCluster is what Cluster API's in-cluster provider puts on all claims of a
+// Cluster whose pause ends, whatever pool they name, and takes off none but its own. (It
+// finds them by the name of the Cluster, in internal/controllers/ipaddressclaim.go and
+// pkg/ipamutil/reconciler.go of its v1.0.3.) On a claim of ours it says nothing.
+const finalizerInCluster = "ipam.cluster.x-k8s.io/ReleaseAddress"
