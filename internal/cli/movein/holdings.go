@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"go4.org/netipx"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -187,8 +188,7 @@ func (h *holder) apply(ctx context.Context) error {
 	if err := h.await(ctx, "ready: see what its condition Ready says", func() ([]string, error) { return h.unready(ctx) }); err != nil {
 		return err
 	}
-	err := h.all(ctx, len(h.register.claims), func(ctx context.Context, i int) error { return h.makeClaim(ctx, h.register.claims[i]) })
-	if err != nil {
+	if err := h.makeClaims(ctx); err != nil {
 		return err
 	}
 	if err := h.await(ctx, "bound: see what its condition Ready says", func() ([]string, error) { return h.unbound(ctx) }); err != nil {
@@ -225,6 +225,66 @@ func sameParent(a, b *v1alpha1.IPPool) bool {
 		return p.Spec.ParentRef.Name
 	}
 	return name(a) == name(b)
+}
+
+// makeClaims creates the claims. Where an earlier run was killed while one was being
+// created, its block may have been recorded, and the claim not stored: the operator gives
+// the block back after its --orphan-grace, and that is waited for.
+func (h *holder) makeClaims(ctx context.Context) error {
+	var mu sync.Mutex
+	var refused []*v1alpha1.IPClaim
+	var why error
+	err := h.all(ctx, len(h.register.claims), func(ctx context.Context, i int) error {
+		err := h.makeClaim(ctx, h.register.claims[i])
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		refused, why = append(refused, h.register.claims[i]), err
+		return nil
+	})
+	if err != nil || len(refused) == 0 {
+		return err
+	}
+	if isOwn, err := h.areOrphans(ctx, refused); !isOwn || err != nil {
+		return cmp.Or(err, why)
+	}
+	h.say("Waiting for the operator to give back %s that an interrupted import has left.", counted(len(refused), "block"))
+	return h.await(ctx, "given back by the operator: see that it is running", func() ([]string, error) {
+		var names []string
+		for _, claim := range refused {
+			switch err := h.makeClaim(ctx, claim); {
+			case apierrors.IsConflict(err):
+				names = append(names, "IPClaim "+keyOf(claim).String())
+			case err != nil:
+				return nil, err
+			}
+		}
+		return names, nil
+	})
+}
+
+// areOrphans reports whether each claim has a record already, although it does not exist.
+func (h *holder) areOrphans(ctx context.Context, claims []*v1alpha1.IPClaim) (bool, error) {
+	pools := map[poolRef]bool{}
+	for _, pool := range h.register.pools {
+		pools[refOfPool(pool)] = true
+	}
+	records, err := h.records(ctx, pools)
+	if err != nil {
+		return false, err
+	}
+	recorded := map[string]bool{}
+	for i := range records {
+		recorded[records[i].Namespace+"/"+records[i].Spec.ClaimRef.Name+" "+records[i].Spec.CIDR] = true
+	}
+	for _, claim := range claims {
+		if !recorded[keyOf(claim).String()+" "+claim.Spec.CIDR] {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func (h *holder) makeClaim(ctx context.Context, claim *v1alpha1.IPClaim) error {
@@ -308,6 +368,9 @@ func (h *holder) rollback(ctx context.Context) error {
 			return err
 		}
 		if err := h.deleteImported(ctx, pool.DeepCopy()); err != nil {
+			return err
+		}
+		if err := h.gone(ctx, pool); err != nil {
 			return err
 		}
 	}

@@ -254,8 +254,8 @@ func TestThePlanIsATable(t *testing.T) {
 	}
 	want := `OBJECT                          BECOMES                                   NOTE
 InClusterIPPool team/machines   LocalIPPool team/machines                 10.0.0.0/24, ranges 10.0.0.10-10.0.0.99, 10.0.0.128/26, reserved 10.0.0.50, network /24 by 10.0.0.1
-IPAddressClaim team/m-1         the same, from LocalIPPool team/machines   it waits for an address, and gets one of the new pool
 1 IPAddressClaim                the same, from LocalIPPool team/machines   with their addresses
+1 IPAddressClaim                the same, from LocalIPPool team/machines   without an address: each gets one of the new pool
 `
 	want = strings.ReplaceAll(want, "LocalIPPool team/machines                 10", "LocalIPPool team/machines                  10")
 	want = strings.ReplaceAll(want, "BECOMES                                   NOTE", "BECOMES                                    NOTE")

@@ -286,17 +286,22 @@ func (pp *poolPlan) rows(verbose bool) []row {
 	for _, note := range pp.notes {
 		rows = append(rows, row{"", "", note})
 	}
-	quiet := 0
+	served, waiting := 0, 0
 	for _, e := range pp.entries {
-		text, isQuiet := e.note()
-		if isQuiet && !verbose {
-			quiet++
-			continue
+		switch {
+		case verbose || e.isSpecial():
+			rows = append(rows, row{e.String(), "the same, from " + target, e.note()})
+		case e.From.Address != nil:
+			served++
+		default:
+			waiting++
 		}
-		rows = append(rows, row{e.String(), "the same, from " + target, text})
 	}
-	if quiet > 0 {
-		rows = append(rows, row{counted(quiet, "IPAddressClaim"), "the same, from " + target, "with their addresses"})
+	if served > 0 {
+		rows = append(rows, row{counted(served, "IPAddressClaim"), "the same, from " + target, "with their addresses"})
+	}
+	if waiting > 0 {
+		rows = append(rows, row{counted(waiting, "IPAddressClaim"), "the same, from " + target, "without an address: each gets one of the new pool"})
 	}
 	if pp.moved > 0 {
 		rows = append(rows, row{counted(pp.moved, "IPAddress"), "-", "imported already"})
@@ -324,7 +329,7 @@ func (pp *poolPlan) describe() string {
 			text += " by " + network.Gateway
 		}
 	}
-	if spec.RoutingDomain != "" {
+	if !isInDefault(pp.pool) {
 		text += ", routing domain " + spec.RoutingDomain
 	}
 	if pp.exists {
@@ -333,17 +338,20 @@ func (pp *poolPlan) describe() string {
 	return text
 }
 
-// note is what to know of a claim to be moved; quiet where that goes without saying.
-func (e entry) note() (text string, isQuiet bool) {
+// isSpecial reports whether a claim is not one like most.
+func (e entry) isSpecial() bool { return e.From.Claim == nil || e.Deleting }
+
+// note is what to know of a claim to be moved.
+func (e entry) note() string {
+	text := "without an address: it gets one of the new pool"
+	if e.From.Address != nil {
+		text = addressOf(e.From.Address).String()
+	}
 	switch {
 	case e.From.Claim == nil:
-		return addressOf(e.From.Address).String() + ", which has no claim", false
-	case e.Deleting && e.From.Address != nil:
-		return addressOf(e.From.Address).String() + "; it is being deleted, and will be again", false
+		return text + ", which has no claim"
 	case e.Deleting:
-		return "it is being deleted, and will be again", false
-	case e.From.Address == nil:
-		return "it waits for an address, and gets one of the new pool", false
+		return text + "; it is being deleted, and will be again"
 	}
-	return addressOf(e.From.Address).String(), true
+	return text
 }

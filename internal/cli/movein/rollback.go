@@ -75,8 +75,26 @@ func (r *run) giveBack(ctx context.Context, back returning) error {
 	if err := client.IgnoreNotFound(r.client.Delete(ctx, back.pool.(client.Object))); err != nil {
 		return fmt.Errorf("deleting %s: %w", own, err)
 	}
+	if err := r.gone(ctx, back.pool); err != nil {
+		return err
+	}
 	r.say("Gave %s back to %s, and deleted %s.", counted(len(back.entries), "claim"), back.ref, own)
 	return nil
+}
+
+// gone waits until a pool that an import has made does not exist any more.
+func (r *run) gone(ctx context.Context, pool v1alpha1.Pool) error {
+	name, obj := refOfPool(pool).String(), pool.DeepCopyObject().(client.Object)
+	return r.await(ctx, "deleted, as the operator still has a finalizer on it: see that it is running", func() ([]string, error) {
+		err := r.client.Get(ctx, keyOf(pool), obj)
+		if err == nil && pool.GetUID() != "" && obj.GetUID() != pool.GetUID() || err == nil && obj.GetDeletionTimestamp() == nil {
+			return nil, nil // it was there before, or is another one by now
+		}
+		if err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return []string{name}, nil
+	})
 }
 
 // reopen has the pool of the other provider hand out addresses again.
