@@ -2,7 +2,7 @@
 #
 # Needs Go, make, git and bash. Everything else, the control plane included, is
 # built from Go modules pinned in go.mod, tools/go.mod,
-# test/framework/controlplane/go.mod and test/framework/capi/go.mod.
+# and the go.mod of test/framework/controlplane, capi, incluster and metal3.
 # test/README.md describes the suites.
 
 SHELL := bash
@@ -138,14 +138,14 @@ release-manifests: $(if $(assets),bin/k8s/kubectl) ## Write what clusterctl inst
 ##@ Check
 
 .PHONY: test
-test: $(assets) capi build ## Run all tests, the suites on the control plane included, with small counts: about twelve minutes on two cores.
+test: $(assets) capi providers build ## Run all tests, the suites on the control plane included, with small counts: about twelve minutes on two cores.
 	@$(call tests,-short,$(SIDE_BY_SIDE))
 
 .PHONY: test-all
 test-all: test test-large ## Run all tests, and then again at full size those that are smaller in `make test`.
 
 .PHONY: test-large
-test-large: $(assets) capi build ## Run at full size the tests that are smaller in `make test`, one package after the other.
+test-large: $(assets) capi providers build ## Run at full size the tests that are smaller in `make test`, one package after the other.
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list)
 	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
@@ -318,3 +318,24 @@ $(CAPI_BINARIES): test/framework/capi/go.mod test/framework/capi/go.sum
 	  -X sigs.k8s.io/cluster-api/version.gitMinor=$$minor" $(package)
 	touch $(CURDIR)/$@
 	echo "capi: $@ took $$((SECONDS - begin)) s"
+
+# What the tests of `kubectl ipam import` move from: the manager of the in-cluster
+# provider, and the CRDs of Metal3's, generated from its API as its own are.
+PROVIDERS := bin/providers/in-cluster bin/providers/metal3
+
+.PHONY: providers
+providers: $(PROVIDERS) ## Build the IPAM providers that tests move from into bin/providers.
+
+bin/providers/in-cluster: test/framework/incluster/go.mod test/framework/incluster/go.sum
+	@cd test/framework/incluster; begin=$$SECONDS
+	echo "providers: building $@"
+	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ -ldflags "-s -w" sigs.k8s.io/cluster-api-ipam-provider-in-cluster
+	touch $(CURDIR)/$@
+	echo "providers: $@ took $$((SECONDS - begin)) s"
+
+bin/providers/metal3: test/framework/metal3/go.mod test/framework/metal3/go.sum
+	@generator=$$($(TOOL) -n controller-gen)
+	cd test/framework/metal3
+	go mod download github.com/metal3-io/ip-address-manager/api
+	$$generator crd paths=github.com/metal3-io/ip-address-manager/api/v1alpha1 output:crd:dir=$(CURDIR)/$@
+	touch $(CURDIR)/$@

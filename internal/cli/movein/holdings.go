@@ -157,6 +157,7 @@ func (g *register) run(ctx context.Context, c client.Client, o Options) error {
 	if g.problems > 0 {
 		return &ProblemsError{Count: g.problems, Subject: "import " + g.name}
 	}
+	o.Namespace = "" // that of the claims, which are made by now
 	h := &holder{run: run{client: c, o: o, out: o.Out}, register: g}
 	var err error
 	switch o.Action {

@@ -69,7 +69,7 @@ func (r *run) writeJournal(ctx context.Context, entries []entry) (*journal, erro
 // journals are those that an interrupted import or rollback has left.
 func (r *run) journals(ctx context.Context) ([]*journal, error) {
 	found := &corev1.ConfigMapList{}
-	if err := r.client.List(ctx, found, client.MatchingLabels{labelJournal: r.provider.name}); err != nil {
+	if err := r.client.List(ctx, found, client.InNamespace(r.o.Namespace), client.MatchingLabels{labelJournal: r.provider.name}); err != nil {
 		return nil, fmt.Errorf("looking for an import that was interrupted: %w", err)
 	}
 	var journals []*journal

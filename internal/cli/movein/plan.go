@@ -19,6 +19,8 @@ type plan struct {
 	pools    []*poolPlan
 	// unpaused are Clusters that have to be paused.
 	unpaused []client.ObjectKey
+	// missing are names of pools that do not exist.
+	missing []string
 }
 
 // poolPlan is what becomes of one pool.
@@ -51,6 +53,11 @@ func newPlan(p provider, o Options, st state) plan {
 		pp.use(p, used[pp.ref])
 		pl.pools = append(pl.pools, pp)
 		all = append(all, &pp.becoming)
+	}
+	for _, name := range o.Pools {
+		if !slices.ContainsFunc(pl.pools, func(pp *poolPlan) bool { return pp.ref.Name == name }) {
+			pl.missing = append(pl.missing, name)
+		}
 	}
 	slices.SortFunc(pl.pools, func(a, b *poolPlan) int { return compareRefs(a.ref, b.ref) })
 	slices.SortFunc(all, func(a, b *becoming) int { return compareRefs(a.ref, b.ref) })
@@ -241,7 +248,7 @@ func unpaused(entries []entry, st state) []client.ObjectKey {
 
 // problems counts what stands in the way.
 func (pl plan) problems() int {
-	n := len(pl.unpaused)
+	n := len(pl.unpaused) + len(pl.missing)
 	for _, pp := range pl.pools {
 		n += len(pp.problems)
 	}
@@ -260,6 +267,9 @@ func (pl plan) left() int {
 // rows are the lines of the plan.
 func (pl plan) rows(verbose bool) []row {
 	var rows []row
+	for _, name := range pl.missing {
+		rows = append(rows, row{name, cannot, fmt.Sprintf("the %s provider has no pool of this name there: correct it", pl.provider.name)})
+	}
 	for _, key := range pl.unpaused {
 		rows = append(rows, unpausedRow(key))
 	}

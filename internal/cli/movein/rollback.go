@@ -138,7 +138,7 @@ func (r *run) pausePool(ctx context.Context, pool v1alpha1.Pool) error {
 
 // returning are the pools that were imported, with what names them.
 func (r *run) returning(ctx context.Context) ([]returning, error) {
-	st, err := readState(ctx, r.client, r.provider)
+	st, err := readState(ctx, r.client, r.provider, r.o.Namespace)
 	if err != nil {
 		return nil, err
 	}

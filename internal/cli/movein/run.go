@@ -61,11 +61,18 @@ func (r *run) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	journals, err := r.journals(ctx)
+	if err != nil {
+		return err
+	}
+	if len(journals) > 0 {
+		r.say("An import or a rollback was interrupted: its claims, saved in %s, are not all in this table. Go on with it first.", counted(len(journals), "ConfigMap"))
+	}
 	return r.print(pl)
 }
 
 func (r *run) read(ctx context.Context) (plan, error) {
-	st, err := readState(ctx, r.client, r.provider)
+	st, err := readState(ctx, r.client, r.provider, r.o.Namespace)
 	if err != nil {
 		return plan{}, err
 	}

@@ -31,14 +31,18 @@ type state struct {
 	clusters map[client.ObjectKey]*unstructured.Unstructured
 }
 
-// readState reads all that a plan is made of. What it does not find the kind of is empty,
-// but for the claims and IPAddresses.
-func readState(ctx context.Context, reader client.Reader, p provider) (state, error) {
+// readState reads all that a plan is made of: that of a namespace, or of all where it is
+// empty. What it does not find the kind of is empty, but for the claims and IPAddresses.
+func readState(ctx context.Context, reader client.Reader, p provider, namespace string) (state, error) {
 	st := state{clusters: map[client.ObjectKey]*unstructured.Unstructured{}}
+	within := client.InNamespace(namespace)
 	var err error
 	found := false
 	for _, kind := range p.kinds {
-		pools, served, err := list(ctx, reader, kind.GroupVersionKind)
+		if namespace != "" && !kind.isLocal() {
+			continue
+		}
+		pools, served, err := list(ctx, reader, kind.GroupVersionKind, within)
 		if err != nil {
 			return st, err
 		}
@@ -57,31 +61,31 @@ func readState(ctx context.Context, reader client.Reader, p provider) (state, er
 			continue
 		}
 		var served bool
-		if *read.into, served, err = list(ctx, reader, read.kind); err != nil {
+		if *read.into, served, err = list(ctx, reader, read.kind, within); err != nil {
 			return st, err
 		}
 		if !served && read.kind.Group == addressGroup {
 			return st, fmt.Errorf("the API server does not serve %s.%s: Cadastre takes Cluster API 1.11 or later: upgrade it first", read.kind.Kind, read.kind.GroupVersion())
 		}
 	}
-	clusters, _, err := list(ctx, reader, schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"})
+	clusters, _, err := list(ctx, reader, schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"}, within)
 	if err != nil {
 		return st, err
 	}
 	for _, cluster := range clusters {
 		st.clusters[client.ObjectKeyFromObject(cluster)] = cluster
 	}
-	st.pools, err = ourPools(ctx, reader)
+	st.pools, err = ourPools(ctx, reader, namespace)
 	return st, err
 }
 
 const clusterGroup = "cluster.x-k8s.io"
 
-// list lists all objects of a kind. It reports whether the kind is served.
-func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind) (objects []*unstructured.Unstructured, served bool, err error) {
+// list lists the objects of a kind. It reports whether the kind is served.
+func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, within client.InNamespace) (objects []*unstructured.Unstructured, served bool, err error) {
 	all := &unstructured.UnstructuredList{}
 	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err = reader.List(ctx, all)
+	err = reader.List(ctx, all, within)
 	switch {
 	case meta.IsNoMatchError(err):
 		return nil, false, nil
@@ -94,13 +98,17 @@ func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKin
 	return objects, true, nil
 }
 
-// ourPools lists all pools of Cadastre.
-func ourPools(ctx context.Context, reader client.Reader) ([]v1alpha1.Pool, error) {
+// ourPools lists the pools of Cadastre: the LocalIPPools of a namespace, or all pools where
+// it is empty.
+func ourPools(ctx context.Context, reader client.Reader, namespace string) ([]v1alpha1.Pool, error) {
 	pools, locals := &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}
-	for _, all := range []client.ObjectList{pools, locals} {
-		if err := reader.List(ctx, all); err != nil {
-			return nil, fmt.Errorf("listing all pools of Cadastre: %w", err)
+	if namespace == "" {
+		if err := reader.List(ctx, pools); err != nil {
+			return nil, fmt.Errorf("listing all IPPools: %w", err)
 		}
+	}
+	if err := reader.List(ctx, locals, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing LocalIPPools: %w", err)
 	}
 	var out []v1alpha1.Pool
 	for i := range pools.Items {
@@ -134,11 +142,11 @@ func keyOf(obj metav1.Object) client.ObjectKey {
 // readAddresses reads claims and IPAddresses alone.
 func (r *run) readAddresses(ctx context.Context) (state, error) {
 	version := schema.GroupVersion{Group: addressGroup, Version: addressVersion}
-	claims, _, err := list(ctx, r.client, version.WithKind(kindClaim))
+	claims, _, err := list(ctx, r.client, version.WithKind(kindClaim), client.InNamespace(r.o.Namespace))
 	if err != nil {
 		return state{}, err
 	}
-	addresses, _, err := list(ctx, r.client, version.WithKind(kindAddress))
+	addresses, _, err := list(ctx, r.client, version.WithKind(kindAddress), client.InNamespace(r.o.Namespace))
 	return state{claims: claims, addresses: addresses}, err
 }
 

@@ -98,8 +98,8 @@ func (r *run) unrecorded(ctx context.Context, pools map[poolRef]bool) ([]string,
 // records are the IPAllocations of pools.
 func (r *run) records(ctx context.Context, pools map[poolRef]bool) ([]v1alpha1.IPAllocation, error) {
 	all := &v1alpha1.IPAllocationList{}
-	if err := r.client.List(ctx, all); err != nil {
-		return nil, fmt.Errorf("listing all IPAllocations: %w", err)
+	if err := r.client.List(ctx, all, client.InNamespace(r.o.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing IPAllocations: %w", err)
 	}
 	return slices.DeleteFunc(all.Items, func(record v1alpha1.IPAllocation) bool {
 		return record.Spec.PoolRef == nil || !pools[recordedPool(&record)]

@@ -1,0 +1,107 @@
+package movein
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/cli/movein"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// TestEveryWrite kills an import, and the rollback after it, at each of its writes: before
+// the API server has it, and after.
+func TestEveryWrite(t *testing.T) {
+	w := start(t)
+	suite.Must(t, w.InstallInCluster(t.Context()))
+	w.Namespace("site")
+	pool := w.pool(inClusterVersion, "InClusterIPPool", "site", "machines", map[string]any{
+		"addresses": []any{"10.0.0.10-10.0.0.20"}, "prefix": int64(24), "gateway": "10.0.0.1",
+	})
+	w.handOut("site", pool, [2]string{releaseAddress, protectAddress}, addrs("m", "10.0.0.10", 1))
+	w.Created(
+		build.AddressClaim("site", "late").From(inClusterGroup, "InClusterIPPool", "machines").Obj(),
+		&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "site", Name: "by-hand"}, Spec: ipamv1.IPAddressSpec{
+			Address: "10.0.0.12", Prefix: new(int32(24)), ClaimRef: ipamv1.IPAddressClaimReference{Name: "nobody"},
+			PoolRef: ipamv1.IPPoolReference{APIGroup: inClusterGroup, Kind: "InClusterIPPool", Name: "machines"},
+		}})
+	w.witness()
+	step := int64(1)
+	if testing.Short() {
+		step = 3
+	}
+	made := 0
+	for _, before := range []bool{true, false} {
+		for i := int64(1); w.killedAt(i, before, &made); i += step {
+		}
+	}
+	if t.Logf("%d claims were created again between", made); made == 0 {
+		t.Error("no import was killed between the deletion of the claim and its creation")
+	}
+}
+
+// killedAt kills an import at a write, and has the infrastructure provider create the
+// claim again that is missing then; then it does the same with the rollback. It reports
+// whether there was such a write.
+func (w *world) killedAt(limit int64, before bool, made *int) (wasKilled bool) {
+	w.Helper()
+	held := map[client.ObjectKey]string{{Namespace: "site", Name: "m-0"}: "10.0.0.10"}
+	for _, action := range []movein.Action{movein.Apply, movein.Rollback} {
+		what := fmt.Sprintf("action %d killed at write %d, before %t", action, limit, before)
+		ctx, cancel := context.WithCancel(w.Context())
+		var out bytes.Buffer
+		o := movein.Options{Action: action, Settle: time.Millisecond, Out: &out}
+		err := movein.InCluster(ctx, w.crashing(limit, before, cancel), o)
+		cancel()
+		if wasKilled = wasKilled || err != nil; err != nil && !errors.Is(err, movein.ErrInterrupted) {
+			w.Fatalf("%s: %v", what, err)
+		}
+		owner := w.madeAnew(action)
+		if owner != "" {
+			*made++
+		}
+		if err := movein.InCluster(w.Context(), w.WithWatch, o); err != nil {
+			w.Fatalf("%s, and run again: %v\n%s", what, err, out.String())
+		}
+		claim, byHand := &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}
+		suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "m-0"}, claim))
+		suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "by-hand"}, byHand))
+		isOurs := action == movein.Apply
+		if (claim.Spec.PoolRef.APIGroup != inClusterGroup) != isOurs || (byHand.Spec.PoolRef.APIGroup != inClusterGroup) != isOurs || byHand.Spec.Address != "10.0.0.12" {
+			w.Fatalf("%s: the claim names %v, the IPAddress of no claim %v with %s", what, claim.Spec.PoolRef, byHand.Spec.PoolRef, byHand.Spec.Address)
+		}
+		if owner != "" && claim.Labels["owner"] != owner {
+			w.Fatalf("%s: the claim has the labels %v, want those of the one that was created last", what, claim.Labels)
+		}
+		w.keptAddresses(held)
+		w.noJournals()
+	}
+	return wasKilled
+}
+
+// madeAnew creates the claim again that an import has just deleted, from the pool of which
+// the infrastructure provider knows.
+func (w *world) madeAnew(action movein.Action) (owner string) {
+	w.Helper()
+	key := client.ObjectKey{Namespace: "site", Name: "m-0"}
+	if err := w.Get(w.Context(), key, &ipamv1.IPAddressClaim{}); !apierrors.IsNotFound(err) {
+		return ""
+	}
+	owner = metav1.Now().Format("150405.000000000")
+	claim := build.AddressClaim(key.Namespace, key.Name).From(inClusterGroup, "InClusterIPPool", "machines").Label("owner", owner)
+	if action == movein.Rollback {
+		claim.From("ipam.cadastre.dev", "LocalIPPool", "machines")
+	}
+	w.Created(claim.Obj())
+	return owner
+}
+

@@ -1,0 +1,107 @@
+package movein
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/cli/movein"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+func TestHoldings(t *testing.T) {
+	w := start(t)
+	w.Namespace("dc")
+	t.Run("csv", func(t *testing.T) { (&world{w.For(t), w.dice}).testCSV(size(t) / 5) })
+	t.Run("netbox", func(t *testing.T) { (&world{w.For(t), w.dice}).testNetBox() })
+}
+
+// blocks are the blocks of the IPClaims of the namespace dc, by name.
+func (w *world) blocks() map[string]string {
+	w.Helper()
+	all := &v1alpha1.IPClaimList{}
+	suite.Must(w, w.List(w.Context(), all, client.InNamespace("dc")))
+	blocks := map[string]string{}
+	for _, claim := range all.Items {
+		blocks[claim.Name] = claim.Status.AllocatedCIDR
+	}
+	return blocks
+}
+
+func (w *world) testCSV(n int) {
+	var file strings.Builder
+	file.WriteString("kind,name,cidr,parent,network,gateway\npool,lab,10.0.0.0/8,,,\npool,hosts,10.1.0.0/16,lab,16,10.1.0.1\nreserved,,10.1.0.2-10.1.0.9,,,\n")
+	want := addrs("host", "10.1.0.10", n)
+	for name, addr := range want {
+		fmt.Fprintf(&file, "claim,%s,%s,,,\n", name, addr)
+	}
+	do := func(ctx context.Context, c client.Client, o movein.Options) error {
+		o.Namespace = "dc"
+		return movein.CSV(ctx, c, o, strings.NewReader(file.String()))
+	}
+	w.interrupted(do, movein.Options{Action: movein.Apply}, 3, n)
+	if _, err := w.run(do, movein.Options{Action: movein.Apply}); err != nil {
+		w.Fatal(err)
+	}
+	blocks := w.blocks()
+	for name, addr := range want {
+		if blocks[name] != addr.String()+"/32" {
+			w.Fatalf("%s has %q, want %s", name, blocks[name], addr)
+		}
+	}
+	fresh := build.Claim("dc", "fresh").Pool("hosts").Obj()
+	w.Created(fresh)
+	if got, first := fresh.Status.AllocatedCIDR, fmt.Sprintf("10.1.%d.%d/32", (n+10)/256, (n+10)%256); got != first {
+		w.Errorf("a new claim gets %s, want %s, the first that nobody has", got, first)
+	}
+	_, err := w.run(do, movein.Options{Action: movein.Rollback})
+	if problems, ok := errors.AsType[*movein.ProblemsError](err); !ok || problems.Count != 1 {
+		w.Fatalf("a rollback with a new claim: %v", err)
+	}
+	w.Deleted(fresh)
+	w.Gone(fresh)
+	w.interrupted(do, movein.Options{Action: movein.Rollback}, 2, n)
+	if _, err := w.run(do, movein.Options{Action: movein.Rollback}); err != nil {
+		w.Fatal(err)
+	}
+	pools := &v1alpha1.IPPoolList{}
+	suite.Must(w, w.List(w.Context(), pools))
+	if len(w.blocks()) > 0 || len(pools.Items) > 0 {
+		w.Errorf("%d claims and %d pools are left", len(w.blocks()), len(pools.Items))
+	}
+}
+
+func (w *world) testNetBox() {
+	const prefixes = `{"count": 2, "next": null, "results": [
+		{"id": 1, "prefix": "10.0.0.0/8", "status": {"value": "container"}},
+		{"id": 2, "prefix": "10.1.0.0/24", "status": {"value": "active"}},
+		{"id": 3, "prefix": "10.1.0.0/24", "status": {"value": "active"}, "vrf": {"name": "Blue"}}]}`
+	const addresses = `{"count": 3, "next": null, "results": [
+		{"id": 1, "address": "10.1.0.7/24", "status": {"value": "active"}, "dns_name": "db.example.com"},
+		{"id": 2, "address": "10.1.0.8/24", "status": {"value": "reserved"}},
+		{"id": 3, "address": "10.1.0.7/24", "status": {"value": "active"}, "vrf": {"name": "Blue"}}]}`
+	do := func(ctx context.Context, c client.Client, o movein.Options) error {
+		o.Namespace = "dc"
+		return movein.NetBox(ctx, c, o, []io.Reader{strings.NewReader(prefixes), strings.NewReader(addresses)}...)
+	}
+	if _, err := w.run(do, movein.Options{Action: movein.Apply}); err != nil {
+		w.Fatal(err)
+	}
+	blocks := w.blocks()
+	if len(blocks) != 2 || blocks["db.example.com"] != "10.1.0.7/32" || blocks["ip-10-1-0-7-blue"] != "10.1.0.7/32" {
+		w.Errorf("claims are %v", blocks)
+	}
+	if _, err := w.run(do, movein.Options{Action: movein.Rollback}); err != nil {
+		w.Fatal(err)
+	}
+	if blocks := w.blocks(); len(blocks) > 0 {
+		w.Errorf("left are %v", blocks)
+	}
+}

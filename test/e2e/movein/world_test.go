@@ -1,0 +1,374 @@
+package movein
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/cli/movein"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// size is how many addresses are in use.
+func size(t *testing.T) int {
+	usual := 5000
+	if testing.Short() {
+		usual = 150
+	}
+	return suite.Setting(t, "MOVEIN_ADDRESSES", usual, strconv.Atoi)
+}
+
+// world is a cluster with Cluster API and Cadastre.
+type world struct {
+	*suite.World
+	dice *rand.Rand
+}
+
+func start(t *testing.T) *world {
+	seed := suite.Seed(t, "SEED", 1)
+	t.Logf("SEED=%d", seed)
+	w := &world{
+		World: suite.Start(t, cluster.Options{ClusterAPI: true, ControllerManager: true, Managers: 2, ManagerArgs: []string{"--orphan-grace=5s"}}),
+		dice:  rand.New(rand.NewPCG(seed, 0)),
+	}
+	w.Patience = 5 * time.Minute
+	return w
+}
+
+// handOut makes claims with addresses, as the provider of a pool would have.
+func (w *world) handOut(namespace string, pool client.Object, finalizers [2]string, addrs map[string]netip.Addr) {
+	w.Helper()
+	group, ctx := errgroup.WithContext(w.Context())
+	group.SetLimit(16)
+	kind := pool.GetObjectKind().GroupVersionKind()
+	for name, addr := range addrs {
+		group.Go(func() error {
+			claim := build.AddressClaim(namespace, name).From(kind.Group, kind.Kind, pool.GetName()).Finalizer(finalizers[0]).Label("app", name).Obj()
+			if err := w.Create(ctx, claim); err != nil {
+				return err
+			}
+			addressName := name
+			if kind.Group == "ipam.metal3.io" {
+				addressName = "pool-" + name
+			}
+			address := &ipamv1.IPAddress{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: addressName, Finalizers: finalizers[1:], OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: name, UID: claim.UID, Controller: new(true), BlockOwnerDeletion: new(true)},
+					{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: pool.GetName(), UID: pool.GetUID(), Controller: new(false), BlockOwnerDeletion: new(true)},
+				}},
+				Spec: ipamv1.IPAddressSpec{ClaimRef: ipamv1.IPAddressClaimReference{Name: name}, PoolRef: claim.Spec.PoolRef, Address: addr.String(), Prefix: new(int32(16)), Gateway: "10.0.0.1"},
+			}
+			if err := w.Create(ctx, address); err != nil {
+				return err
+			}
+			before := claim.DeepCopy()
+			claim.Status.AddressRef.Name = addressName
+			return w.Status().Patch(ctx, claim, client.MergeFrom(before))
+		})
+	}
+	suite.Must(w, group.Wait())
+}
+
+// claims and addresses list all of Cluster API's.
+func (w *world) claims() []ipamv1.IPAddressClaim {
+	w.Helper()
+	all := &ipamv1.IPAddressClaimList{}
+	suite.Must(w, w.List(w.Context(), all))
+	return all.Items
+}
+
+func (w *world) addresses() []ipamv1.IPAddress {
+	w.Helper()
+	all := &ipamv1.IPAddressList{}
+	suite.Must(w, w.List(w.Context(), all))
+	return all.Items
+}
+
+// held is which claim has which address: that of the IPAddress that its status names.
+func (w *world) held() map[client.ObjectKey]string {
+	w.Helper()
+	byName := map[client.ObjectKey]string{}
+	for _, address := range w.addresses() {
+		byName[client.ObjectKeyFromObject(&address)] = address.Spec.Address
+	}
+	held := map[client.ObjectKey]string{}
+	for _, claim := range w.claims() {
+		if name := claim.Status.AddressRef.Name; name != "" {
+			held[client.ObjectKeyFromObject(&claim)] = byName[client.ObjectKey{Namespace: claim.Namespace, Name: name}]
+		}
+	}
+	return held
+}
+
+// keptAddresses fails the test where a claim has lost its address, has another one, or two
+// have the same.
+func (w *world) keptAddresses(before map[client.ObjectKey]string) {
+	w.Helper()
+	now := w.held()
+	lost := 0
+	for claim, address := range before {
+		if now[claim] != address {
+			if lost++; lost < 10 {
+				w.Errorf("%s had %s and has %q", claim, address, now[claim])
+			}
+		}
+	}
+	if lost > 0 {
+		w.Fatalf("%d of %d claims do not have their address", lost, len(before))
+	}
+	holders := map[string]string{}
+	for _, address := range w.addresses() {
+		key := client.ObjectKeyFromObject(&address).String()
+		if other := holders[address.Spec.Address]; other != "" {
+			w.Fatalf("%s is that of %s and of %s", address.Spec.Address, other, key)
+		}
+		holders[address.Spec.Address] = key
+	}
+}
+
+// allFrom fails the test unless all claims, and IPAddresses, of a namespace name pools of
+// the group.
+func (w *world) allFrom(group string, finalizer string) {
+	w.Helper()
+	for _, claim := range w.claims() {
+		if claim.Spec.PoolRef.APIGroup != group {
+			w.Fatalf("%s names %v", client.ObjectKeyFromObject(&claim), claim.Spec.PoolRef)
+		}
+		for _, f := range claim.Finalizers {
+			if f == finalizer {
+				w.Fatalf("%s has the finalizer %s", client.ObjectKeyFromObject(&claim), f)
+			}
+		}
+	}
+	for _, address := range w.addresses() {
+		if address.Spec.PoolRef.APIGroup != group {
+			w.Fatalf("IPAddress %s names %v", client.ObjectKeyFromObject(&address), address.Spec.PoolRef)
+		}
+	}
+}
+
+// recorded waits until an IPAllocation is there for each IPAddress, and for no other block
+// of a pool.
+func (w *world) recorded() {
+	w.Helper()
+	wrong := ""
+	w.Cleanup(func() {
+		if w.Failed() {
+			w.Log(wrong)
+		}
+	})
+	w.Await("every IPAddress is recorded, and nothing else", func(context.Context) bool {
+		wrong = w.unrecorded()
+		return wrong == ""
+	})
+}
+
+// unrecorded is what is wrong in the register, or nothing.
+func (w *world) unrecorded() string {
+	w.Helper()
+	all := &v1alpha1.IPAllocationList{}
+	suite.Must(w, w.List(w.Context(), all))
+	blocks := map[string]bool{}
+	for _, record := range all.Items {
+		if record.Spec.Purpose == v1alpha1.PurposeClaim {
+			blocks[record.Spec.CIDR] = true
+		}
+	}
+	for _, address := range w.addresses() {
+		if !blocks[address.Spec.Address+"/32"] {
+			return fmt.Sprintf("IPAddress %s is not recorded", client.ObjectKeyFromObject(&address))
+		}
+		delete(blocks, address.Spec.Address+"/32")
+	}
+	for block := range blocks {
+		return block + " is recorded, and no IPAddress has it"
+	}
+	return ""
+}
+
+// ready waits until all claims are ready.
+func (w *world) ready() {
+	w.Helper()
+	w.Await("all claims are ready", func(context.Context) bool {
+		for _, claim := range w.claims() {
+			if !conditions.IsTrue(&claim, ipamv1.IPAddressClaimReadyCondition) && claim.DeletionTimestamp.IsZero() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// pauseCluster pauses a Cluster, or ends that.
+func (w *world) pauseCluster(namespace, name string, paused bool) {
+	w.Helper()
+	c := &clusterv1.Cluster{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, c))
+	before := c.DeepCopy()
+	c.Spec.Paused = new(paused)
+	suite.Must(w, w.Patch(w.Context(), c, client.MergeFrom(before)))
+}
+
+// witness watches IPAddresses until the test ends, and fails it when an address is that of
+// two claims.
+func (w *world) witness() {
+	w.Helper()
+	list := &ipamv1.IPAddressList{}
+	suite.Must(w, w.List(w.Context(), list))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	events, err := w.Watch(ctx, &ipamv1.IPAddressList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	suite.Must(w, err)
+	var done sync.WaitGroup
+	live := map[string]map[string]bool{}
+	see := func(address *ipamv1.IPAddress, gone bool) {
+		claims := live[address.Spec.Address]
+		if claims == nil {
+			claims = map[string]bool{}
+			live[address.Spec.Address] = claims
+		}
+		claim := address.Namespace + "/" + address.Spec.ClaimRef.Name
+		if claims[claim] = true; gone {
+			delete(claims, claim)
+		}
+		if len(claims) > 1 {
+			w.Errorf("%s was that of several claims at one moment: %v", address.Spec.Address, claims)
+		}
+	}
+	for i := range list.Items {
+		see(&list.Items[i], false)
+	}
+	done.Go(func() {
+		for event := range events.ResultChan() {
+			if address, ok := event.Object.(*ipamv1.IPAddress); ok {
+				see(address, event.Type == watch.Deleted)
+			} else if ctx.Err() == nil {
+				w.Errorf("the witness sees no more: %v", event.Object)
+			}
+		}
+	})
+	w.Cleanup(func() {
+		cancel()
+		events.Stop()
+		done.Wait()
+	})
+}
+
+// errCrash ends a run as if its process had been killed.
+var errCrash = errors.New("crash")
+
+// crashing is a client whose process ends with a write: before it, or before its answer.
+func (w *world) crashing(limit int64, before bool, end func()) client.Client {
+	var writes atomic.Int64
+	write := func(do func() error) error {
+		n := writes.Add(1)
+		if n < limit {
+			return do()
+		}
+		if n == limit && !before {
+			_ = do()
+		}
+		end()
+		return errCrash
+	}
+	return interceptor.NewClient(w.WithWatch, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return write(func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return write(func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return write(func() error { return c.Patch(ctx, obj, patch, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write(func() error { return c.SubResource(name).Patch(ctx, obj, patch, opts...) })
+		},
+	})
+}
+
+// command is one of the imports.
+type command func(context.Context, client.Client, movein.Options) error
+
+// run runs an import to its end, and returns what it printed.
+func (w *world) run(do command, o movein.Options) (string, error) {
+	var out bytes.Buffer
+	o.Out, o.Settle = &out, 2*time.Second
+	begin := time.Now()
+	err := do(w.Context(), w.WithWatch, o)
+	w.Logf("after %s: %v\n%s", time.Since(begin).Round(time.Second), err, out.String())
+	return out.String(), err
+}
+
+// interrupted runs an import and kills it at writes by chance, a few times, each later than
+// the one before.
+func (w *world) interrupted(do command, o movein.Options, times, writes int) {
+	w.Helper()
+	for i := range times {
+		limit := int64(1 + w.dice.IntN(writes*(i+1)/times))
+		before := i%2 == 0
+		ctx, cancel := context.WithCancel(w.Context())
+		var out bytes.Buffer
+		o.Out, o.Settle = &out, time.Second
+		err := do(ctx, w.crashing(limit, before, cancel), o)
+		cancel()
+		w.Logf("killed at write %d, before %t: %v", limit, before, err)
+		if err == nil {
+			return // it was done
+		}
+	}
+}
+
+// pool makes a pool of another provider.
+func (w *world) pool(version, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+	w.Helper()
+	pool := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	pool.SetAPIVersion(version)
+	pool.SetKind(kind)
+	pool.SetNamespace(namespace)
+	pool.SetName(name)
+	w.Created(pool)
+	return pool
+}
+
+// addrs are n addresses from one on, by names with a prefix.
+func addrs(prefix, first string, n int) map[string]netip.Addr {
+	all := map[string]netip.Addr{}
+	addr := netip.MustParseAddr(first)
+	for i := range n {
+		all[fmt.Sprintf("%s-%d", prefix, i)] = addr
+		addr = addr.Next()
+	}
+	return all
+}
+
+// noJournals fails the test if an import has left one.
+func (w *world) noJournals() {
+	w.Helper()
+	all := &corev1.ConfigMapList{}
+	suite.Must(w, w.List(w.Context(), all, client.HasLabels{"ipam.cadastre.dev/import-journal"}))
+	if len(all.Items) > 0 {
+		w.Fatalf("%d journals are left", len(all.Items))
+	}
+}

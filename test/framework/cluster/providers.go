@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// InstallInCluster installs the CRDs of the in-cluster IPAM provider, out of its module.
+// Nobody converts between their versions, so only the stored one is served.
+func (c *Cluster) InstallInCluster(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster")
+	cmd.Dir = filepath.Join(c.moduleRoot, "test", "framework", "incluster")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("downloading the in-cluster provider: %w: %s", err, out)
+	}
+	cmd = exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster")
+	cmd.Dir = filepath.Join(c.moduleRoot, "test", "framework", "incluster")
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("looking for the in-cluster provider: %w", err)
+	}
+	return c.installBases(ctx, filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "bases"))
+}
+
+// InstallMetal3 installs the CRDs of Metal3's IP address manager, which `make providers`
+// generates from its API.
+func (c *Cluster) InstallMetal3(ctx context.Context) error {
+	return c.installBases(ctx, filepath.Join(c.moduleRoot, "bin", "providers", "metal3"))
+}
+
+// installBases installs the CRDs in the files of a directory.
+func (c *Cluster) installBases(ctx context.Context, dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err == nil && len(files) == 0 {
+		err = errors.New("there is no file")
+	}
+	if err != nil {
+		return fmt.Errorf("reading CRDs in %s: %w: run `make providers`", dir, err)
+	}
+	var objects []*unstructured.Unstructured
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("reading a CRD: %w", err)
+		}
+		read, err := decode(text)
+		if err != nil {
+			return err
+		}
+		for _, object := range read {
+			objects, names = append(objects, object), append(names, object.GetName())
+		}
+	}
+	return c.put(ctx, unconverted(objects, names...))
+}
+
+// NewInCluster is the manager of the in-cluster IPAM provider, as an administrator, which
+// does not run yet. Its webhooks are not installed. Cluster API has to run, for it converts
+// the version of IPAddressClaims that the provider reads. The caller stops it.
+func (c *Cluster) NewInCluster() (*Process, error) {
+	path := filepath.Join(c.moduleRoot, "bin", "providers", "in-cluster")
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("%w: run `make providers`", err)
+	}
+	port, err := c.free.next()
+	if err != nil {
+		return nil, err
+	}
+	return &Process{
+		Name: "in-cluster",
+		path: path,
+		Args: []string{
+			"--kubeconfig=" + c.Kubeconfig(),
+			"--webhook-port=0",
+			"--metrics-bind-address=0",
+			"--health-probe-bind-address=" + loopback(port),
+		},
+		ready: answersOK("http://" + loopback(port) + "/readyz"),
+		files: c.files,
+	}, nil
+}
