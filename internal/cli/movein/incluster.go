@@ -2,6 +2,7 @@ package movein
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"go4.org/netipx"
@@ -116,9 +117,7 @@ func annotate(obj *unstructured.Unstructured, values map[string]string) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	for key, value := range values {
-		annotations[key] = value
-	}
+	maps.Copy(annotations, values)
 	obj.SetAnnotations(annotations)
 }
 

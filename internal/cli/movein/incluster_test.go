@@ -17,7 +17,7 @@ import (
 func objects(t *testing.T, text string) []*unstructured.Unstructured {
 	t.Helper()
 	var all []*unstructured.Unstructured
-	for _, part := range strings.Split(text, "\n---\n") {
+	for part := range strings.SplitSeq(text, "\n---\n") {
 		obj := &unstructured.Unstructured{}
 		decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(part), 4096)
 		if err := decoder.Decode(obj); err != nil {

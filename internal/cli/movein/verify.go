@@ -115,33 +115,38 @@ func recordedPool(record *v1alpha1.IPAllocation) poolRef {
 	return ref
 }
 
+// cleanings is how often it is looked for finalizers of the other provider.
+const cleanings = 3
+
 // clean takes the finalizers of the other provider off the claims and IPAddresses of pools.
-// It may put one on while it has not seen yet that a claim names another pool, and does not
-// take it off again. It is looked again until it has not done so for a while.
+// While it runs, it may put one on a claim of the name of one that it knew, and does not
+// take it off again. A claim that keeps one is released all the same: the operator takes it
+// off then.
 func (r *run) clean(ctx context.Context, pools map[poolRef]bool) error {
-	for {
+	for range cleanings {
 		st, err := r.readAddresses(ctx)
 		if err != nil {
 			return err
 		}
-		cleaned := 0
+		var marked []*unstructured.Unstructured
 		for _, obj := range slices.Concat(st.claims, st.addresses) {
-			if !pools[namedPool(obj)] || !r.isMarked(obj) {
-				continue
-			}
-			cleaned++
-			if err := r.unmark(ctx, obj); err != nil {
-				return err
+			if pools[namedPool(obj)] && r.isMarked(obj) {
+				marked = append(marked, obj)
 			}
 		}
-		if cleaned == 0 {
+		if len(marked) == 0 {
 			return nil
 		}
-		r.say("Took the finalizers of the %s provider off %s.", r.provider.name, counted(cleaned, "object"))
+		if err := r.all(ctx, len(marked), func(ctx context.Context, i int) error { return r.unmark(ctx, marked[i]) }); err != nil {
+			return err
+		}
+		r.say("Took the finalizers of the %s provider off %s.", r.provider.name, counted(len(marked), "object"))
 		if err := r.settle(ctx); err != nil {
 			return err
 		}
 	}
+	r.say("The %s provider runs, and goes on putting its finalizer on claims: stop it if nothing else uses it, and run this command again.", r.provider.name)
+	return nil
 }
 
 func (r *run) isMarked(obj client.Object) bool {
