@@ -1,7 +1,7 @@
 # Cadastre. `make help` lists the targets.
 #
 # Needs Go, make, git and bash. Everything else, the control plane included, is
-# built from Go modules pinned in go.mod, tools/go.mod,
+# built from Go modules pinned in go.mod, tools/go.mod
 # and the go.mod of test/framework/controlplane, capi, incluster and metal3.
 # test/README.md describes the suites.
 

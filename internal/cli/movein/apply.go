@@ -22,6 +22,10 @@ func (r *run) apply(ctx context.Context) error {
 	if err := r.print(pl); err != nil {
 		return err
 	}
+	if len(pl.pools) == 0 {
+		r.say("There is nothing to import.")
+		return nil
+	}
 	if err := r.makePools(ctx, pl); err != nil {
 		return err
 	}

@@ -138,6 +138,20 @@ func TestPoolsThatOverlapAreKeptApart(t *testing.T) {
 	}
 }
 
+func TestPoolsOfOneSubnetCanBeImportedOneAfterTheOther(t *testing.T) {
+	pool := func(name, addresses string) string {
+		return "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: InClusterIPPool\nmetadata: {namespace: a, name: " + name + "}\nspec: {addresses: [" + addresses + "], prefix: 24}"
+	}
+	st := stateOf(t, pool("low", "10.0.0.0-10.0.0.63")+"\n---\n"+pool("high", "10.0.0.128-10.0.0.200"))
+	pl := newPlan(inCluster(), Options{Pools: []string{"low"}}, st)
+	if got := pl.pools[0].pool.PoolSpec().CIDR; len(pl.pools) != 1 || got != "10.0.0.0/26" {
+		t.Errorf("%d pools, the first of %s; want low alone, without the space of high", len(pl.pools), got)
+	}
+	if pl := newPlan(inCluster(), Options{Pools: []string{"none"}}, st); pl.problems() != 1 {
+		t.Error("a pool that does not exist is no problem")
+	}
+}
+
 const claims = subnet + `
 ---
 apiVersion: ipam.cluster.x-k8s.io/v1beta2

@@ -25,6 +25,7 @@ func metal3() provider {
 		name:             "metal3",
 		kinds:            []sourceKind{{version.WithKind("IPPool"), v1alpha1.PoolKindLocalIPPool}},
 		suffix:           "-cadastre",
+		servesByName:     true,
 		claimFinalizer:   "ipam.metal3.io/ipaddressclaim",
 		addressFinalizer: "ipam.metal3.io/ipaddress",
 		read:             readMetal3,

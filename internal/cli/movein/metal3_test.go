@@ -73,6 +73,14 @@ func TestAPoolOfMetal3BecomesALocalPool(t *testing.T) {
 	}
 }
 
+func TestAPoolMustNotHaveTheNameOfOneOfMetal3s(t *testing.T) {
+	pp := newPlan(metal3(), Options{Suffix: new("")}, stateOf(t, metal3Held)).pools[0]
+	want := []string{"the metal3 provider has a pool named hosts, and serves all claims that name one of that name, whatever its API group: choose another suffix"}
+	if diff := cmp.Diff(want, pp.problems); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
 func TestAClosedPoolOfMetal3HandsOutNothing(t *testing.T) {
 	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
 	original := pp.obj.DeepCopy()

@@ -45,11 +45,14 @@ func newPlan(p provider, o Options, st state) plan {
 	}
 	used := indexed(p, st)
 	var all []*becoming
+	var others []source
 	for _, obj := range st.sources {
 		if !o.takes(obj.GetNamespace(), obj.GetName()) {
+			others = append(others, p.read(obj))
 			continue
 		}
 		pp := newPoolPlan(p, o, obj, existing)
+		pp.checkName(p, st)
 		pp.use(p, used[pp.ref])
 		pl.pools = append(pl.pools, pp)
 		all = append(all, &pp.becoming)
@@ -61,7 +64,7 @@ func newPlan(p provider, o Options, st state) plan {
 	}
 	slices.SortFunc(pl.pools, func(a, b *poolPlan) int { return compareRefs(a.ref, b.ref) })
 	slices.SortFunc(all, func(a, b *becoming) int { return compareRefs(a.ref, b.ref) })
-	place(all, st.pools)
+	place(all, others, st.pools)
 	for _, pp := range pl.pools {
 		pp.judge()
 	}
@@ -95,6 +98,17 @@ func newPoolPlan(p provider, o Options, obj *unstructured.Unstructured, existing
 	}
 	pp.pool, pp.exists = there, true
 	return pp
+}
+
+// checkName notes that the provider would serve the claims of the new pool itself, because
+// of its name.
+func (pp *poolPlan) checkName(p provider, st state) {
+	isTheirs := slices.ContainsFunc(st.sources, func(obj *unstructured.Unstructured) bool {
+		return obj.GetNamespace() == pp.pool.GetNamespace() && obj.GetName() == pp.pool.GetName()
+	})
+	if p.servesByName && isTheirs {
+		pp.source = pp.without("the %s provider has a pool named %s, and serves all claims that name one of that name, whatever its API group: choose another suffix", p.name, pp.pool.GetName())
+	}
 }
 
 // uses are the claims and IPAddresses that name a pool of the other provider.

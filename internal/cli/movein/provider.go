@@ -28,6 +28,8 @@ type provider struct {
 	kinds []sourceKind
 	// suffix is appended to the names of our pools.
 	suffix string
+	// servesByName is set where it serves claims by the name of the pool alone.
+	servesByName bool
 	// claimFinalizer and addressFinalizer are what it puts on claims and IPAddresses, and
 	// takes off itself.
 	claimFinalizer, addressFinalizer string

@@ -2,6 +2,7 @@ package movein
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -36,6 +37,10 @@ func (r *run) rollback(ctx context.Context) error {
 	if err := r.printReturning(all); err != nil {
 		return err
 	}
+	if len(all) == 0 {
+		r.say("There is nothing to roll back.")
+		return nil
+	}
 	for _, back := range all {
 		if err := r.pausePool(ctx, back.pool); err != nil {
 			return err
@@ -48,7 +53,7 @@ func (r *run) rollback(ctx context.Context) error {
 		return err
 	}
 	if err := r.refuseNews(all); err != nil {
-		return err
+		return errors.Join(r.printReturning(all), r.unpause(ctx, all))
 	}
 	for _, back := range all {
 		if err := r.giveBack(ctx, back); err != nil {
@@ -132,6 +137,23 @@ func (r *run) pausePool(ctx context.Context, pool v1alpha1.Pool) error {
 	pool.SetAnnotations(annotations)
 	if err := r.client.Patch(ctx, pool.(client.Object), client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("pausing %s: %w", refOfPool(pool), err)
+	}
+	return nil
+}
+
+// unpause opens again what pausePool has closed.
+func (r *run) unpause(ctx context.Context, all []returning) error {
+	for _, back := range all {
+		if back.pool.GetAnnotations()[v1alpha1.AnnotationPaused] != pausedValue {
+			continue
+		}
+		before := back.pool.DeepCopyObject().(client.Object)
+		annotations := back.pool.GetAnnotations()
+		delete(annotations, v1alpha1.AnnotationPaused)
+		back.pool.SetAnnotations(annotations)
+		if err := r.client.Patch(ctx, back.pool.(client.Object), client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("opening %s again: %w", refOfPool(back.pool), err)
+		}
 	}
 	return nil
 }

@@ -142,8 +142,8 @@ func canonical(text string) string {
 // place gives each pool that is to be made its CIDR: its whole subnet. Where that overlaps
 // another pool, which is all right for the other provider, it is the smallest block that
 // has the pool's addresses; and where those overlap, too, the pool gets a routing domain of
-// its own. Pools that exist come first.
-func place(all []*becoming, existing []v1alpha1.Pool) {
+// its own. Pools that exist come first; others are sources that are not imported now.
+func place(all []*becoming, others []source, existing []v1alpha1.Pool) {
 	taken := map[string][]occupied{}
 	for _, pool := range existing {
 		if prefix, err := netip.ParsePrefix(pool.PoolSpec().CIDR); err == nil && pool.PoolSpec().ParentRef == nil && isInDefault(pool) {
@@ -151,6 +151,11 @@ func place(all []*becoming, existing []v1alpha1.Pool) {
 		}
 	}
 	networks := map[string][]netip.Prefix{}
+	for _, s := range others {
+		if s.network.IsValid() {
+			networks[s.obj.GetNamespace()] = append(networks[s.obj.GetNamespace()], s.network)
+		}
+	}
 	for _, b := range all {
 		if !b.exists && len(b.problems) == 0 {
 			networks[b.ref.Namespace] = append(networks[b.ref.Namespace], b.network)

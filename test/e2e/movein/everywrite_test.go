@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/internal/cli/movein"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
@@ -47,6 +50,32 @@ func TestEveryWrite(t *testing.T) {
 	}
 	if t.Logf("%d claims were created again between", made); made == 0 {
 		t.Error("no import was killed between the deletion of the claim and its creation")
+	}
+	w.withDocumentedRights()
+}
+
+// withDocumentedRights imports and rolls back as a user with the role in docs/import.md.
+func (w *world) withDocumentedRights() {
+	w.Helper()
+	text, err := os.ReadFile("../../../docs/import.md")
+	suite.Must(w, err)
+	role := &rbacv1.ClusterRole{}
+	for _, block := range bytes.Split(text, []byte("```")) {
+		if manifest, ok := bytes.CutPrefix(block, []byte("yaml\n")); ok && bytes.Contains(manifest, []byte("kind: ClusterRole\n")) {
+			suite.Must(w, yaml.UnmarshalStrict(manifest, role))
+		}
+	}
+	w.Created(role, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "mover"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "mover"}},
+	})
+	mover := w.As("mover")
+	for _, action := range []movein.Action{movein.Apply, movein.Rollback} {
+		var out bytes.Buffer
+		if err := movein.InCluster(w.Context(), mover, movein.Options{Action: action, Settle: time.Millisecond, Out: &out}); err != nil {
+			w.Errorf("as a user with the documented rights: %v\n%s", err, out.String())
+		}
 	}
 }
 
