@@ -129,6 +129,9 @@ func TestPoolsThatOverlapAreKeptApart(t *testing.T) {
 	for _, pp := range pl.pools {
 		got[pp.ref.Namespace+"/"+pp.ref.Name] = strings.TrimSpace(pp.pool.PoolSpec().CIDR + " " + pp.pool.PoolSpec().RoutingDomain)
 	}
+	if notes := pl.pools[len(pl.pools)-1].notes; len(notes) != 1 || !strings.HasPrefix(notes[0], "overlaps LocalIPPool c/one (10.0.0.0/25): it gets the routing domain two") {
+		t.Errorf("c/two has the notes %q, want that it overlaps c/one", notes)
+	}
 	want := map[string]string{
 		"a/all": "10.0.0.0/24", "b/low": "10.0.0.0/26", "b/high": "10.0.0.128/25",
 		"c/one": "10.0.0.0/25", "c/two": "10.0.0.0/25 two",
