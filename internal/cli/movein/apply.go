@@ -109,7 +109,7 @@ func (r *run) drain(ctx context.Context) (plan, error) {
 }
 
 // closeAll has the other provider hand out nothing of its pools any more. It reports
-// whether it changed any of them.
+// whether any of them has changed.
 func (r *run) closeAll(ctx context.Context, pl plan) (changed bool, err error) {
 	for _, pp := range pl.pools {
 		before := pp.obj.DeepCopy()

@@ -190,15 +190,16 @@ func (pp *poolPlan) use(p provider, u uses) {
 		return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
 	})
 	pp.moved, pp.own = u.moved, u.own
-	for _, own := range u.own {
-		pp.holdings = append(pp.holdings, own)
-		pp.kept = union(pp.kept, setOfAddrs(own.addr))
+	pp.holdings = append(pp.holdings, u.own...)
+	pp.held, pp.kept = setOfHoldings(pp.holdings), setOfHoldings(u.own)
+}
+
+func setOfHoldings(holdings []holding) *netipx.IPSet {
+	var all netipx.IPSetBuilder
+	for _, h := range holdings {
+		all.Add(h.addr)
 	}
-	var addrs []netip.Addr
-	for _, h := range pp.holdings {
-		addrs = append(addrs, h.addr)
-	}
-	pp.held = setOfAddrs(addrs...)
+	return built(&all)
 }
 
 // claimOf is the claim that an IPAddress says it fulfils.
