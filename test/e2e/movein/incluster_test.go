@@ -89,12 +89,12 @@ func (s *site) claim(name string) *build.AddressClaimBuilder {
 	return build.AddressClaim("site", name).From(inClusterGroup, "InClusterIPPool", "machines")
 }
 
-// newClaims creates claims for the old pool until it is told to stop.
+// newClaims creates claims for the old pool until it is told to stop, up to 300.
 func (s *site) newClaims() (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
+		for i := 0; ctx.Err() == nil && i < 300; i++ {
 			if err := s.Create(ctx, s.claim(fmt.Sprintf("new-%d", i)).Obj()); err != nil && ctx.Err() == nil {
 				s.Error(err)
 			}
