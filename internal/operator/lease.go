@@ -35,7 +35,7 @@ func electLeader(mgr *ctrl.Options, cfg *rest.Config, o Options) error {
 		return err
 	}
 	mgr.LeaderElection, mgr.LeaderElectionID, mgr.LeaderElectionReleaseOnCancel = true, leaseName, true
-	mgr.LeaderElectionResourceLockInterface = kube.NewPatientLease(lease, ctrl.Log.WithName("lease"))
+	mgr.LeaderElectionResourceLockInterface = kube.NewPatientLease(lease, o.Log.WithName("lease"))
 	mgr.LeaseDuration, mgr.RenewDeadline, mgr.RetryPeriod = &duration, &renew, &retry
 	return nil
 }

@@ -33,6 +33,7 @@ func newManager(cfg *rest.Config, o Options, to api, first *recordsFirst, guard 
 		return nil, err
 	}
 	options := ctrl.Options{
+		Logger:         o.Log,
 		Scheme:         to.scheme,
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return to.client.RESTMapper(), nil },
 		Cache:          cache.Options{DefaultTransform: slimmer(), NewInformer: first.newInformer, SyncPeriod: syncPeriod(o)},

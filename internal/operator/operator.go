@@ -19,7 +19,6 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -46,6 +45,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	if o.Log.GetSink() == nil {
+		o.Log = ctrl.Log
+	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // the API server's priority and fairness is the throttle
 	to, err := connect(cfg)
@@ -54,7 +56,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	view := ledger.New(ledger.Options{
 		Clock: clock.RealClock{}, Silence: silence,
-		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Log: ctrl.Log.WithName("ledger"),
+		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Log: o.Log.WithName("ledger"),
 	})
 	first, err := newRecordsFirst(cfg, to, view.Synced)
 	if err != nil {
@@ -73,7 +75,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Parts: allocator.NewParts(allocator.PartsOptions{
 			Ledger: view, Client: to.client, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily),
 			UnclaimedLimit: o.UnclaimedLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,
-			Log: ctrl.Log.WithName("allocator"),
+			Log: o.Log.WithName("allocator"),
 		}),
 	}
 	defer op.Close()
@@ -143,30 +145,24 @@ func (op *operator) register(ctx context.Context) error {
 	return op.addChecks()
 }
 
-// addChecks make readyz mean that blocks can be handed out.
-func (op *operator) addChecks() error {
-	return errors.Join(
-		op.manager.AddHealthzCheck("ping", healthz.Ping),
-		op.manager.AddReadyzCheck("certificate", op.guard.certificate.Check),
-		op.manager.AddReadyzCheck("paths", op.guard.paths.Check),
-		op.manager.AddReadyzCheck("register", func(*http.Request) error { return op.Queue.Synced() }),
-		op.manager.AddReadyzCheck("webhooks", op.manager.GetWebhookServer().StartedChecker()),
-	)
-}
-
 // run runs all parts until ctx is done. The manager stops what it runs before its
 // webhooks, which still answer what is under way: for that they need the view, which is
 // stopped after it.
 func (op *operator) run(ctx context.Context) error {
+	registry := op.options.Metrics
+	if registry == nil {
+		registry = metrics.Registry
+	}
 	for _, c := range collect(op.Parts) {
-		if err := metrics.Registry.Register(c); err != nil {
+		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
-		defer metrics.Registry.Unregister(c)
+		defer registry.Unregister(c)
 	}
 	defer runUntilStopped(func(ctx context.Context) { op.Ledger.Run(ctx, op.records, &v1alpha1.IPAllocation{}) })()
 	defer runUntilStopped(op.Queue.Run)()
 	defer runUntilStopped(op.feedClaims)()
+	defer runUntilStopped(op.notifyReady)()
 	return op.manager.Start(ctx)
 }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/cluster-api/util/flags"
@@ -73,8 +75,18 @@ type Options struct {
 	WaitingLimit int
 	// Workers is how many claims are reconciled at a time.
 	Workers int
+
+	// What follows is for a process that does more than to run one operator.
+
 	// SkipNameValidation allows several managers in one process.
 	SkipNameValidation bool
+	// Metrics takes the metrics of the ledger and the queue. Nil: the registry of
+	// controller-runtime, which takes them from one operator alone.
+	Metrics prometheus.Registerer
+	// Log takes the log. Without a sink: that of controller-runtime.
+	Log logr.Logger
+	// Ready is called once, when all checks of readyz pass for the first time.
+	Ready func()
 }
 
 // Bind registers the flags.
