@@ -1,4 +1,4 @@
-// Package webhook carries the generated manifests of the webhooks.
+// Package webhook carries the manifests of the webhooks.
 package webhook
 
 import _ "embed"
@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed manifests.yaml
 var Manifests []byte
+
+// MatchConditions are patches of the configurations, which kustomize merges into them.
+//
+//go:embed match_conditions.yaml
+var MatchConditions []byte

@@ -18,7 +18,7 @@ const module = "github.com/cadastre-dev/cadastre"
 var rows = [][]string{
 	{"internal/ipam/space"},
 	{"internal/ipam", "internal/kube"},
-	{"api/*", "config/crd", "config/webhook"},
+	{"api/*", "config/crd", "config/policy", "config/webhook"},
 	{"internal/adapt"},
 	{"internal/ledger"},
 	{"internal/catalogue"},
@@ -27,7 +27,7 @@ var rows = [][]string{
 	{"internal/controller/*", "webhooks", "internal/cli"},
 	{"internal/controller"},
 	{"internal/operator"},
-	{"cmd/*"},
+	{"cmd/*", "envtest"},
 }
 
 // clusterAPI lists who may import Cluster API, beside tests.
