@@ -49,7 +49,7 @@ func until(ctx context.Context, what string, shows func() (bool, error)) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, probeEvery, true, func(context.Context) (bool, error) {
 		ok, err := shows()
-		if ctx.Err() == nil { // else the last answer says more
+		if !errors.Is(err, context.DeadlineExceeded) { // else the last answer says more
 			last = err
 		}
 		return ok, nil
