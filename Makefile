@@ -55,6 +55,9 @@ export KUBEBUILDER_ASSETS
 empty :=
 marked := $(subst $(empty) ./,;./,$(patsubst %,./%/...,$(wildcard api internal webhooks cmd)))
 
+# The example of a provider, a module of its own.
+provider := test/example-provider
+
 # The race detector needs a C compiler; without one those tests run all the same.
 race := $(if $(shell command -v $${CC:-gcc}),-race)
 
@@ -105,10 +108,18 @@ bin/bench:
 	@go build -trimpath -o $@ ./test/perf/cmd/bench
 
 .PHONY: generate
-generate: ## Write deep copies, CRDs, the RBAC role and the webhook manifests from the markers in the code.
+generate: ## Write deep copies, CRDs, the RBAC role and the webhook manifests from the markers in the code, those of the example provider included.
 	@$(CONTROLLER_GEN) object crd rbac:roleName=cadastre-manager webhook \
 	  paths='$(marked)' \
 	  output:crd:dir=config/crd/bases output:rbac:dir=config/rbac output:webhook:dir=config/webhook
+	$(CONTROLLER_GEN) crd:maxDescLen=0 output:crd:dir=$(OUT)/cluster-api \
+	  paths='sigs.k8s.io/cluster-api/api/core/v1beta2;sigs.k8s.io/cluster-api/api/ipam/v1beta2'
+	cp $(addprefix $(OUT)/cluster-api/,$(needed)) envtest/clusterapi/
+	cd $(provider)
+	go tool -modfile=$(CURDIR)/tools/go.mod controller-gen object crd paths=./... output:crd:dir=config/crd
+
+# The CRDs of Cluster API that package envtest installs where they are missing.
+needed := cluster.x-k8s.io_clusters.yaml ipam.cluster.x-k8s.io_ipaddressclaims.yaml ipam.cluster.x-k8s.io_ipaddresses.yaml
 
 .PHONY: messages
 messages: ## Write docs/messages.md, and which messages the tests' bad inputs lead to.
@@ -171,6 +182,8 @@ go test $(1) -timeout $(TEST_TIMEOUT) $$others
 say "suites that start processes, $(2) at a time"
 longest=$$(grep -E '/test/[a-z0-9]+/($(longest))$$' <<<"$$suites")
 $(patient) go test $(1) -count=1 -p $(2) -timeout $(TEST_TIMEOUT) $$longest $$(grep -vxF "$$longest" <<<"$$suites")
+say "the example provider"
+(cd $(provider); go vet ./...; $(patient) go test $(1) -count=1 -timeout $(TEST_TIMEOUT) ./...)
 say "all passed in $$((SECONDS - begin)) s"
 endef
 
@@ -198,6 +211,9 @@ patient := CONTROL_PLANE_GOGC=400
 .PHONY: lint
 lint: ## Run the linters.
 	$(GOLANGCI_LINT) run
+	cd $(provider)
+	go mod tidy -diff
+	go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yml
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target, of the core and of admission, for FUZZTIME (default 20s).
