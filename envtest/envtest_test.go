@@ -30,14 +30,21 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// TestMain takes the control plane of the other suites where the environment names none.
+// TestMain takes the control plane of the other suites, and more patience than the 20 s of
+// the library, where the environment says nothing else.
 func TestMain(m *testing.M) {
-	const assets = "KUBEBUILDER_ASSETS"
-	if os.Getenv(assets) == "" {
-		dir, err := filepath.Abs("../bin/k8s")
-		if err != nil || os.Setenv(assets, dir) != nil {
-			panic("cannot name the directory of the control plane")
+	assets, err := filepath.Abs("../bin/k8s")
+	for name, value := range map[string]string{
+		"KUBEBUILDER_ASSETS":                     assets,
+		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": "1m",
+		"KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT":  "1m",
+	} {
+		if os.Getenv(name) == "" {
+			err = errors.Join(err, os.Setenv(name, value))
 		}
+	}
+	if err != nil {
+		panic(err)
 	}
 	ctrl.SetLogger(zap.New())
 	os.Exit(m.Run())
@@ -84,8 +91,10 @@ func TestAllIsInForceWhenStartReturns(t *testing.T) {
 	}
 }
 
-func TestStartCanBeRepeatedAfterStop(t *testing.T) {
+func TestStartCanBeRepeated(t *testing.T) {
 	cfg, k8s := startPlane(t, &envtest.Environment{})
+	failsOnATakenPort(t, cfg)
+
 	first := start(t, cfg, Options{})
 	create(t, k8s, poolOf("10.0.0.0/24"), claimOf("first"))
 	must(t, first.Stop())
@@ -99,6 +108,26 @@ func TestStartCanBeRepeatedAfterStop(t *testing.T) {
 	create(t, k8s, second)
 	if second.Status.AllocatedCIDR != "10.0.0.1/32" {
 		t.Errorf("the next claim has %q: is the first address still in use?", second.Status.AllocatedCIDR)
+	}
+}
+
+// failsOnATakenPort has an operator not start as another process listens on its port.
+func failsOnATakenPort(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	must(t, err)
+	defer listener.Close()
+	on, err := connect(cfg)
+	must(t, err)
+	must(t, on.install(t.Context()))
+	settings, err := Options{}.settings()
+	must(t, err)
+	settings.WebhookPort = listener.Addr().(*net.TCPAddr).Port
+	must(t, on.installWebhooks(t.Context(), settings.WebhookPort))
+	ctx, cancel := context.WithTimeout(t.Context(), startWithin)
+	defer cancel()
+	if _, err := on.run(ctx, settings); !errors.Is(err, syscall.EADDRINUSE) || ctx.Err() != nil {
+		t.Errorf("%v, and the context: %v", err, ctx.Err())
 	}
 }
 
@@ -122,26 +151,6 @@ func TestOneProcessRunsSeveral(t *testing.T) {
 		if older := len(definition.Spec.Versions) > 1; older != (i == 1) {
 			t.Errorf("the CRD of control plane %d has other versions than v1beta2: %t", i, older)
 		}
-	}
-}
-
-func TestAPortThatIsTakenIsAnErrorOfItsOwn(t *testing.T) {
-	cfg, _ := startPlane(t, &envtest.Environment{})
-	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
-	must(t, err)
-	defer listener.Close()
-	on, err := connect(cfg)
-	must(t, err)
-	must(t, on.install(t.Context()))
-	port := listener.Addr().(*net.TCPAddr).Port
-	must(t, on.installWebhooks(t.Context(), port))
-	settings, err := Options{}.settings()
-	must(t, err)
-	settings.WebhookPort = port
-	ctx, cancel := context.WithTimeout(t.Context(), startWithin)
-	defer cancel()
-	if _, err := on.run(ctx, settings); !errors.Is(err, syscall.EADDRINUSE) || ctx.Err() != nil {
-		t.Errorf("%v, and the context: %v", err, ctx.Err())
 	}
 }
 

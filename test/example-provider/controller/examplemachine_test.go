@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,26 +94,22 @@ func pausedCluster(w *world) {
 	pool := w.pool("paused", ipamapi.PoolSpec{CIDR: "10.4.0.0/24"})
 	w.setPaused(true)
 	machine := w.machine("web", pool)
-	w.Eventually(func(g Gomega) {
-		g.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
-		g.Expect(conditions.IsTrue(machine, clusterv1.PausedCondition)).To(BeTrue())
-	}).Should(Succeed())
+	w.paused(machine)
 	claim := &ipamv1.IPAddressClaim{}
-	w.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), claim)).To(MatchError(ContainSubstring("not found")))
+	w.Consistently(func() error { return w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), claim) }, time.Second).
+		Should(MatchError(ContainSubstring("not found")), "nothing is claimed")
 	w.setPaused(false)
 	w.addressOf(machine)
 
 	w.setPaused(true)
-	w.Eventually(func(g Gomega) {
-		g.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
-		g.Expect(conditions.IsTrue(machine, clusterv1.PausedCondition)).To(BeTrue())
-	}).Should(Succeed())
+	w.paused(machine)
 	w.Expect(w.Delete(w.t.Context(), machine)).To(Succeed())
-	w.Consistently(func() error { return w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), claim) }).
-		Should(Succeed(), "a paused machine keeps its address")
+	w.Consistently(func(g Gomega) {
+		g.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), claim)).To(Succeed())
+		g.Expect(claim.DeletionTimestamp).To(BeNil(), "the address is not given back")
+	}, time.Second).Should(Succeed())
 	w.setPaused(false)
-	w.Eventually(func() error { return w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), machine) }).
-		Should(MatchError(ContainSubstring("not found")))
+	w.gone(machine)
 }
 
 func foreignClaim(w *world) {
@@ -140,6 +137,15 @@ func (w *world) addressOf(machine *v1alpha1.ExampleMachine) string {
 		g.Expect(machine.Status.Addresses).To(HaveLen(1))
 	}).Should(Succeed())
 	return machine.Status.Addresses[0].Address
+}
+
+// paused waits until the machine says that it is paused.
+func (w *world) paused(machine *v1alpha1.ExampleMachine) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+		g.Expect(conditions.IsTrue(machine, clusterv1.PausedCondition)).To(BeTrue())
+	}).Should(Succeed())
 }
 
 // waiting waits until the machine says that it waits for this reason, and returns its

@@ -32,7 +32,12 @@ func startSuite(t *testing.T) client.Client {
 	ctrl.SetLogger(zap.New())
 
 	// What every suite with envtest does.
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../config/crd"}, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{
+		CRDDirectoryPaths:        []string{"../config/crd"},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: time.Minute, // where the machine does other work, too
+		ControlPlaneStopTimeout:  time.Minute,
+	}
 	cfg, err := env.Start()
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(env.Stop()).To(Succeed()) })
@@ -121,6 +126,12 @@ func (w *world) machine(name string, from ipamv1.IPPoolReference) *v1alpha1.Exam
 func (w *world) remove(obj client.Object) {
 	w.t.Helper()
 	w.Expect(w.Delete(w.t.Context(), obj)).To(Succeed())
+	w.gone(obj)
+}
+
+// gone waits until an object does not exist any more.
+func (w *world) gone(obj client.Object) {
+	w.t.Helper()
 	w.Eventually(func() error { return w.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj) }).
 		Should(MatchError(ContainSubstring("not found")))
 }
