@@ -256,10 +256,15 @@ func TestAClassIsAnswered(t *testing.T) {
 	class := func(name, annotation, spec string) string {
 		return `{"metadata":{"name":"` + name + `","annotations":{"ipam.cadastre.dev/is-default-class":"` + annotation + `"}},"spec":` + spec + `}`
 	}
+	replacing := func(name, replaced string) string {
+		return `{"metadata":{"name":"` + name + `","annotations":{"ipam.cadastre.dev/is-default-class":"true","ipam.cadastre.dev/replaces-default":"` + replaced + `"}},"spec":{"provisioner":"ipam.cadastre.dev","ipFamily":"IPv4"}}`
+	}
 	four, bad := `{"provisioner":"ipam.cadastre.dev","ipFamily":"IPv4"}`, `{"provisioner":"ipam.cadastre.dev","ipFamily":"IPv4","defaultPrefixLength":40}`
 	answers{
 		{name: "created", kind: "IPClass", object: class("n", "false", four)},
 		{name: "created as a second default", kind: "IPClass", object: class("n", "true", four)},
+		{name: "created as the default that replaces the other", kind: "IPClass", object: replacing("n", "first")},
+		{name: "created as the default that replaces another than the default", kind: "IPClass", object: replacing("n", "second")},
 		{name: "created as the default of the other family", kind: "IPClass", object: class("n", "true", `{"ipFamily":"IPv6"}`)},
 		{name: "created while classes cannot be listed", kind: "IPClass", fails: "list IPClassList", object: class("n", "true", four)},
 		{name: "created while classes are listed too slowly", kind: "IPClass", late: "list IPClassList", object: class("n", "true", four)},
@@ -267,6 +272,10 @@ func TestAClassIsAnswered(t *testing.T) {
 		{name: "created with a time that is none", kind: "IPClass", object: class("n", "false", `{"ipFamily":"IPv4","reuseDelay":"soon","retentionPeriod":"x"}`)},
 		{name: "the default, updated", kind: "IPClass", how: updating, object: class("first", "true", `{"ipFamily":"IPv4","defaultPrefixLength":24}`), old: class("first", "true", four)},
 		{name: "made a second default", kind: "IPClass", how: updating, object: class("n", "true", four), old: class("n", "false", four)},
+		{name: "made the default that replaces the other", kind: "IPClass", how: updating, object: replacing("n", "first"), old: class("n", "false", four)},
+		{name: "the default that replaces the other, updated", kind: "IPClass", how: updating, object: replacing("n", "first"), old: replacing("n", "first")},
+		{name: "the default that replaced the other, and does so no more", kind: "IPClass", how: updating, object: class("n", "true", four), old: replacing("n", "first")},
+		{name: "replaced as the default, updated", kind: "IPClass", how: updating, object: class("second", "true", `{"ipFamily":"IPv4","defaultPrefixLength":24}`), old: class("second", "true", four)},
 		{name: "bad before, and not changed", kind: "IPClass", how: updating, object: class("n", "false", bad), old: class("n", "false", bad)},
 		{name: "made bad", kind: "IPClass", how: updating, object: class("n", "false", bad), old: class("n", "false", four)},
 		{name: "going, and made bad", kind: "IPClass", how: updating, object: `{"metadata":{"name":"n","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":` + bad + `}`, old: class("n", "false", four)},

@@ -14,19 +14,21 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 )
 
 // While no replica runs, classes can be edited all the same: what the webhook says of a
 // spec the CEL rules say too, if less clearly. A second default class is refused by the
-// webhook alone, so that neither a class is made nor one made the default meanwhile.
+// webhook alone, so that neither a class is made nor one made the default meanwhile, nor
+// said to replace another default.
 //
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=create,versions=v1alpha1,name=ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=update,versions=v1alpha1,name=update.ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=update,versions=v1alpha1,name=default.ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=false,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=delete,versions=v1alpha1,name=delete.ipclass.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 
-// classMutator judges classes, and keeps the default class of a family to one. It
-// changes nothing: it comes before the class's CEL rules, which cannot name the
+// classMutator judges classes, and keeps the default class of a family to one, but for one
+// that replaces the other. It changes nothing: it comes before the class's CEL rules, which cannot name the
 // value that is wrong.
 type classMutator struct {
 	live    client.Reader
@@ -44,16 +46,16 @@ func (m *classMutator) Handle(ctx context.Context, req admission.Request) admiss
 	if err := m.decoder.Decode(req, class); err != nil {
 		return m.schemas.unreadable("IPClass", d, err)
 	}
+	before := &v1alpha1.IPClass{}
 	if req.Operation == admissionv1.Update {
-		before := &v1alpha1.IPClass{}
 		if err := m.decoder.DecodeRaw(req.OldObject, before); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		if !class.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(before.Spec, class.Spec) && isDefault(before) == isDefault(class) {
+		if !class.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(before.Spec, class.Spec) && !becomesDefault(before, class) {
 			return admission.Allowed("")
 		}
 	}
-	if err := m.judge(ctx, class); err != nil {
+	if err := m.judge(ctx, before, class); err != nil {
 		return denied(err)
 	}
 	return admission.Allowed("")
@@ -63,9 +65,10 @@ func classSubject(name string) subject {
 	return subject{kind: "IPClass", plural: "ipclasses", name: name}
 }
 
-func (m *classMutator) judge(ctx context.Context, class *v1alpha1.IPClass) error {
+// judge judges a class. One that was the default before may stay it.
+func (m *classMutator) judge(ctx context.Context, before, class *v1alpha1.IPClass) error {
 	_, errs := adapt.Class(class)
-	if len(errs) == 0 && isDefault(class) {
+	if len(errs) == 0 && becomesDefault(before, class) {
 		second, err := m.secondDefault(ctx, class)
 		if err != nil {
 			return classSubject(class.Name).refusal(err)
@@ -78,7 +81,8 @@ func (m *classMutator) judge(ctx context.Context, class *v1alpha1.IPClass) error
 	return classSubject(class.Name).invalid(errs...)
 }
 
-// secondDefault looks live: two classes are often made by one command.
+// secondDefault refuses a class as the default while another one is, but for the one that it
+// replaces. It looks live: two classes are often made by one command.
 func (m *classMutator) secondDefault(ctx context.Context, class *v1alpha1.IPClass) (field.ErrorList, error) {
 	classes := &v1alpha1.IPClassList{}
 	if err := m.live.List(ctx, classes); err != nil {
@@ -86,16 +90,24 @@ func (m *classMutator) secondDefault(ctx context.Context, class *v1alpha1.IPClas
 	}
 	for i := range classes.Items {
 		other := &classes.Items[i]
-		if other.Name != class.Name && isDefault(other) && other.Spec.IPFamily == class.Spec.IPFamily {
+		if other.Name != class.Name && catalogue.IsDefault(other) && other.Spec.IPFamily == class.Spec.IPFamily && other.Name != replaced(class) {
 			path := field.NewPath("metadata", "annotations").Key(v1alpha1.AnnotationDefaultClass)
-			return field.ErrorList{field.Invalid(path, "true", fmt.Sprintf("IPClass %q is the default class for %s already: remove the annotation here, or there first", other.Name, other.Spec.IPFamily))}, nil
+			return field.ErrorList{field.Invalid(path, "true", fmt.Sprintf("IPClass %q is the default class for %s already: remove the annotation here, or switch with kubectl ipam default-class %s",
+				other.Name, other.Spec.IPFamily, class.Name))}, nil
 		}
 	}
 	return nil, nil
 }
 
-func isDefault(class *v1alpha1.IPClass) bool {
-	return class.Annotations[v1alpha1.AnnotationDefaultClass] == "true"
+// becomesDefault reports whether the class is the default and was not before, or did not
+// replace the same default.
+func becomesDefault(before, class *v1alpha1.IPClass) bool {
+	return catalogue.IsDefault(class) && (!catalogue.IsDefault(before) || replaced(before) != replaced(class))
+}
+
+// replaced names the default class that a class replaces.
+func replaced(class *v1alpha1.IPClass) string {
+	return class.Annotations[v1alpha1.AnnotationReplacesDefault]
 }
 
 // classValidator keeps a class for which claims wait.

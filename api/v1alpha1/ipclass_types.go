@@ -11,6 +11,13 @@ const NativeProvisioner = "ipam.cadastre.dev/native"
 // class of claims that name none. At most one class an address family.
 const AnnotationDefaultClass = "ipam.cadastre.dev/is-default-class"
 
+// AnnotationReplacesDefault on an IPClass that becomes the default names the default
+// class of the same address family that it replaces. The two may be annotated as the
+// default at the same time, and this one counts, however old it is: so the default is
+// switched by one write, and is none at no time. It means nothing once the other class is
+// the default no more.
+const AnnotationReplacesDefault = "ipam.cadastre.dev/replaces-default"
+
 // PoolSelection says which of a class's pools serves a claim: the first that
 // has room in order of name, or the one with the least or most of it in use.
 // +kubebuilder:validation:Enum=FirstFit;LeastUtilized;MostUtilized

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -72,7 +71,9 @@ type Catalogue struct {
 type ClassEntry struct {
 	ipam.Class
 	Default bool
-	Created time.Time
+	// Replaces names the default class in whose place this one is the default.
+	Replaces string
+	Created  time.Time
 }
 
 // New is an empty catalogue.
@@ -243,21 +244,15 @@ func seenFrom(namespace string) []string {
 }
 
 // DefaultClass is the default class of a family among those that pass the test. Of
-// two defaults the older one counts.
+// several defaults DefaultOf decides.
 func (c *Catalogue) DefaultClass(family ipam.Family, test func(ClassEntry) bool) (ClassEntry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for _, class := range slices.SortedFunc(maps.Values(c.classes), olderFirst) {
+	var classes []ClassEntry
+	for _, class := range c.classes {
 		if class.Default && class.Family == family && test(class) {
-			return class, true
+			classes = append(classes, class)
 		}
 	}
-	return ClassEntry{}, false
-}
-
-func olderFirst(a, b ClassEntry) int {
-	if by := a.Created.Compare(b.Created); by != 0 {
-		return by
-	}
-	return strings.Compare(a.Name, b.Name)
+	return DefaultOf(classes)
 }

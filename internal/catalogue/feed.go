@@ -126,13 +126,10 @@ func (c *Catalogue) loseClass(obj *v1alpha1.IPClass) {
 }
 
 func (c *Catalogue) enterClass(obj *v1alpha1.IPClass) {
-	class, errs := adapt.Class(obj)
-	if len(errs) > 0 {
+	class, valid := ReadClass(obj)
+	if !valid {
 		c.DropClass(obj.Name)
 		return
 	}
-	c.SetClass(ClassEntry{
-		Class: class, Created: obj.CreationTimestamp.Time,
-		Default: obj.Annotations[v1alpha1.AnnotationDefaultClass] == "true",
-	})
+	c.SetClass(class)
 }

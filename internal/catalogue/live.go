@@ -36,7 +36,7 @@ func (c *Catalogue) Refresh(ctx context.Context, live client.Reader, req ipam.Re
 		pool.SetName(req.Pool.Name)
 		return refresh(ctx, live, string(req.Pool.Kind), pool, c.readPool)
 	case req.Class != "":
-		err := refresh(ctx, live, "IPClass", &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: req.Class}}, c.readClass)
+		err := refresh(ctx, live, "IPClass", &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: req.Class}}, c.readClassAlone)
 		if err != nil || len(c.PoolsOf(req.Namespace(), req.Class)) > 0 {
 			return err
 		}
@@ -47,6 +47,19 @@ func (c *Catalogue) Refresh(ctx context.Context, live client.Reader, req ipam.Re
 func (c *Catalogue) readPool(obj v1alpha1.Pool) { c.live.read(obj, func() { c.enterPool(obj) }) }
 
 func (c *Catalogue) readClass(obj *v1alpha1.IPClass) { c.live.read(obj, func() { c.enterClass(obj) }) }
+
+// readClassAlone enters a class that was read without the others. Whether it is the default
+// is left as it was: which class has become the default in its place is not known yet, and the
+// watch shows it first.
+func (c *Catalogue) readClassAlone(obj *v1alpha1.IPClass) {
+	c.live.read(obj, func() {
+		if known, ok := c.Class(obj.Name); ok && known.Default {
+			obj = obj.DeepCopy()
+			metav1.SetMetaDataAnnotation(&obj.ObjectMeta, v1alpha1.AnnotationDefaultClass, "true")
+		}
+		c.enterClass(obj)
+	})
+}
 
 // list lists pools and classes live, together with all that ask for it at that time.
 func (c *Catalogue) list(ctx context.Context, live client.Reader) error {
@@ -96,6 +109,7 @@ func (c *Catalogue) listAll(ctx context.Context, live client.Reader) error {
 			return fmt.Errorf("listing classes and pools: %w", err)
 		}
 	}
+	defaultsFirst(classes.Items)
 	for i := range classes.Items {
 		c.readClass(&classes.Items[i])
 	}

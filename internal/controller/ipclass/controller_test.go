@@ -22,6 +22,7 @@ func TestClasses(t *testing.T) {
 		"a status is not written where nothing has changed":  unchanged,
 		"counts are written at most once a second":           throttledCounts,
 		"of two defaults the younger says that it is none":   twoDefaults,
+		"a default that is replaced says by which":           replacedDefault,
 		"a class of another provisioner is left to it":       foreignProvisioner,
 		"a class that is deleted is left alone":              deletedClass,
 	} {
@@ -85,6 +86,14 @@ func twoDefaults(e *classes) {
 	e.Reconciled("b").NotReady(v1alpha1.ReasonNotDefault).Saying(`the IPClass "a" is older`)
 	e.Reconciled("six").Ready() // of another family
 	e.Deleted(build.Class("a").Obj())
+	e.Reconciled("b").Ready()
+}
+
+func replacedDefault(e *classes) {
+	younger := build.Class("b").Default().Obj()
+	younger.Annotations[v1alpha1.AnnotationReplacesDefault] = "a"
+	e.Applied(build.Class("a").Default().Obj(), younger, build.Pool("four").CIDR("10.0.0.0/24").Classes("a", "b").Obj())
+	e.Reconciled("a").NotReady(v1alpha1.ReasonNotDefault).Saying(`the IPClass "b" replaces this one`)
 	e.Reconciled("b").Ready()
 }
 

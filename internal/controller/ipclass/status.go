@@ -47,12 +47,20 @@ func (c *Controller) condition(class *v1alpha1.IPClass) {
 	switch {
 	case class.Spec.Provisioner != "" && class.Spec.Provisioner != v1alpha1.NativeProvisioner:
 		ready.Reason, ready.Message = v1alpha1.ReasonForeignProvisioner, fmt.Sprintf("claims of this class are served by %s: look there for their state", class.Spec.Provisioner)
-	case class.Annotations[v1alpha1.AnnotationDefaultClass] == "true" && first.Name != "" && first.Name != class.Name:
-		ready.Reason, ready.Message = v1alpha1.ReasonNotDefault, fmt.Sprintf("the IPClass %q is older and the default class for %s: remove the annotation of one of them", first.Name, family)
+	case catalogue.IsDefault(class) && first.Name != "" && first.Name != class.Name:
+		ready.Reason, ready.Message = v1alpha1.ReasonNotDefault, notDefault(first, class)
 	case class.Status.Pools == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoPools, "no IPPool that is ready backs this class: add it to the classNames of one"
 	default:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, "claims of this class are served"
 	}
 	meta.SetStatusCondition(&class.Status.Conditions, ready)
+}
+
+// notDefault says why another class is the default of the family.
+func notDefault(first catalogue.ClassEntry, class *v1alpha1.IPClass) string {
+	if first.Replaces == class.Name {
+		return fmt.Sprintf("the IPClass %q replaces this one as the default class for %s: remove the annotation %s here", first.Name, class.Spec.IPFamily, v1alpha1.AnnotationDefaultClass)
+	}
+	return fmt.Sprintf("the IPClass %q is older and the default class for %s: remove the annotation of one of them", first.Name, class.Spec.IPFamily)
 }

@@ -161,7 +161,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 
 		It("is one of each family: a second is refused, created or edited", func(ctx context.Context) {
 			why := refusal{field: "metadata.annotations[ipam.cadastre.dev/is-default-class]", value: `"true"`,
-				remedy: `IPClass "class-default" is the default class for IPv4 already: remove the annotation here, or there first`}
+				remedy: `IPClass "class-default" is the default class for IPv4 already: remove the annotation here, or switch with kubectl ipam default-class class-`}
 			second := build.Class("class-second").Length(24).Default().Obj()
 			why.expect(k8s.Create(ctx, second.DeepCopy()))
 			Expect(missing(ctx, second)()).To(BeTrue())
