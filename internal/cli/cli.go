@@ -9,7 +9,7 @@ import (
 )
 
 // Run runs a command line, without the name of the program, and prints what it says. An error
-// is printed on one line, after "error: ".
+// is printed after "error: ", on one line but where several fields are wrong.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) ExitCode {
 	root := New(streams)
 	root.SetArgs(args)
@@ -17,7 +17,7 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	if err == nil {
 		return ExitDone
 	}
-	if text := err.Error(); text != "" {
+	if text := explained(err); text != "" {
 		fmt.Fprintln(streams.ErrOut, "error: "+text)
 	}
 	return codeOf(err)
@@ -46,12 +46,24 @@ out, and the command says so.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded(ExitUsage, err) })
 	e.bind(root)
 	root.AddCommand(
+		newClaim(e),
+		newCreate(e),
+		newDefaultClass(e),
+		newPause(e),
 		newPools(e),
+		newRelease(e),
+		newResume(e),
 	)
-	for _, command := range root.Commands() {
-		command.Args = usage(command.Args)
-	}
+	checkUsage(root)
 	return root
+}
+
+// checkUsage has arguments that are wrong end with ExitUsage, in all commands below one.
+func checkUsage(parent *cobra.Command) {
+	for _, command := range parent.Commands() {
+		command.Args = usage(command.Args)
+		checkUsage(command)
+	}
 }
 
 // usage has arguments that are wrong end with ExitUsage.

@@ -35,6 +35,13 @@ func (e *env) first(lists ...client.ObjectList) completion {
 	}
 }
 
+// completeNames offers the names of objects.
+func (e *env) completeNames(lists ...client.ObjectList) completion {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return e.names(cmd, lists...)
+	}
+}
+
 // names are those of objects in the namespace, and of cluster-scoped ones. What cannot be
 // listed is not offered.
 func (e *env) names(cmd *cobra.Command, lists ...client.ObjectList) ([]string, cobra.ShellCompDirective) {

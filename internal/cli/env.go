@@ -70,6 +70,7 @@ func (e *env) config() (*rest.Config, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = "kubectl-ipam"
+	config.WarningHandler = rest.NewWarningWriter(e.ErrOut, rest.WarningWriterOptions{Deduplicate: true, Color: e.painted()})
 	return config, nil
 }
 

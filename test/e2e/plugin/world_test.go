@@ -33,6 +33,9 @@ func TestPlugin(t *testing.T) {
 	w := &world{suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})}
 	w.fill()
 	t.Run("pools", w.pools)
+	t.Run("create", w.create)
+	t.Run("pause", w.pause)
+	t.Run("claim", w.claim)
 }
 
 func (w *world) fill() {
