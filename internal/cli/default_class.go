@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,8 +49,9 @@ type switching struct {
 	force  bool
 
 	client client.Client
-	// claimed reports whether this run has made the class the default.
-	claimed bool
+	// classes by their names, and the one that is to be the default.
+	classes map[string]*v1alpha1.IPClass
+	target  *v1alpha1.IPClass
 }
 
 // mostSteps bounds a run: a switch takes three writes, and as many to finish an earlier one.
@@ -61,60 +63,70 @@ func (s *switching) run(ctx context.Context, name string) error {
 		return err
 	}
 	s.client = k8s
-	classes, err := s.classes(ctx)
+	if err := s.read(ctx, name); err != nil {
+		return err
+	}
+	before, _ := catalogue.DefaultOf(defaults(s.classes, s.target.Spec.IPFamily))
+	if lost := notServed(s.classes[before.Name], s.target); len(lost) > 0 && !s.force {
+		return coded(ExitConflict, fmt.Errorf("IPClass %s does not serve all that the default class %s serves:\n  %s\nchange it, or switch all the same with --force", name, before.Name, strings.Join(lost, "\n  ")))
+	}
+	written, err := s.steps(ctx)
 	if err != nil {
 		return err
 	}
-	target := classes[name]
-	if target == nil {
-		return notFound(s.client, &v1alpha1.IPClass{ObjectMeta: metaNamed(name)})
-	}
-	before, _ := catalogue.DefaultOf(defaults(classes, target.Spec.IPFamily))
-	if lost := notServed(classes[before.Name], target); len(lost) > 0 && !s.force {
-		return coded(ExitConflict, fmt.Errorf("IPClass %s does not serve all that the default class %s serves:\n  %s\nchange it, or switch all the same with --force", name, before.Name, strings.Join(lost, "\n  ")))
-	}
-	written := 0
-	for ; written < mostSteps; written++ {
-		step := nextStep(defaultsAndTarget(classes, target), name, s.claimed)
-		if step.isNone() {
-			return s.say(target, before.Name, written)
-		}
-		if err := s.write(ctx, classes[step.class], step); err != nil {
-			return err
-		}
-		if *s.dryRun != dryRunNone {
-			return s.say(target, before.Name, 1)
-		}
-		if step.withdrawn != "" {
-			return coded(ExitConflict, fmt.Errorf("IPClass %s was made the default class at the same time: see whether that is right, or run the command again", step.withdrawn))
-		}
-		s.claimed = s.claimed || step.class == name && step.isDefault
-		if classes, err = s.classes(ctx); err != nil {
-			return err
-		}
-		if target = classes[name]; target == nil {
-			return notFound(s.client, &v1alpha1.IPClass{ObjectMeta: metaNamed(name)})
-		}
-	}
-	return coded(ExitConflict, fmt.Errorf("the default class is changed by others all the time: run the command again once they have finished"))
+	return s.say(before.Name, written)
 }
 
-func (s *switching) classes(ctx context.Context) (map[string]*v1alpha1.IPClass, error) {
+// steps does one step after the other until none is left, and returns how many it wrote. A dry
+// run does the first, which is the switch.
+func (s *switching) steps(ctx context.Context) (written int, err error) {
+	name, claimed := s.target.Name, false
+	for range mostSteps {
+		step := nextStep(defaultsAndTarget(s.classes, s.target), name, claimed)
+		if step.isNone() {
+			return written, nil
+		}
+		done, err := s.write(ctx, step)
+		switch {
+		case err != nil:
+			return written, err
+		case *s.dryRun != dryRunNone:
+			return 1, nil
+		case done && step.withdrawn != "":
+			return written, coded(ExitConflict, fmt.Errorf("IPClass %s was made the default class at the same time: see whether that is right, or run the command again", step.withdrawn))
+		case done:
+			written++
+			claimed = claimed || step.class == name && step.isDefault
+		}
+		if err := s.read(ctx, name); err != nil {
+			return written, err
+		}
+	}
+	return written, coded(ExitConflict, fmt.Errorf("the default class is changed by others all the time: run the command again once they have finished"))
+}
+
+// read lists the classes, with the one that is to be the default.
+func (s *switching) read(ctx context.Context, name string) error {
 	list := &v1alpha1.IPClassList{}
 	if err := s.client.List(ctx, list); err != nil {
-		return nil, err
+		return err
 	}
-	classes := make(map[string]*v1alpha1.IPClass, len(list.Items))
+	s.classes = make(map[string]*v1alpha1.IPClass, len(list.Items))
 	for i := range list.Items {
-		classes[list.Items[i].Name] = &list.Items[i]
+		s.classes[list.Items[i].Name] = &list.Items[i]
 	}
-	return classes, nil
+	if s.target = s.classes[name]; s.target == nil {
+		return notFound(s.client, &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return nil
 }
 
-// write does one step, on the class as it was read. What was changed meanwhile is read anew.
-func (s *switching) write(ctx context.Context, class *v1alpha1.IPClass, step step) error {
+// write does one step, on the class as it was read. It is false, and nothing is written, where
+// that has changed meanwhile.
+func (s *switching) write(ctx context.Context, step step) (done bool, err error) {
+	class := s.classes[step.class]
 	if *s.dryRun == dryRunClient {
-		return nil
+		return true, nil
 	}
 	annotations := map[string]*string{v1alpha1.AnnotationReplacesDefault: nil, v1alpha1.AnnotationDefaultClass: nil}
 	if step.isDefault {
@@ -127,16 +139,17 @@ func (s *switching) write(ctx context.Context, class *v1alpha1.IPClass, step ste
 		"uid": class.UID, "resourceVersion": class.ResourceVersion, "annotations": annotations,
 	}})
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = s.client.Patch(ctx, class.DeepCopy(), client.RawPatch(types.MergePatchType, patch), s.dryRun)
-	if apierrors.IsConflict(err) && class.DeletionTimestamp.IsZero() {
-		return nil
+	if apierrors.IsConflict(err) {
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
-func (s *switching) say(target *v1alpha1.IPClass, before string, written int) error {
+func (s *switching) say(before string, written int) error {
+	target := s.target
 	done := fmt.Sprintf("is the default class for %s", target.Spec.IPFamily)
 	switch {
 	case written == 0:

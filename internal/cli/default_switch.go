@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 )
@@ -99,5 +97,3 @@ func entry(class *v1alpha1.IPClass) catalogue.ClassEntry {
 	read.Name = class.Name
 	return read
 }
-
-func metaNamed(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

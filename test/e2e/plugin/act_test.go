@@ -1,9 +1,20 @@
 package plugin
 
 import (
+	"bytes"
+	"context"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/cli"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // create makes pools and classes, and writes their manifests.
@@ -21,7 +32,7 @@ func (w *world) create(t *testing.T) {
 	admin.runs("kubectl ipam create pool wrong --cidr 10.0.0.1/8").ends(cli.ExitUsage)
 	admin.runs("kubectl ipam create pool none --length x").ends(cli.ExitUsage)
 	admin.runs("kubectl ipam create pool none --local --project team-a").ends(cli.ExitUsage)
-	admin.runs("kubectl ipam create pool team-c --parent none --length 20 --wait=100ms").ends(cli.ExitTimedOut)
+	admin.runs("kubectl ipam create pool team-c --parent none --length 20 --wait=3s").ends(cli.ExitTimedOut)
 	admin.runs("kubectl ipam create vlan").ends(cli.ExitUsage)
 	admin.matches("create")
 	alice := w.as(t, "alice")
@@ -76,5 +87,108 @@ func (w *world) claim(t *testing.T) {
 	alice.runs("kubectl ipam claim -n team-a --class subnets --pool own").ends(cli.ExitUsage)
 	alice.runs("kubectl ipam claim -n team-a -q -o yaml").ends(cli.ExitUsage)
 	alice.runs("kubectl ipam claim -n team-b --class subnets").ends(cli.ExitForbidden)
+	w.as(t, "").runs("kubectl ipam create pool few --cidr 203.0.113.0/28 --limit-blocks 1 --on-exhaustion Reject --wait").ends(cli.ExitDone)
+	alice.runs("kubectl ipam claim -n team-a --name first --pool few --length 29").ends(cli.ExitDone)
+	alice.runs("kubectl ipam claim -n team-a --name second --pool few --length 30").ends(cli.ExitLimit)
+	alice.runs("kubectl ipam claim -n team-a --name second --pool few --length 29 --dry-run").ends(cli.ExitLimit)
+	w.as(t, "bob").runs("kubectl ipam claim -n team-b --name first --pool few --length 28").ends(cli.ExitExhausted).says("no free /28")
 	alice.matches("claim")
+}
+
+// interrupted stops waiting for a claim, as ctrl-C does.
+func (w *world) interrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	errs := &notify{of: "waiting for", then: cancel}
+	args := []string{"claim", "-n", "team-a", "--name", "stays", "--pool", "vips", "--length", "31", "--wait", "--as=alice", "--kubeconfig=" + w.Kubeconfig()}
+	code := cli.Run(ctx, args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: errs})
+	if said := errs.String(); code != cli.ExitError || !strings.Contains(said, "interrupted: IPClaim stays stays and waits") {
+		t.Errorf("ended with code %d, having said:\n%s", code, said)
+	}
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam release stays -n team-a --yes").ends(cli.ExitDone)
+}
+
+// notify is a buffer that calls a function once something is written to it.
+type notify struct {
+	bytes.Buffer
+	of   string
+	then func()
+}
+
+func (n *notify) Write(text []byte) (int, error) {
+	if bytes.Contains(text, []byte(n.of)) {
+		n.then()
+	}
+	return n.Buffer.Write(text)
+}
+
+// explain tells why claims wait, and where blocks came from.
+func (w *world) explain(t *testing.T) {
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam explain vip-2 -n team-b")
+	admin.runs("kubectl ipam explain vip-2 -n team-a -o yaml")
+	admin.runs("kubectl ipam explain apps -n team-a")
+	admin.runs("kubectl ipam explain machine-0 -n team-a")
+	admin.runs("kubectl ipam explain lost -n team-a")
+	admin.runs("kubectl ipam explain none -n team-a").ends(cli.ExitNotFound)
+	admin.runs("kubectl ipam explain none -n team-a -k ipaddressclaim").ends(cli.ExitNotFound)
+	admin.runs("kubectl ipam explain ippool/core").ends(cli.ExitUsage)
+	admin.matches("explain")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam explain vip-2 -n team-a").hides("team-b")
+	alice.runs("kubectl ipam claim -n team-a --name large --pool own --length 24").ends(cli.ExitExhausted)
+	alice.runs("kubectl ipam explain large -n team-a")
+	alice.runs("kubectl ipam release large -n team-a --yes").ends(cli.ExitDone)
+	alice.runs("kubectl ipam explain private -n team-a")
+	alice.runs("kubectl ipam explain vip-2 -n team-b").ends(cli.ExitForbidden)
+	alice.matches("explain-tenant")
+}
+
+// release gives blocks back.
+func (w *world) release(t *testing.T) {
+	record := w.recordOf("team-a", "keep")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam release web -n team-a").ends(cli.ExitUsage)
+	alice.runs("kubectl ipam release web -n team-a --dry-run")
+	alice.runs("kubectl ipam release web -n team-a --yes --wait=20s")
+	alice.runs("kubectl ipam release web -n team-a --yes").ends(cli.ExitNotFound)
+	alice.runs("kubectl ipam release more -n team-a --yes --wait=20s")
+	alice.runs("kubectl ipam release apps -n team-a --dry-run=client -o yaml")
+	alice.runs("kubectl ipam release ippool/core -n team-a").ends(cli.ExitUsage)
+	alice.runs("kubectl ipam release " + record + " -n team-a --yes").ends(cli.ExitForbidden)
+	alice.matches("release-tenant")
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam release " + record + " -n team-a --yes --wait=20s")
+	admin.runs("kubectl ipam release " + w.recordOf("team-a", "apps") + " -n team-a --yes").ends(cli.ExitConflict)
+	admin.runs("kubectl ipam release ipallocation/ippool.core -n cadastre-system --yes").ends(cli.ExitConflict)
+	w.ownedAddressClaim()
+	admin.runs("kubectl ipam release ipaddressclaim/machine-1 -n team-a --yes").ends(cli.ExitConflict)
+	admin.runs("kubectl ipam release ipaddressclaim/machine-1 -n team-a --yes --force --wait=20s")
+	admin.matches("release")
+}
+
+// recordOf names the allocation whose holder is an IPClaim.
+func (w *world) recordOf(namespace, holder string) string {
+	w.Helper()
+	records := &v1alpha1.IPAllocationList{}
+	suite.Must(w, w.List(w.Context(), records, client.InNamespace(namespace)))
+	for i := range records.Items {
+		if records.Items[i].Spec.ClaimRef.Name == holder {
+			return records.Items[i].Name
+		}
+	}
+	w.Fatalf("there is no allocation of %s", holder)
+	return ""
+}
+
+// ownedAddressClaim makes an IPAddressClaim that a machine owns.
+func (w *world) ownedAddressClaim() {
+	w.Helper()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "machine-1"}}
+	w.Created(owner)
+	claim := build.AddressClaim("team-a", "machine-1").Pool("nodes").Cluster("prod").Obj()
+	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
+	w.Created(claim)
+	w.addressed("team-a", "machine-1")
 }

@@ -36,6 +36,10 @@ func TestPlugin(t *testing.T) {
 	t.Run("create", w.create)
 	t.Run("pause", w.pause)
 	t.Run("claim", w.claim)
+	t.Run("explain", w.explain)
+	t.Run("release", w.release)
+	t.Run("interrupted", w.interrupted)
+	t.Run("default-class", w.defaultClass)
 }
 
 func (w *world) fill() {
@@ -80,6 +84,7 @@ func (w *world) fill() {
 	w.Created(build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").Obj())
 	w.addressed("team-a", "machine-0")
 	w.retained("team-a", "keep")
+	w.full("vips")
 }
 
 // edits gives a user the built-in role edit in a namespace.
@@ -97,6 +102,15 @@ func (w *world) addressed(namespace, name string) {
 	claim := &ipamv1.IPAddressClaim{}
 	w.Await(name+" has an address", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim) == nil && claim.Status.AddressRef.Name != ""
+	})
+}
+
+// full waits until the status of a pool says that nothing of it is free.
+func (w *world) full(name string) {
+	w.Helper()
+	pool := &v1alpha1.IPPool{}
+	w.Await(name+" is full", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Name: name}, pool) == nil && pool.Status.Phase == v1alpha1.PoolExhausted
 	})
 }
 
