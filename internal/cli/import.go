@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/cli/movein"
+)
+
+func newImport(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Take over what another address manager has handed out",
+		Long: `Take over what another address manager has handed out, without changing an address.
+
+Each command prints what will become of each object, and what cannot be taken over and
+why. It changes nothing without --apply, which may be interrupted and run again, and whose
+work --rollback undoes.`,
+	}
+	cmd.AddCommand(newImportCSV(e), newImportInCluster(e), newImportMetal3(e), newImportNetBox(e))
+	return cmd
+}
+
+func newImportInCluster(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "in-cluster",
+		Short: "Take over the pools of Cluster API's in-cluster provider",
+		Long: `Take over the pools of Cluster API's in-cluster provider: InClusterIPPools become
+LocalIPPools, GlobalInClusterIPPools become IPPools, and their IPAddressClaims and
+IPAddresses are moved to these. The Clusters are to be paused meanwhile.`,
+		Example: `  # What would become of each pool, claim and address
+  kubectl ipam import in-cluster
+
+  # Move those of one namespace
+  kubectl ipam import in-cluster -n team-a --apply`,
+	}
+	return e.importProvider(cmd, "what is appended to the names of the new pools", movein.InCluster)
+}
+
+func newImportMetal3(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "metal3",
+		Short: "Take over the pools of Metal3's IP address manager",
+		Long: `Take over the pools of Metal3's IP address manager: its IPPools become LocalIPPools, and
+the IPAddressClaims and IPAddresses of Cluster API that name them are moved to these. The
+Clusters are to be paused meanwhile.`,
+		Example: `  # What would become of each pool, claim and address
+  kubectl ipam import metal3
+
+  # Move the pool "machines"
+  kubectl ipam import metal3 --pool machines --apply`,
+	}
+	return e.importProvider(cmd, `what is appended to the names of the new pools (default "-cadastre")`, movein.Metal3)
+}
+
+// importProvider adds flags and action to the import from another provider.
+func (e *env) importProvider(cmd *cobra.Command, suffixUsage string, run func(context.Context, client.Client, movein.Options) error) *cobra.Command {
+	i := bindImporting(e, cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&i.options.Pools, "pool", nil, "a pool to take over; may be repeated (default: all)")
+	flags.BoolVar(&i.options.Verbose, "verbose", false, "list every claim, instead of counting those that need no attention")
+	flags.DurationVar(&i.options.Settle, "settle", 5*time.Second, "how long what the other provider may still be doing is waited for, once its pools are closed")
+	suffix := flags.String("suffix", "", suffixUsage)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if flags.Changed("suffix") {
+			i.options.Suffix = suffix
+		}
+		if flags.Changed("namespace") {
+			i.options.Namespace = *e.flags.Namespace
+		}
+		return i.run(cmd.Context(), run)
+	}
+	return cmd
+}
+
+func newImportCSV(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "csv FILE",
+		Short: "Make pools, and claims of what is held, from a CSV file",
+		Long: `Make pools, and claims of what is held, from a CSV file, whose first line names the
+columns that it has: kind (pool, claim or reserved), name, cidr, pool, parent, namespace,
+routingDomain, network, gateway, description. With - the file is read from the standard
+input.`,
+		Example: `  # What would be made of a file
+  kubectl ipam import csv addresses.csv -n network
+
+  # Make it
+  kubectl ipam import csv addresses.csv -n network --apply`,
+		Args: cobra.ExactArgs(1),
+	}
+	return e.importFiles(cmd, func(ctx context.Context, c client.Client, o movein.Options, files []io.Reader) error {
+		return movein.CSV(ctx, c, o, files[0])
+	})
+}
+
+func newImportNetBox(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "netbox FILE...",
+		Short: "Make pools, and claims of what is held, from an export of NetBox",
+		Long: `Make pools, and claims of what is held, from an export of NetBox: the JSON of its
+prefixes, IP addresses and IP ranges, in one file or several. With - a file is read from
+the standard input.`,
+		Example: `  # What would be made of the prefixes and addresses
+  kubectl ipam import netbox prefixes.json addresses.json -n network
+
+  # Make it, and reserve what is held instead of claiming it
+  kubectl ipam import netbox prefixes.json addresses.json --reserve --apply`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	return e.importFiles(cmd, func(ctx context.Context, c client.Client, o movein.Options, files []io.Reader) error {
+		return movein.NetBox(ctx, c, o, files...)
+	})
+}
+
+// importFiles adds flags and action to the import from files.
+func (e *env) importFiles(cmd *cobra.Command, run func(context.Context, client.Client, movein.Options, []io.Reader) error) *cobra.Command {
+	i := bindImporting(e, cmd)
+	cmd.Flags().BoolVar(&i.options.Reserve, "reserve", false, "put what is held into the reserved ranges of the pools, instead of making claims")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if i.options.Namespace, err = e.namespace(); err != nil {
+			return err
+		}
+		files, closeAll, err := e.open(args)
+		defer closeAll()
+		if err != nil {
+			return err
+		}
+		return i.run(cmd.Context(), func(ctx context.Context, c client.Client, o movein.Options) error { return run(ctx, c, o, files) })
+	}
+	return cmd
+}
+
+// open opens the files that the caller names.
+func (e *env) open(names []string) (files []io.Reader, closeAll func(), err error) {
+	var opened []*os.File
+	closeAll = func() {
+		for _, file := range opened {
+			_ = file.Close() // it was only read
+		}
+	}
+	for _, name := range names {
+		if name == "-" {
+			files = append(files, e.In)
+			continue
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, closeAll, coded(ExitUsage, err)
+		}
+		opened, files = append(opened, file), append(files, file)
+	}
+	return files, closeAll, nil
+}
+
+// importing is one run of an import.
+type importing struct {
+	*env
+	options         movein.Options
+	apply, rollback bool
+}
+
+func bindImporting(e *env, cmd *cobra.Command) *importing {
+	i := &importing{env: e}
+	flags := cmd.Flags()
+	flags.BoolVar(&i.apply, "apply", false, "do what the table says, or go on with what was interrupted")
+	flags.BoolVar(&i.rollback, "rollback", false, "undo what --apply did, while nothing new was claimed")
+	flags.DurationVar(&i.options.Timeout, "timeout", 4*time.Minute, "how long the operator may make no progress in what is waited for")
+	cmd.MarkFlagsMutuallyExclusive("apply", "rollback")
+	return i
+}
+
+func (i *importing) run(ctx context.Context, do func(context.Context, client.Client, movein.Options) error) error {
+	switch {
+	case i.apply:
+		i.options.Action = movein.Apply
+	case i.rollback:
+		i.options.Action = movein.Rollback
+	}
+	i.options.Out = i.Out
+	c, err := i.client()
+	if err != nil {
+		return err
+	}
+	err = do(ctx, c, i.options)
+	if problems, ok := errors.AsType[*movein.ProblemsError](err); ok {
+		return coded(ExitUnhealthy, fmt.Errorf("%w", problems))
+	}
+	return err
+}
