@@ -19,7 +19,8 @@ type Candidate struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	CIDR string `json:"cidr,omitempty"`
-	// Reason is that of a condition: PoolExhausted, PoolNotReady, LimitReached and so on;
+	// Reason is that of the claim's status.candidates where the operator has said why;
+	// otherwise that of a condition: PoolExhausted, PoolNotReady, LimitReached and so on, or
 	// HasRoom where the pool lacks nothing.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -71,6 +72,18 @@ func candidates(asked *question, known *knowledge) ([]Candidate, ipam.Terms, boo
 		all = append(all, j.judge(pool))
 	}
 	return all, terms, true
+}
+
+// tell has candidates say what the operator says of the same pools: it knows more than can be
+// listed, such as who waits.
+func tell(all, told []Candidate) {
+	for _, of := range told {
+		for i := range all {
+			if all[i].Kind == of.Kind && all[i].Name == of.Name {
+				all[i].Reason, all[i].Message = of.Reason, of.Message
+			}
+		}
+	}
 }
 
 // poolsFor are the pools that a request names, by name, class or labels.
@@ -126,7 +139,7 @@ func (j *judge) visible(pool *register.Pool) (reason, message string) {
 
 // policy says why the pool never hands out such a block.
 func (j *judge) policy(pool *register.Pool) (reason, message string) {
-	if _, err := j.terms.Fitting([]ipam.Pool{pool.Pool}); err != nil {
+	if _, _, err := j.terms.Fitting([]ipam.Pool{pool.Pool}); err != nil {
 		return v1alpha1.ReasonPolicyViolation, err.Error()
 	}
 	return "", ""

@@ -26,9 +26,18 @@ func aboutClaim(claim *v1alpha1.IPClaim) *question {
 	return asked
 }
 
-// statusCandidates is what the status of a claim says of each pool that could serve it, for
-// those who may not read the pools. It says nothing where the operator does not write that.
-func statusCandidates(*v1alpha1.IPClaim) []Candidate { return nil }
+// statusCandidates is what the operator says in the status of a claim about each pool that
+// the claim may use.
+func statusCandidates(claim *v1alpha1.IPClaim) []Candidate {
+	var all []Candidate
+	for _, told := range claim.Status.Candidates {
+		all = append(all, Candidate{
+			Kind: string(told.PoolRef.Kind), Name: told.PoolRef.Name, Reason: string(told.Reason), Message: told.Message,
+			LargestFreePrefix: told.LargestFreePrefix, Available: told.Available,
+		})
+	}
+	return all
+}
 
 func aboutAddressClaim(ctx context.Context, c client.Client, claim *ipamv1.IPAddressClaim) *question {
 	asked := &question{kind: "IPAddressClaim", resource: "ipaddressclaim", obj: claim, phase: "Pending", reclaim: v1alpha1.ReclaimDelete}

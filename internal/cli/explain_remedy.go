@@ -139,7 +139,7 @@ func otherPools(request ipam.Request, known *knowledge, terms ipam.Terms) []stri
 		if !pool.IsKnown() || pool.Key.Namespace != "" || pool.Backs(request.Class) || !pool.CIDR.IsValid() || pool.Paused || pool.Terminating || pool.Network != nil || !request.MayUse(pool.Pool) {
 			continue
 		}
-		if _, err := terms.Fitting([]ipam.Pool{pool.Pool}); err != nil || terms.Length == ipam.NoLength {
+		if _, _, err := terms.Fitting([]ipam.Pool{pool.Pool}); err != nil || terms.Length == ipam.NoLength {
 			continue
 		}
 		if _, ok := pool.Space().Find(space.FirstFit, terms.Length); ok {

@@ -66,7 +66,9 @@ func explanation(asked *question, known *knowledge) *ExplainReport {
 		return report
 	}
 	pools, terms, complete := candidates(asked, known)
-	if !complete {
+	if complete {
+		tell(pools, asked.candidates)
+	} else {
 		pools, terms = asked.candidates, ipam.Terms{Length: asked.request.Length}
 	}
 	report.Asks = asks(asked.request, terms)
