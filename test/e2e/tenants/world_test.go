@@ -13,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -261,7 +262,7 @@ func (w *world) judgeClaims() {
 			err := w.List(ctx, claims, client.InNamespace(name))
 			untold = nil
 			for _, claim := range claims.Items {
-				if strings.Contains(fmt.Sprint(claim.Status), confidential) {
+				if strings.Contains(fmt.Sprint(claim.Status), confidential) || slices.ContainsFunc(claim.Status.Candidates, isOfOthers) {
 					w.Fatalf("IPClaim %s/%s tells of others: %v", name, claim.Name, claim.Status)
 				}
 				if claim.Status.Phase == "" && claim.DeletionTimestamp.IsZero() {
@@ -270,6 +271,30 @@ func (w *world) judgeClaims() {
 			}
 			return len(untold) == 0, err
 		})
+		w.judgeEvents(name)
+	}
+}
+
+// mostEvents is how many events of the operator a namespace may have in a run: 25, and 12 a
+// minute.
+const mostEvents = 25 + 12*10
+
+// judgeEvents fails where events tell the hostile tenant of others, or where its claims have
+// flooded the API server with them.
+func (w *world) judgeEvents(namespace string) {
+	w.Helper()
+	events, ours := &eventsv1.EventList{}, 0
+	suite.Must(w, w.List(w.Context(), events, client.InNamespace(namespace)))
+	for _, e := range events.Items {
+		if e.ReportingController == "cadastre" {
+			ours++
+		}
+		if strings.Contains(e.Note, confidential) {
+			w.Errorf("an event in %s tells of others: %s", namespace, e.Note)
+		}
+	}
+	if ours > mostEvents || ours == 0 && namespace == crowdNamespace {
+		w.Errorf("%s has %d events, want some, and %d at most", namespace, ours, mostEvents)
 	}
 }
 
