@@ -130,6 +130,9 @@ messages: ## Write docs/messages.md, and which messages the tests' bad inputs le
 .PHONY: reference
 reference: ## Write docs/kubectl-ipam/, the reference of the kubectl plug-in.
 	@go run ./test/lint/cmd/reference docs/kubectl-ipam
+	mkdir -p $(OUT)
+	go run ./test/lint/cmd/reference rights >$(OUT)/rights.md
+	go run ./test/framework/cmd/splice docs/kubectl-ipam/README.md rights <$(OUT)/rights.md
 
 # clusterctl fills in what is left in ${...}. The namespace is one of those, as some
 # of what names it is beyond what clusterctl rewrites for --target-namespace.

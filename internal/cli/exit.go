@@ -40,6 +40,11 @@ const (
 	ExitTimedOut ExitCode = 124
 )
 
+// ExitCodes are all exit codes, in order.
+func ExitCodes() []ExitCode {
+	return []ExitCode{ExitDone, ExitError, ExitUsage, ExitExhausted, ExitNotFound, ExitForbidden, ExitConflict, ExitLimit, ExitUnhealthy, ExitTimedOut}
+}
+
 // codedError is an error that decides the exit code.
 type codedError struct {
 	code ExitCode

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cadastre-dev/cadastre/internal/cli"
 )
 
 const root = "../../.."
@@ -42,6 +45,32 @@ func pages(t *testing.T, dir string) map[string]string {
 		all[filepath.Base(file)] = string(text)
 	}
 	return all
+}
+
+// TestTheOverviewIsThatOfTheCommands: the table of rights, and that of exit codes.
+func TestTheOverviewIsThatOfTheCommands(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/kubectl-ipam/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	if err := WriteRights(&table); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "<!-- begin rights -->\n"+table.String()+"<!-- end rights -->") {
+		t.Error("the table of rights is not what the commands ask for: run make reference")
+	}
+	var documented []cli.ExitCode
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| \w`).FindAllStringSubmatch(string(text), -1) {
+		code, err := strconv.Atoi(row[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		documented = append(documented, cli.ExitCode(code))
+	}
+	if diff := cmp.Diff(cli.ExitCodes(), documented); diff != "" {
+		t.Errorf("the table of exit codes differs (-commands +documented):\n%s", diff)
+	}
 }
 
 // TestEveryCommandIsDocumented by a sentence, a longer text and an example.

@@ -1,0 +1,40 @@
+package reference
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/cadastre-dev/cadastre/internal/cli"
+)
+
+// WriteRights writes the rights of all commands as a table.
+func WriteRights(out io.Writer) error {
+	var b strings.Builder
+	b.WriteString("| command | needs | asks for, if it may |\n|---|---|---|\n")
+	for _, of := range cli.Rights() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", of.Command, rules(of.Needed), rules(of.Wanted))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func rules(all []rbacv1.PolicyRule) string {
+	if len(all) == 0 {
+		return "-"
+	}
+	var parts []string
+	for _, rule := range all {
+		resources := make([]string, len(rule.Resources))
+		for i, resource := range rule.Resources {
+			resources[i] = "`" + resource + "`"
+			if group := rule.APIGroups[0]; group != "" && group != "ipam.cadastre.dev" {
+				resources[i] = "`" + resource + "." + group + "`"
+			}
+		}
+		parts = append(parts, strings.Join(rule.Verbs, ", ")+" "+strings.Join(resources, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
