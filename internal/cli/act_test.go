@@ -91,7 +91,7 @@ func TestWhatTheAPIServerSaysIsReadable(t *testing.T) {
 }
 
 func TestOnlyAYesMeansYes(t *testing.T) {
-	for answer, yes := range map[string]bool{"y\n": true, "YES\n": true, " y \n": true, "\n": false, "": false, "n\n": false, "yep\n": false, "y": true} {
+	for answer, yes := range map[string]bool{"y\n": true, "YES\n": true, "\n": false, "": false, "n\n": false, "yep\n": false, "y": true} {
 		var out bytes.Buffer
 		if err := ask(t.Context(), strings.NewReader(answer), &out, "Release it?"); (err == nil) != yes {
 			t.Errorf("%q: got %v", answer, err)

@@ -142,8 +142,11 @@ func (s *switching) write(ctx context.Context, step step) (done bool, err error)
 		return false, err
 	}
 	err = s.client.Patch(ctx, class.DeepCopy(), client.RawPatch(types.MergePatchType, patch), s.dryRun)
-	if apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		return false, nil
+	case apierrors.IsInvalid(err) && step.replaces != "": // another became the default meanwhile, and is named
+		return false, coded(ExitConflict, err)
 	}
 	return err == nil, err
 }

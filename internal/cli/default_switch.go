@@ -31,23 +31,23 @@ func (s step) isNone() bool { return s.class == "" }
 //	old ─                      new ─ default, replaces old
 //	old ─                      new ─ default
 //
-// It begins from wherever an earlier run, or a person, has left off. Where this run has made
-// the target the default and another one counts all the same, a second switch was begun at
-// the same moment, and that one is left alone.
+// It begins from wherever an earlier run, or a person, has left off. Runs may overlap, also for
+// different classes: a run takes the annotation off a class only where another one counts and
+// the class is as it was read, never off the class that counts. So a switch that was begun is
+// finished before the next one, in the other direction too. Where this run has made the
+// target the default and another one counts, a second switch was begun at the same time or
+// after it, and that one is left alone.
 func nextStep(classes []catalogue.ClassEntry, target string, claimed bool) step {
 	annotated := slices.DeleteFunc(slices.Clone(classes), func(c catalogue.ClassEntry) bool { return !c.Default })
 	counting, exists := catalogue.DefaultOf(annotated)
-	isAnnotated := slices.ContainsFunc(annotated, named(target))
 	switch {
 	case !exists:
 		return step{class: target, isDefault: true}
 	case counting.Name != target && claimed:
 		return step{class: target, withdrawn: counting.Name}
-	case counting.Name != target && isAnnotated && counts(annotated, counting.Name, target):
-		return step{class: counting.Name}
 	}
 	for _, other := range annotated {
-		if other.Name != counting.Name && other.Name != target && counts(annotated, other.Name, counting.Name, target) {
+		if other.Name != counting.Name && counts(annotated, other.Name, counting.Name, target) {
 			return step{class: other.Name}
 		}
 	}

@@ -69,6 +69,9 @@ func (e *env) explain(cmd *cobra.Command, argument string, o *output) error {
 		return err
 	}
 	report := explanation(asked, known)
+	if report.PoolsUnread {
+		e.note("what each pool lacks is left out, as it takes the right to list ippools, localippools and ipallocations: ask who looks after the pools")
+	}
 	if format := *o.flags.OutputFormat; (format == "" || format == "wide") && !o.templated() {
 		return report.write(e.Out, e.painted(), e.clock.Now())
 	}

@@ -47,6 +47,7 @@ type judge struct {
 func candidates(asked *question, known *knowledge) ([]Candidate, ipam.Terms, bool) {
 	request := asked.request
 	own := request.Pool.Kind == ipam.PoolKindLocalIPPool
+	// The namespace's own pools are its own to read.
 	if asked.invalid != nil || known.tenant == nil && !own || !known.mayList("ippools", false) && !own ||
 		!known.mayList("localippools", own) || !known.mayList("ipallocations", own) {
 		return nil, ipam.Terms{}, false

@@ -19,30 +19,35 @@ const remediesShown = 3
 // remedies are what would have the claim served, of what the caller may read.
 func remedies(asked *question, known *knowledge, terms ipam.Terms, pools []Candidate) []string {
 	var all []string
+	add := func(remedies ...string) {
+		for _, remedy := range remedies {
+			if !slices.Contains(all, remedy) {
+				all = append(all, remedy)
+			}
+		}
+	}
 	for _, c := range pools {
 		switch c.Reason {
 		case v1alpha1.ReasonPoolExhausted:
-			all = append(all, releases(c, terms.Length)...)
+			add(releases(c, terms.Length)...)
 			if c.LargestFreePrefix != "" {
-				all = append(all, fmt.Sprintf("ask for a %s or smaller in a new claim: %s has one", c.LargestFreePrefix, c.pool.Key))
+				add(fmt.Sprintf("ask for a %s or smaller in a new claim: %s has one", c.LargestFreePrefix, c.pool.Key))
 			}
 		case v1alpha1.ReasonPoolNotReady:
 			if c.pool.Paused {
-				all = append(all, fmt.Sprintf("have %s hand out blocks again: kubectl ipam resume %s", c.pool.Key, argumentOf(c)))
+				add(fmt.Sprintf("have %s hand out blocks again: kubectl ipam resume %s", c.pool.Key, argumentOf(c)))
 			}
 		case v1alpha1.ReasonLimitReached:
-			all = append(all, "release blocks of the project: the limit counts what it holds in any state")
+			add("release blocks of the project: the limit counts what it holds in any state")
 		case v1alpha1.ReasonConflict:
-			all = append(all, "ask for another block in a new claim, or leave spec.cidr out")
+			add("ask for another block in a new claim, or leave spec.cidr out")
 		}
 	}
-	slices.Sort(all)
-	all = slices.Compact(all)
 	switch {
 	case known.class != nil:
-		all = append(all, otherPools(asked.request, known, terms)...)
+		add(otherPools(asked.request, known, terms)...)
 	case asked.reason == v1alpha1.ReasonNoDefaultClass:
-		all = append(all, "make a class the default: kubectl ipam default-class NAME", "name a class or a pool in a new claim")
+		add("make a class the default: kubectl ipam default-class NAME", "name a class or a pool in a new claim")
 	}
 	return all
 }

@@ -43,6 +43,8 @@ type ExplainReport struct {
 	// OrderIsPartial reports whether claims of other namespaces may be among them.
 	OrderIsPartial bool     `json:"orderIsPartial,omitempty"`
 	Remedies       []string `json:"remedies,omitempty"`
+	// PoolsUnread reports whether the caller may not read enough to judge the pools.
+	PoolsUnread bool `json:"poolsUnread,omitempty"`
 
 	resource string
 }
@@ -72,7 +74,7 @@ func explanation(asked *question, known *knowledge) *ExplainReport {
 		pools, terms = asked.candidates, ipam.Terms{Length: asked.request.Length}
 	}
 	report.Asks = asks(asked.request, terms)
-	report.Candidates = pools
+	report.Candidates, report.PoolsUnread = pools, !complete && len(pools) == 0 && asked.invalid == nil
 	if asked.reason == v1alpha1.ReasonPoolExhausted {
 		report.Order = order(asked, known, pools)
 		report.OrderIsPartial = !known.mayList("ipclaims", false)
@@ -201,9 +203,13 @@ func (r *ExplainReport) writeBound(out io.Writer, age string) {
 
 // writeOrder says which claims come before this one.
 func (r *ExplainReport) writeOrder(out io.Writer, now time.Time) {
-	of := "that wait for the same pools"
+	of, seen := "that wait for the same pools", ""
 	if r.OrderIsPartial {
-		of += ", of those that you may see"
+		of, seen = of+", of those that you may see", " that you may see"
+	}
+	if len(r.Order) == 1 {
+		fmt.Fprintf(out, "\nOrder: no other claim%s waits for the same pools.\n", seen)
+		return
 	}
 	before := ahead(r.Order)
 	fmt.Fprintf(out, "\nOrder: number %d of %d claims %s. The oldest that fits is served first.\n", len(before)+1, len(r.Order), of)

@@ -111,9 +111,9 @@ func (r *releasing) await(ctx context.Context, held *holding) error {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return coded(ExitTimedOut, fmt.Errorf("%s is released, and its block %s is not free after %s: %s", report.Name, orNone(report.Block), r.wait.atMost, report.Afterwards))
+		return coded(ExitTimedOut, fmt.Errorf("%s %s is deleted, and its block %s is still held after %s%s", report.Object, report.Name, orNone(report.Block), r.wait.atMost, report.keeps()))
 	case errors.Is(err, errInterrupted):
-		return fmt.Errorf("interrupted: %s is released, and its block %s was not seen to be free: %s", report.Name, orNone(report.Block), report.Afterwards)
+		return fmt.Errorf("interrupted: %s %s is deleted, and its block %s was not seen to be free%s", report.Object, report.Name, orNone(report.Block), report.keeps())
 	}
 	return err
 }

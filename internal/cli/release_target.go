@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,6 +43,8 @@ type ReleaseReport struct {
 	Since metav1.Time `json:"since,omitzero"`
 	// Afterwards is what becomes of the block.
 	Afterwards string `json:"afterwards"`
+	// KeptBy are finalizers of others, which keep a claim that is deleted, and its block.
+	KeptBy []string `json:"keptBy,omitempty"`
 	// Outcome is what was done.
 	Outcome string `json:"outcome"`
 
@@ -71,6 +75,24 @@ func (r *ReleaseReport) describe(out io.Writer) {
 	if r.Afterwards != "" {
 		fmt.Fprintln(out, r.Afterwards)
 	}
+	if len(r.KeptBy) > 0 {
+		fmt.Fprintf(out, "the claim stays until these finalizers are removed: %s\n", strings.Join(r.KeptBy, ", "))
+	}
+}
+
+// keeps says what keeps a claim that is deleted; empty where that is not known.
+func (r *ReleaseReport) keeps() string {
+	if len(r.KeptBy) == 0 {
+		return ": see kubectl get ipallocations -n " + r.Namespace
+	}
+	return ": have these finalizers removed: " + strings.Join(r.KeptBy, ", ")
+}
+
+// finalizersOfOthers are those of an object that Cadastre does not remove itself.
+func finalizersOfOthers(obj client.Object) []string {
+	return slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool {
+		return strings.HasPrefix(f, v1alpha1.GroupVersion.Group+"/")
+	})
 }
 
 // find reads what an argument names.
@@ -124,6 +146,7 @@ func (r *releasing) findAny(ctx context.Context, key metav1.ObjectMeta) (*holdin
 
 func (r *releasing) report(kind, resource string, obj client.Object) *ReleaseReport {
 	return &ReleaseReport{
+		KeptBy:   finalizersOfOthers(obj),
 		TypeMeta: reportType("ReleaseReport"), Object: kind, resource: resource,
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), Since: obj.GetCreationTimestamp(),
 		age: duration.HumanDuration(r.clock.Since(obj.GetCreationTimestamp().Time)),

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -131,6 +133,8 @@ func (w *world) explain(t *testing.T) {
 	admin.runs("kubectl ipam explain apps -n team-a")
 	admin.runs("kubectl ipam explain machine-0 -n team-a")
 	admin.runs("kubectl ipam explain lost -n team-a")
+	w.waitingAddressClaim()
+	admin.runs("kubectl ipam explain machine-2 -n team-a")
 	admin.runs("kubectl ipam explain none -n team-a").ends(cli.ExitNotFound)
 	admin.runs("kubectl ipam explain none -n team-a -k ipaddressclaim").ends(cli.ExitNotFound)
 	admin.runs("kubectl ipam explain ippool/core").ends(cli.ExitUsage)
@@ -155,6 +159,11 @@ func (w *world) release(t *testing.T) {
 	alice.runs("kubectl ipam release web -n team-a --yes").ends(cli.ExitNotFound)
 	alice.runs("kubectl ipam release more -n team-a --yes --wait=20s")
 	alice.runs("kubectl ipam release apps -n team-a --dry-run=client -o yaml")
+	w.as(t, "").runs("kubectl ipam claim -n team-a --name kept --class subnets --length 28 --reclaim-policy Retain").ends(cli.ExitDone)
+	alice.runs("kubectl ipam release kept -n team-a --yes --wait=20s").says("its block is retained as ipallocation/kept-")
+	w.Created(build.Claim("team-a", "used").Class("subnets").Length(28).Finalizer("example.com/vm").Obj())
+	alice.runs("kubectl ipam release used -n team-a --yes --wait=1s").ends(cli.ExitTimedOut)
+	w.withoutFinalizers("team-a", "used")
 	alice.runs("kubectl ipam release ippool/core -n team-a").ends(cli.ExitUsage)
 	alice.runs("kubectl ipam release " + record + " -n team-a --yes").ends(cli.ExitForbidden)
 	alice.matches("release-tenant")
@@ -166,6 +175,25 @@ func (w *world) release(t *testing.T) {
 	admin.runs("kubectl ipam release ipaddressclaim/machine-1 -n team-a --yes").ends(cli.ExitConflict)
 	admin.runs("kubectl ipam release ipaddressclaim/machine-1 -n team-a --yes --force --wait=20s")
 	admin.matches("release")
+}
+
+// withoutFinalizers takes all finalizers off a claim.
+func (w *world) withoutFinalizers(namespace, name string) {
+	w.Helper()
+	claim := build.Claim(namespace, name).Obj()
+	suite.Must(w, w.Patch(w.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+}
+
+// waitingAddressClaim makes an IPAddressClaim for which there is no address.
+func (w *world) waitingAddressClaim() {
+	w.Helper()
+	claim := build.AddressClaim("team-a", "machine-2").Pool("vips").Cluster("prod").Obj()
+	w.Created(claim)
+	w.Await("machine-2 waits", func(ctx context.Context) bool {
+		err := w.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
+		return err == nil && ready != nil && ready.Reason == v1alpha1.ReasonPoolExhausted
+	})
 }
 
 // recordOf names the allocation whose holder is an IPClaim.

@@ -96,7 +96,7 @@ var varying = []struct {
 	// Record names end with 8 random characters.
 	{regexp.MustCompile(`\b([a-z0-9.]+(?:-[a-z0-9.]+)*)-[bcdfghjklmnpqrstvwxz2456789]{8}\b`), "$1-<random>"},
 	// Those of claims that existed end with a digest of their UID.
-	{regexp.MustCompile(`\b(ipallocation/[a-z0-9.-]+)-[a-z2-7]{8}\b`), "$1-<digest>"},
+	{regexp.MustCompile(`\b(ipallocation/[a-z0-9.-]+)-[a-z2-7]{8}\b`), "$1-<random>"},
 	// Ages, and the spaces that pad them.
 	{regexp.MustCompile(`\b(?:\d+[dhm])?\d+[smhd](?: ago\b| *\b)`), "<age>"},
 }
