@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	kjson "sigs.k8s.io/json"
@@ -19,17 +20,29 @@ import (
 // for the whole state.
 func readList[T any, P object[T]](body io.Reader, transform cache.TransformFunc) (*internalversion.List, error) {
 	list := &internalversion.List{}
+	meta, err := StreamItems(body, func(decode func(any) error) error {
+		item, err := readItem[T, P](decode, transform)
+		list.Items = append(list.Items, item)
+		return err
+	})
+	list.ListMeta = meta
+	return list, err
+}
+
+// StreamItems reads a list of API objects from its JSON as that arrives. read is called for
+// each item, and decodes it once with the function that it is given, into a value that may
+// have less than all fields of the object.
+//
+// A list that ends early, or has no resource version, is an error.
+func StreamItems(body io.Reader, read func(decode func(any) error) error) (metav1.ListMeta, error) {
+	var meta metav1.ListMeta
 	from := kjson.NewDecoderCaseSensitivePreserveInts(body)
 	err := readObject(from, func(field string) error {
 		switch field {
 		case "metadata":
-			return from.Decode(&list.ListMeta)
+			return from.Decode(&meta)
 		case "items":
-			return readArray(from, func() error {
-				item, err := readItem[T, P](from, transform)
-				list.Items = append(list.Items, item)
-				return err
-			})
+			return readArray(from, func() error { return read(from.Decode) })
 		default:
 			return from.Decode(&json.RawMessage{})
 		}
@@ -37,16 +50,16 @@ func readList[T any, P object[T]](body io.Reader, transform cache.TransformFunc)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	if err == nil && list.ResourceVersion == "" {
+	if err == nil && meta.ResourceVersion == "" {
 		err = errors.New("the list has no resource version")
 	}
-	return list, err
+	return meta, err
 }
 
 // readItem reads one object, and transforms it.
-func readItem[T any, P object[T]](from kjson.Decoder, transform cache.TransformFunc) (runtime.Object, error) {
+func readItem[T any, P object[T]](decode func(any) error, transform cache.TransformFunc) (runtime.Object, error) {
 	item := P(new(T))
-	if err := from.Decode(item); err != nil {
+	if err := decode(item); err != nil {
 		return nil, err
 	}
 	transformed, err := transform(item)
