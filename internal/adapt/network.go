@@ -40,7 +40,7 @@ func poolNetwork(path *field.Path, spec *v1alpha1.PoolNetwork, pool *ipam.Pool) 
 		withheld = append(withheld, space.Range{From: gateway, To: gateway})
 	}
 	if !spec.AllocateEdgeAddresses {
-		for _, edge := range edges(subnet) {
+		for _, edge := range Edges(subnet) {
 			withheld = append(withheld, space.Range{From: edge, To: edge})
 		}
 	}
@@ -82,10 +82,10 @@ func gatewayOf(path *field.Path, text string, subnet netip.Prefix) (netip.Addr, 
 	}
 }
 
-// edges are the addresses of a subnet that are not for hosts: network and
+// Edges are the addresses of a subnet that are not for hosts: network and
 // broadcast address in IPv4, the subnet-router anycast address in IPv6 (RFC
 // 4291 section 2.6.1). Point-to-point subnets have none (RFC 3021, RFC 6164).
-func edges(subnet netip.Prefix) []netip.Addr {
+func Edges(subnet netip.Prefix) []netip.Addr {
 	switch size := subnet.Addr().BitLen() - subnet.Bits(); {
 	case size <= 1:
 		return nil

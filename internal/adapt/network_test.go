@@ -30,11 +30,11 @@ func TestEdges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, edge := range edges(netip.MustParsePrefix(tc.subnet)) {
+			for _, edge := range Edges(netip.MustParsePrefix(tc.subnet)) {
 				got = append(got, edge.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("edges(%s) (-want +got):\n%s", tc.subnet, diff)
+				t.Errorf("Edges(%s) (-want +got):\n%s", tc.subnet, diff)
 			}
 		})
 	}

@@ -174,7 +174,7 @@ func poolWithheld(path *field.Path, spec *v1alpha1.PoolSpec, network []space.Ran
 	}
 	withheld := slices.Concat(reserved, network)
 	if len(spec.Ranges) > 0 {
-		withheld = append(withheld, outside(pool.CIDR, ranges)...)
+		withheld = append(withheld, Outside(pool.CIDR, ranges)...)
 	}
 	pool.Withheld = space.NewRanges(pool.CIDR, withheld)
 	return nil

@@ -27,7 +27,7 @@ func spans(path *field.Path, texts []string, cidr netip.Prefix) ([]space.Range, 
 }
 
 func readSpan(path *field.Path, text string, cidr netip.Prefix) (space.Range, *field.Error) {
-	s, err := parseSpan(path, text)
+	s, err := Span(path, text)
 	if err != nil {
 		return space.Range{}, err
 	}
@@ -40,7 +40,9 @@ func readSpan(path *field.Path, text string, cidr netip.Prefix) (space.Range, *f
 	return s, nil
 }
 
-func parseSpan(path *field.Path, text string) (space.Range, *field.Error) {
+// Span reads a range of two addresses (10.0.0.10-10.0.0.20), a CIDR or a single address. It
+// may end before it begins.
+func Span(path *field.Path, text string) (space.Range, *field.Error) {
 	if from, to, ok := strings.Cut(text, "-"); ok {
 		first, err := Addr(path, from)
 		if err != nil {
@@ -66,8 +68,8 @@ func parseSpan(path *field.Path, text string) (space.Range, *field.Error) {
 	return space.Range{From: addr, To: addr}, err
 }
 
-// outside is what of cidr lies in none of the ranges.
-func outside(cidr netip.Prefix, ranges []space.Range) []space.Range {
+// Outside is what of cidr lies in none of the ranges, which lie in cidr.
+func Outside(cidr netip.Prefix, ranges []space.Range) []space.Range {
 	sorted := slices.Clone(ranges)
 	slices.SortFunc(sorted, func(a, b space.Range) int { return a.From.Compare(b.From) })
 	var out []space.Range

@@ -126,11 +126,11 @@ func TestOutside(t *testing.T) {
 				t.Fatal(errs)
 			}
 			var got []string
-			for _, p := range outside(cidr, inside) {
+			for _, p := range Outside(cidr, inside) {
 				got = append(got, p.From.String()+"-"+p.To.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("outside(%v, %v) (-want +got):\n%s", cidr, tc.inside, diff)
+				t.Errorf("Outside(%v, %v) (-want +got):\n%s", cidr, tc.inside, diff)
 			}
 		})
 	}
