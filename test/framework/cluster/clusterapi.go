@@ -44,7 +44,7 @@ func (c *Cluster) StartClusterAPI(ctx context.Context) error {
 }
 
 // InstallClusterAPICRDs installs Cluster API's CRDs that an IPAM provider deals
-// with: IPAddress, IPAddressClaim and Cluster. Nobody converts between their
+// with: IPAddress, IPAddressClaim, Cluster and Machine. Nobody converts between their
 // versions, so only the stored one, v1beta2, is served.
 func (c *Cluster) InstallClusterAPICRDs(ctx context.Context) error {
 	objects, err := c.coreManifests(ctx)
@@ -52,7 +52,7 @@ func (c *Cluster) InstallClusterAPICRDs(ctx context.Context) error {
 		return err
 	}
 	return c.put(ctx, unconverted(objects,
-		"ipaddresses.ipam.cluster.x-k8s.io", "ipaddressclaims.ipam.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"))
+		"ipaddresses.ipam.cluster.x-k8s.io", "ipaddressclaims.ipam.cluster.x-k8s.io", "clusters.cluster.x-k8s.io", "machines.cluster.x-k8s.io"))
 }
 
 // ClusterAPIDir is the directory of the Cluster API module that bin/capi is

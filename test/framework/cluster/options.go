@@ -61,7 +61,7 @@ type Options struct {
 	// ClusterAPI runs Cluster API's core manager, with all its CRDs and webhooks,
 	// before the managers start: see StartClusterAPI.
 	ClusterAPI bool
-	// ClusterAPICRDs installs the CRDs of IPAddress, IPAddressClaim and Cluster
+	// ClusterAPICRDs installs the CRDs of IPAddress, IPAddressClaim, Cluster and Machine
 	// alone, before the managers start: see InstallClusterAPICRDs.
 	ClusterAPICRDs bool
 	// ClusterAPIBinary is the core manager. Empty: bin/capi/manager.
