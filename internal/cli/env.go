@@ -96,10 +96,38 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// read reads the register with the caller's rights. What is missing in it is said on the
-// error stream.
+// read reads the whole register with the caller's rights. What is missing in it is said on
+// the error stream.
 func (e *env) read(cmd *cobra.Command) (*register.Register, error) {
+	return e.readScope(cmd, register.Scope{})
+}
+
+// readScope is read with some of the records.
+func (e *env) readScope(cmd *cobra.Command, scope register.Scope) (*register.Register, error) {
+	r, err := e.readQuietly(cmd, scope)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Unread) > 0 {
+		e.note("%s", register.Explain(r.Unread))
+	}
+	for _, err := range r.Invalid {
+		e.note("%v", err)
+	}
+	return r, nil
+}
+
+// readQuietly is readScope for the completion of a command line.
+func (e *env) readQuietly(cmd *cobra.Command, scope register.Scope) (*register.Register, error) {
+	config, err := e.config()
+	if err != nil {
+		return nil, err
+	}
 	c, err := e.client()
+	if err != nil {
+		return nil, err
+	}
+	source, err := register.NewSource(config, c, scheme())
 	if err != nil {
 		return nil, err
 	}
@@ -107,17 +135,7 @@ func (e *env) read(cmd *cobra.Command) (*register.Register, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := register.Read(cmd.Context(), c, namespace)
-	if err != nil {
-		return nil, err
-	}
-	for _, unread := range r.Unread {
-		e.note("%s", unread)
-	}
-	for _, err := range r.Invalid {
-		e.note("%v", err)
-	}
-	return r, nil
+	return register.Read(cmd.Context(), source, namespace, scope)
 }
 
 // note tells the caller something beside the report.

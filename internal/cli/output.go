@@ -28,6 +28,9 @@ type report interface {
 	names() []string
 }
 
+// drawing is a report that is not a table for people.
+type drawing interface{ draw(painted bool) string }
+
 // output is the flag -o of a command.
 type output struct {
 	flags     *genericclioptions.PrintFlags
@@ -49,6 +52,10 @@ func (e *env) print(o *output, r report) error {
 	format := *o.flags.OutputFormat
 	switch {
 	case slices.Contains([]string{"", "wide"}, format) && !o.templated():
+		if d, ok := r.(drawing); ok {
+			fmt.Fprint(e.Out, d.draw(e.painted()))
+			return nil
+		}
 		return r.table(format == "wide").write(e.Out, e.painted(), !o.noHeaders)
 	case format == "name":
 		for _, name := range r.names() {

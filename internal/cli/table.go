@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -25,7 +26,7 @@ const (
 
 // paint returns the text with the style, where it is to be painted.
 func (s style) paint(text string, painted bool) string {
-	if s == plain || !painted {
+	if s == plain || !painted || text == "" {
 		return text
 	}
 	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
@@ -46,15 +47,19 @@ type table struct {
 	rows    [][]cell
 	// empty is said in place of a table without rows.
 	empty string
+	// gap is between two columns, in spaces; 0: as in kubectl.
+	gap int
+	// footer stands below the rows, such as how much is left out; empty where there is none.
+	footer string
 }
 
 // add appends a row.
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
 
-// gap is between two columns.
-const gap = 3
+// usualGap is between two columns.
+const usualGap = 3
 
-// write writes the table. The last column is not padded.
+// write writes the table. Nothing is padded at the end of a line.
 func (t *table) write(out io.Writer, painted, headers bool) error {
 	if len(t.rows) == 0 {
 		_, err := fmt.Fprintln(out, t.empty)
@@ -68,9 +73,12 @@ func (t *table) write(out io.Writer, painted, headers bool) error {
 		}
 		rows = append([][]cell{header}, rows...)
 	}
-	widths := columnWidths(rows)
+	widths, gap := columnWidths(rows), cmp.Or(t.gap, usualGap)
 	var b strings.Builder
 	for _, row := range rows {
+		for len(row) > 0 && row[len(row)-1].text == "" {
+			row = row[:len(row)-1]
+		}
 		for i, c := range row {
 			b.WriteString(c.style.paint(c.text, painted))
 			if i < len(row)-1 {
@@ -78,6 +86,9 @@ func (t *table) write(out io.Writer, painted, headers bool) error {
 			}
 		}
 		b.WriteByte('\n')
+	}
+	if t.footer != "" {
+		b.WriteString(t.footer + "\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -2,6 +2,7 @@ package register
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -16,13 +17,34 @@ type Unread struct {
 	Err error
 }
 
-// String says what is missing and what to do about it.
-func (u Unread) String() string {
-	verb := fmt.Sprintf("you may not list %s", u.Resource)
-	if u.Namespace != "" {
-		verb = fmt.Sprintf("you may list %s in namespace %s alone", u.Resource, u.Namespace)
+// Explain says in one sentence what is missing. There is at least one.
+func Explain(unread []Unread) string {
+	var nowhere, inOne []string
+	namespace := ""
+	for _, u := range unread {
+		if u.Namespace == "" {
+			nowhere = append(nowhere, u.Resource)
+			continue
+		}
+		inOne, namespace = append(inOne, u.Resource), u.Namespace
 	}
-	return verb + ", so some may be missing here: ask for the right to list them"
+	var parts []string
+	if len(nowhere) > 0 {
+		parts = append(parts, "you may not list "+join(nowhere))
+	}
+	if len(inOne) > 0 {
+		parts = append(parts, fmt.Sprintf("you may list %s in namespace %s alone", join(inOne), namespace))
+	}
+	return strings.Join(parts, ", and ") + ": what is elsewhere is missing here"
+}
+
+// join is a list in words: a, b and c.
+func join(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // InvalidError means that an object could not be understood.

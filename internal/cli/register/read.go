@@ -3,40 +3,64 @@ package register
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// pageSize is how many objects are listed at a time.
-const pageSize = 5000
+const (
+	// pageSize is how many objects are listed at a time.
+	pageSize = 5000
+	// atOnce is how many lists of records are read at a time.
+	atOnce = 4
+)
 
-// Read lists all pools, the allocations, and the claims that wait. What the caller may
-// not list in all namespaces is listed in one, and what may not be listed there either is
-// left out: Unread says so. Other errors are returned.
-func Read(ctx context.Context, reader client.Reader, namespace string) (*Register, error) {
+// Read lists all pools, the records in the scope, and the claims that wait. What the caller
+// may not list in all namespaces is listed in one, and what may not be listed there either
+// is left out: Unread says so. Other errors are returned.
+func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*Register, error) {
 	var objects Objects
-	l := &lister{reader: reader, namespace: namespace}
+	l := &lister{source: source, namespace: namespace}
 	l.list(ctx, "ippools", &v1alpha1.IPPoolList{}, func(page client.ObjectList) {
 		objects.Pools = append(objects.Pools, page.(*v1alpha1.IPPoolList).Items...)
 	})
 	l.list(ctx, "localippools", &v1alpha1.LocalIPPoolList{}, func(page client.ObjectList) {
 		objects.LocalPools = append(objects.LocalPools, page.(*v1alpha1.LocalIPPoolList).Items...)
 	})
-	l.list(ctx, "ipallocations", &v1alpha1.IPAllocationList{}, func(page client.ObjectList) {
-		objects.Allocations = append(objects.Allocations, page.(*v1alpha1.IPAllocationList).Items...)
-	})
 	l.list(ctx, "ipclaims", &v1alpha1.IPClaimList{}, func(page client.ObjectList) {
 		objects.Waiting = append(objects.Waiting, page.(*v1alpha1.IPClaimList).Items...)
 	}, notBound{})
+	if len(objects.Waiting) > 0 { // whose classes decide from which pools they may be served
+		objects.Classes = l.classes(ctx)
+	}
+	objects.Unread = l.unread
+	for selectors := range scope.of(&objects) {
+		objects.RecordsRead = true
+		if isWhole := l.records(ctx, selectors, &objects); !isWhole {
+			break
+		}
+	}
 	if l.err != nil {
 		return nil, l.err
 	}
 	objects.Unread = l.unread
 	return Build(&objects), nil
+}
+
+// classes are those that the caller may list; that there may be others is of no interest to
+// a person who asks for pools.
+func (l *lister) classes(ctx context.Context) []v1alpha1.IPClass {
+	list := &v1alpha1.IPClassList{}
+	if err := l.source.List(ctx, list); err != nil && !apierrors.IsForbidden(err) {
+		l.note("ipclasses", err)
+	}
+	return list.Items
 }
 
 // notBound selects the claims that hold no block.
@@ -49,7 +73,7 @@ func (notBound) ApplyToList(options *client.ListOptions) {
 
 // lister lists one kind after the other. It stops at the first error that is not a lack of rights.
 type lister struct {
-	reader    client.Reader
+	source    *Source
 	namespace string
 
 	unread []Unread
@@ -58,17 +82,66 @@ type lister struct {
 
 // list lists a resource, a page at a time, and calls keep for each page.
 func (l *lister) list(ctx context.Context, resource string, into client.ObjectList, keep func(page client.ObjectList), options ...client.ListOption) {
+	l.inOneOrAll(resource, clusterScoped(into), func(namespace string) error {
+		return l.pages(ctx, into, keep, append(options, client.InNamespace(namespace))...)
+	})
+}
+
+// records adds the records that any of the selectors selects, and reports whether they may
+// be listed in all namespaces. Otherwise all records of one namespace are added.
+func (l *lister) records(ctx context.Context, which []fields.Selector, objects *Objects) bool {
+	isWhole := true
+	l.inOneOrAll("ipallocations", false, func(namespace string) error {
+		if namespace != "" {
+			isWhole, which = false, []fields.Selector{fields.Everything()}
+		}
+		lists := make([][]*v1alpha1.IPAllocation, len(which), len(which)+1)
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(atOnce)
+		for i, selector := range which {
+			group.Go(func() (err error) {
+				lists[i], err = l.source.listRecords(ctx, namespace, selector)
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		objects.Allocations = merged(append(lists, objects.Allocations))
+		return nil
+	})
+	return isWhole && l.err == nil
+}
+
+// merged are the records of all lists, each once.
+func merged(lists [][]*v1alpha1.IPAllocation) []*v1alpha1.IPAllocation {
+	if len(lists) == 2 && len(lists[1]) == 0 {
+		return lists[0]
+	}
+	var all []*v1alpha1.IPAllocation
+	seen := map[types.UID]bool{}
+	for _, record := range slices.Concat(lists...) {
+		if !seen[record.UID] {
+			seen[record.UID] = true
+			all = append(all, record)
+		}
+	}
+	return all
+}
+
+// inOneOrAll lists a resource in all namespaces, or where the caller may not, in one.
+func (l *lister) inOneOrAll(resource string, clusterScoped bool, list func(namespace string) error) {
 	if l.err != nil {
 		return
 	}
-	err := l.pages(ctx, into, keep, options...)
+	err := list("")
 	if !apierrors.IsForbidden(err) {
 		l.note(resource, err)
 		return
 	}
 	unread := Unread{Resource: resource, Err: err}
-	if _, clusterScoped := into.(*v1alpha1.IPPoolList); !clusterScoped && l.namespace != "" {
-		switch inNamespace := l.pages(ctx, into, keep, append(options, client.InNamespace(l.namespace))...); {
+	if !clusterScoped && l.namespace != "" {
+		switch inNamespace := list(l.namespace); {
 		case inNamespace == nil:
 			unread.Namespace = l.namespace
 		case !apierrors.IsForbidden(inNamespace):
@@ -77,6 +150,11 @@ func (l *lister) list(ctx context.Context, resource string, into client.ObjectLi
 		}
 	}
 	l.unread = append(l.unread, unread)
+}
+
+func clusterScoped(list client.ObjectList) bool {
+	_, isOfPools := list.(*v1alpha1.IPPoolList)
+	return isOfPools
 }
 
 func (l *lister) note(resource string, err error) {
@@ -89,7 +167,7 @@ func (l *lister) pages(ctx context.Context, into client.ObjectList, keep func(pa
 	options = append(options, client.Limit(pageSize))
 	for next := ""; ; {
 		page := into.DeepCopyObject().(client.ObjectList)
-		if err := l.reader.List(ctx, page, append(options, client.Continue(next))...); err != nil {
+		if err := l.source.List(ctx, page, append(options, client.Continue(next))...); err != nil {
 			return err
 		}
 		keep(page)

@@ -16,9 +16,13 @@ import (
 type Objects struct {
 	Pools       []v1alpha1.IPPool
 	LocalPools  []v1alpha1.LocalIPPool
-	Allocations []v1alpha1.IPAllocation
+	Allocations []*v1alpha1.IPAllocation
+	// RecordsRead says that allocations were listed: those in the scope, or all.
+	RecordsRead bool
 	// Waiting are the IPClaims that hold no block.
 	Waiting []v1alpha1.IPClaim
+	// Classes are all that may be read.
+	Classes []v1alpha1.IPClass
 	// Unread is what the caller may not list.
 	Unread []Unread
 }
@@ -33,6 +37,9 @@ type Register struct {
 	Waiting []v1alpha1.IPClaim
 	// Unread is what the caller may not list: something of it may be missing here.
 	Unread []Unread
+	// RecordsRead says that the records in the scope were read; where they were not, pools
+	// and domains have none here.
+	RecordsRead bool
 	// Invalid are objects that could not be understood, with the reason of each.
 	Invalid []error
 
@@ -65,8 +72,9 @@ type Pool struct {
 	Children []*Pool
 	// Records of its blocks, in address order.
 	Records []*Record
-	// Waiting is how many IPClaims name the pool and hold no block.
-	Waiting int
+	// Waiting are the IPClaims that hold no block and could be served from the pool, oldest
+	// first: those that name it, and those that may use it by their class or selector.
+	Waiting []*v1alpha1.IPClaim
 
 	collected bool
 }
@@ -89,26 +97,31 @@ func (r *Register) Pool(key ipam.PoolKey) *Pool { return r.pools[key] }
 // Build puts together what was listed. It keeps the objects.
 func Build(objects *Objects) *Register {
 	r := &Register{
-		Waiting: objects.Waiting,
-		Unread:  objects.Unread,
-		pools:   make(map[ipam.PoolKey]*Pool, len(objects.Pools)+len(objects.LocalPools)),
+		Waiting:     objects.Waiting,
+		Unread:      objects.Unread,
+		RecordsRead: objects.RecordsRead,
+		pools:       make(map[ipam.PoolKey]*Pool, len(objects.Pools)+len(objects.LocalPools)),
 	}
+	r.addPools(objects)
+	domains := map[ipam.PoolKey]*Domain{}
+	for _, allocation := range objects.Allocations {
+		r.addRecord(domains, allocation)
+	}
+	for _, pool := range r.pools {
+		r.place(domains, pool)
+	}
+	r.sort(domains)
+	r.assignWaiting(objects)
+	return r
+}
+
+func (r *Register) addPools(objects *Objects) {
 	for i := range objects.Pools {
 		r.addPool(&objects.Pools[i])
 	}
 	for i := range objects.LocalPools {
 		r.addPool(&objects.LocalPools[i])
 	}
-	domains := map[ipam.PoolKey]*Domain{}
-	for i := range objects.Allocations {
-		r.addRecord(domains, &objects.Allocations[i])
-	}
-	for _, pool := range r.pools {
-		r.place(domains, pool)
-	}
-	r.sort(domains)
-	r.countWaiting()
-	return r
 }
 
 func (r *Register) addPool(obj v1alpha1.Pool) {
@@ -222,21 +235,6 @@ func (r *Register) collectOthers() {
 	}
 	for _, pool := range slices.SortedFunc(maps.Values(r.pools), byAddress) {
 		r.collect(nil, pool)
-	}
-}
-
-func (r *Register) countWaiting() {
-	slices.SortStableFunc(r.Waiting, func(a, b v1alpha1.IPClaim) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
-	for i := range r.Waiting {
-		claim := &r.Waiting[i]
-		if claim.Spec.PoolRef == nil {
-			continue
-		}
-		if pool := r.pools[adapt.PoolKey(claim.Namespace, *claim.Spec.PoolRef)]; pool != nil {
-			pool.Waiting++
-		}
 	}
 }
 

@@ -1,18 +1,27 @@
 package register
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// Usage is what a pool's addresses are used for. Held by claims, carved, retained and
-// cooling are of blocks; withheld is what of the rest is never handed out. Together with
-// what is free they are the total.
+// Usage is what a pool's addresses are used for. Held and carved are of blocks, and withheld
+// is what of the rest is never handed out. Together with what is free they are the total. A
+// pool's status counts differently: its withheld are Withheld and Drained, its outOfRange is
+// Drained, and its allocated are Held and Carved.
 type Usage struct {
 	Total, Free, Withheld space.Count
-	// Claims hold blocks of the pool itself, and Carved are its child pools.
-	Claims, Carved, Retained, Cooling space.Count
-	// Used is what claims hold of the pool and of all pools below it.
+	// Held are blocks of claims, and Carved are those of child pools.
+	Held, Carved space.Count
+	// Drained is what of both would not be handed out any more.
+	Drained space.Count
+	// Retained and Cooling are what of Held no claim has any more. They are only known
+	// where the records are.
+	Retained, Cooling space.Count
+	// Used is what is held of the pool and of all pools below it.
 	Used space.Count
 	// Blocks is how many blocks of the pool are recorded.
 	Blocks int
@@ -31,44 +40,103 @@ func (p *Pool) Space() *space.Space {
 	return s
 }
 
-// Usage of the pool, and whether it has a CIDR, without which there is none.
+// Usage counts the pool's records, which have been read, and reports whether it has a CIDR,
+// without which there is none.
 func (p *Pool) Usage() (Usage, bool) {
-	if !p.CIDR.IsValid() {
-		return Usage{LargestFree: ipam.NoLength}, false
-	}
-	used, recorded := p.Space(), space.New(p.CIDR)
-	u := Usage{Total: used.Total(), Free: used.Free(), Blocks: len(p.Records), Used: p.used(), LargestFree: ipam.NoLength}
-	if bits, ok := used.LargestFree(); ok {
-		u.LargestFree = bits
+	u := Usage{Blocks: len(p.Records), LargestFree: ipam.NoLength, Used: p.used((*Pool).held)}
+	recorded := space.New(ipam.IPv6.All())
+	if p.CIDR.IsValid() {
+		recorded = space.New(p.CIDR)
 	}
 	for _, record := range p.Records {
 		recorded.Use(record.Block)
+		u.Drained = u.Drained.Add(p.Withheld.SizeIn(record.Block))
 		size := space.CountOf(record.Block)
-		switch {
-		case record.Purpose == ipam.PurposePool:
+		if record.Purpose == ipam.PurposePool {
 			u.Carved = u.Carved.Add(size)
-		case record.State == ipam.StateRetained:
-			u.Retained = u.Retained.Add(size)
-		case record.State == ipam.StateCooling:
-			u.Cooling = u.Cooling.Add(size)
-		default:
-			u.Claims = u.Claims.Add(size)
+			continue
 		}
+		u.Held = u.Held.Add(size)
+		switch record.State {
+		case ipam.StateRetained:
+			u.Retained = u.Retained.Add(size)
+		case ipam.StateCooling:
+			u.Cooling = u.Cooling.Add(size)
+		}
+	}
+	if !p.CIDR.IsValid() {
+		return u, false
+	}
+	used := p.Space()
+	u.Total, u.Free = used.Total(), used.Free()
+	if bits, ok := used.LargestFree(); ok {
+		u.LargestFree = bits
 	}
 	u.Withheld = used.Used().Sub(recorded.Used())
 	return u, true
 }
 
-// used is what claims hold of the pool and of all pools below it.
-func (p *Pool) used() space.Count {
+// UsageOfStatus is the usage as the pool's status tells it, and whether it does: see
+// HasStatus. What is retained and cooling is not told apart.
+func (p *Pool) UsageOfStatus() (Usage, bool) {
+	if !p.HasStatus() || !p.CIDR.IsValid() {
+		return Usage{LargestFree: ipam.NoLength}, false
+	}
+	status := p.Object.PoolStatus()
+	u := Usage{
+		Total: parse(status.Capacity.Total), Free: parse(status.Capacity.Available),
+		Drained: parse(status.Capacity.OutOfRange),
+		Carved:  p.carved(), Held: p.heldByStatus(), Used: p.used((*Pool).heldByStatus),
+		Blocks: int(status.Allocations), LargestFree: ipam.NoLength,
+	}
+	u.Withheld = parse(status.Capacity.Withheld).Sub(u.Drained)
+	if bits, err := strconv.Atoi(strings.TrimPrefix(status.LargestFreePrefix, "/")); err == nil {
+		u.LargestFree = bits
+	}
+	return u, true
+}
+
+// parse is a count of a status, and 0 where that is not one.
+func parse(text string) space.Count {
+	n, _ := space.ParseCount(text)
+	return n
+}
+
+// carved is what the child pools are whose CIDRs are recorded.
+func (p *Pool) carved() space.Count {
+	var sum space.Count
+	for _, child := range p.Children {
+		if isRecorded(child) {
+			sum = sum.Add(space.CountOf(child.CIDR))
+		}
+	}
+	return sum
+}
+
+func (p *Pool) heldByStatus() space.Count {
+	if !p.IsKnown() || p.Object.PoolStatus().Capacity == nil {
+		return space.Count{}
+	}
+	return parse(p.Object.PoolStatus().Capacity.Allocated).Sub(p.carved())
+}
+
+// held is what the records say that claims hold, or held until their blocks were retained
+// or began to cool down.
+func (p *Pool) held() space.Count {
 	var sum space.Count
 	for _, record := range p.Records {
-		if record.Purpose == ipam.PurposeClaim && record.State == ipam.StateBound {
+		if record.Purpose == ipam.PurposeClaim {
 			sum = sum.Add(space.CountOf(record.Block))
 		}
 	}
+	return sum
+}
+
+// used is what is held of the pool and of all pools below it.
+func (p *Pool) used(held func(*Pool) space.Count) space.Count {
+	sum := held(p)
 	for _, child := range p.Children {
-		sum = sum.Add(child.used())
+		sum = sum.Add(child.used(held))
 	}
 	return sum
 }

@@ -1,0 +1,39 @@
+package register
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Overlapping are the records of the pool that have an address in the block, in address
+// order.
+func (p *Pool) Overlapping(block netip.Prefix) []*Record { return overlapping(p.Records, block) }
+
+// Overlapping are the records of root pools that have an address in the block, in address
+// order.
+func (d *Domain) Overlapping(block netip.Prefix) []*Record { return overlapping(d.Records, block) }
+
+func overlapping(records []*Record, block netip.Prefix) []*Record {
+	var found []*Record
+	for _, record := range records {
+		if record.Block.Overlaps(block) {
+			found = append(found, record)
+		}
+	}
+	return found
+}
+
+// Depth is how many pools are above the pool.
+func (p *Pool) Depth() int {
+	depth := 0
+	for seen := map[*Pool]bool{p: true}; p.Parent != nil && !seen[p.Parent]; p = p.Parent {
+		seen[p.Parent] = true
+		depth++
+	}
+	return depth
+}
+
+// Lacks reports whether the caller may not list all objects of a resource, such as ippools.
+func (r *Register) Lacks(resource string) bool {
+	return slices.ContainsFunc(r.Unread, func(u Unread) bool { return u.Resource == resource })
+}

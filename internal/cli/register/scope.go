@@ -1,0 +1,183 @@
+package register
+
+import (
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Scope decides which records are read. The zero value is all of them.
+type Scope struct {
+	// steps yields the selectors of records to read next, from what has been read until
+	// then; nil is all records in one step.
+	steps func(*Objects) iter.Seq[[]fields.Selector]
+}
+
+func (s Scope) of(objects *Objects) iter.Seq[[]fields.Selector] {
+	if s.steps == nil {
+		return once(fields.Everything())
+	}
+	return s.steps(objects)
+}
+
+// once is a single step.
+func once(selectors ...fields.Selector) iter.Seq[[]fields.Selector] {
+	return slices.Values([][]fields.Selector{selectors})
+}
+
+// OfPool are the records of the pools that have the name, of any kind.
+func OfPool(name string) Scope {
+	return Scope{func(*Objects) iter.Seq[[]fields.Selector] { return once(ofPool(name)) }}
+}
+
+// NoneOfKnown are no records where all pools may be read and each says in its status what
+// is in use, and all otherwise.
+func NoneOfKnown() Scope {
+	return Scope{func(objects *Objects) iter.Seq[[]fields.Selector] {
+		lacksStatus := func(p *Pool) bool { return !p.HasStatus() }
+		if slices.ContainsFunc(objects.Unread, isOfPools) || slices.ContainsFunc(understood(objects), lacksStatus) {
+			return once(fields.Everything())
+		}
+		return slices.Values[[][]fields.Selector](nil)
+	}}
+}
+
+// HasStatus reports whether the status of the pool counts what is in use, for the spec as it
+// is. That of a pool without a CIDR counts nothing, and is right.
+func (p *Pool) HasStatus() bool {
+	if !p.IsKnown() {
+		return false
+	}
+	status := p.Object.PoolStatus()
+	return !p.CIDR.IsValid() || status.Capacity != nil && status.ObservedGeneration == p.Object.GetGeneration()
+}
+
+func isOfPools(u Unread) bool { return u.Resource == "ippools" }
+
+// The API server goes through all records for each selector, which takes it about a 30th of
+// the time in which it lists them.
+const (
+	// lengthsAtOnce is how many lengths of blocks are looked up in a step, the longest
+	// first: most blocks that people ask for are single addresses.
+	lengthsAtOnce = 4
+	// mostLengths is how many are looked up in all; where there may be more, all of the
+	// pool's records are read.
+	mostLengths = 24
+	// fewRecords of a pool are read at once, rather than looked up.
+	fewRecords = 500
+)
+
+// At are the records of which an address is one: of each pool that contains the address,
+// that of the child pool that it lies in, or else that of the block that it lies in.
+//
+// A block that overlaps another one of its pool, or is larger than its pool, may be missing:
+// no such block is handed out.
+func At(address netip.Addr) Scope {
+	return Scope{func(objects *Objects) iter.Seq[[]fields.Selector] {
+		if slices.ContainsFunc(objects.Unread, isOfPools) {
+			return once(fields.Everything())
+		}
+		return func(yield func([]fields.Selector) bool) {
+			first, pools := selectAt(understood(objects), address)
+			if len(first) == 0 && len(pools) == 0 { // there may be a record of a pool that is gone
+				yield([]fields.Selector{fields.Everything()})
+				return
+			}
+			for bits := address.BitLen(); ; bits -= lengthsAtOnce {
+				step := selectors{}
+				for _, pool := range pools {
+					step.addLengths(pool, address, bits)
+				}
+				maps.Copy(step, first)
+				if len(step) == 0 || !yield(slices.Collect(maps.Values(step))) {
+					return
+				}
+				first = nil
+				pools = slices.DeleteFunc(pools, func(p *Pool) bool { return hasRecordAt(objects, p, address) })
+			}
+		}
+	}}
+}
+
+// selectors are some, by their text.
+type selectors map[string]fields.Selector
+
+func (s selectors) add(selector fields.Selector) { s[selector.String()] = selector }
+
+// addLengths adds the blocks of a pool that have the length bits or are up to lengthsAtOnce
+// larger, and contain an address.
+func (s selectors) addLengths(pool *Pool, address netip.Addr, bits int) {
+	for range lengthsAtOnce {
+		if bits < pool.CIDR.Bits() || bits < 0 {
+			return
+		}
+		s.add(ofBlock(netip.PrefixFrom(address, bits).Masked()))
+		bits--
+	}
+}
+
+// selectAt are the selectors of what is known to be of interest, and the pools in which
+// every length is to be looked up.
+func selectAt(all []*Pool, address netip.Addr) (selectors, []*Pool) {
+	known := selectors{}
+	var pools []*Pool
+	for _, pool := range all {
+		if !pool.CIDR.IsValid() || !pool.CIDR.Contains(address) {
+			continue
+		}
+		isSmall := pool.HasStatus() && pool.Object.PoolStatus().Allocations <= fewRecords
+		switch child := childAt(pool, all, address); {
+		case child != nil:
+			known.add(ofBlock(child.CIDR))
+		case isSmall, address.BitLen()-pool.CIDR.Bits() > mostLengths:
+			known.add(ofPool(pool.Key.Name))
+		default:
+			pools = append(pools, pool)
+		}
+	}
+	return known, pools
+}
+
+// childAt is the child of a pool in which an address lies; nil where there is none.
+func childAt(pool *Pool, all []*Pool, address netip.Addr) *Pool {
+	for _, child := range all {
+		if child.IsChild() && child.Home == pool.Key && isRecorded(child) && child.CIDR.Contains(address) {
+			return child
+		}
+	}
+	return nil
+}
+
+// isRecorded reports whether the pool's own CIDR is recorded, as far as its status says.
+func isRecorded(pool *Pool) bool {
+	return pool.CIDR.IsValid() && pool.Object.PoolStatus().AllocatedCIDR == pool.CIDR.String()
+}
+
+func hasRecordAt(objects *Objects, pool *Pool, address netip.Addr) bool {
+	return slices.ContainsFunc(objects.Allocations, func(a *v1alpha1.IPAllocation) bool {
+		record, err := adapt.Record(a)
+		return err == nil && record.Pool == pool.Key && record.Block.Contains(address)
+	})
+}
+
+func ofBlock(block netip.Prefix) fields.Selector {
+	return fields.OneTermEqualSelector("spec.cidr", block.String())
+}
+
+func ofPool(name string) fields.Selector {
+	return fields.OneTermEqualSelector("spec.poolRef.name", name)
+}
+
+// understood are the pools that were listed and can be understood.
+func understood(objects *Objects) []*Pool {
+	r := &Register{pools: map[ipam.PoolKey]*Pool{}}
+	r.addPools(objects)
+	return slices.Collect(maps.Values(r.pools))
+}

@@ -1,0 +1,109 @@
+package register
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// assignWaiting notes at each pool the claims that wait for it, oldest first: those that
+// name it, and those that could be served from it by their class or their selector. A
+// claim that does not name a pool is not noted at one that only some projects may use,
+// because projects are not read.
+func (r *Register) assignWaiting(objects *Objects) {
+	slices.SortStableFunc(r.Waiting, func(a, b v1alpha1.IPClaim) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	classes := readClasses(objects.Classes)
+	for i := range r.Waiting {
+		claim := &r.Waiting[i]
+		request, errs := adapt.Claim(claim)
+		if len(errs) > 0 {
+			continue
+		}
+		for _, key := range r.mayServe(request, classes) {
+			r.pools[key].Waiting = append(r.pools[key].Waiting, claim)
+		}
+	}
+}
+
+// mayServe are the pools that a request may be served from.
+func (r *Register) mayServe(request ipam.Request, classes []class) []ipam.PoolKey {
+	if request.Pool != (ipam.PoolKey{}) {
+		if r.pools[request.Pool] == nil {
+			return nil
+		}
+		return []ipam.PoolKey{request.Pool}
+	}
+	var by *ipam.Class
+	if request.Selects == nil {
+		if by = classOf(request, classes); by == nil {
+			return nil
+		}
+	}
+	var pools []ipam.Pool
+	for _, pool := range r.Pools {
+		if pool.IsKnown() && isMeant(pool, request, by) {
+			pools = append(pools, pool.Pool)
+		}
+	}
+	terms, err := ipam.Fold(request, by, pools)
+	if err != nil {
+		return nil
+	}
+	fitting, _ := terms.Fitting(pools) // none: no pool hands out what is asked for
+	keys := make([]ipam.PoolKey, len(fitting))
+	for i, pool := range fitting {
+		keys[i] = pool.Key
+	}
+	return keys
+}
+
+// isMeant reports whether a request that does not name a pool leads to this one: by its
+// class, or where that is nil, by its selector.
+func isMeant(pool *Pool, request ipam.Request, by *ipam.Class) bool {
+	switch {
+	case pool.Visibility != ipam.VisibilityShared, pool.Key.Namespace != "" && pool.Key.Namespace != request.Claim.Namespace:
+		return false
+	case by != nil:
+		return pool.Backs(by.Name) && pool.Family == by.Family
+	default:
+		return request.Selects(pool.Labels)
+	}
+}
+
+// class is a class with what decides whether it is the default one.
+type class struct {
+	ipam.Class
+	isDefault bool
+}
+
+// readClasses are the classes that can be understood, the older ones first.
+func readClasses(objects []v1alpha1.IPClass) []class {
+	slices.SortStableFunc(objects, func(a, b v1alpha1.IPClass) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	var classes []class
+	for i := range objects {
+		if read, errs := adapt.Class(&objects[i]); len(errs) == 0 {
+			classes = append(classes, class{Class: read, isDefault: objects[i].Annotations[v1alpha1.AnnotationDefaultClass] == "true"})
+		}
+	}
+	return classes
+}
+
+// classOf is the class that a request names, or the default one of its family, which is
+// IPv4 where it does not say.
+func classOf(request ipam.Request, classes []class) *ipam.Class {
+	family := cmp.Or(request.Family, ipam.IPv4)
+	for i := range classes {
+		c := &classes[i]
+		if c.Name == request.Class || request.Class == "" && c.isDefault && c.Family == family {
+			return &c.Class
+		}
+	}
+	return nil
+}
