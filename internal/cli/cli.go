@@ -55,6 +55,7 @@ out, and the command says so.`,
 		newPools(e),
 		newRelease(e),
 		newResume(e),
+		newTree(e),
 		newWho(e),
 	)
 	checkUsage(root)
