@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/cadastre-dev/cadastre/internal/cli"
@@ -47,6 +49,10 @@ func (r *terminal) runs(line string) *ran {
 	args := append(strings.Fields(strings.TrimPrefix(line, "kubectl ipam ")), "--kubeconfig="+r.w.Kubeconfig())
 	if r.user != "" {
 		args = append(args, "--as="+r.user)
+	}
+	if args[0] == cobra.ShellCompRequestCmd { // completes the last word
+		words := len(strings.Fields(line)) - 2
+		args = slices.Concat(args[:1], args[words:], args[1:words])
 	}
 	var out, errs bytes.Buffer
 	code := cli.Run(r.t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
@@ -92,6 +98,8 @@ var varying = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uid>"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
+	// The record that a controller makes has a digest of the claim's UID.
+	{regexp.MustCompile(`\bmachine-0-[a-z2-7]{8}\b`), "machine-0-<digest>"},
 	{regexp.MustCompile(`https://127\.0\.0\.1:\d+`), "https://<server>"},
 	// Record names end with 8 random characters.
 	{regexp.MustCompile(`\b([a-z0-9.]+(?:-[a-z0-9.]+)*)-[bcdfghjklmnpqrstvwxz2456789]{8}\b`), "$1-<random>"},

@@ -33,6 +33,8 @@ func TestPlugin(t *testing.T) {
 	w := &world{suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})}
 	w.fill()
 	t.Run("pools", w.pools)
+	t.Run("reading", w.reading)
+	t.Run("rights", w.rights)
 	t.Run("create", w.create)
 	t.Run("pause", w.pause)
 	t.Run("claim", w.claim)

@@ -1,0 +1,241 @@
+package plugin
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/cli"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// secret is in the name of a claim of another tenant.
+const secret = "goldfish"
+
+// reading adds what the reading commands show, and runs them:
+//
+//	domain yard   yard 198.51.100.0/24 with a network; in team-b one block of each state, and
+//	              one that is drained
+//	              shut 203.0.113.0/28, paused, and a claim that waits for a block of it
+//	Cluster prod of team-a: Machine prod-0 ── LabVM prod-0 ── IPAddressClaim machine-0, and
+//	              an IPAddressClaim without an address
+func (w *world) reading(t *testing.T) {
+	w.fillYard()
+	w.shut()
+	w.ownMachine()
+	w.countsAgree(t)
+	t.Run("who", w.who)
+	t.Run("tree", w.tree)
+	t.Run("map", w.maps)
+	t.Run("free", w.free)
+	t.Run("completion", w.completion)
+}
+
+func (w *world) fillYard() {
+	yard := build.Pool("yard").CIDR("198.51.100.0/24").Domain("yard").Network(24, "198.51.100.1").Reserved("198.51.100.248/29").
+		With(func(s *v1alpha1.IPPoolSpec) {
+			s.AllowRetain = true
+			s.ReuseDelay = &metav1.Duration{Duration: time.Hour}
+		}).Obj()
+	w.Pools(yard)
+	retained := func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }
+	used := func(s *v1alpha1.IPClaimSpec) {
+		s.OwnerRef = &v1alpha1.ClaimOwner{APIGroup: "apps", Kind: "Deployment", Name: "web"}
+	}
+	w.Created(
+		build.Claim("team-b", secret).Pool("yard").With(used).Obj(),
+		build.Claim("team-b", "drained").Pool("yard").Obj(),
+		build.Claim("team-b", "kept").Pool("yard").With(retained).Obj(),
+		build.Claim("team-b", "cooled").Pool("yard").Obj(),
+	)
+	w.retained("team-b", "kept")
+	w.becomes("team-b", "cooled", v1alpha1.AllocationCooling)
+	suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(yard), yard))
+	yard.Spec.Reserved = append(yard.Spec.Reserved, "198.51.100.3")
+	suite.Must(w, w.Update(w.Context(), yard))
+	w.Await("the status of yard counts what is drained", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKeyFromObject(yard), yard) == nil && yard.Status.Capacity.OutOfRange == "1"
+	})
+}
+
+// shut makes a pool that is paused.
+func (w *world) shut() {
+	pool := build.Pool("shut").CIDR("203.0.113.0/28").Domain("yard").Obj()
+	w.Pools(pool)
+	before := pool.DeepCopy()
+	metav1.SetMetaDataAnnotation(&pool.ObjectMeta, v1alpha1.AnnotationPaused, "")
+	suite.Must(w, w.Patch(w.Context(), pool, client.MergeFrom(before)))
+	w.Await("shut is paused", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && pool.Status.Phase == v1alpha1.PoolPaused
+	})
+	w.Created(build.Claim("team-b", "waits").Pool("shut").CIDR("203.0.113.4/30").Obj())
+}
+
+// becomes deletes a claim, and waits until its block has the state.
+func (w *world) becomes(namespace, name string, state v1alpha1.AllocationState) {
+	w.Helper()
+	claim := &v1alpha1.IPClaim{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, claim))
+	w.Deleted(claim)
+	record := &v1alpha1.IPAllocation{}
+	w.Await(name+" is "+string(state), func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim.Spec.AllocationName}, record) == nil && record.Spec.State == state
+	})
+}
+
+// ownMachine gives machine-0 the owners that it has with an infrastructure provider.
+func (w *world) ownMachine() {
+	kind := schema.GroupVersionKind{Group: "infrastructure.example.com", Version: "v1", Kind: "LabVM"}
+	w.Created(crdOf(kind, "labvms"))
+	cluster := &clusterv1.Cluster{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "team-a", Name: "prod"}, cluster))
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod-0", OwnerReferences: ownedBy(cluster, clusterv1.GroupVersion.WithKind("Cluster"))},
+		Spec: clusterv1.MachineSpec{
+			ClusterName:       "prod",
+			Bootstrap:         clusterv1.Bootstrap{DataSecretName: new("prod-0")},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: "prod-0"},
+		},
+	}
+	w.Created(machine)
+	vm := &unstructured.Unstructured{}
+	vm.SetGroupVersionKind(kind)
+	vm.SetNamespace("team-a")
+	vm.SetName("prod-0")
+	vm.SetOwnerReferences(ownedBy(machine, clusterv1.GroupVersion.WithKind("Machine")))
+	w.Await("LabVMs are served", func(ctx context.Context) bool { return w.Create(ctx, vm) == nil })
+	claim := &ipamv1.IPAddressClaim{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "team-a", Name: "machine-0"}, claim))
+	before := claim.DeepCopy()
+	claim.OwnerReferences = ownedBy(vm, kind)
+	suite.Must(w, w.Patch(w.Context(), claim, client.MergeFrom(before)))
+	w.Created(build.AddressClaim("team-a", "lost").Pool("nowhere").ClusterLabel("prod").Obj())
+}
+
+func ownedBy(owner client.Object, kind schema.GroupVersionKind) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}
+}
+
+// crdOf is a CRD of a kind about which nothing is known.
+func crdOf(kind schema.GroupVersionKind, plural string) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: kind.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind.Kind, Plural: plural},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: kind.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+			}},
+		},
+	}
+}
+
+func (w *world) who(t *testing.T) {
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam who 10.0.0.2").says("Machine prod-0")
+	admin.runs("kubectl ipam who 10.0.0.1").says("gateway")
+	admin.runs("kubectl ipam who 10.0.0.255").says("broadcast address")
+	admin.runs("kubectl ipam who 10.0.0.99")
+	admin.runs("kubectl ipam who 10.77.0.1")
+	admin.runs("kubectl ipam who 192.0.2.1").says("reserved")
+	admin.runs("kubectl ipam who 198.51.100.2").says("Deployment web")
+	admin.runs("kubectl ipam who 198.51.100.3").says("drained")
+	admin.runs("kubectl ipam who 198.51.100.0/29")
+	admin.runs("kubectl ipam who 203.0.113.7").says("Paused")
+	admin.runs("kubectl ipam who 2001:db8::7 -o wide")
+	admin.runs("kubectl ipam who 10.0.0.2 -o yaml")
+	admin.runs("kubectl ipam who 10.0.0.2 -o name")
+	admin.runs("kubectl ipam who 8.8.8.8").ends(cli.ExitNotFound).says("lies in no pool")
+	admin.runs("kubectl ipam who 10.0.0.2/24").ends(cli.ExitUsage).says("10.0.0.0/24")
+	admin.runs("kubectl ipam who nobody").ends(cli.ExitUsage)
+	admin.runs("kubectl ipam who").ends(cli.ExitUsage)
+	admin.matches("who")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam who 10.1.0.9 -n team-a").says("team-a/apps").hides("team-b")
+	alice.runs("kubectl ipam who 198.51.100.2 -n team-a").ends(cli.ExitNotFound).hides(secret).hides("team-b")
+	alice.runs("kubectl ipam who 0.0.0.0/0 -n team-a").hides(secret).hides("team-b")
+	alice.matches("who-tenant")
+	nobody := w.as(t, "nobody")
+	nobody.runs("kubectl ipam who 10.1.0.9 -n team-a").ends(cli.ExitNotFound).hides("team-b").hides("apps")
+}
+
+func (w *world) tree(t *testing.T) {
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam tree")
+	admin.runs("kubectl ipam tree west")
+	admin.runs("kubectl ipam tree --cluster prod -n team-a").says("Machine prod-0")
+	admin.runs("kubectl ipam tree vips -o yaml")
+	admin.runs("kubectl ipam tree none").ends(cli.ExitNotFound)
+	admin.runs("kubectl ipam tree --cluster none -n team-a").ends(cli.ExitNotFound)
+	admin.runs("kubectl ipam tree west --cluster prod -n team-a").ends(cli.ExitUsage)
+	admin.matches("tree")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam tree -n team-a").says("apps").hides(secret).hides("team-b")
+	alice.matches("tree-tenant")
+	alice.runs("kubectl ipam tree --cluster prod -n team-b").ends(cli.ExitForbidden)
+}
+
+func (w *world) maps(t *testing.T) {
+	admin := w.as(t, "")
+	for _, pool := range []string{"core", "west", "yard", "shut", "vips", "v6", "v6-east"} {
+		admin.runs("kubectl ipam map " + pool)
+	}
+	admin.runs("kubectl ipam map core --range 10.0.0.0/15")
+	admin.runs("kubectl ipam map yard --range 198.51.100.0-198.51.100.7 -o yaml")
+	admin.runs("kubectl ipam map core --range 11.0.0.0/24").ends(cli.ExitUsage).says("not inside")
+	admin.runs("kubectl ipam map core --range 10.0.0.9-10.0.0.1").ends(cli.ExitUsage)
+	admin.runs("kubectl ipam map none").ends(cli.ExitNotFound)
+	admin.matches("map")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam map own -n team-a")
+	alice.runs("kubectl ipam map west -n team-a").ends(cli.ExitForbidden).hides("team-b")
+	alice.matches("map-tenant")
+}
+
+func (w *world) free(t *testing.T) {
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam free west")
+	admin.runs("kubectl ipam free west --length 24 -c 3")
+	admin.runs("kubectl ipam free yard -c 2")
+	admin.runs("kubectl ipam free v6-east -o yaml")
+	admin.runs("kubectl ipam free shut --length 30").says("Paused")
+	admin.runs("kubectl ipam free vips").ends(cli.ExitExhausted)
+	admin.runs("kubectl ipam free west --length 16").ends(cli.ExitExhausted).says("largest free block")
+	admin.runs("kubectl ipam free west --length 12").ends(cli.ExitUsage).says("hands out")
+	admin.runs("kubectl ipam free west --length x").ends(cli.ExitUsage)
+	admin.runs("kubectl ipam free west -c 0").ends(cli.ExitUsage)
+	admin.runs("kubectl ipam free none").ends(cli.ExitNotFound)
+	admin.matches("free")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam free own -n team-a --length 28")
+	alice.runs("kubectl ipam free west -n team-a --length 24").says("10.1.").hides("team-b")
+	alice.runs("kubectl ipam free west -n team-a").ends(cli.ExitUsage)
+	alice.runs("kubectl ipam free vips -n team-a --length 32").ends(cli.ExitExhausted).hides("team-b")
+	alice.runs("kubectl ipam free none -n team-a --length 32").ends(cli.ExitNotFound)
+	alice.matches("free-tenant")
+	w.as(t, "nobody").runs("kubectl ipam free west -n team-a --length 24").ends(cli.ExitForbidden)
+}
+
+// completion asks as a shell does.
+func (w *world) completion(t *testing.T) {
+	admin := w.as(t, "")
+	for _, line := range []string{"__complete pools w", "__complete map w", "__complete free w", "__complete tree w"} {
+		admin.runs("kubectl ipam " + line).says("west")
+	}
+	admin.runs("kubectl ipam __complete free west --length 2").says("24")
+	admin.runs("kubectl ipam __complete map core --range 10").says("10.1.0.0/16")
+	admin.runs("kubectl ipam __complete tree -n team-a --cluster p").says("prod")
+	admin.runs("kubectl ipam __complete pools -o w").says("wide")
+	w.as(t, "alice").runs("kubectl ipam __complete pools -n team-a o").says("own").hides("west")
+}
