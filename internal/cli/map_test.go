@@ -94,7 +94,7 @@ func TestTheScaleOfAMap(t *testing.T) {
 		if got := report.Lines[0].PrefixLength; len(report.Lines) != want.lines || got != want.length {
 			t.Errorf("%s: %d lines of /%d, want %d of /%d", cidr, len(report.Lines), got, want.lines, want.length)
 		}
-		for _, text := range strings.Split(report.draw(false), "\n") {
+		for text := range strings.SplitSeq(report.draw(false), "\n") {
 			if len(text) > 80 {
 				t.Errorf("%s: a line is %d characters wide: %s", cidr, len(text), text)
 			}

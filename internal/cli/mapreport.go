@@ -151,17 +151,21 @@ func (r *MapReport) addLegend(a *atlas, drawn space.Range) {
 			shown[c] = true
 		}
 	}
-	counts := a.countIn(drawn)
-	for c := range contentFull + 1 {
-		entry := LegendEntry{Character: c.glyph().character, Meaning: c.glyph().text, glyph: c.glyph()}
-		if int(c) < len(counts) {
-			shown[c] = shown[c] || !counts[c].IsZero()
-			entry.Addresses = counts[c].String()
-		}
-		if shown[c] && c != contents {
-			r.Legend = append(r.Legend, entry)
+	for c, count := range a.countIn(drawn) {
+		if kind := content(c); shown[kind] || !count.IsZero() {
+			r.Legend = append(r.Legend, legendOf(kind, count.String()))
 		}
 	}
+	for _, kind := range []content{contentWaiting, contentMixed, contentFull} {
+		if shown[kind] {
+			r.Legend = append(r.Legend, legendOf(kind, ""))
+		}
+	}
+}
+
+func legendOf(c content, addresses string) LegendEntry {
+	g := c.glyph()
+	return LegendEntry{Character: g.character, Meaning: g.text, Addresses: addresses, glyph: g}
 }
 
 // countIn counts the addresses of a range by what they are used for.

@@ -26,8 +26,7 @@ func overlapping(records []*Record, block netip.Prefix) []*Record {
 // Depth is how many pools are above the pool.
 func (p *Pool) Depth() int {
 	depth := 0
-	for seen := map[*Pool]bool{p: true}; p.Parent != nil && !seen[p.Parent]; p = p.Parent {
-		seen[p.Parent] = true
+	for ; p.Parent != nil; p = p.Parent {
 		depth++
 	}
 	return depth

@@ -110,6 +110,7 @@ func Build(objects *Objects) *Register {
 	for _, pool := range r.pools {
 		r.place(domains, pool)
 	}
+	r.cutCycles()
 	r.sort(domains)
 	r.assignWaiting(objects)
 	return r
@@ -189,6 +190,22 @@ func (r *Register) place(domains map[ipam.PoolKey]*Domain, pool *Pool) {
 	}
 }
 
+// cutCycles takes pools that are their own parents by a detour out of their parents, so
+// that there is an end to whatever goes up or down. None of them is ever carved.
+func (r *Register) cutCycles() {
+	for _, pool := range slices.SortedFunc(maps.Values(r.pools), byAddress) {
+		seen := map[*Pool]bool{}
+		for above := pool.Parent; above != nil && !seen[above]; above = above.Parent {
+			if above == pool {
+				pool.Parent.Children = slices.DeleteFunc(pool.Parent.Children, func(p *Pool) bool { return p == pool })
+				pool.Parent = nil
+				break
+			}
+			seen[above] = true
+		}
+	}
+}
+
 func (r *Register) sort(domains map[ipam.PoolKey]*Domain) {
 	for _, domain := range domains {
 		slices.SortFunc(domain.Roots, byAddress)
@@ -220,8 +237,7 @@ func (r *Register) collect(domain *Domain, pool *Pool) {
 	}
 }
 
-// collectOthers appends the pools of which no root is known, and those below them; last
-// those that are their own parents by a detour.
+// collectOthers appends the pools of which no root is known, and those below them.
 func (r *Register) collectOthers() {
 	var others []*Pool
 	for _, pool := range r.pools {
@@ -231,9 +247,6 @@ func (r *Register) collectOthers() {
 	}
 	slices.SortFunc(others, byAddress)
 	for _, pool := range others {
-		r.collect(nil, pool)
-	}
-	for _, pool := range slices.SortedFunc(maps.Values(r.pools), byAddress) {
 		r.collect(nil, pool)
 	}
 }
