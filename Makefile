@@ -30,6 +30,7 @@ STORM ?= 5m
 ALLOCATIONS ?= 0
 FAULTS ?= 0
 SAMPLE ?= 0
+RECORDS ?= 100000
 FIGURES ?= docs/reliability.md
 
 # What is released, and the image that the manifests name: clusterctl takes only a
@@ -286,6 +287,12 @@ bench-space: ## Measure the free space of a pool (BENCH_COUNT runs, default 5) i
 	go test -run '^$$' -bench . -benchtime 0.2s -count $(BENCH_COUNT) ./internal/ipam/space | tee out/bench-space.txt
 	go run ./internal/ipam/space/benchtable <out/bench-space.txt >out/bench-space.md
 	go run ./test/framework/cmd/splice docs/benchmarks.md space <out/bench-space.md
+
+.PHONY: bench-plugin
+bench-plugin: $(assets) ## Measure the plug-in with so many allocations beside kubectl, into docs/benchmarks.md (RECORDS, default 100,000): about ten minutes.
+	@mkdir -p out
+	RECORDS=$(RECORDS) PLUGIN_FIGURES=$(CURDIR)/out/bench-plugin.md $(patient) go test -count=1 -v -timeout 40m ./test/perf/plugin
+	go run ./test/framework/cmd/splice docs/benchmarks.md plugin <out/bench-plugin.md
 
 ##@ Control plane
 

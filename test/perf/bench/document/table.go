@@ -14,6 +14,12 @@ type table struct {
 	rows    [][]string
 }
 
+// Table is a table in Markdown. The columns from number numbers on are aligned to the right.
+func Table(head []string, numbers int, rows [][]string) string {
+	t := table{head: head, numbers: numbers, rows: rows}
+	return t.String()
+}
+
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 func (t *table) String() string {

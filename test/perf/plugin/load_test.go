@@ -1,0 +1,80 @@
+package plugin
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+const (
+	// namespaces have the same number of records each.
+	namespaces = 50
+	// writers create records at a time.
+	writers = 32
+)
+
+// world is a control plane without the operator, so that records can be stored as they are.
+type world struct{ *suite.World }
+
+// load stores a pool and so many records of single addresses, one behind the other, as the
+// operator makes them.
+func load(t testing.TB, records int) *world {
+	w := &world{suite.Start(t, cluster.Options{})}
+	pool := build.Pool("hosts").CIDR("10.0.0.0/12").Obj()
+	w.Created(pool)
+	for i := range namespaces {
+		w.Namespace(namespace(i))
+	}
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(writers)
+	for i := range records {
+		group.Go(func() error { return w.Create(ctx, adapt.Allocation(record(i))) })
+	}
+	suite.Must(t, group.Wait())
+	suite.Must(t, w.counted(t.Context(), pool, records))
+	return w
+}
+
+func namespace(i int) string { return fmt.Sprintf("team-%02d", i%namespaces) }
+
+// record is the i-th one.
+func record(i int) ipam.Record {
+	claim := ipam.Name{Namespace: namespace(i), Name: fmt.Sprintf("workload-%06d", i)}
+	return ipam.Record{
+		Name:  ipam.Name{Namespace: claim.Namespace, Name: claim.Name + "-x7k2m9qd"},
+		Block: netip.PrefixFrom(address(i), 32), Pool: ipam.PoolNamed("hosts"), Class: "cluster-nodes",
+		Holder: adapt.HolderOfClaim(claim), HolderUID: string(uuid.NewUUID()),
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+		Project: claim.Namespace, RequestedBy: "system:serviceaccount:" + claim.Namespace + ":deployer",
+	}
+}
+
+// address is the i-th one of the pool.
+func address(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i))))
+}
+
+// counted writes the status of the pool, as the operator does.
+func (w *world) counted(ctx context.Context, pool *v1alpha1.IPPool, records int) error {
+	total := 1 << 20
+	pool.Status = v1alpha1.PoolStatus{
+		ObservedGeneration: pool.Generation, Phase: v1alpha1.PoolReady, AllocatedCIDR: pool.Spec.CIDR, IPFamily: v1alpha1.IPv4,
+		Capacity: &v1alpha1.Capacity{
+			Total: fmt.Sprint(total), Allocated: fmt.Sprint(records), Available: fmt.Sprint(total - records), Withheld: "0", OutOfRange: "0",
+		},
+		Allocations: int64(records), UtilizationPercent: int32(100 * records / total), LargestFreePrefix: "/13",
+	}
+	return w.Status().Update(ctx, pool)
+}

@@ -1,0 +1,168 @@
+package plugin
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
+)
+
+// rounds are how often each command is run, in turns.
+const rounds = 3
+
+// command is one that is measured, and how long it may take at most, as a part of the time
+// in which kubectl lists the records.
+type command struct {
+	line []string
+	most float64
+	// small is the same with few records, where what a process costs to start counts most.
+	small float64
+	what  string
+}
+
+// reference is what all others are compared with.
+const reference = "kubectl get ipallocations -A"
+
+func commands(records int) []command {
+	held := address(records / 2).String()
+	return []command{
+		{[]string{"kubectl", "get", "ipallocations", "-A"}, 1, 1, "500 objects a request"},
+		{[]string{"kubectl-ipam", "who", held}, 0.13, 1, "an address that is held: the records of the smallest blocks"},
+		{[]string{"kubectl-ipam", "who", "10.15.255.255"}, 0.5, 2, "an address that is free: a request for each length"},
+		{[]string{"kubectl-ipam", "pools"}, 0.13, 1, "from the status of the pools"},
+		{[]string{"kubectl-ipam", "pools", "--count"}, 1, 1.5, "all records"},
+		{[]string{"kubectl-ipam", "who", address(0).String() + "/28"}, 1, 1.5, "all records"},
+		{[]string{"kubectl-ipam", "map", "hosts"}, 1, 1.5, "all records of the pool"},
+		{[]string{"kubectl-ipam", "tree"}, 1, 1.5, "all records"},
+	}
+}
+
+func (c command) name() string {
+	name := c.line[0]
+	for _, word := range c.line[1:] {
+		name += " " + word
+	}
+	return name
+}
+
+// run is what one run of a command took.
+type run struct {
+	wall, cpu time.Duration
+	mib       int64 // resident at most
+}
+
+// TestCommandsAreQuickBesideKubectl compares the time of commands that read the register
+// with that in which kubectl lists the records, in one run, by the medians of their rounds.
+// $RECORDS says how many records there are. With $PLUGIN_FIGURES it writes what it has measured there.
+func TestCommandsAreQuickBesideKubectl(t *testing.T) {
+	records := 100_000
+	if testing.Short() {
+		records = 2_000
+	}
+	records = suite.Setting(t, "RECORDS", records, strconv.Atoi)
+	w := load(t, records)
+	kubectl, err := cluster.Binary("kubectl")
+	suite.Must(t, err)
+	t.Setenv("KUBECACHEDIR", t.TempDir())
+	programs := map[string]string{"kubectl": kubectl, "kubectl-ipam": buildPlugin(t)}
+	runs := map[string][]run{}
+	measured := commands(records)
+	for range rounds {
+		for _, c := range measured {
+			runs[c.name()] = append(runs[c.name()], w.measure(t, programs[c.line[0]], c.line[1:]))
+		}
+	}
+	of := medians(runs[reference]).wall.Seconds()
+	var rows [][]string
+	for _, c := range measured {
+		m := medians(runs[c.name()])
+		ratio, most := m.wall.Seconds()/of, c.most
+		if testing.Short() {
+			most = c.small
+		}
+		t.Logf("%-40s %6.2f s, %.3f of kubectl's", c.name(), m.wall.Seconds(), ratio)
+		if ratio > most {
+			t.Errorf("%s takes %.2f of the time of %s, want %.2f at most", c.name(), ratio, reference, most)
+		}
+		rows = append(rows, []string{
+			"`" + c.name() + "`", c.what, fmt.Sprintf("%.2f", m.wall.Seconds()), fmt.Sprintf("%.3f", ratio),
+			fmt.Sprintf("%.2f", m.cpu.Seconds()), fmt.Sprint(m.mib),
+		})
+	}
+	if path := os.Getenv("PLUGIN_FIGURES"); path != "" {
+		suite.Must(t, os.WriteFile(path, []byte(markdown(records, rows)), 0o644))
+	}
+}
+
+// buildPlugin builds the plug-in as it is.
+func buildPlugin(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "kubectl-ipam")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/cadastre-dev/cadastre/cmd/kubectl-ipam")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// measure runs a program as the administrator.
+func (w *world) measure(t *testing.T, program string, args []string) run {
+	t.Helper()
+	process := exec.CommandContext(t.Context(), program, args...)
+	process.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig())
+	var errs bytes.Buffer
+	process.Stderr = &errs
+	begin := time.Now()
+	if _, err := process.Output(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, errs.String())
+	}
+	took := run{wall: time.Since(begin), cpu: process.ProcessState.UserTime() + process.ProcessState.SystemTime()}
+	if usage, ok := process.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		took.mib = usage.Maxrss / 1024 // Linux counts in KiB
+	}
+	return took
+}
+
+// medians are those of each figure.
+func medians(runs []run) run {
+	return run{
+		wall: median(runs, func(r run) time.Duration { return r.wall }),
+		cpu:  median(runs, func(r run) time.Duration { return r.cpu }),
+		mib:  median(runs, func(r run) int64 { return r.mib }),
+	}
+}
+
+func median[T cmp.Ordered](runs []run, of func(run) T) T {
+	var values []T
+	for _, r := range runs {
+		values = append(values, of(r))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// markdown is what docs/benchmarks.md says.
+func markdown(records int, rows [][]string) string {
+	m := figures.ThisMachine()
+	return fmt.Sprintf(`## The plug-in
+
+How long commands of `+"`kubectl ipam`"+` take that read the register, beside kubectl's own list of the same %d
+IPAllocations of single addresses, in one pool. Medians of %d rounds in turns, with the API server on the same
+machine: %d CPUs (%s), %s. CPU time and memory are those of the command. `+"`make bench-plugin`"+` generates this
+part again.
+
+`, records, rounds, m.CPUs, m.CPU, m.Platform) +
+		document.Table([]string{"command", "reads", "seconds", "of kubectl's", "CPU seconds", "MiB"}, 2, rows)
+}
