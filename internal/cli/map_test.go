@@ -144,6 +144,9 @@ func TestManyRegionsAreJoinedWhereTheyAreNear(t *testing.T) {
 		if line.Cells != "." {
 			regions++
 		}
+		if strings.HasSuffix(line.From, ":2::") {
+			t.Errorf("a region begins at %s, between two that are near", line.From)
+		}
 	}
 	if regions != mostRegions {
 		t.Errorf("%d regions are drawn, want %d", regions, mostRegions)
