@@ -46,6 +46,7 @@ out, and the command says so.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded(ExitUsage, err) })
 	e.bind(root)
 	root.AddCommand(
+		newCheck(e),
 		newClaim(e),
 		newCreate(e),
 		newDefaultClass(e),

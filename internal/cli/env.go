@@ -28,10 +28,13 @@ type env struct {
 	flags *genericclioptions.ConfigFlags
 	color string
 	clock clock.PassiveClock
+	// server is the API server's clock.
+	server *serverClock
 }
 
 func newEnv(streams genericiooptions.IOStreams) *env {
-	return &env{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), color: "auto", clock: clock.RealClock{}}
+	own := clock.RealClock{}
+	return &env{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), color: "auto", clock: own, server: &serverClock{clock: own}}
 }
 
 func (e *env) bind(root *cobra.Command) {
@@ -71,6 +74,7 @@ func (e *env) config() (*rest.Config, error) {
 	config.QPS = -1
 	config.UserAgent = "kubectl-ipam"
 	config.WarningHandler = rest.NewWarningWriter(e.ErrOut, rest.WarningWriterOptions{Deduplicate: true, Color: e.painted()})
+	config.Wrap(e.server.over)
 	return config, nil
 }
 

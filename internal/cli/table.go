@@ -51,10 +51,20 @@ type table struct {
 	gap int
 	// footer stands below the rows, such as how much is left out; empty where there is none.
 	footer string
+	// below are texts that stand below the rows, by their numbers.
+	below map[int]string
 }
 
 // add appends a row.
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
+
+// explain adds a text below the last row.
+func (t *table) explain(text string) {
+	if t.below == nil {
+		t.below = map[int]string{}
+	}
+	t.below[len(t.rows)-1] = text
+}
 
 // usualGap is between two columns.
 const usualGap = 3
@@ -65,17 +75,17 @@ func (t *table) write(out io.Writer, painted, headers bool) error {
 		_, err := fmt.Fprintln(out, t.empty)
 		return err
 	}
-	rows := t.rows
+	rows, first := t.rows, 0
 	if headers && len(t.headers) > 0 {
 		header := make([]cell, len(t.headers))
 		for i, name := range t.headers {
 			header[i] = cell{text: name}
 		}
-		rows = append([][]cell{header}, rows...)
+		rows, first = append([][]cell{header}, rows...), 1
 	}
 	widths, gap := columnWidths(rows), cmp.Or(t.gap, usualGap)
 	var b strings.Builder
-	for _, row := range rows {
+	for n, row := range rows {
 		for len(row) > 0 && row[len(row)-1].text == "" {
 			row = row[:len(row)-1]
 		}
@@ -86,6 +96,9 @@ func (t *table) write(out io.Writer, painted, headers bool) error {
 			}
 		}
 		b.WriteByte('\n')
+		if text := t.below[n-first]; text != "" {
+			b.WriteString(wrapped(text))
+		}
 	}
 	if t.footer != "" {
 		b.WriteString(t.footer + "\n")
@@ -106,3 +119,28 @@ func columnWidths(rows [][]cell) []int {
 	}
 	return widths
 }
+
+// wrapped is a text in lines of lineWidth columns, indented.
+func wrapped(text string) string {
+	var b strings.Builder
+	const indent = "  "
+	width := 0
+	for _, word := range strings.Fields(text) {
+		switch length := utf8.RuneCountInString(word); {
+		case width == 0:
+			b.WriteString(indent + word)
+			width = len(indent) + length
+		case width+1+length > lineWidth:
+			b.WriteString("\n" + indent + word)
+			width = len(indent) + length
+		default:
+			b.WriteString(" " + word)
+			width += 1 + length
+		}
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// lineWidth is how wide a line of prose is.
+const lineWidth = 100

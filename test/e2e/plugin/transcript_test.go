@@ -27,6 +27,8 @@ type terminal struct {
 	t      *testing.T
 	user   string
 	script strings.Builder
+	// dir is where the commands write files, $DIR on the command line.
+	dir string
 }
 
 // ran is how a command ended.
@@ -40,13 +42,13 @@ type ran struct {
 // as is a terminal of a user, with the rights that Kubernetes' RBAC gives them; of the administrator where
 // the user is empty.
 func (w *world) as(t *testing.T, user string) *terminal {
-	return &terminal{w: w, t: t, user: user}
+	return &terminal{w: w, t: t, user: user, dir: t.TempDir()}
 }
 
 // runs runs one command line, such as "kubectl ipam pools", and adds it to the transcript.
 func (r *terminal) runs(line string) *ran {
 	r.t.Helper()
-	args := append(strings.Fields(strings.TrimPrefix(line, "kubectl ipam ")), "--kubeconfig="+r.w.Kubeconfig())
+	args := append(strings.Fields(strings.ReplaceAll(strings.TrimPrefix(line, "kubectl ipam "), "$DIR", r.dir)), "--kubeconfig="+r.w.Kubeconfig())
 	if r.user != "" {
 		args = append(args, "--as="+r.user)
 	}
@@ -56,7 +58,7 @@ func (r *terminal) runs(line string) *ran {
 	}
 	var out, errs bytes.Buffer
 	code := cli.Run(r.t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
-	fmt.Fprintf(&r.script, "$ %s\n%s%s", line, out.String(), errs.String())
+	fmt.Fprintf(&r.script, "$ %s\n%s", line, strings.ReplaceAll(out.String()+errs.String(), r.dir, "$DIR"))
 	if code != cli.ExitDone {
 		fmt.Fprintf(&r.script, "[exit code %d]\n", code)
 	}

@@ -32,6 +32,7 @@ type world struct{ *suite.World }
 func TestPlugin(t *testing.T) {
 	w := &world{suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})}
 	w.fill()
+	t.Run("check", w.check)
 	t.Run("pools", w.pools)
 	t.Run("reading", w.reading)
 	t.Run("rights", w.rights)

@@ -1,0 +1,137 @@
+package audit
+
+import (
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// claims judges IPClaims that say that they hold a block.
+func (j *judgement) claims() {
+	for i := range j.Snapshot.Claims {
+		claim := &j.Snapshot.Claims[i]
+		if !claim.Bound {
+			continue
+		}
+		object := Object{Kind: kindClaim, Namespace: claim.Name.Namespace, Name: claim.Name.Name, UID: claim.UID}
+		record := j.recordsBy[ipam.Name{Namespace: claim.Name.Namespace, Name: claim.Record}]
+		switch {
+		case claim.Block == "":
+			j.add(HolderDiffersFromRecord, object, "is Bound, and its status names no block: delete it and create it again")
+		case claim.Record == "":
+			f := j.add(HolderWithoutRecord, object, "is Bound to %s, and spec.allocationName names no IPAllocation: delete it and create it again", claim.Block)
+			f.Block = claim.Block
+		case record == nil && j.covers("ipallocations", claim.Name.Namespace):
+			f := j.add(HolderWithoutRecord, object, "holds %s, and its IPAllocation %s does not exist, so others may be given the block: the operator records it again where it is free; see the condition Ready of the claim", claim.Block, claim.Record)
+			f.Block = claim.Block
+		case record != nil:
+			j.compare(claim, record, object)
+		}
+	}
+}
+
+func (j *judgement) compare(claim *Claim, record *Record, object Object) {
+	var differs string
+	switch {
+	case record.Holder != adapt.HolderOfClaim(claim.Name):
+		differs = "is for " + record.Holder.String()
+	case !record.MayBeOf(claim.UID):
+		differs = "is for an earlier claim of that name"
+	case record.Block.String() != claim.Block:
+		differs = "says " + record.Block.String()
+	case claim.Pool != ipam.PoolKey{} && record.Pool != claim.Pool:
+		differs = "says " + record.Pool.String() + " and not " + claim.Pool.String()
+	case record.State != ipam.StateBound:
+		differs = "says " + string(record.State)
+	default:
+		return
+	}
+	f := j.add(HolderDiffersFromRecord, object, "says that it holds %s, and its IPAllocation %s %s: delete the claim and create it again", claim.Block, record.Name.Name, differs)
+	other := record.object()
+	f.Block, f.Other = claim.Block, &other
+}
+
+// pools judges pools whose status says that their CIDR is recorded.
+func (j *judgement) pools() {
+	for i := range j.Snapshot.Pools {
+		pool := &j.Snapshot.Pools[i]
+		if pool.Recorded == "" {
+			continue
+		}
+		object := Object{Kind: string(pool.Key.Kind), Namespace: pool.Key.Namespace, Name: pool.Key.Name, UID: pool.UID}
+		record := j.recordOfPool(pool)
+		switch {
+		case record == nil && j.covers("ipallocations", ""):
+			f := j.add(HolderWithoutRecord, object, "has the CIDR %s, and no IPAllocation records that, so another pool may be given it: the operator records it again where it is free; see the condition Allocated of the pool", pool.Recorded)
+			f.Block = pool.Recorded
+		case record != nil:
+			j.comparePool(pool, record, object)
+		}
+	}
+}
+
+// recordOfPool is the record of a pool's own CIDR, one that says so before others.
+func (j *judgement) recordOfPool(pool *Pool) *Record {
+	var found *Record
+	for _, record := range j.holdersOf[adapt.HolderOfPool(pool.Key)] {
+		if record.Purpose == ipam.PurposePool && (found == nil || record.Block == pool.CIDR) {
+			found = record
+		}
+	}
+	return found
+}
+
+func (j *judgement) comparePool(pool *Pool, record *Record, object Object) {
+	var differs string
+	switch {
+	case record.Block.String() != pool.Recorded || record.Block != pool.CIDR:
+		differs = "says " + record.Block.String()
+	case record.Pool != pool.Home:
+		differs = "says " + record.Pool.String() + " and not " + pool.Home.String()
+	case record.State == ipam.StateReleasing && !pool.Terminating && j.isOver(record.Written):
+		differs = "says that it is being released, so that nothing is handed out"
+	default:
+		return
+	}
+	f := j.add(HolderDiffersFromRecord, object, "has the CIDR %s, and its IPAllocation %s %s: see the conditions of the pool and kubectl ipam doctor", pool.CIDR, record.Name, differs)
+	other := record.object()
+	f.Block, f.Other = pool.CIDR.String(), &other
+}
+
+// addresses judges what Cluster API has of ours. What is being deleted is under way.
+func (j *judgement) addresses() {
+	for i := range j.Snapshot.Addresses {
+		address := &j.Snapshot.Addresses[i]
+		if address.Terminating {
+			continue
+		}
+		object := Object{Kind: "IPAddress", Namespace: address.Name.Namespace, Name: address.Name.Name, UID: address.UID}
+		claim := ipam.Name{Namespace: address.Name.Namespace, Name: address.Claim}
+		if j.requestsBy[claim] == nil && j.covers("ipaddressclaims", claim.Namespace) {
+			f := j.add(AddressWithoutClaim, object, "%s is for the IPAddressClaim %s, which does not exist: delete the IPAddress if no machine uses it", address.Addr, claim.Name)
+			f.Block = address.Addr.String()
+		}
+		if j.covers("ipallocations", claim.Namespace) && !j.isRecorded(claim, address) {
+			f := j.add(HolderWithoutRecord, object, "has %s, and no IPAllocation records that, so others may be given the address: see the condition Ready of the IPAddressClaim %s", address.Addr, claim.Name)
+			f.Block = address.Addr.String()
+		}
+	}
+	for i := range j.Snapshot.AddressClaims {
+		claim := &j.Snapshot.AddressClaims[i]
+		if claim.Terminating || claim.Address == "" || !j.covers("ipaddresses", claim.Name.Namespace) {
+			continue
+		}
+		if j.addressesBy[ipam.Name{Namespace: claim.Name.Namespace, Name: claim.Address}] == nil {
+			j.add(ClaimWithoutAddress, Object{Kind: adapt.AddressClaimKind, Namespace: claim.Name.Namespace, Name: claim.Name.Name, UID: claim.UID},
+				"names the IPAddress %s, which does not exist: the operator makes it again; where it does not, see kubectl ipam doctor", claim.Address)
+		}
+	}
+}
+
+func (j *judgement) isRecorded(claim ipam.Name, address *Address) bool {
+	for _, record := range j.holdersOf[adapt.HolderOfAddressClaim(claim)] {
+		if record.Block.Addr() == address.Addr && record.State == ipam.StateBound {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,39 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Options say what counts as under way.
+type Options struct {
+	// Grace is how long a record may be without a holder, or past its time.
+	Grace time.Duration
+	// Settle is how long anything must stay wrong to be reported.
+	Settle time.Duration
+}
+
+// Watch reads and judges until nothing is wrong any more, or has been wrong for as long as
+// the options say. It returns the last snapshot, and what was found in all of them.
+func Watch(ctx context.Context, read func(context.Context) (*Snapshot, error), o Options) (last *Snapshot, findings []Finding, underWay int, err error) {
+	first := true
+	var until time.Time
+	look := func(ctx context.Context) (done bool, err error) {
+		if last, err = read(ctx); err != nil {
+			return false, err
+		}
+		var found []Finding
+		found, underWay = Judge(last, o.Grace)
+		if first {
+			first, findings, until = false, found, last.Now.Add(o.Settle)
+		} else {
+			findings = Both(found, findings)
+		}
+		return len(findings) == 0 || !last.Now.Before(until), nil
+	}
+	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 100, Cap: 4 * time.Second}
+	err = pause.DelayFunc().Until(ctx, true, true, look)
+	return last, findings, underWay, err
+}

@@ -1,0 +1,59 @@
+package installation
+
+import (
+	"context"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The names of what is installed. Its namespace may be another one.
+const (
+	DefaultNamespace  = "cadastre-system"
+	ServiceAccount    = "cadastre-controller-manager"
+	LeaseName         = "cadastre.ipam.cadastre.dev"
+	CertificateSecret = "cadastre-webhook-server-cert"
+	MutatingWebhook   = "zz-cadastre-mutating-webhook-configuration"
+	ValidatingWebhook = "cadastre-validating-webhook-configuration"
+)
+
+// Labels are on what the manifests install.
+func Labels() client.MatchingLabels {
+	return client.MatchingLabels{"app.kubernetes.io/name": "cadastre"}
+}
+
+// Namespace finds the operator's namespace: where the webhooks' Service is, or else the
+// operator's Deployment. It is the default one where neither can be read.
+func Namespace(ctx context.Context, reader client.Reader) string {
+	configuration := &admissionv1.MutatingWebhookConfiguration{}
+	if reader.Get(ctx, client.ObjectKey{Name: MutatingWebhook}, configuration) == nil {
+		for i := range configuration.Webhooks {
+			if service := configuration.Webhooks[i].ClientConfig.Service; service != nil {
+				return service.Namespace
+			}
+		}
+	}
+	deployments := &appsv1.DeploymentList{}
+	if reader.List(ctx, deployments, Labels()) == nil {
+		for i := range deployments.Items {
+			return deployments.Items[i].Namespace
+		}
+	}
+	return DefaultNamespace
+}
+
+// LeaderSince is when the operator's leader began; zero where that cannot be read, or no
+// replica leads.
+func LeaderSince(ctx context.Context, reader client.Reader, namespace string) time.Time {
+	lease := &coordinationv1.Lease{}
+	if reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LeaseName}, lease) != nil {
+		return time.Time{}
+	}
+	if lease.Spec.AcquireTime == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return time.Time{}
+	}
+	return lease.Spec.AcquireTime.Time
+}

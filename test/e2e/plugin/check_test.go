@@ -1,0 +1,190 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/cli"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// check holds records, holders and pools against each other, where nothing is wrong.
+func (w *world) check(t *testing.T) {
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam check").ends(cli.ExitDone)
+	admin.runs("kubectl ipam check --report $DIR/monday.json -o yaml").ends(cli.ExitDone)
+	admin.runs("kubectl ipam check --compare $DIR/monday.json").ends(cli.ExitDone)
+	admin.runs("kubectl ipam check --release").ends(cli.ExitUsage)
+	admin.runs("kubectl ipam check --compare $DIR/none.json").ends(cli.ExitUsage)
+	admin.matches("check")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam check -n team-a").ends(cli.ExitForbidden).hides("team-b")
+	alice.matches("check-tenant")
+}
+
+// TestCheckFindsWhatIsWrong forges records, claims and pools while no operator runs and
+// nothing keeps the administrator from it.
+func TestCheckFindsWhatIsWrong(t *testing.T) {
+	w := &world{suite.Start(t, cluster.Options{Managers: 1, ClusterAPICRDs: true})}
+	w.Namespace("team-a")
+	w.Pools(
+		build.Pool("p").CIDR("10.0.0.0/16").Obj(), build.Pool("q").CIDR("10.1.0.0/16").Obj(), build.Pool("child").Child("p", 24).Obj(),
+		build.Pool("gone").CIDR("10.2.0.0/16").Obj(), build.Pool("six").CIDR("2001:db8::/32").Obj(), build.Pool("hosts").CIDR("10.3.0.0/24").Obj(),
+	)
+	for _, name := range []string{"overlapped", "lost", "other", "deleted"} {
+		w.Created(build.Claim("team-a", name).Pool("p").Length(28).Obj())
+	}
+	w.Created(build.Claim("team-a", "homeless").Pool("gone").Length(28).Obj(), build.AddressClaim("team-a", "machine").Pool("hosts").Obj(),
+		build.AddressClaim("team-a", "bare").Pool("hosts").Obj())
+	w.addressed("team-a", "machine")
+	w.addressed("team-a", "bare")
+	suite.Must(t, w.Managers[0].Stop())
+	w.unprotect()
+	w.forge()
+
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam check").ends(cli.ExitUnhealthy)
+	admin.runs("kubectl ipam check --grace=0s --settle=0s --report $DIR/monday.json").ends(cli.ExitUnhealthy)
+	admin.runs("kubectl ipam check --grace=0s --settle=0s -o wide --compare $DIR/monday.json").ends(cli.ExitUnhealthy)
+	admin.runs("kubectl ipam check --grace=0s --settle=0s -o name --compare $DIR/monday.json --release").ends(cli.ExitUnhealthy)
+	admin.runs("kubectl ipam check --grace=0s --settle=0s -o name").ends(cli.ExitUnhealthy).hides("past-due-retained").hides("unreadable").says("past-due-cooling")
+	admin.matches("check-broken")
+	w.stillThere("overlap", "orphan")
+}
+
+// unprotect removes what keeps others than the operator from writing records.
+func (w *world) unprotect() {
+	w.Helper()
+	for _, obj := range []client.Object{
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "zz-cadastre-mutating-webhook-configuration"}},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cadastre-validating-webhook-configuration"}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "cadastre-allocations"}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "cadastre-filled-in"}},
+	} {
+		w.Deleted(obj)
+	}
+	w.Await("records can be forged", func(ctx context.Context) bool {
+		probe := record("probe", "10.1.255.0/28", "q")
+		err := w.Create(ctx, probe, client.DryRunAll)
+		return err == nil || !apierrors.IsForbidden(err) && !apierrors.IsInternalError(err)
+	})
+}
+
+// record is an IPAllocation of a claim x that does not exist.
+func record(name, cidr, pool string) *v1alpha1.IPAllocation {
+	return &v1alpha1.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name},
+		Spec: v1alpha1.IPAllocationSpec{
+			CIDR: cidr, IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool},
+			ClaimRef: v1alpha1.ClaimReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Name: "x"},
+			Purpose:  v1alpha1.PurposeClaim, State: v1alpha1.AllocationBound,
+		},
+	}
+}
+
+// forge makes one of everything that can be wrong.
+func (w *world) forge() {
+	w.Helper()
+	past := metav1.NewTime(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
+	claim := &v1alpha1.IPClaim{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "team-a", Name: "overlapped"}, claim))
+	overlap := record("overlap", claim.Status.AllocatedCIDR, "p")
+	outside := record("outside", "10.9.0.0/28", "q")
+	retained, cooling := record("past-due-retained", "10.1.1.0/28", "q"), record("past-due-cooling", "10.1.2.0/28", "q")
+	retained.Spec.State, retained.Spec.ReleaseAfter = v1alpha1.AllocationRetained, &past
+	cooling.Spec.State, cooling.Spec.ReleaseAfter = v1alpha1.AllocationCooling, &past
+	unreadable := record("unreadable", "2001:DB8::/64", "six")
+	unreadable.Spec.IPFamily = v1alpha1.IPv6
+	w.Created(overlap, outside, retained, cooling, unreadable, record("orphan", "10.1.3.0/28", "q"))
+
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "team-a", Name: "lost"}, claim))
+	w.force(&v1alpha1.IPAllocation{}, "team-a", claim.Spec.AllocationName)
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "team-a", Name: "other"}, claim))
+	claim.Status.AllocatedCIDR = "10.0.99.0/28"
+	suite.Must(w, w.Update(w.Context(), claim))
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "team-a", Name: "deleted"}, claim))
+	w.Deleted(claim)
+	w.force(&v1alpha1.IPAllocation{}, "cadastre-system", "ippool.child")
+	w.force(&v1alpha1.IPPool{}, "", "gone")
+	w.force(&ipamv1.IPAddressClaim{}, "team-a", "machine")
+	w.force(&ipamv1.IPAddress{}, "team-a", "bare")
+}
+
+// force deletes an object whatever its finalizers say.
+func (w *world) force(obj client.Object, namespace, name string) {
+	w.Helper()
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	suite.Must(w, w.Get(w.Context(), key, obj))
+	obj.SetFinalizers(nil)
+	suite.Must(w, w.Update(w.Context(), obj))
+	w.Deleted(obj)
+	w.Gone(obj)
+}
+
+// stillThere expects records of the namespace team-a.
+func (w *world) stillThere(names ...string) {
+	w.Helper()
+	for _, name := range names {
+		if err := w.Get(w.Context(), client.ObjectKey{Namespace: "team-a", Name: name}, &v1alpha1.IPAllocation{}); err != nil {
+			w.Error(err)
+		}
+	}
+}
+
+// TestCheckAccusesNobodyWhoIsHealthy runs checks while claims and addresses come and go,
+// and a leader is replaced.
+func TestCheckAccusesNobodyWhoIsHealthy(t *testing.T) {
+	const grace = "5s"
+	w := &world{suite.Start(t, cluster.Options{Managers: 2, ClusterAPICRDs: true, ManagerArgs: []string{"--orphan-grace=2s"}})}
+	w.Namespace("team-a")
+	w.Pools(build.Pool("p").CIDR("10.0.0.0/16").Obj(), build.Pool("hosts").CIDR("10.1.0.0/20").Obj())
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	for worker := range 6 {
+		working.Go(func() { w.comeAndGo(ctx, worker) })
+	}
+	accusedAtOneLook := 0
+	admin := w.as(t, "")
+	for range 12 {
+		if admin.runs("kubectl ipam check --settle=0s --grace="+grace).code != cli.ExitDone {
+			accusedAtOneLook++
+		}
+		admin.runs("kubectl ipam check --settle=20s --grace=" + grace).ends(cli.ExitDone)
+	}
+	stop()
+	working.Wait()
+	admin.runs("kubectl ipam check --grace=" + grace).ends(cli.ExitDone)
+	t.Logf("of 12 checks that looked once, %d found something that was under way", accusedAtOneLook)
+}
+
+// comeAndGo creates and deletes claims and addresses until ctx is done.
+func (w *world) comeAndGo(ctx context.Context, worker int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		name := fmt.Sprintf("c-%d-%d", worker, n)
+		objects := []client.Object{
+			build.Claim("team-a", name).Pool("p").Length(28).Obj(),
+			build.AddressClaim("team-a", name).Pool("hosts").Obj(),
+		}
+		for _, obj := range objects {
+			if err := w.Create(ctx, obj); err != nil && ctx.Err() == nil {
+				w.Errorf("creating %s: %v", name, err)
+				return
+			}
+		}
+		for _, obj := range objects {
+			_ = w.Delete(ctx, obj)
+		}
+	}
+}
