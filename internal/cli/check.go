@@ -13,6 +13,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/cli/installation"
 )
 
+// defaultGrace is twice the grace of the operator: a leader that is new begins it anew.
+const defaultGrace = 6 * time.Minute
+
 // checkFlags are the flags of check.
 type checkFlags struct {
 	audit.Options
@@ -50,7 +53,7 @@ read, and you may not read everything.`,
 	o := bindOutput(cmd)
 	var f checkFlags
 	flags := cmd.Flags()
-	flags.DurationVar(&f.Grace, "grace", 6*time.Minute, "how long a record may be without a holder, or past its time: more than the operator's --orphan-grace, which is 3 minutes")
+	flags.DurationVar(&f.Grace, "grace", defaultGrace, "how long a record may be without a holder, or past its time: more than the operator's --orphan-grace, which is 3 minutes")
 	flags.DurationVar(&f.Settle, "settle", 30*time.Second, "how long anything must stay wrong to be reported")
 	flags.StringArrayVar(&f.reports, "report", nil, "write the report to a file, as JSON; can be given several times")
 	flags.StringArrayVar(&f.compared, "compare", nil, "a report of an earlier check: what is in all of them too may be released; can be given several times")

@@ -125,7 +125,7 @@ func wrapped(text string) string {
 	var b strings.Builder
 	const indent = "  "
 	width := 0
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		switch length := utf8.RuneCountInString(word); {
 		case width == 0:
 			b.WriteString(indent + word)

@@ -103,6 +103,12 @@ var varying = []struct {
 	// The record that a controller makes has a digest of the claim's UID.
 	{regexp.MustCompile(`\bmachine-0-[a-z2-7]{8}\b`), "machine-0-<digest>"},
 	{regexp.MustCompile(`https://127\.0\.0\.1:\d+`), "https://<server>"},
+	// How a connection ends.
+	{regexp.MustCompile(`(Post "https://[^"]+"): .+?(: see whether|\n)`), "$1: <why>$2"},
+	{regexp.MustCompile(`\.svc:\d+`), ".svc:<port>"},
+	// Of a manager, from its lease.
+	{regexp.MustCompile(`[a-zA-Z0-9.-]+_<uid>`), "<host>_<uid>"},
+	{regexp.MustCompile(`(?m)^(operator:? +)(?:devel|v\d\S*)$`), "$1<version>"},
 	// Record names end with 8 random characters.
 	{regexp.MustCompile(`\b([a-z0-9.]+(?:-[a-z0-9.]+)*)-[bcdfghjklmnpqrstvwxz2456789]{8}\b`), "$1-<random>"},
 	// Those of claims that existed end with a digest of their UID.

@@ -33,6 +33,7 @@ func TestPlugin(t *testing.T) {
 	w := &world{suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})}
 	w.fill()
 	t.Run("check", w.check)
+	t.Run("doctor", w.doctor)
 	t.Run("pools", w.pools)
 	t.Run("reading", w.reading)
 	t.Run("rights", w.rights)
@@ -43,6 +44,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("release", w.release)
 	t.Run("interrupted", w.interrupted)
 	t.Run("default-class", w.defaultClass)
+	t.Run("version", w.version)
 }
 
 func (w *world) fill() {

@@ -17,8 +17,8 @@ const module = "github.com/cadastre-dev/cadastre"
 // another has its row, and may import it. `*` stands for one element of a path.
 var rows = [][]string{
 	{"internal/ipam/space"},
-	{"internal/ipam", "internal/kube"},
-	{"api/*", "config/crd", "config/policy", "config/webhook"},
+	{"internal/ipam", "internal/kube", "internal/version"},
+	{"api/*", "config/crd", "config/policy", "config/rbac", "config/webhook"},
 	{"internal/adapt"},
 	{"internal/ledger"},
 	{"internal/catalogue"},

@@ -1,0 +1,67 @@
+package installation
+
+import (
+	"context"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// flowControl checks that the operator's requests have a priority level of their own.
+func (d *Doctor) flowControl(ctx context.Context) []Check {
+	const name, level = "flowcontrol", "cadastre"
+	const without = "the operator's requests share a priority level with those that wait for it: many creates at once can block each other"
+	schema := &flowcontrolv1.FlowSchema{}
+	for _, wanted := range []struct {
+		what, name string
+		into       client.Object
+	}{
+		{"PriorityLevelConfiguration", level, &flowcontrolv1.PriorityLevelConfiguration{}},
+		{"FlowSchema", "cadastre-leader-election", &flowcontrolv1.FlowSchema{}},
+		{"FlowSchema", level, schema},
+	} {
+		err := d.Client.Get(ctx, client.ObjectKey{Name: wanted.name}, wanted.into)
+		switch {
+		case apierrors.IsNotFound(err):
+			return []Check{warned(name, remedyManifests, "there is no %s %s: %s", wanted.what, wanted.name, without)}
+		case err != nil:
+			return []Check{unread(name, wanted.what+" "+wanted.name, err)}
+		}
+	}
+	if schema.Spec.PriorityLevelConfiguration.Name != level || !isFor(schema, d.Operator) {
+		return []Check{warned(name, remedyManifests, "the FlowSchema %s is not for the service account %s/%s, or of another level: %s", level, d.Operator, ServiceAccount, without)}
+	}
+	return []Check{ok(name, "the operator's requests have a priority level of their own")}
+}
+
+// isFor reports whether a FlowSchema is for the operator's service account.
+func isFor(schema *flowcontrolv1.FlowSchema, operator string) bool {
+	for i := range schema.Spec.Rules {
+		for _, subject := range schema.Spec.Rules[i].Subjects {
+			if account := subject.ServiceAccount; account != nil && account.Namespace == operator && account.Name == ServiceAccount {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func networkPolicies() client.ObjectList { return &networkingv1.NetworkPolicyList{} }
+
+func disruptionBudgets() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }
+
+// namesIn are the names of the objects in a list.
+func namesIn(list client.ObjectList) []string {
+	var names []string
+	utilruntime.Must(meta.EachListItem(list, func(obj runtime.Object) error {
+		names = append(names, obj.(client.Object).GetName())
+		return nil
+	}))
+	return names
+}

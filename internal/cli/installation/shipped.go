@@ -1,0 +1,155 @@
+package installation
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/cadastre-dev/cadastre/config/crd"
+	"github.com/cadastre-dev/cadastre/config/policy"
+	"github.com/cadastre-dev/cadastre/config/rbac"
+	"github.com/cadastre-dev/cadastre/config/webhook"
+)
+
+// The manifests are embedded, so that an error in them is one of the program: shipped…
+// functions panic on it.
+
+// shippedDefinitions are the CRDs, in the order of their names.
+func shippedDefinitions() []apiextensionsv1.CustomResourceDefinition {
+	return decodeFiles[apiextensionsv1.CustomResourceDefinition](crd.Bases, "bases/*.yaml", "CustomResourceDefinition", nil)
+}
+
+// shippedPolicies are the admission policies for an operator in a namespace.
+func shippedPolicies(operator string) []admissionv1.ValidatingAdmissionPolicy {
+	return decodeFiles[admissionv1.ValidatingAdmissionPolicy](policy.Manifests, "*.yaml", "ValidatingAdmissionPolicy", inNamespace(operator))
+}
+
+// shippedWebhook is a webhook as it is shipped, of either kind of configuration.
+type shippedWebhook struct {
+	admissionv1.ValidatingWebhook
+	reinvocation *admissionv1.ReinvocationPolicyType
+}
+
+// shippedWebhooks are the webhooks of one configuration for an operator in a namespace, by
+// their names. Their conditions are in a patch of the same names.
+func shippedWebhooks(kind, operator string) map[string]*shippedWebhook {
+	all := map[string]*shippedWebhook{}
+	for _, manifest := range [][]byte{webhook.Manifests, webhook.MatchConditions} {
+		for _, obj := range mustDecode(inNamespace(operator)(manifest)) {
+			if obj.GetKind() != kind {
+				continue
+			}
+			configuration := typed[admissionv1.MutatingWebhookConfiguration](obj) // has all fields of the other kind
+			for i := range configuration.Webhooks {
+				addShipped(all, &configuration.Webhooks[i])
+			}
+		}
+	}
+	return all
+}
+
+func addShipped(all map[string]*shippedWebhook, w *admissionv1.MutatingWebhook) {
+	if known := all[w.Name]; known != nil {
+		known.MatchConditions = w.MatchConditions
+		return
+	}
+	all[w.Name] = common(w)
+}
+
+// common is what mutating and validating webhooks have in common.
+func common(w *admissionv1.MutatingWebhook) *shippedWebhook {
+	return &shippedWebhook{reinvocation: w.ReinvocationPolicy, ValidatingWebhook: admissionv1.ValidatingWebhook{
+		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+		NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
+		TimeoutSeconds: w.TimeoutSeconds, MatchConditions: w.MatchConditions,
+	}}
+}
+
+// shippedOperatorRoles are the rules of the operator's roles, by namespace; the empty one
+// for those that hold in all.
+func shippedOperatorRoles(operator string) map[string][]rbacv1.PolicyRule {
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, obj := range mustDecode(inNamespace(operator)(rbac.Operator)) {
+		role := typed[rbacv1.Role](obj)
+		rules[role.Namespace] = append(rules[role.Namespace], role.Rules...)
+	}
+	return rules
+}
+
+// shippedUserRoles are the roles for people.
+func shippedUserRoles() []rbacv1.ClusterRole {
+	var roles []rbacv1.ClusterRole
+	for _, obj := range mustDecode(rbac.Users) {
+		roles = append(roles, *typed[rbacv1.ClusterRole](obj))
+	}
+	return roles
+}
+
+// inNamespace has manifests name another namespace of the operator, as kustomize and
+// clusterctl do.
+func inNamespace(namespace string) func([]byte) []byte {
+	return func(manifest []byte) []byte {
+		return bytes.ReplaceAll(manifest, []byte(DefaultNamespace), []byte(namespace))
+	}
+}
+
+func decodeFiles[T any](files fs.FS, pattern, kind string, change func([]byte) []byte) []T {
+	names, err := fs.Glob(files, pattern)
+	if err != nil {
+		panic(err)
+	}
+	var all []T
+	for _, name := range names {
+		manifest, err := fs.ReadFile(files, name)
+		if err != nil {
+			panic(err)
+		}
+		if change != nil {
+			manifest = change(manifest)
+		}
+		for _, obj := range mustDecode(manifest) {
+			if obj.GetKind() == kind {
+				all = append(all, *typed[T](obj))
+			}
+		}
+	}
+	return all
+}
+
+func mustDecode(manifest []byte) []*unstructured.Unstructured {
+	var objects []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
+		obj := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&obj.Object); {
+		case errors.Is(err, io.EOF):
+			return objects
+		case err != nil:
+			panic(fmt.Sprintf("%v: %s", err, firstLine(manifest)))
+		case len(obj.Object) > 0:
+			objects = append(objects, obj)
+		}
+	}
+}
+
+func firstLine(text []byte) string {
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}
+
+func typed[T any](obj *unstructured.Unstructured) *T {
+	into := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into); err != nil {
+		panic(err)
+	}
+	return into
+}

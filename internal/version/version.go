@@ -1,0 +1,29 @@
+// Package version knows which version of Cadastre a program is.
+package version
+
+import (
+	"cmp"
+	"runtime/debug"
+)
+
+// stamped is the version that the linker writes where a program is built without the
+// history of its source, as in a container:
+//
+//	go build -ldflags "-X github.com/cadastre-dev/cadastre/internal/version.stamped=v0.1.0"
+var stamped string //nolint:gochecknoglobals // only the linker writes it
+
+// Unknown is the version of a program that was built from no known one.
+const Unknown = "(devel)"
+
+// Own is the version of this program.
+func Own() string {
+	info, _ := debug.ReadBuildInfo()
+	return of(stamped, info)
+}
+
+func of(stamped string, info *debug.BuildInfo) string {
+	if info == nil {
+		return cmp.Or(stamped, Unknown)
+	}
+	return cmp.Or(stamped, info.Main.Version, Unknown)
+}

@@ -1,0 +1,257 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/cli"
+	"github.com/cadastre-dev/cadastre/internal/cli/installation"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// doctor checks an installation in which nothing fails.
+func (w *world) doctor(t *testing.T) {
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam doctor").ends(cli.ExitDone)
+	admin.runs("kubectl ipam doctor --wait -n team-a -o name").ends(cli.ExitDone)
+	admin.runs("kubectl ipam doctor --wait=-1s").ends(cli.ExitUsage)
+	admin.runs("kubectl ipam doctor --operator-namespace=elsewhere").ends(cli.ExitUnhealthy)
+	admin.matches("doctor")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam doctor -n team-a").ends(cli.ExitDone).hides("team-b")
+	alice.matches("doctor-tenant")
+}
+
+// version shows versions.
+func (w *world) version(t *testing.T) {
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam version")
+	admin.runs("kubectl ipam version -o yaml")
+	admin.runs("kubectl ipam version --client")
+	admin.matches("version")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam version -n team-a").ends(cli.ExitDone)
+	alice.matches("version-tenant")
+}
+
+// harm is one thing that is broken, and repaired again.
+type harm struct {
+	what string
+	// do breaks it, and returns what repairs it.
+	do func() (repair func())
+	// named is the check that names it, with this result.
+	named  string
+	result installation.Result
+}
+
+// TestDoctorNamesWhatIsBroken breaks an installation, one thing at a time.
+func TestDoctorNamesWhatIsBroken(t *testing.T) {
+	w := &world{suite.Start(t, cluster.Options{Managers: 1})}
+	w.Namespace("team-a")
+	w.Created(build.Class("subnets").Default().Length(24).Obj())
+	w.Pools(build.Pool("p").CIDR("10.0.0.0/16").Classes("subnets").Obj())
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam doctor -o name").ends(cli.ExitDone)
+	for _, h := range w.harmsWhileItRuns() {
+		w.harmed(admin, h)
+	}
+	suite.Must(t, w.Managers[0].Stop())
+	w.harmed(admin, harm{what: "no replica runs", do: nothing, named: "trial/claim", result: installation.ResultFailed})
+	for _, h := range w.harmsWhileItIsDown() {
+		w.harmed(admin, h)
+	}
+	admin.runs("kubectl ipam doctor -o name --wait=2s").ends(cli.ExitTimedOut)
+	admin.matches("doctor-broken")
+}
+
+// harmed does harm, runs doctor, and adds to the transcript what is not as it should be.
+func (w *world) harmed(admin *terminal, h harm) {
+	w.Helper()
+	defer h.do()()
+	ran := admin.quietly("kubectl ipam doctor -n team-a -o json")
+	var report cli.DoctorReport
+	suite.Must(w, json.Unmarshal([]byte(ran.out), &report))
+	found := false
+	fmt.Fprintf(&admin.script, "# %s\n", h.what)
+	for _, c := range report.Checks {
+		found = found || c.Name == h.named && c.Result == h.result
+		if c.Name == h.named { // others may follow the API server's caches
+			fmt.Fprintf(&admin.script, "%s: %s: %s: %s\n", c.Name, c.Result, c.Message, c.Remedy)
+		}
+	}
+	admin.script.WriteByte('\n')
+	if !found {
+		w.Errorf("%s: %s is not %s:\n%s", h.what, h.named, h.result, ran.out)
+	}
+	if unhealthy := h.result == installation.ResultFailed; unhealthy != (ran.code == cli.ExitUnhealthy) {
+		w.Errorf("%s: exit code %d", h.what, ran.code)
+	}
+}
+
+func nothing() func() { return func() {} }
+
+func (w *world) harmsWhileItRuns() []harm {
+	const allocations = "cadastre-allocations"
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	rights := &rbacv1.ClusterRoleBinding{}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	fields := func() map[string]apiextensionsv1.JSONSchemaProps {
+		return definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
+	}
+	pool := &v1alpha1.IPPool{}
+	return []harm{
+		{"the binding of a policy is deleted", w.removed(binding, allocations), "policy/cadastre-allocations", installation.ResultFailed},
+		{"the binding only audits", w.changed(binding, "", allocations, func() {
+			binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
+		}), "policy/cadastre-allocations", installation.ResultFailed},
+		{"the binding leaves namespaces out", w.changed(binding, "", allocations, func() {
+			binding.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
+		}), "policy/cadastre-allocations", installation.ResultFailed},
+		{"a policy lets another user through", w.changed(policy, "", "cadastre-filled-in", func() {
+			policy.Spec.MatchConditions[0].Expression += " && request.userInfo.username != 'eve'"
+		}), "policy/cadastre-filled-in", installation.ResultFailed},
+		{"a policy ignores failures", w.changed(policy, "", "cadastre-filled-in", func() {
+			ignore := admissionv1.Ignore
+			policy.Spec.FailurePolicy = &ignore
+		}), "policy/cadastre-filled-in", installation.ResultFailed},
+		{"a policy is deleted", w.removed(policy, "cadastre-filled-in"), "policy/cadastre-filled-in", installation.ResultFailed},
+		{"a CRD lacks a field", w.changed(definition, "", "ippools.ipam.cadastre.dev", func() { delete(fields(), "reuseDelay") }), "crd/ippools", installation.ResultFailed},
+		{"a CRD has a field that this client does not know", w.changed(definition, "", "ipclasses.ipam.cadastre.dev", func() {
+			fields()["flavour"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		}), "crd/ipclasses", installation.ResultWarning},
+		{"a CRD has another rule", w.changed(definition, "", "ipclasses.ipam.cadastre.dev", func() {
+			longer := fields()["provisioner"]
+			longest := int64(100)
+			longer.MaxLength = &longest
+			fields()["provisioner"] = longer
+		}), "crd/ipclasses", installation.ResultWarning},
+		{"the operator lacks rights", w.changed(rights, "", "cadastre-manager", func() { rights.Subjects[0].Namespace = "elsewhere" }), "rights/operator", installation.ResultFailed},
+		{"the operator has no priority level", w.removed(&flowcontrolv1.FlowSchema{}, "cadastre"), "flowcontrol", installation.ResultWarning},
+		{"no pool backs the default class", w.changed(pool, "", "p", func() { pool.Spec.ClassNames = nil }), "trial/claim", installation.ResultWarning},
+		{"the Deployment has no replica that is available", w.deployed(2, 0), "deployment", installation.ResultFailed},
+		{"the Deployment has one of two", w.deployed(2, 1), "deployment", installation.ResultWarning},
+		{"the Deployment has all", w.deployed(2, 2), "deployment", installation.ResultOK},
+	}
+}
+
+func (w *world) harmsWhileItIsDown() []harm {
+	const name = "zz-cadastre-mutating-webhook-configuration"
+	mutating, secret := &admissionv1.MutatingWebhookConfiguration{}, &corev1.Secret{}
+	harmed := func(change func(*admissionv1.MutatingWebhook)) func() func() {
+		return w.changed(mutating, "", name, func() { change(&mutating.Webhooks[2]) })
+	}
+	return []harm{
+		{"a failure policy is another one", harmed(func(h *admissionv1.MutatingWebhook) {
+			fail := admissionv1.Fail
+			h.FailurePolicy = &fail
+		}), "webhooks/mutating", installation.ResultFailed},
+		{"a webhook leaves namespaces out", harmed(func(h *admissionv1.MutatingWebhook) {
+			h.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		}), "webhooks/mutating", installation.ResultFailed},
+		{"the caBundle of a webhook is another one", harmed(func(h *admissionv1.MutatingWebhook) {
+			h.ClientConfig.CABundle = append(h.ClientConfig.CABundle, '\n')
+		}), "webhooks/trust", installation.ResultFailed},
+		{"the path of a webhook is missing", harmed(func(h *admissionv1.MutatingWebhook) { h.ClientConfig.Service.Path = nil }), "webhooks/trust", installation.ResultFailed},
+		{"the Secret has another certificate", w.changed(secret, cluster.Namespace, "cadastre-webhook-server-cert", func() {
+			secret.Data["tls.crt"] = []byte("none")
+		}), "certificate", installation.ResultFailed},
+		{"a webhook is gone", w.changed(mutating, "", name, func() { mutating.Webhooks = mutating.Webhooks[1:] }), "webhooks/mutating", installation.ResultFailed},
+		{"a configuration is gone", w.removed(&admissionv1.ValidatingWebhookConfiguration{}, "cadastre-validating-webhook-configuration"), "webhooks/validating", installation.ResultFailed},
+		{"the Service is gone", w.removedIn(&corev1.Service{}, cluster.Namespace, "cadastre-webhook-service"), "webhooks/service", installation.ResultFailed},
+	}
+}
+
+// changed changes an object, whoever else writes it. Its repair writes what was there.
+func (w *world) changed(obj client.Object, namespace, name string, change func()) func() func() {
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	return func() func() {
+		w.Helper()
+		var before client.Object
+		suite.Must(w, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			if err := w.Get(w.Context(), key, obj); err != nil {
+				return err
+			}
+			before = obj.DeepCopyObject().(client.Object)
+			change()
+			return w.Update(w.Context(), obj)
+		}))
+		return func() {
+			w.Helper()
+			suite.Must(w, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+				if err := w.Get(w.Context(), key, obj); err != nil {
+					return err
+				}
+				before.SetResourceVersion(obj.GetResourceVersion())
+				return w.Update(w.Context(), before)
+			}))
+		}
+	}
+}
+
+func (w *world) removed(obj client.Object, name string) func() func() {
+	return w.removedIn(obj, "", name)
+}
+
+// removedIn deletes an object and waits until it is gone. Its repair applies the manifests.
+func (w *world) removedIn(obj client.Object, namespace, name string) func() func() {
+	return func() func() {
+		w.Helper()
+		obj.SetNamespace(namespace)
+		obj.SetName(name)
+		w.Deleted(obj)
+		w.Gone(obj)
+		return func() { suite.Must(w, w.Reinstall(w.Context())) }
+	}
+}
+
+// deployed has the operator's Deployment say how many replicas it has: no kubelet runs here.
+func (w *world) deployed(want, available int32) func() func() {
+	labels := map[string]string{"app.kubernetes.io/name": "cadastre"}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.ServiceAccount, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &want, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "registry.example/cadastre:v0.1.0"}}},
+			},
+		},
+	}
+	return func() func() {
+		w.Helper()
+		w.Created(deployment)
+		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: want, UpdatedReplicas: want, ReadyReplicas: available, AvailableReplicas: available}
+		suite.Must(w, w.Status().Update(w.Context(), deployment))
+		return func() {
+			w.Deleted(deployment)
+			w.Gone(deployment)
+			deployment.ResourceVersion, deployment.UID = "", ""
+		}
+	}
+}
+
+// quietly runs a command line without adding it to the transcript.
+func (r *terminal) quietly(line string) *ran {
+	r.t.Helper()
+	before := r.script.String()
+	ran := r.runs(line)
+	r.script = strings.Builder{}
+	r.script.WriteString(before)
+	return ran
+}
