@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -178,31 +177,6 @@ var misuses = []misuse{
 	{"dry runs", once((*hostile).dryRun)},
 	{"edits without end", (*hostile).edit},
 	{"delete everything", (*hostile).deleteEverything},
-}
-
-// dryRun asks what it would get, and what is free in which pools. An answer that tells of
-// others is a defect.
-func (h *hostile) dryRun(ctx context.Context) error {
-	b := build.Claim(hostileNamespace, h.name())
-	switch h.random.IntN(3) {
-	case 0:
-		b.Class("scarce")
-	case 1:
-		b.Pool(poolOwn).Length(32) // of the honest tenant
-	default:
-		b.Class("hosts")
-	}
-	claim := b.Obj()
-	err := h.client.Create(ctx, claim, client.DryRunAll)
-	if err == nil && (strings.Contains(fmt.Sprint(claim.Status), confidential) || slices.ContainsFunc(claim.Status.Candidates, isOfOthers)) {
-		return fmt.Errorf("a dry run tells of others: %v", claim.Status)
-	}
-	return err
-}
-
-// isOfOthers reports whether a candidate is a pool that the hostile tenant may not use.
-func isOfOthers(c v1alpha1.CandidatePool) bool {
-	return slices.Contains([]string{poolOwn, poolOthers, poolInner}, c.PoolRef.Name)
 }
 
 // oddName makes a claim with a name as long and odd as the API server lets pass, or not.
