@@ -54,7 +54,7 @@ func (r *Register) mayServe(request ipam.Request, classes []class) []ipam.PoolKe
 	if err != nil {
 		return nil
 	}
-	fitting, _ := terms.Fitting(pools) // none: no pool hands out what is asked for
+	fitting, _, _ := terms.Fitting(pools) // none: no pool hands out what is asked for
 	keys := make([]ipam.PoolKey, len(fitting))
 	for i, pool := range fitting {
 		keys[i] = pool.Key
