@@ -44,6 +44,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("release", w.release)
 	t.Run("interrupted", w.interrupted)
 	t.Run("default-class", w.defaultClass)
+	t.Run("support-bundle", w.supportBundle)
 	t.Run("version", w.version)
 }
 

@@ -1,0 +1,192 @@
+package bundle
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Collector collects a bundle with the rights of its caller.
+type Collector struct {
+	Client client.Client
+	// Clients read the logs of pods.
+	Clients kubernetes.Interface
+	// Namespace is that to which what is namespaced is limited; empty: all. Own is where
+	// that is read which may not be read in all.
+	Namespace, Own string
+	// Operator is the operator's namespace.
+	Operator string
+	Now      func() time.Time
+	// Reports are written beside what is collected, by the names of their files; an error
+	// is noted in the index.
+	Reports []Report
+}
+
+// Report is a report of another command.
+type Report struct {
+	File string
+	Make func(context.Context) (any, error)
+}
+
+const (
+	pageSize = 500
+	// logLines and logBytes bound the log of a container.
+	logLines = int64(5000)
+	logBytes = int64(2 << 20)
+)
+
+// Collect writes the bundle, and returns its index.
+func (c *Collector) Collect(ctx context.Context, into io.Writer) (*Index, error) {
+	a := &archive{Writer: zip.NewWriter(into), filter: &Filter{}, now: c.Now(), index: Index{Scope: "all namespaces", Operator: c.Operator}}
+	if c.Namespace != "" {
+		a.index.Scope = "namespace " + c.Namespace
+	}
+	a.index.Created = a.now.UTC().Format(time.RFC3339)
+	c.learn(ctx, a.filter)
+	for _, l := range listings(c.Operator) {
+		if err := c.list(ctx, a, l); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.logs(ctx, a); err != nil {
+		return nil, err
+	}
+	for _, report := range c.Reports {
+		value, err := report.Make(ctx)
+		if err != nil {
+			a.unread(report.File, err)
+			continue
+		}
+		if err := a.value(report.File, value); err != nil {
+			return nil, err
+		}
+	}
+	return &a.index, a.finish()
+}
+
+// learn has the filter know the paths of the webhooks before anything is written.
+func (c *Collector) learn(ctx context.Context, filter *Filter) {
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		list := listOf(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+		if err := c.Client.List(ctx, list); err != nil {
+			continue // noted where they are to be written
+		}
+		for i := range list.Items {
+			filter.LearnPaths(&list.Items[i])
+		}
+	}
+}
+
+func listOf(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return list
+}
+
+// list writes what a listing selects into a file of its own, a page at a time.
+func (c *Collector) list(ctx context.Context, a *archive, l listing) error {
+	var w io.Writer
+	keep := func(page []unstructured.Unstructured) (err error) {
+		if page = l.selected(page); len(page) == 0 {
+			return nil
+		}
+		if w == nil {
+			if w, err = a.create(l.file); err != nil {
+				return err
+			}
+		}
+		return a.objects(w, page)
+	}
+	namespace := l.namespace
+	if namespace == "" && !l.clusterScoped {
+		namespace = c.Namespace
+	}
+	err := c.pages(ctx, l, namespace, keep)
+	if apierrors.IsForbidden(err) && namespace == "" && !l.clusterScoped && c.Own != "" {
+		a.unread(l.what()+" outside namespace "+c.Own, err)
+		err = c.pages(ctx, l, c.Own, keep)
+	}
+	var failed *writeError
+	switch {
+	case errors.As(err, &failed):
+		return failed.err
+	case meta.IsNoMatchError(err):
+		a.unread(l.what(), errors.New("the cluster does not have this kind"))
+	case err != nil:
+		a.unread(l.what(), err)
+	}
+	return nil
+}
+
+// writeError means that the bundle could not be written.
+type writeError struct{ err error }
+
+func (e *writeError) Error() string { return e.err.Error() }
+
+func (c *Collector) pages(ctx context.Context, l listing, namespace string, keep func([]unstructured.Unstructured) error) error {
+	for next := ""; ; {
+		page := listOf(l.kind)
+		if err := c.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
+			return err
+		}
+		if err := keep(page.Items); err != nil {
+			return &writeError{err}
+		}
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
+
+// logs writes the end of the logs of the operator's pods.
+func (c *Collector) logs(ctx context.Context, a *archive) error {
+	pods := &corev1.PodList{}
+	if err := c.Client.List(ctx, pods, client.InNamespace(c.Operator), labelled()); err != nil {
+		a.unread("logs of the operator", err)
+		return nil //nolint:nilerr // the index says so
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		for _, status := range pod.Spec.Containers {
+			if err := c.log(ctx, a, pod.Name, status.Name, false); err != nil {
+				return err
+			}
+		}
+		for j := range pod.Status.ContainerStatuses {
+			if status := &pod.Status.ContainerStatuses[j]; status.RestartCount > 0 {
+				if err := c.log(ctx, a, pod.Name, status.Name, true); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Collector) log(ctx context.Context, a *archive, pod, container string, previous bool) error {
+	file := fmt.Sprintf("logs/%s.%s.log", pod, container)
+	if previous {
+		file = strings.TrimSuffix(file, ".log") + ".previous.log"
+	}
+	lines, bytes := logLines, logBytes
+	text, err := c.Clients.CoreV1().Pods(c.Operator).GetLogs(pod, &corev1.PodLogOptions{
+		Container: container, Previous: previous, TailLines: &lines, LimitBytes: &bytes, Timestamps: true,
+	}).DoRaw(ctx)
+	if err != nil {
+		a.unread(file, err)
+		return nil //nolint:nilerr // the index says so
+	}
+	return a.text(file, string(text))
+}

@@ -1,0 +1,104 @@
+package bundle
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+)
+
+// listing is one kind of object, and which of them a bundle holds.
+type listing struct {
+	file string
+	kind schema.GroupVersionKind
+	// namespace is the only one of which they are; empty: of those that the caller asks for.
+	namespace     string
+	clusterScoped bool
+	// only selects some of them; nil: all.
+	only func(*unstructured.Unstructured) bool
+}
+
+// what is the resource, as in a role.
+func (l *listing) what() string {
+	resource, _ := meta.UnsafeGuessKindToResource(l.kind)
+	return resource.Resource
+}
+
+func (l *listing) selected(page []unstructured.Unstructured) []unstructured.Unstructured {
+	if l.only == nil {
+		return page
+	}
+	var selected []unstructured.Unstructured
+	for i := range page {
+		if l.only(&page[i]) {
+			selected = append(selected, page[i])
+		}
+	}
+	return selected
+}
+
+// listings are all that a bundle holds, in the order of its files. Secrets are none of them.
+func listings(operator string) []listing {
+	ours := func(kind string) schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKind(kind) }
+	kind := func(group, version, kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
+	}
+	clusterAPI := func(name string) schema.GroupVersionKind { return kind(adapt.AddressClaimGroup, "v1beta2", name) }
+	admission := func(name string) schema.GroupVersionKind { return kind("admissionregistration.k8s.io", "v1", name) }
+	flow := func(name string) schema.GroupVersionKind { return kind("flowcontrol.apiserver.k8s.io", "v1", name) }
+	return []listing{
+		{file: "cadastre/ipclasses.yaml", kind: ours("IPClass"), clusterScoped: true},
+		{file: "cadastre/ippools.yaml", kind: ours("IPPool"), clusterScoped: true},
+		{file: "cadastre/localippools.yaml", kind: ours("LocalIPPool")},
+		{file: "cadastre/ipclaims.yaml", kind: ours("IPClaim")},
+		{file: "cadastre/ipallocations.yaml", kind: ours("IPAllocation")},
+		{file: "cluster-api/ipaddressclaims.yaml", kind: clusterAPI("IPAddressClaim"), only: refersToUs},
+		{file: "cluster-api/ipaddresses.yaml", kind: clusterAPI("IPAddress"), only: refersToUs},
+		{file: "events.yaml", kind: kind("events.k8s.io", "v1", "Event"), only: regardsUs},
+		{file: "installation/crds.yaml", kind: kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), clusterScoped: true, only: isOurDefinition},
+		{file: "installation/mutatingwebhooks.yaml", kind: admission("MutatingWebhookConfiguration"), clusterScoped: true, only: isNamedAfterUs},
+		{file: "installation/validatingwebhooks.yaml", kind: admission("ValidatingWebhookConfiguration"), clusterScoped: true, only: isNamedAfterUs},
+		{file: "installation/policies.yaml", kind: admission("ValidatingAdmissionPolicy"), clusterScoped: true, only: isNamedAfterUs},
+		{file: "installation/policybindings.yaml", kind: admission("ValidatingAdmissionPolicyBinding"), clusterScoped: true, only: isNamedAfterUs},
+		{file: "installation/flowschemas.yaml", kind: flow("FlowSchema"), clusterScoped: true, only: isNamedAfterUs},
+		{file: "installation/prioritylevels.yaml", kind: flow("PriorityLevelConfiguration"), clusterScoped: true, only: isNamedAfterUs},
+		{file: "installation/deployments.yaml", kind: kind("apps", "v1", "Deployment"), namespace: operator},
+		{file: "installation/pods.yaml", kind: kind("", "v1", "Pod"), namespace: operator},
+		{file: "installation/services.yaml", kind: kind("", "v1", "Service"), namespace: operator},
+		{file: "installation/leases.yaml", kind: kind("coordination.k8s.io", "v1", "Lease"), namespace: operator},
+		{file: "installation/networkpolicies.yaml", kind: kind("networking.k8s.io", "v1", "NetworkPolicy"), namespace: operator},
+		{file: "installation/poddisruptionbudgets.yaml", kind: kind("policy", "v1", "PodDisruptionBudget"), namespace: operator},
+	}
+}
+
+func labelled() client.MatchingLabels {
+	return client.MatchingLabels{"app.kubernetes.io/name": "cadastre"}
+}
+
+// refersToUs selects Cluster API's objects that name a pool or class of ours.
+func refersToUs(obj *unstructured.Unstructured) bool {
+	group, _, _ := unstructured.NestedString(obj.Object, "spec", "poolRef", "apiGroup")
+	return adapt.IsOurGroup(group)
+}
+
+// regardsUs selects events about our objects, and about Cluster API's that are for addresses.
+func regardsUs(event *unstructured.Unstructured) bool {
+	version, _, _ := unstructured.NestedString(event.Object, "regarding", "apiVersion")
+	group, _, _ := strings.Cut(version, "/")
+	return adapt.IsOurGroup(group) || group == adapt.AddressClaimGroup
+}
+
+func isOurDefinition(obj *unstructured.Unstructured) bool {
+	group, _, _ := unstructured.NestedString(obj.Object, "spec", "group")
+	return adapt.IsOurGroup(group)
+}
+
+// isNamedAfterUs selects what the manifests install cluster-wide.
+func isNamedAfterUs(obj *unstructured.Unstructured) bool {
+	return strings.Contains(obj.GetName(), "cadastre")
+}

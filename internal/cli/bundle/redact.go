@@ -1,0 +1,124 @@
+package bundle
+
+import (
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// redacted stands for what was taken out.
+const redacted = "<redacted>"
+
+// hidden are annotations that hold what is encrypted, or a copy of all fields.
+func hidden() []string {
+	return []string{v1alpha1.AnnotationRequester, "kubectl.kubernetes.io/last-applied-configuration"}
+}
+
+// Redact takes out of an object what holds secrets, and who wrote which field.
+func Redact(obj *unstructured.Unstructured) {
+	obj.SetManagedFields(nil)
+	annotations := obj.GetAnnotations()
+	for _, name := range hidden() {
+		if _, has := annotations[name]; has {
+			annotations[name] = redacted
+		}
+	}
+	if len(annotations) > 0 {
+		obj.SetAnnotations(annotations)
+	}
+	switch obj.GetKind() {
+	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+		eachMap(obj.Object, redactWebhook, "webhooks")
+	case "CustomResourceDefinition":
+		eachMap(obj.Object, func(version map[string]any) { delete(version, "schema") }, "spec", "versions")
+		unstructured.RemoveNestedField(obj.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
+	case "Deployment":
+		redactPod(obj.Object, "spec", "template", "spec")
+	case "Pod":
+		redactPod(obj.Object, "spec")
+	}
+}
+
+func redactWebhook(webhook map[string]any) {
+	config, _ := webhook["clientConfig"].(map[string]any)
+	if config == nil {
+		return
+	}
+	for _, field := range []string{"caBundle", "url"} {
+		if config[field] != nil {
+			config[field] = redacted
+		}
+	}
+	if service, _ := config["service"].(map[string]any); service != nil && service["path"] != nil {
+		service["path"] = redacted
+	}
+}
+
+// redactPod takes out the values of environment variables: those of proxies may have
+// passwords.
+func redactPod(object map[string]any, fields ...string) {
+	for _, containers := range []string{"containers", "initContainers", "ephemeralContainers"} {
+		eachMap(object, func(container map[string]any) {
+			eachMap(container, func(variable map[string]any) {
+				if variable["value"] != nil {
+					variable["value"] = redacted
+				}
+			}, "env")
+		}, append(append([]string{}, fields...), containers)...)
+	}
+}
+
+// eachMap calls do for every map of a list in an object, and has the object keep what it changes.
+func eachMap(object map[string]any, do func(map[string]any), fields ...string) {
+	list, found, _ := unstructured.NestedFieldNoCopy(object, fields...)
+	items, isList := list.([]any)
+	if !found || !isList {
+		return
+	}
+	for _, item := range items {
+		if fields, isMap := item.(map[string]any); isMap {
+			do(fields)
+		}
+	}
+}
+
+// Filter takes secrets out of texts. The zero value knows none but by their form.
+type Filter struct{ known []string }
+
+// LearnPaths has a filter know the secrets in the paths of webhook configurations, before
+// they are redacted.
+func (f *Filter) LearnPaths(configuration *unstructured.Unstructured) {
+	eachMap(configuration.Object, func(webhook map[string]any) {
+		path, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "path")
+		if secret, _, nested := strings.Cut(strings.Trim(path, "/"), "/"); nested {
+			f.known = append(f.known, secret)
+		}
+	}, "webhooks")
+}
+
+// aSecret is what is secret by its form: the first element of a webhook's path, tokens,
+// passwords in URLs, private keys.
+var aSecret = []struct { //nolint:gochecknoglobals // compiled once
+	pattern *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`/[a-z2-7]{26}/`), "/" + redacted + "/"},
+	{regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]*`), redacted},
+	{regexp.MustCompile(`(?i)\b(bearer|basic) +[\w.~+/=-]+`), "$1 " + redacted},
+	{regexp.MustCompile(`://[^/\s:@"]+:[^/\s@"]+@`), "://" + redacted + "@"},
+	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`), redacted},
+}
+
+// Text is a text without secrets.
+func (f *Filter) Text(text string) string {
+	for _, secret := range f.known {
+		text = strings.ReplaceAll(text, secret, redacted)
+	}
+	for _, s := range aSecret {
+		text = s.pattern.ReplaceAllString(text, s.instead)
+	}
+	return text
+}
