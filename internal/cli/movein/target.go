@@ -144,43 +144,60 @@ func canonical(text string) string {
 // has the pool's addresses; and where those overlap, too, the pool gets a routing domain of
 // its own. Pools that exist come first; others are sources that are not imported now.
 func place(all []*becoming, others []source, existing []v1alpha1.Pool) {
-	taken := map[string][]occupied{}
+	m := newSpaces(all, others, existing)
+	for _, b := range all {
+		if b.isNew() {
+			b.fill(m.place(b))
+			b.check()
+		}
+	}
+}
+
+// isNew reports whether the pool is still to be made, and can be.
+func (b *becoming) isNew() bool { return !b.exists && len(b.problems) == 0 }
+
+// spaces are what is taken, and what subnets are wanted, of each namespace; of all
+// cluster-scoped pools under the empty name.
+type spaces struct {
+	taken    map[string][]occupied
+	networks map[string][]netip.Prefix
+}
+
+func newSpaces(all []*becoming, others []source, existing []v1alpha1.Pool) spaces {
+	m := spaces{taken: map[string][]occupied{}, networks: map[string][]netip.Prefix{}}
 	for _, pool := range existing {
 		if prefix, err := netip.ParsePrefix(pool.PoolSpec().CIDR); err == nil && pool.PoolSpec().ParentRef == nil && isInDefault(pool) {
-			taken[pool.GetNamespace()] = append(taken[pool.GetNamespace()], occupied{prefix, refOfPool(pool)})
+			m.taken[pool.GetNamespace()] = append(m.taken[pool.GetNamespace()], occupied{prefix, refOfPool(pool)})
 		}
 	}
-	networks := map[string][]netip.Prefix{}
 	for _, s := range others {
 		if s.network.IsValid() {
-			networks[s.obj.GetNamespace()] = append(networks[s.obj.GetNamespace()], s.network)
+			m.networks[s.obj.GetNamespace()] = append(m.networks[s.obj.GetNamespace()], s.network)
 		}
 	}
 	for _, b := range all {
-		if !b.exists && len(b.problems) == 0 {
-			networks[b.ref.Namespace] = append(networks[b.ref.Namespace], b.network)
+		if b.isNew() {
+			m.networks[b.ref.Namespace] = append(m.networks[b.ref.Namespace], b.network)
 		}
 	}
-	for _, b := range all {
-		if b.exists || len(b.problems) > 0 {
-			continue
-		}
-		space := b.ref.Namespace
-		cidr := b.network
-		alone := func(p netip.Prefix) bool { return p.Overlaps(b.network) }
-		if len(overlapping(taken[space], cidr)) > 0 || count(networks[space], alone) > 1 {
-			cidr = cover(union(b.addresses, b.held))
-		}
-		domain := ""
-		if others := overlapping(taken[space], cidr); len(others) > 0 {
-			domain = domainOf(b.pool)
-			b.source = b.with("overlaps %s: it gets the routing domain %s, in which nothing keeps the two from handing out the same address", listed(others), domain)
-		} else {
-			taken[space] = append(taken[space], occupied{cidr, refOfPool(b.pool)})
-		}
-		b.fill(cidr, domain)
-		b.check()
+	return m
+}
+
+// place finds the CIDR and the routing domain of a pool, and takes them.
+func (m spaces) place(b *becoming) (cidr netip.Prefix, domain string) {
+	within := b.ref.Namespace
+	cidr = b.network
+	isWanted := count(m.networks[within], func(p netip.Prefix) bool { return p.Overlaps(b.network) }) > 1
+	if isWanted || len(overlapping(m.taken[within], cidr)) > 0 {
+		cidr = cover(union(b.addresses, b.held))
 	}
+	if others := overlapping(m.taken[within], cidr); len(others) > 0 {
+		domain = domainOf(b.pool)
+		b.source = b.with("overlaps %s: it gets the routing domain %s, in which nothing keeps the two from handing out the same address", listed(others), domain)
+		return cidr, domain
+	}
+	m.taken[within] = append(m.taken[within], occupied{cidr, refOfPool(b.pool)})
+	return cidr, ""
 }
 
 // occupied is a CIDR of the default routing domain, and the pool that has it.

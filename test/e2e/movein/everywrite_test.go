@@ -102,7 +102,7 @@ func (w *world) withDocumentedRights() {
 	text, err := os.ReadFile("../../../docs/import.md")
 	suite.Must(w, err)
 	role := &rbacv1.ClusterRole{}
-	for _, block := range bytes.Split(text, []byte("```")) {
+	for block := range bytes.SplitSeq(text, []byte("```")) {
 		if manifest, ok := bytes.CutPrefix(block, []byte("yaml\n")); ok && bytes.Contains(manifest, []byte("kind: ClusterRole\n")) {
 			suite.Must(w, yaml.UnmarshalStrict(manifest, role))
 		}
