@@ -236,6 +236,9 @@ func domainOf(pool v1alpha1.Pool) string {
 	for len(name) > 1 && name[0] == '-' {
 		name = name[1:]
 	}
+	if string(name) == v1alpha1.DefaultRoutingDomain {
+		return "default-pool" // that of the pool alone, and not everybody's
+	}
 	return string(name)
 }
 
