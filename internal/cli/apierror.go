@@ -27,11 +27,11 @@ func explained(err error) string {
 	if !errors.As(err, &status) {
 		return text
 	}
-	return strings.Replace(text, status.Status().Message, readable(status.Status()), 1)
+	return strings.Replace(text, status.Status().Message, describe(status.Status()), 1)
 }
 
-// readable is the message of a status.
-func readable(status metav1.Status) string {
+// describe is the message of a status.
+func describe(status metav1.Status) string {
 	message := regexp.MustCompile(`^admission webhook "[^"]*" denied the request: `).ReplaceAllString(status.Message, "")
 	switch {
 	case status.Reason == metav1.StatusReasonInvalid && status.Details != nil && len(status.Details.Causes) > 1:

@@ -60,7 +60,7 @@ func (e *env) explain(cmd *cobra.Command, argument string, o *output) error {
 	if err != nil {
 		return err
 	}
-	r, err := register.Read(cmd.Context(), c, namespace)
+	r, err := e.readQuietly(cmd, register.Scope{})
 	if err != nil {
 		return err
 	}

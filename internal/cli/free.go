@@ -116,7 +116,7 @@ func (e *env) freeByDryRun(cmd *cobra.Command, o *output, name string, options f
 		}
 	}
 	if answer.Status.AllocatedCIDR == "" {
-		return notServed(answer, name)
+		return whyNothing(answer, name)
 	}
 	report.Blocks = []string{answer.Status.AllocatedCIDR}
 	return e.print(o, report)
@@ -136,8 +136,8 @@ func probeError(err error, pool string, options freeOptions) error {
 	return err
 }
 
-// notServed is why a claim of a dry run would get nothing.
-func notServed(claim *v1alpha1.IPClaim, pool string) error {
+// whyNothing is why a claim of a dry run would get nothing.
+func whyNothing(claim *v1alpha1.IPClaim, pool string) error {
 	code, message := ExitError, "the operator does not say why"
 	if ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 		message = ready.Message

@@ -35,12 +35,20 @@ func probe(ctx context.Context, c client.Client, claim *v1alpha1.IPClaim) (*v1al
 	return claim, err
 }
 
-// candidatesOf are the pools that the answer to a dry run names.
+// candidatesOf are the pools that the answer to a dry run names: as candidates, and the one
+// from which the block would be.
 func candidatesOf(claim *v1alpha1.IPClaim) []candidate {
-	if claim.Status.PoolRef == nil {
-		return nil
+	var all []candidate
+	for _, told := range claim.Status.Candidates {
+		all = append(all, candidate{
+			pool: adapt.PoolKey(claim.Namespace, told.PoolRef), message: told.Message,
+			available: told.Available, largestFreePrefix: told.LargestFreePrefix,
+		})
 	}
-	return []candidate{{pool: adapt.PoolKey(claim.Namespace, *claim.Status.PoolRef)}}
+	if len(all) == 0 && claim.Status.PoolRef != nil {
+		all = append(all, candidate{pool: adapt.PoolKey(claim.Namespace, *claim.Status.PoolRef)})
+	}
+	return all
 }
 
 // candidatesFor asks what claims of the namespace could get from pools that the caller may
