@@ -96,7 +96,7 @@ func (t *clusterTree) readOwnClaims(ctx context.Context, e *env) error {
 			node.Pool = claim.Status.PoolRef.Name
 		}
 		if node.Address == "" {
-			node.State = whyWaiting(claim.Status.Conditions, v1alpha1.ConditionReady)
+			node.State = waitReason(claim.Status.Conditions, v1alpha1.ConditionReady)
 		}
 		t.claims = append(t.claims, node)
 	}
@@ -109,7 +109,7 @@ func (t *clusterTree) nodeOfAddressClaim(claim *ipamv1.IPAddressClaim) TreeNode 
 	node.Pool = claim.Spec.PoolRef.Name
 	address := t.addresses[claim.Name]
 	if address == nil {
-		node.State = whyWaiting(claim.Status.Conditions, clusterv1.ReadyCondition)
+		node.State = waitReason(claim.Status.Conditions, clusterv1.ReadyCondition)
 		return node
 	}
 	node.Address, node.Gateway, node.Pool = address.Spec.Address, address.Spec.Gateway, address.Spec.PoolRef.Name
@@ -119,8 +119,8 @@ func (t *clusterTree) nodeOfAddressClaim(claim *ipamv1.IPAddressClaim) TreeNode 
 	return node
 }
 
-// whyWaiting is the reason of the condition that a claim has which is not served.
-func whyWaiting(conditions []metav1.Condition, kind string) string {
+// waitReason is the reason of the condition that a claim has which is not served.
+func waitReason(conditions []metav1.Condition, kind string) string {
 	if ready := meta.FindStatusCondition(conditions, kind); ready != nil {
 		return "Waiting: " + ready.Reason
 	}
