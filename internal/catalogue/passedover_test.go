@@ -86,7 +86,7 @@ func TestTheClassesOfANamespace(t *testing.T) {
 		{Name: "platform", Family: ipam.IPv4, Visibility: ipam.VisibilityPlatform},
 	} {
 		class.Native = true
-		c.SetClass(defaultOf(class, int64(10-i)))
+		c.SetClass(asDefault(class, int64(10-i)))
 	}
 	var got []string
 	for _, class := range c.ClassesFor(ipam.Request{Claim: ipam.Name{Namespace: "team", Name: "x"}}) {
@@ -103,8 +103,8 @@ func TestTheClassesOfANamespace(t *testing.T) {
 	}
 }
 
-// defaultOf is a class as a default one of its family.
-func defaultOf(class ipam.Class, created int64) ClassEntry {
+// asDefault is a class as a default one of its family.
+func asDefault(class ipam.Class, created int64) ClassEntry {
 	entry := defaultClass(class.Name, class.Family, created)
 	entry.Class = class
 	return entry

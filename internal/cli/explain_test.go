@@ -43,7 +43,7 @@ func (s *scene) holds(pool, namespace string, edit func(*v1alpha1.IPAllocationSp
 		if edit != nil {
 			edit(&record.Spec)
 		}
-		s.objects.Allocations = append(s.objects.Allocations, record)
+		s.objects.Allocations = append(s.objects.Allocations, &record)
 	}
 	return s
 }

@@ -213,7 +213,7 @@ func TestWhatIsShippedAgreesWithItself(t *testing.T) {
 	if len(roles[""]) == 0 || len(roles["elsewhere"]) == 0 || len(roles) != 2 {
 		t.Errorf("the operator's roles are of %d namespaces: %v", len(roles), roles)
 	}
-	if n := len(shippedUserRoles()); n != 4 {
+	if n := len(shippedUserRoles()); n != 5 {
 		t.Errorf("%d roles for people are shipped", n)
 	}
 }

@@ -88,8 +88,8 @@ func (w *world) hideSecrets(t *testing.T) map[string]string {
 
 	claim := &v1alpha1.IPClaim{}
 	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "apps"}, claim))
-	w.annotated(claim, hush)
-	t.Cleanup(func() { w.annotated(claim, "") })
+	w.askedBy(claim, hush)
+	t.Cleanup(func() { w.askedBy(claim, "") })
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "cadastre-pod", Labels: map[string]string{"app.kubernetes.io/name": "cadastre"}},
 		Spec: corev1.PodSpec{
@@ -106,8 +106,8 @@ func (w *world) hideSecrets(t *testing.T) map[string]string {
 	return secrets
 }
 
-// annotated has the operator note who asked for a claim; nobody where the text is empty.
-func (w *world) annotated(claim *v1alpha1.IPClaim, text string) {
+// askedBy has the operator note who asked for a claim; nobody where the text is empty.
+func (w *world) askedBy(claim *v1alpha1.IPClaim, text string) {
 	w.Helper()
 	patch := `{"metadata":{"annotations":{"` + v1alpha1.AnnotationRequester + `":null}}}`
 	if text != "" {
