@@ -2,6 +2,7 @@ package installation
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -63,7 +64,8 @@ func judgeRefusal(claim *v1alpha1.IPClaim, err error) Check {
 
 // codeOf is the HTTP status of an error; zero where it is none of the API server.
 func codeOf(err error) int32 {
-	if status, is := err.(apierrors.APIStatus); is { //nolint:errorlint // the client returns it as it is
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
 		return status.Status().Code
 	}
 	return 0
