@@ -19,13 +19,18 @@ type CommandRights struct {
 	Wanted []rbacv1.PolicyRule
 }
 
-// Rights are those of all commands, in the order of their names. Commands that are not
-// listed need none.
+// Rights are those of the commands that deal with the register, in the order of their names.
+// What doctor, support-bundle and version may not read they list as such, and
+// docs/import.md has the rights of import.
 func Rights() []CommandRights {
 	register := rules(
 		ours("list", "ippools", "localippools", "ipallocations", "ipclaims"),
 	)
+	all := rules(
+		ours("get list", "ippools", "localippools", "ipallocations", "ipclaims"), capi("get list", "ipaddressclaims", "ipaddresses"),
+	)
 	return []CommandRights{
+		{Command: "check", Wanted: all},
 		{Command: "claim", Needed: rules(ours("create get watch list", "ipclaims"))},
 		{Command: "create class", Needed: rules(ours("create", "ipclasses"))},
 		{Command: "create pool", Needed: rules(ours("create get list watch", "ippools", "localippools"))},
@@ -38,7 +43,7 @@ func Rights() []CommandRights {
 		{Command: "release", Needed: rules(ours("get delete list watch", "ipclaims", "ipallocations"))},
 		{Command: "resume", Needed: rules(ours("get patch", "ippools", "localippools"))},
 		{Command: "tree", Wanted: register},
-		{Command: "who", Wanted: register},
+		{Command: "who", Wanted: append(register, ours("get", "ipclaims"), capi("get", "ipaddressclaims"))},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 // rightsShown are command lines that need all rights of each command. What they write is a
 // dry run.
 var rightsShown = map[string][]string{
+	"check":         {"kubectl ipam check"},
 	"claim":         {"kubectl ipam claim -n team-a --pool core --length 30 --dry-run=server", "kubectl ipam claim -n team-a --name apps --class subnets --length 24"},
 	"create class":  {"kubectl ipam create class another --family IPv4 --dry-run=server"},
 	"create pool":   {"kubectl ipam create pool another --cidr 172.20.0.0/16 --dry-run=server"},
