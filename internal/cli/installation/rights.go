@@ -3,6 +3,8 @@ package installation
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -20,8 +22,9 @@ func (d *Doctor) operatorRights(ctx context.Context) []Check {
 	user := "system:serviceaccount:" + d.Operator + ":" + ServiceAccount
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + d.Operator, "system:authenticated"}
 	var questions []authorizationv1.ResourceAttributes
-	for namespace, rules := range shippedOperatorRoles(d.Operator) {
-		questions = append(questions, attributes(namespace, rules)...)
+	roles := shippedOperatorRoles(d.Operator)
+	for _, namespace := range slices.Sorted(maps.Keys(roles)) {
+		questions = append(questions, attributes(namespace, roles[namespace])...)
 	}
 	missing, err := ask(ctx, questions, func(ctx context.Context, q *authorizationv1.ResourceAttributes) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: q}}
