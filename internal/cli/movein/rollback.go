@@ -68,6 +68,10 @@ func (r *run) giveBack(ctx context.Context, back returning) error {
 	if err := r.moveAll(ctx, back.entries); err != nil {
 		return err
 	}
+	ours := []string{v1alpha1.FinalizerRelease, v1alpha1.FinalizerProtect}
+	if err := r.clean(ctx, map[poolRef]bool{back.ref: true}, ours); err != nil {
+		return err
+	}
 	own := refOfPool(back.pool)
 	released := func() ([]string, error) { return r.stillHeld(ctx, own) }
 	if err := r.await(ctx, "released by the operator: see that it is running", released); err != nil {

@@ -24,7 +24,8 @@ func (r *run) verify(ctx context.Context, pl plan) error {
 	for _, pp := range pl.pools {
 		pools[refOfPool(pp.pool)] = true
 	}
-	if err := r.clean(ctx, pools); err != nil {
+	theirs := []string{r.provider.claimFinalizer, r.provider.addressFinalizer}
+	if err := r.clean(ctx, pools, theirs); err != nil {
 		return err
 	}
 	return r.await(ctx, "recorded by the operator: see that it is running", func() ([]string, error) { return r.unrecorded(ctx, pools) })
@@ -118,11 +119,14 @@ func recordedPool(record *v1alpha1.IPAllocation) poolRef {
 // cleanings is how often it is looked for finalizers of the other provider.
 const cleanings = 3
 
-// clean takes the finalizers of the other provider off the claims and IPAddresses of pools.
-// While it runs, it may put one on a claim of the name of one that it knew, and does not
-// take it off again. A claim that keeps one is released all the same: the operator takes it
-// off then.
-func (r *run) clean(ctx context.Context, pools map[poolRef]bool) error {
+// clean takes finalizers off the claims and IPAddresses of pools which whoever put them on
+// does not take off again. The in-cluster provider, while it runs, puts its own on a claim of
+// the name of one that it knew; and as it writes all finalizers that it has seen, it may
+// bring back ours after a rollback.
+func (r *run) clean(ctx context.Context, pools map[poolRef]bool, finalizers []string) error {
+	isMarked := func(obj client.Object) bool {
+		return slices.ContainsFunc(obj.GetFinalizers(), func(f string) bool { return slices.Contains(finalizers, f) })
+	}
 	for range cleanings {
 		st, err := r.readAddresses(ctx)
 		if err != nil {
@@ -130,39 +134,37 @@ func (r *run) clean(ctx context.Context, pools map[poolRef]bool) error {
 		}
 		var marked []*unstructured.Unstructured
 		for _, obj := range slices.Concat(st.claims, st.addresses) {
-			if pools[namedPool(obj)] && r.isMarked(obj) {
+			if pools[r.provider.refOf(obj)] && isMarked(obj) {
 				marked = append(marked, obj)
 			}
 		}
 		if len(marked) == 0 {
 			return nil
 		}
-		if err := r.all(ctx, len(marked), func(ctx context.Context, i int) error { return r.unmark(ctx, marked[i]) }); err != nil {
+		if err := r.all(ctx, len(marked), func(ctx context.Context, i int) error { return r.unmark(ctx, marked[i], finalizers) }); err != nil {
 			return err
 		}
-		r.say("Took the finalizers of the %s provider off %s.", r.provider.name, counted(len(marked), "object"))
+		r.say("Took finalizers that are not theirs off %s.", counted(len(marked), "object"))
 		if err := r.settle(ctx); err != nil {
 			return err
 		}
 	}
-	r.say("The %s provider runs, and goes on putting its finalizer on claims: stop it if nothing else uses it, and run this command again.", r.provider.name)
+	r.say("The %s provider runs, and goes on writing finalizers to claims: stop it if nothing else uses it, and run this command again.", r.provider.name)
 	return nil
 }
 
-func (r *run) isMarked(obj client.Object) bool {
-	return slices.ContainsFunc(obj.GetFinalizers(), func(f string) bool { return f == r.provider.claimFinalizer || f == r.provider.addressFinalizer })
-}
-
-func (r *run) unmark(ctx context.Context, obj *unstructured.Unstructured) error {
+// unmark takes finalizers off an object.
+func (r *run) unmark(ctx context.Context, obj *unstructured.Unstructured, finalizers []string) error {
 	return onConflict(func() error {
 		now, err := r.still(ctx, obj)
-		if err != nil || now == nil || !r.isMarked(now) {
+		if err != nil || now == nil {
 			return err
 		}
 		before := now.DeepCopy()
-		now.SetFinalizers(slices.DeleteFunc(now.GetFinalizers(), func(f string) bool {
-			return f == r.provider.claimFinalizer || f == r.provider.addressFinalizer
-		}))
+		now.SetFinalizers(slices.DeleteFunc(now.GetFinalizers(), func(f string) bool { return slices.Contains(finalizers, f) }))
+		if len(now.GetFinalizers()) == len(before.GetFinalizers()) {
+			return nil
+		}
 		return client.IgnoreNotFound(r.patch(ctx, now, before))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,8 +17,10 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/cli/movein"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
@@ -141,6 +144,7 @@ func (w *world) killedAt(limit int64, before bool, made *int) (wasKilled bool) {
 		if owner != "" {
 			*made++
 		}
+		w.latePatch(action)
 		if err := movein.InCluster(w.Context(), w.WithWatch, o); err != nil {
 			w.Fatalf("%s, and run again: %v\n%s", what, err, out.String())
 		}
@@ -154,10 +158,31 @@ func (w *world) killedAt(limit int64, before bool, made *int) (wasKilled bool) {
 		if owner != "" && claim.Labels["owner"] != owner {
 			w.Fatalf("%s: the claim has the labels %v, want those of the one that was created last", what, claim.Labels)
 		}
+		if finalizer := map[movein.Action]string{movein.Apply: releaseAddress, movein.Rollback: v1alpha1.FinalizerRelease}[action]; slices.Contains(claim.Finalizers, finalizer) {
+			w.Fatalf("%s: the claim has the finalizer %s", what, finalizer)
+		}
 		w.keptAddresses(held)
 		w.noJournals()
 	}
 	return wasKilled
+}
+
+// latePatch writes the finalizers of the claim before the kill into the one after it, as the
+// in-cluster provider does, which has seen the former. Where the new pool is gone, the
+// rollback was done.
+func (w *world) latePatch(action movein.Action) {
+	w.Helper()
+	claim := &ipamv1.IPAddressClaim{}
+	suite.Must(w, client.IgnoreNotFound(w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "m-0"}, claim)))
+	pool := &v1alpha1.LocalIPPool{}
+	err := w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "machines"}, pool)
+	isMoved := (claim.Spec.PoolRef.APIGroup == v1alpha1.GroupVersion.Group) == (action == movein.Apply)
+	if claim.UID == "" || !isMoved || err != nil || !pool.DeletionTimestamp.IsZero() {
+		return
+	}
+	before := claim.DeepCopy()
+	controllerutil.AddFinalizer(claim, map[movein.Action]string{movein.Apply: releaseAddress, movein.Rollback: v1alpha1.FinalizerRelease}[action])
+	suite.Must(w, w.Patch(w.Context(), claim, client.MergeFrom(before)))
 }
 
 // madeAnew creates the claim again that an import has just deleted, from the pool of which

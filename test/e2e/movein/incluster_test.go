@@ -46,7 +46,7 @@ func newSite(t *testing.T, n int) *site {
 	var err error
 	s.provider, err = s.NewInCluster()
 	suite.Must(t, err)
-	t.Cleanup(func() { suite.Must(t, s.provider.Stop()) })
+	t.Cleanup(func() { suite.Must(t, s.provider.Kill()) }) // it may be busy
 	_, err = s.Kubectl(t.Context(), "apply", "-f", "test/e2e/clusterctl/testdata/infrastructure-crds.yaml")
 	suite.Must(t, err)
 	s.Namespace("site")
@@ -149,7 +149,7 @@ func TestInCluster(t *testing.T) {
 	s.rolledBack(before, n)
 
 	// The provider is stopped.
-	suite.Must(t, s.provider.Stop())
+	suite.Must(t, s.provider.Kill())
 	s.pauseCluster("site", "c1", true)
 	before = s.held()
 	if _, err := s.run(movein.InCluster, movein.Options{Action: movein.Apply}); err != nil {
