@@ -161,10 +161,17 @@ test-all: test test-large ## Run all tests, and then again at full size those th
 
 .PHONY: test-large
 test-large: $(assets) capi providers build ## Run at full size the tests that are smaller in `make test`, one package after the other.
-	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list)
+	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list | grep -vE '/test/($(at_length))$$')
 	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
 	$(patient) go test -count=1 -p 1 -v -timeout $(TEST_TIMEOUT) $$(grep -vxF "$$raced" <<<"$$sized") | $(of_itself)
+
+# Suites whose full size takes more than a quarter of an hour: they have targets of their own.
+at_length := e2e/movein|perf/plugin
+
+.PHONY: import-at-length
+import-at-length: $(assets) capi providers build ## Import 5,000 addresses from the in-cluster provider and Metal3's, and kill the import at every write: about half an hour.
+	@$(patient) go test -count=1 -v -timeout 60m ./test/e2e/movein
 
 # tests runs them with the flag $(1), and $(2) suites at a time.
 define tests

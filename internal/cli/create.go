@@ -15,6 +15,7 @@ func newCreate(e *env) *cobra.Command {
 		Use:   "create",
 		Short: "Make a pool or a class, or write its manifest",
 		Args:  cobra.NoArgs,
+		Long:  `Make a pool or a class, or with --dry-run=client -o yaml write its manifest.`,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCreateClass(e), newCreatePool(e))
