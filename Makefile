@@ -153,7 +153,7 @@ release-manifests: $(if $(assets),bin/k8s/kubectl) ## Write what clusterctl inst
 ##@ Check
 
 .PHONY: test
-test: $(assets) capi providers build ## Run all tests, the suites on the control plane included, with small counts: about twelve minutes on two cores.
+test: $(assets) capi providers build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
 	@$(call tests,-short,$(SIDE_BY_SIDE))
 
 .PHONY: test-all
