@@ -181,7 +181,7 @@ func (r *CheckReport) result() error {
 	}
 	switch {
 	case wrong > 0:
-		return coded(ExitUnhealthy, fmt.Errorf("%s: see each for what to do", numbered(wrong, "finding", "findings")))
+		return coded(ExitUnhealthy, fmt.Errorf("%s: see each for what to do", plural(wrong, "finding")))
 	case len(r.NotChecked) > 0:
 		return coded(ExitForbidden, errors.New("nothing is wrong in what you may read, and not everything was checked: run it as somebody who may list all that is named above, such as with the role ipam-pool-admin"))
 	}
@@ -222,18 +222,10 @@ func (r *CheckReport) table(wide bool) *table {
 // agreement says what was checked, where nothing is wrong.
 func (r *CheckReport) agreement() string {
 	c := &r.Checked
-	parts := []string{numbered(c.IPAllocations, "record", "records"), numbered(c.IPClaims, "claim", "claims"), numbered(c.Pools, "pool", "pools")}
+	parts := []string{plural(c.IPAllocations, "record"), plural(c.IPClaims, "claim"), plural(c.Pools, "pool")}
 	if c.IPAddressClaims+c.IPAddresses > 0 {
-		parts = append(parts, numbered(c.IPAddressClaims, "claim", "claims")+" of Cluster API", numbered(c.IPAddresses, "address", "addresses"))
+		parts = append(parts, plural(c.IPAddressClaims, "claim")+" of Cluster API", numbered(c.IPAddresses, "address", "addresses"))
 	}
 	last := len(parts) - 1
 	return "Nothing is wrong: " + strings.Join(parts[:last], ", ") + " and " + parts[last] + " agree."
-}
-
-// numbered is a number of things.
-func numbered(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }

@@ -136,7 +136,7 @@ func (r *DoctorReport) result(waited time.Duration) error {
 	case waited > 0:
 		return coded(ExitTimedOut, fmt.Errorf("%s failed after %s", numbered(n, "check still", "checks still"), waited))
 	}
-	return coded(ExitUnhealthy, fmt.Errorf("%s failed: see each for what to do", numbered(n, "check", "checks")))
+	return coded(ExitUnhealthy, fmt.Errorf("%s failed: see each for what to do", plural(n, "check")))
 }
 
 func (r *DoctorReport) names() []string {

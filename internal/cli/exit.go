@@ -74,6 +74,8 @@ func codeOf(err error) ExitCode {
 		return own.code
 	case errors.Is(err, context.DeadlineExceeded):
 		return ExitTimedOut
+	case apierrors.HasStatusCause(err, v1alpha1.CauseLimitReached):
+		return ExitLimit
 	case errors.As(err, &status):
 		return codeOfStatus(status.Status())
 	default:
@@ -82,9 +84,6 @@ func codeOf(err error) ExitCode {
 }
 
 func codeOfStatus(status metav1.Status) ExitCode {
-	if hasCause(status, v1alpha1.CauseLimitReached) {
-		return ExitLimit
-	}
 	switch status.Code {
 	case http.StatusNotFound:
 		return ExitNotFound
@@ -101,16 +100,4 @@ func codeOfStatus(status metav1.Status) ExitCode {
 	default:
 		return ExitError
 	}
-}
-
-func hasCause(status metav1.Status, cause metav1.CauseType) bool {
-	if status.Details == nil {
-		return false
-	}
-	for _, c := range status.Details.Causes {
-		if c.Type == cause {
-			return true
-		}
-	}
-	return false
 }

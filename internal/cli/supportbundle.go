@@ -63,7 +63,7 @@ What you may not read is left out, and index.yaml in the file says why.`,
 
 // noteBundle says what is in the file, and what is not.
 func (e *env) noteBundle(index *bundle.Index, file string) {
-	fmt.Fprintf(e.Out, "%s has %s of %s.\n", file, numbered(len(index.Files), "file", "files"), index.Scope)
+	fmt.Fprintf(e.Out, "%s has %s of %s.\n", file, plural(len(index.Files), "file"), index.Scope)
 	var left []string
 	for _, unread := range index.Unread {
 		left = append(left, unread.What)
