@@ -54,8 +54,8 @@ func candidate(result ipam.PoolResult) v1alpha1.CandidatePool {
 	}
 }
 
-// candidateMessage says why a claim is not served from a pool; empty where it is. Who holds
-// a block is not said: the condition does, to those who may know it.
+// candidateMessage says why a claim is not served from a pool; empty where it is. It does
+// not name the holder of a block: the condition does, where the namespace may know it.
 func candidateMessage(result ipam.PoolResult) string {
 	err := result.Err
 	if taken, ok := errors.AsType[*ipam.TakenError](err); ok {

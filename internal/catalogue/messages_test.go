@@ -110,7 +110,7 @@ func TestWhatIsNotServedSaysWhatToDo(t *testing.T) {
 	messages.Golden(t, append(rows, messages.Row{Object: "IPPool", On: "condition Ready", Answer: "False, " + v1alpha1.ReasonInvalid, Value: "24", Message: err.Error()}))
 }
 
-// mismatched is what a claim is told of a pool of the other family that backs its class.
+// mismatched is the error for a claim about a pool of the other family that backs its class.
 func mismatched(t *testing.T, c *Catalogue) messages.Row {
 	t.Helper()
 	c.SetPool(ipam.Pool{Key: ipam.PoolNamed("six"), Family: ipam.IPv6, Classes: []string{"gold"}})

@@ -67,7 +67,7 @@ func notFound(c client.Client, obj client.Object) error {
 		kind.Kind, obj.GetName(), where, strings.ToLower(kind.Kind), inNamespace(obj)))
 }
 
-// inNamespace is how kubectl is told the namespace of an object.
+// inNamespace is the flag of kubectl for the namespace of an object.
 func inNamespace(obj client.Object) string {
 	if obj.GetNamespace() == "" {
 		return ""

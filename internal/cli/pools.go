@@ -20,8 +20,8 @@ pool, CARVED is what its child pools are, WITHHELD is never handed out, and the 
 USED is what is held of the pool and of all pools below it.
 
 The figures are those of the pools' status, which the operator writes within a second or two.
-With --count they are counted from the records, and what is retained or cooling is told apart
-from what claims hold. With 100,000 records that takes some seconds.
+With --count they are counted from the records, and what is retained or cooling is counted
+beside what claims hold. With 100,000 records that takes some seconds.
 
 If you may not list pools, those that your claims could use are shown, with what the
 operator tells in answer to a dry run. HELD is then what you can see of it.`,

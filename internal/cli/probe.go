@@ -80,7 +80,7 @@ func (e *env) candidatesFor(cmd *cobra.Command, r *register.Register) map[ipam.P
 		case err != nil && !isRefusal(err):
 			e.note("it is not known what is free in pools that you may not list: %v", err)
 			return told
-		case err != nil: // the claim is not allowed, and nothing is told
+		case err != nil: // the claim is not allowed, and the answer says nothing of pools
 			continue
 		}
 		for _, candidate := range candidatesOf(answer) {

@@ -16,7 +16,7 @@ import (
 
 const (
 	// A namespace has eventsBurst events at once, and eventsPerSecond from then on: each is a
-	// write, and whoever may create claims could cause any number of them.
+	// write, and a user who may create claims could cause any number of them.
 	eventsBurst     = 25
 	eventsPerSecond = 0.2
 	// eventBuckets is how many namespaces are kept in mind. When there are more, all begin

@@ -21,8 +21,8 @@ const (
 	bytesMost   = 700 << 10
 )
 
-// journal saves what is about to be deleted and created again, until that is done. Whoever
-// finds one goes on with it.
+// journal saves what is about to be deleted and created again, until that is done. A
+// later run that finds one goes on with it.
 type journal struct {
 	object  *corev1.ConfigMap
 	entries []entry

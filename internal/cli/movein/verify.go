@@ -119,8 +119,8 @@ func recordedPool(record *v1alpha1.IPAllocation) poolRef {
 // cleanings is how often it is looked for finalizers of the other provider.
 const cleanings = 3
 
-// clean takes finalizers off the claims and IPAddresses of pools which whoever put them on
-// does not take off again. The in-cluster provider, while it runs, puts its own on a claim of
+// clean takes finalizers off the claims and IPAddresses of pools whose owner does not
+// take them off again. The in-cluster provider, while it runs, puts its own on a claim of
 // the name of one that it knew; and as it writes all finalizers that it has seen, it may
 // bring back ours after a rollback.
 func (r *run) clean(ctx context.Context, pools map[poolRef]bool, finalizers []string) error {

@@ -76,8 +76,8 @@ func (p *Pool) Usage() (Usage, bool) {
 	return u, true
 }
 
-// UsageOfStatus is the usage as the pool's status tells it, and whether it does: see
-// HasStatus. What is retained and cooling is not told apart.
+// UsageOfStatus is the usage as the pool's status says, and whether it says so: see
+// HasStatus. What is retained and cooling is among what claims hold.
 func (p *Pool) UsageOfStatus() (Usage, bool) {
 	if !p.HasStatus() || !p.CIDR.IsValid() {
 		return Usage{LargestFree: ipam.NoLength}, false

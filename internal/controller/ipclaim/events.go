@@ -25,7 +25,7 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 	}
 	return handler.TypedFuncs[*v1alpha1.IPClaim, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q kube.Queue) {
-			if !e.IsInInitialList && c.Within.Has(e.Object.Namespace) { // of the others an event has told, or a former leader
+			if !e.IsInInitialList && c.Within.Has(e.Object.Namespace) { // a former leader has made an event of the others
 				c.untold.note(e.Object)
 			}
 			look(e.Object, q)

@@ -57,8 +57,8 @@ func typeOf(ready metav1.Condition) string {
 }
 
 // noteOf is what the condition says. Events of cluster-scoped pools are in the namespace
-// default, where others may read them than who may read pools: a conflict, of which the
-// condition names the other holder, is told without that.
+// default, where others may read them than who may read pools: the event of a
+// conflict does not name the other holder, as the condition does.
 func noteOf(obj v1alpha1.Pool, ready metav1.Condition) string {
 	if ready.Reason == v1alpha1.ReasonConflict && obj.GetNamespace() == "" {
 		return fmt.Sprintf("the CIDR of %s conflicts with another allocation: have one of the two released; the condition Ready names it", adapt.KeyOf(obj))

@@ -174,7 +174,7 @@ func (w *world) harmsWhileItIsDown() []harm {
 	}
 }
 
-// changed changes an object, whoever else writes it. Its repair writes what was there.
+// changed changes an object, although others write it, too. Its repair writes what was there.
 func (w *world) changed(obj client.Object, namespace, name string, change func()) func() func() {
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	return func() func() {
