@@ -200,7 +200,7 @@ func (m *claimMutator) askedBy(r *claimRequest, request ipam.Request) []string {
 // seen reads claims from the cache as soon as that has all of them: it would have
 // the caller wait for that.
 func (m *claimMutator) seen() client.Reader {
-	if m.Allocator.KnowsClaims() {
+	if m.KnowsClaims() {
 		return m.cached
 	}
 	return m.live
@@ -241,7 +241,7 @@ func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request
 		}
 		request.Granted, r.granted = may, may
 	}
-	return m.Allocator.Resolve(ctx, request)
+	return m.Resolve(ctx, request)
 }
 
 func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution catalogue.Resolution) (ipam.Record, error) {

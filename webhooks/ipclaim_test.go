@@ -82,7 +82,7 @@ func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
 	if m.seen() != client.Reader(cached) {
 		t.Error("all claims are known, and they are not read from the cache")
 	}
-	must(t, alloc.Allocator.Feed(t.Context(), &informertest.FakeInformers{Scheme: scheme})) // and not FeedClaims
+	must(t, alloc.Feed(t.Context(), &informertest.FakeInformers{Scheme: scheme})) // and not FeedClaims
 	if m.seen() != client.Reader(live) {
 		t.Error("not all claims are known, and they are not read live")
 	}

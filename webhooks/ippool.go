@@ -169,7 +169,7 @@ func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool)
 		}
 		pool.ParentGranted, r.granted = may, may
 	}
-	order, err := m.Allocator.PoolOrder(pool)
+	order, err := m.PoolOrder(pool)
 	order.Origin, order.RequestedBy = allocator.OriginAdmission, r.user.Username
 	return order, err
 }

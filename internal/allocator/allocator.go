@@ -1,16 +1,13 @@
 package allocator
 
 import (
-	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
-	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -49,10 +46,7 @@ type Allocator struct {
 	log       logr.Logger
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
-	// claimsSynced reports whether every IPClaim has been seen once, waitersSeen whether
-	// those that wait have been.
-	claimsSynced atomic.Pointer[func() bool]
-	waitersSeen  atomic.Bool
+	claims   *claims
 	// background counts records that are being given up.
 	background sync.WaitGroup
 }
@@ -64,9 +58,8 @@ func New(o Options) *Allocator {
 		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, client: o.Client,
 		limit: o.UnclaimedLimit, log: o.Log,
 		attempts: semaphore.NewWeighted(AttemptsAtOnce),
+		claims:   newClaims(o),
 	}
-	known := func() bool { return true } // where no claims are fed
-	a.claimsSynced.Store(&known)
 	a.ledger.Listen(func(c ledger.Change) {
 		if c.Kind == ledger.Abandoned {
 			a.discard(c.Record)
@@ -79,17 +72,6 @@ func New(o Options) *Allocator {
 // once: records, pools, classes and the claims that wait. Nothing is handed out
 // before.
 func (a *Allocator) synced() error { return a.queue.Synced() }
-
-// Resolve is Catalogue.Resolve once everything has been seen; before it is
-// ipam.ErrNotSynced.
-func (a *Allocator) Resolve(ctx context.Context, req ipam.Request) (catalogue.Resolution, error) {
-	if err := a.synced(); err != nil {
-		return catalogue.Resolution{}, err
-	}
-	res, err := a.catalogue.Resolve(req)
-	a.traceResolution(ctx, req, res, err)
-	return res, err
-}
 
 // Close waits until the records that are being given up are gone.
 func (a *Allocator) Close() { a.background.Wait() }

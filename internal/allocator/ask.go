@@ -69,6 +69,15 @@ func (a *Allocator) account(ask *ledger.Ask, order Order) {
 	ask.ClassLimit = class.Limit
 }
 
+// unclaimedLimit is how many records of a namespace may be unclaimed; 0, which is any
+// number, while it is not known which of them are.
+func (a *Allocator) unclaimedLimit() int {
+	if !a.claims.known() {
+		return 0
+	}
+	return a.limit
+}
+
 // projectOf is the project of a holder; empty for a cluster-scoped pool.
 func (a *Allocator) projectOf(holder ipam.Holder) string {
 	tenant, _ := a.catalogue.Tenant(holder.Namespace)

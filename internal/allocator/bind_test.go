@@ -184,9 +184,6 @@ func TestWhatIsNotShownIsNotTakenOver(t *testing.T) {
 		if _, err := a.takeOver(t.Context(), record, "uid"); !errors.Is(err, ipam.ErrUnconfirmed) {
 			t.Errorf("taken over: got %v", err)
 		}
-		if _, err := a.Adopt(t.Context(), record); !errors.Is(err, ipam.ErrUnconfirmed) {
-			t.Errorf("adopted: got %v", err)
-		}
 		if got := calls(); len(got) > 0 {
 			t.Errorf("calls were %v", got)
 		}
@@ -225,9 +222,6 @@ func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
 				if !ok || missing.Reason != c.reason || missing.Message != "pool closed is being released, or its CIDR is not recorded: wait until it is ready, or use another pool" {
 					t.Errorf("got %v, want it with reason %s", err, c.reason)
 				}
-				if _, err := a.Adopt(t.Context(), record); !errors.As(err, &missing) {
-					t.Errorf("adopted: got %v", err)
-				}
 			})
 		})
 	}
@@ -240,7 +234,7 @@ func TestARecordIsAdoptedForItsHolder(t *testing.T) {
 			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateReleasing)
 			own.HolderUID = uid
 			own = over.stores(t, own)
-			adopted, err := a.Adopt(t.Context(), own)
+			adopted, err := a.adopt(t.Context(), own, own.HolderUID)
 			stored := over.stored(own.Name)
 			if err != nil || !adopted.Adopted || adopted.State != ipam.StateBound || adopted.HolderUID != uid || adopted.Version != stored.ResourceVersion {
 				t.Errorf("UID %q: got %+v, %v", uid, adopted, err)
@@ -259,7 +253,7 @@ func TestARecordThatIsAdoptedAgainIsWrittenAgain(t *testing.T) {
 		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound)
 		own.Adopted = true
 		own = over.stores(t, own)
-		adopted, err := a.Adopt(t.Context(), own)
+		adopted, err := a.adopt(t.Context(), own, own.HolderUID)
 		if stored := over.stored(own.Name); err != nil || adopted.Version == own.Version || adopted.Version != stored.ResourceVersion {
 			t.Errorf("got version %s, %v; was %s, stored is %s", adopted.Version, err, own.Version, stored.ResourceVersion)
 		}

@@ -7,25 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
-
-// PoolOrder is the order for a pool's own CIDR, in its parent or its routing
-// domain. Origin and holder's UID are for the caller to set. The error is a
-// *ipam.MissingError or a *ipam.PolicyError about the parent.
-func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
-	if err := a.synced(); err != nil {
-		return Order{}, err
-	}
-	order := Order{Holder: adapt.HolderOfPool(pool.Key)}
-	if place, ok := a.queue.Place(order.Holder); ok {
-		order.Waiting = place
-	}
-	var err error
-	order.Resolution, err = a.catalogue.ResolvePool(pool)
-	return order, err
-}
 
 // carve records and confirms a pool's own CIDR. A record of the pool's name that is
 // there already is taken over if it says the same. Otherwise it is given up: it is what

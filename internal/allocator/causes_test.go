@@ -84,7 +84,7 @@ func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
 		if !s.there(second) {
 			t.Fatal("the release of a record that was gone freed the one that has its name")
 		}
-		if _, err := s.allocator.Adopt(s.t.Context(), second); err != nil {
+		if _, err := s.allocator.takeOver(s.t.Context(), second, second.HolderUID); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.allocator.Release(s.t.Context(), second); !apierrors.IsConflict(err) || !s.there(second) {

@@ -3,8 +3,10 @@ package allocator
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -15,6 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -28,17 +31,15 @@ const (
 
 // Feed keeps the catalogue up to date from the informers of a cache. To be called once,
 // before the cache is started; FeedClaims does the rest.
-func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
-	sources, err := a.catalogue.Feed(ctx, from)
+func (p Parts) Feed(ctx context.Context, from ctrlcache.Cache) error {
+	sources, err := p.Catalogue.Feed(ctx, from)
 	if err != nil {
 		return err
 	}
 	for _, synced := range sources {
-		a.queue.FedBy(synced)
+		p.Queue.FedBy(synced)
 	}
-	unknown := func() bool { return false }
-	a.claimsSynced.Store(&unknown)
-	a.queue.FedBy(func() bool { return a.waitersSeen.Load() || a.KnowsClaims() })
+	p.Allocator.claims.await()
 	return nil
 }
 
@@ -47,35 +48,76 @@ func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
 // wait: those are asked for first, so that blocks can be handed out, and nobody is
 // overtaken, before the others are known. It returns when they are, or ctx is done.
 // To be called once, after Feed.
-func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, from ctrlcache.Cache) {
+func (p Parts) FeedClaims(ctx context.Context, live client.Reader, from ctrlcache.Cache) {
+	p.Allocator.claims.feed(ctx, live, from)
+}
+
+// KnowsClaims reports whether every IPClaim has been seen once. Until then a cache of
+// them has its readers wait, and records seem unclaimed that are not.
+func (p Parts) KnowsClaims() bool { return p.Allocator.claims.known() }
+
+// claims are the IPClaims as this process has seen them: the queue has those that wait,
+// the ledger the records of the others.
+type claims struct {
+	ledger *ledger.Ledger
+	queue  *queue.Queue
+	log    logr.Logger
+	// synced reports whether every IPClaim has been seen once, waitersSeen whether those
+	// that wait have been.
+	synced      atomic.Pointer[func() bool]
+	waitersSeen atomic.Bool
+}
+
+// newClaims are claims of which none are fed.
+func newClaims(o Options) *claims {
+	c := &claims{ledger: o.Ledger, queue: o.Queue, log: o.Log}
+	known := func() bool { return true }
+	c.synced.Store(&known)
+	return c
+}
+
+// await has nothing handed out before the claims that wait have been seen.
+func (c *claims) await() {
+	unknown := func() bool { return false }
+	c.synced.Store(&unknown)
+	c.queue.FedBy(func() bool { return c.waitersSeen.Load() || c.known() })
+}
+
+// known reports whether every IPClaim has been seen once.
+func (c *claims) known() bool {
+	synced := c.synced.Load()
+	return synced != nil && (*synced)()
+}
+
+func (c *claims) feed(ctx context.Context, live client.Reader, from ctrlcache.Cache) {
 	err := wait.PollUntilContextTimeout(ctx, again, waitersSeenWithin, true, func(ctx context.Context) (bool, error) {
-		return a.tried(a.joinWaiters(ctx, live)), nil
+		return c.tried(c.joinWaiters(ctx, live)), nil
 	})
 	if err == nil {
-		a.waitersSeen.Store(true)
+		c.waitersSeen.Store(true)
 	}
 	// An informer that is there before its cache starts has everybody wait for it.
 	if !from.WaitForCacheSync(ctx) {
 		return
 	}
 	err = wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
-		return a.tried(a.followClaims(ctx, from)), nil
+		return c.tried(c.follow(ctx, from)), nil
 	})
 	if err != nil {
 		return
 	}
-	err = wait.PollUntilContextCancel(ctx, again, true, func(context.Context) (bool, error) { return a.KnowsClaims(), nil })
+	err = wait.PollUntilContextCancel(ctx, again, true, func(context.Context) (bool, error) { return c.known(), nil })
 	if err != nil {
 		return
 	}
-	a.ledger.ClaimsKnown()
-	a.queue.LeaveProvisional() // they were gone when the watch began
+	c.ledger.ClaimsKnown()
+	c.queue.LeaveProvisional() // they were gone when the watch began
 }
 
 // tried reports whether there was no error, and logs it otherwise.
-func (a *Allocator) tried(err error) bool {
+func (c *claims) tried(err error) bool {
 	if err != nil {
-		a.log.Error(err, "Could not watch IPClaims; retrying")
+		c.log.Error(err, "Could not watch IPClaims; retrying")
 	}
 	return err == nil
 }
@@ -83,7 +125,7 @@ func (a *Allocator) tried(err error) bool {
 // joinWaiters keeps a place for each claim that has no record yet. As for any first list
 // of a cache, what the API server has in its own is good enough; it would sometimes
 // read all claims from etcd to be sure, which takes it many times as long.
-func (a *Allocator) joinWaiters(ctx context.Context, live client.Reader) error {
+func (c *claims) joinWaiters(ctx context.Context, live client.Reader) error {
 	claims := &v1alpha1.IPClaimList{}
 	cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 	if err := live.List(ctx, claims, client.MatchingFields{"spec.allocationName": ""}, cached); err != nil {
@@ -91,56 +133,42 @@ func (a *Allocator) joinWaiters(ctx context.Context, live client.Reader) error {
 	}
 	for i := range claims.Items {
 		if w, ok := waiting(&claims.Items[i]); ok {
-			a.queue.WaitProvisionally(w)
+			c.queue.WaitProvisionally(w)
 		}
 	}
 	return nil
 }
 
-func (a *Allocator) followClaims(ctx context.Context, from ctrlcache.Cache) error {
+func (c *claims) follow(ctx context.Context, from ctrlcache.Cache) error {
 	informer, err := from.GetInformer(ctx, &v1alpha1.IPClaim{}, ctrlcache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	registration, err := informer.AddEventHandler(kube.Handler(a.takeClaim, a.loseClaim))
+	registration, err := informer.AddEventHandler(kube.Handler(c.take, c.lose))
 	if err != nil {
 		return err
 	}
 	hasSynced := registration.HasSynced
-	a.claimsSynced.Store(&hasSynced)
+	c.synced.Store(&hasSynced)
 	return nil
 }
 
-// KnowsClaims reports whether every IPClaim has been seen once. Until then a cache of
-// them has its readers wait, and records seem unclaimed that are not.
-func (a *Allocator) KnowsClaims() bool {
-	synced := a.claimsSynced.Load()
-	return synced != nil && (*synced)()
-}
-
-// unclaimedLimit is how many records of a namespace may be unclaimed; 0, which is any
-// number, while it is not known which of them are.
-func (a *Allocator) unclaimedLimit() int {
-	if !a.KnowsClaims() {
-		return 0
-	}
-	return a.limit
-}
-func (a *Allocator) takeClaim(obj *v1alpha1.IPClaim) {
+// take notes a claim that was added or has changed.
+func (c *claims) take(obj *v1alpha1.IPClaim) {
 	name := ipam.Name{Namespace: obj.Namespace, Name: obj.Name}
 	holder := adapt.HolderOfClaim(name)
 	if record := obj.Spec.AllocationName; record != "" {
-		a.queue.Leave(holder)
-		a.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, true)
+		c.queue.Leave(holder)
+		c.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, true)
 		if !obj.DeletionTimestamp.IsZero() {
-			a.ledger.Leaving(ipam.Name{Namespace: obj.Namespace, Name: record})
+			c.ledger.Leaving(ipam.Name{Namespace: obj.Namespace, Name: record})
 		}
 		return
 	}
 	if w, ok := waiting(obj); ok {
-		a.queue.Wait(w)
+		c.queue.Wait(w)
 	} else {
-		a.queue.Leave(holder)
+		c.queue.Leave(holder)
 	}
 }
 
@@ -167,9 +195,10 @@ func waitReason(conditions []metav1.Condition) queue.WaitReason {
 	return queue.ReasonUnknown
 }
 
-func (a *Allocator) loseClaim(obj *v1alpha1.IPClaim) {
-	a.queue.Leave(adapt.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
+// lose notes that a claim is gone.
+func (c *claims) lose(obj *v1alpha1.IPClaim) {
+	c.queue.Leave(adapt.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
 	if record := obj.Spec.AllocationName; record != "" {
-		a.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, false)
+		c.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, false)
 	}
 }

@@ -37,18 +37,18 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 			do                      func()
 			waits, claimed, leaving bool
 		}{
-			{"it waits", func() { a.takeClaim(claim) }, true, false, false},
+			{"it waits", func() { a.claims.take(claim) }, true, false, false},
 			{"it asks for nothing that could be served", func() {
-				a.takeClaim(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(200)) }))
+				a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(200)) }))
 			}, false, false, false},
-			{"it waits again", func() { a.takeClaim(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(28)) })) }, true, false, false},
+			{"it waits again", func() { a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(28)) })) }, true, false, false},
 			{"it is deleted while it waits", func() {
-				a.takeClaim(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) }))
+				a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) }))
 			}, false, false, false},
-			{"another of the name waits", func() { a.takeClaim(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = nil })) }, true, false, false},
-			{"it has its block", func() { a.takeClaim(changed(func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = record.Name.Name })) }, false, true, false},
-			{"it is being deleted", func() { a.takeClaim(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) })) }, false, true, true},
-			{"it is gone", func() { a.loseClaim(claim) }, false, false, true},
+			{"another of the name waits", func() { a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = nil })) }, true, false, false},
+			{"it has its block", func() { a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = record.Name.Name })) }, false, true, false},
+			{"it is being deleted", func() { a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) })) }, false, true, true},
+			{"it is gone", func() { a.claims.lose(claim) }, false, false, true},
 		} {
 			step.do()
 			occupants, _ := a.ledger.Occupants(parent().Key, 1)
@@ -64,12 +64,12 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 		other := over.stores(t, heldBlock("z", "10.0.1.0/28"))
 		gone := build.Claim("ns", "z").Pool("parent").Length(28).Obj()
 		gone.Spec.AllocationName = other.Name.Name
-		a.takeClaim(gone)
-		if a.loseClaim(gone); !a.ledger.IsLeaving(other.Name) {
+		a.claims.take(gone)
+		if a.claims.lose(gone); !a.ledger.IsLeaving(other.Name) {
 			t.Error("the record of a claim that is gone at once is not about to go")
 		}
-		a.takeClaim(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
-		a.loseClaim(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
+		a.claims.take(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
+		a.claims.lose(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
 		if n := a.queue.Len(); n != 0 {
 			t.Errorf("%d are in line after the one that waited is gone", n)
 		}
@@ -124,10 +124,10 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 				informer := controllertest.NewFakeInformer()
 				from := &informertest.FakeInformers{Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{late: informer}}
-				if err := a.Feed(t.Context(), from); err != nil {
+				if err := partsOf(a).Feed(t.Context(), from); err != nil {
 					t.Fatal(err)
 				}
-				a.waitersSeen.Store(true)
+				a.claims.waitersSeen.Store(true)
 				if err := a.synced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("before: %v, want %v", err, ipam.ErrNotSynced)
 				}
@@ -143,7 +143,7 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 		"cannot be had":        {Scheme: scheme, Error: failed},
 		"has ended in between": {Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{kinds[1]: ended{err: failed}}},
 	} {
-		if err := unstarted().Feed(t.Context(), from); !errors.Is(err, failed) {
+		if err := partsOf(unstarted()).Feed(t.Context(), from); !errors.Is(err, failed) {
 			t.Errorf("an informer that %s: got %v, want %v", name, err, failed)
 		}
 	}

@@ -61,7 +61,7 @@ func begin(t *testing.T, o PartsOptions, err error, there ...client.Object) begi
 	o.Ledger, o.UnclaimedLimit = view, 7
 	b.Allocator = newAllocator(o)
 	go view.Run(t.Context(), quick{b.server}, &v1alpha1.IPAllocation{})
-	if err := b.Feed(t.Context(), b.informers); err != nil {
+	if err := partsOf(b.Allocator).Feed(t.Context(), b.informers); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -86,20 +86,20 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 				if err := b.synced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("at first: %v, want %v", err, ipam.ErrNotSynced)
 				}
-				go b.FeedClaims(t.Context(), b.live, b.informers)
+				go partsOf(b.Allocator).FeedClaims(t.Context(), b.live, b.informers)
 				time.Sleep(2 * waitersSeenWithin)
 				if early := b.synced() == nil; early != c.early || b.queue.Len() != c.line {
 					t.Errorf("before the claims are known, handed out: %t, want %t; %d in line, want %d", early, c.early, b.queue.Len(), c.line)
 				}
-				if b.KnowsClaims() || b.unclaimedLimit() != 0 {
-					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", b.KnowsClaims(), b.unclaimedLimit())
+				if partsOf(b.Allocator).KnowsClaims() || b.unclaimedLimit() != 0 {
+					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", partsOf(b.Allocator).KnowsClaims(), b.unclaimedLimit())
 				}
 				b.claims.Add(waits)
 				b.claims.Add(has)
 				b.claims.Synced()
 				time.Sleep(2 * again)
-				if err := b.synced(); err != nil || !b.KnowsClaims() || b.unclaimedLimit() != 7 {
-					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, b.KnowsClaims(), b.unclaimedLimit())
+				if err := b.synced(); err != nil || !partsOf(b.Allocator).KnowsClaims() || b.unclaimedLimit() != 7 {
+					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, partsOf(b.Allocator).KnowsClaims(), b.unclaimedLimit())
 				}
 				obj := adapt.Allocation(heldBlock("never-stored", "10.0.0.0/28"))
 				if err := b.server.create(obj); err != nil {
@@ -127,7 +127,7 @@ func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
 		var served []string
 		b.queue.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
 		done := make(chan struct{})
-		go func() { b.FeedClaims(t.Context(), b.live, b.informers); close(done) }()
+		go func() { partsOf(b.Allocator).FeedClaims(t.Context(), b.live, b.informers); close(done) }()
 		time.Sleep(again) // of the time in the bubble
 		synctest.Wait()
 		if b.queue.Len() != 2 || b.queue.Has(adapt.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
@@ -163,8 +163,8 @@ func TestTheWatchOfClaimsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := begin(t, PartsOptions{}, nil)
 		b.claims.Synced()
-		b.FeedClaims(t.Context(), b.live, &failing{b.informers, 3})
-		if !b.KnowsClaims() {
+		partsOf(b.Allocator).FeedClaims(t.Context(), b.live, &failing{b.informers, 3})
+		if !partsOf(b.Allocator).KnowsClaims() {
 			t.Error("claims are not known in the end")
 		}
 	})

@@ -92,6 +92,11 @@ func newAllocator(o PartsOptions) *Allocator {
 	return NewParts(o).Allocator
 }
 
+// partsOf are the parts that an allocator was made with.
+func partsOf(a *Allocator) Parts {
+	return Parts{Ledger: a.ledger, Catalogue: a.catalogue, Queue: a.queue, Allocator: a}
+}
+
 // unstarted has seen nothing yet.
 func unstarted() *Allocator { return newAllocator(PartsOptions{Ledger: ledger.New(ledger.Options{})}) }
 

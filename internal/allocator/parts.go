@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
@@ -55,7 +56,7 @@ type PartsOptions struct {
 }
 
 // NewParts makes a catalogue, a queue and an allocator of one ledger. Until Close the
-// queue's Run is to run, and the allocator's Feed and FeedClaims are to be called.
+// queue's Run is to run, and Feed and FeedClaims are to be called.
 func NewParts(o PartsOptions) Parts {
 	known := catalogue.New(catalogue.Options{
 		Ledger: o.Ledger, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: o.DefaultFamily, Clock: o.Clock,
@@ -71,6 +72,33 @@ func NewParts(o PartsOptions) Parts {
 func (p Parts) Close() {
 	p.Queue.Close()
 	p.Allocator.Close()
+}
+
+// Resolve is Catalogue.Resolve once everything has been seen; before it is
+// ipam.ErrNotSynced.
+func (p Parts) Resolve(ctx context.Context, req ipam.Request) (catalogue.Resolution, error) {
+	if err := p.Queue.Synced(); err != nil {
+		return catalogue.Resolution{}, err
+	}
+	res, err := p.Catalogue.Resolve(req)
+	traceResolution(ctx, req, res, err)
+	return res, err
+}
+
+// PoolOrder is the order for a pool's own CIDR, in its parent or its routing
+// domain. Origin and holder's UID are for the caller to set. The error is a
+// *ipam.MissingError or a *ipam.PolicyError about the parent.
+func (p Parts) PoolOrder(pool ipam.Pool) (Order, error) {
+	if err := p.Queue.Synced(); err != nil {
+		return Order{}, err
+	}
+	order := Order{Holder: adapt.HolderOfPool(pool.Key)}
+	if place, ok := p.Queue.Place(order.Holder); ok {
+		order.Waiting = place
+	}
+	var err error
+	order.Resolution, err = p.Catalogue.ResolvePool(pool)
+	return order, err
 }
 
 // Turns is a source for a controller: it enqueues the holders of a kind when it is their

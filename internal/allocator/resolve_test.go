@@ -39,13 +39,13 @@ func TestWhatARequestComesToWhereItCannotBeServed(t *testing.T) {
 			"nothing can ever be free":      {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("withheld"), Length: 28}, "no /28 can be handed out"},
 			"a pool that is not there":      {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none"), Length: 28}, `there is no IPPool "none" that this namespace may use`},
 		} {
-			res, err := a.Resolve(t.Context(), c.request)
+			res, err := partsOf(a).Resolve(t.Context(), c.request)
 			if c.want == "" && (err != nil || !slices.Equal(keysOf(res.Pools), []ipam.PoolKey{pool.Key})) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || len(res.Pools) > 0) {
 				t.Errorf("%s: got %+v, %v; want %q", name, res.Pools, err, c.want)
 			}
 		}
 		a.queue.FedBy(func() bool { return false })
-		if _, err := a.Resolve(t.Context(), ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}); !errors.Is(err, ipam.ErrNotSynced) {
+		if _, err := partsOf(a).Resolve(t.Context(), ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("before all has been seen: got %v, want %v", err, ipam.ErrNotSynced)
 		}
 	})

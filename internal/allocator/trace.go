@@ -44,7 +44,7 @@ func logRecord(ctx context.Context, level int, message string, r ipam.Record, mo
 
 // traceResolution logs what a request comes to: its pools in order, and why others that
 // it could name are passed over.
-func (a *Allocator) traceResolution(ctx context.Context, req ipam.Request, res catalogue.Resolution, err error) {
+func traceResolution(ctx context.Context, req ipam.Request, res catalogue.Resolution, err error) {
 	l := log.FromContext(ctx).V(stepLevel)
 	if !l.Enabled() {
 		return

@@ -43,7 +43,7 @@ func TestTheLogTellsTheStoryOfABlock(t *testing.T) {
 		if record, err = a.Allocate(ctx, again); err != nil {
 			t.Fatal(err)
 		}
-		if record, err = a.Adopt(ctx, record); err != nil {
+		if record, err = a.takeOver(ctx, record, record.HolderUID); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Release(ctx, record); err != nil {

@@ -124,7 +124,7 @@ func (op *operator) register(ctx context.Context) error {
 	if err := op.guard.setup(mgr); err != nil {
 		return err
 	}
-	if err := op.Allocator.Feed(ctx, mgr.GetCache()); err != nil {
+	if err := op.Feed(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	rights := requester.NewRights(mgr.GetClient())
@@ -167,7 +167,7 @@ func (op *operator) run(ctx context.Context) error {
 }
 
 func (op *operator) feedClaims(ctx context.Context) {
-	op.Allocator.FeedClaims(ctx, op.manager.GetAPIReader(), op.manager.GetCache())
+	op.FeedClaims(ctx, op.manager.GetAPIReader(), op.manager.GetCache())
 	if ctx.Err() != nil {
 		return
 	}

@@ -82,6 +82,12 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	return s
 }
 
+// changed has somebody else change a record by a merge patch.
+func (s *story) changed(record ipam.Record, patch string) {
+	s.t.Helper()
+	must(s.t, s.k8s.Patch(s.t.Context(), adapt.Allocation(record), client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
 // seen waits until the view shows the record so.
 func (s *story) seen(as func(ipam.Record, bool) bool) {
 	s.t.Helper()
@@ -306,8 +312,7 @@ func TestOrphan(t *testing.T) {
 		s := begin(t, c, pool("releasing", 0), ipam.ReclaimDelete)
 		s.name.Name = "own"
 		record, _ := s.controller.Ledger.Record(s.name)
-		marked := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":"Releasing"}}`))
-		must(t, s.k8s.Patch(t.Context(), adapt.Allocation(record), marked))
+		s.changed(record, `{"spec":{"state":"Releasing"}}`)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.StateReleasing })
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
@@ -318,8 +323,7 @@ func TestOrphan(t *testing.T) {
 	t.Run("the deletion of an earlier holder does not release a record that was taken over", func(t *testing.T) {
 		s := begin(t, c, pool("taken-over", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
-		_, err := s.controller.Allocator.Adopt(t.Context(), record)
-		must(t, err)
+		s.changed(record, `{"metadata":{"annotations":{"ipam.cadastre.dev/adopted":"true"}}}`)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
 		s.sawDeletion()
 		if again := s.reconciled(); again != 180*time.Second {
@@ -381,8 +385,7 @@ func TestOrphan(t *testing.T) {
 	t.Run("a record that changed after it was judged is not released", func(t *testing.T) {
 		s := begin(t, c, pool("changed", 0), ipam.ReclaimDelete)
 		judged, _ := s.controller.Ledger.Record(s.name)
-		_, err := s.controller.Allocator.Adopt(t.Context(), judged)
-		must(t, err)
+		s.changed(judged, `{"metadata":{"annotations":{"ipam.cadastre.dev/adopted":"true"}}}`)
 		if err := s.controller.Allocator.Release(t.Context(), judged); err == nil {
 			t.Error("it was released")
 		}

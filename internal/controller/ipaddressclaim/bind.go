@@ -43,7 +43,7 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	if err := c.askAgain(ctx, s); err != nil {
 		return err
 	}
-	resolution, err := c.Allocator.Resolve(ctx, s.request)
+	resolution, err := c.Resolve(ctx, s.request)
 	if err != nil {
 		return err
 	}

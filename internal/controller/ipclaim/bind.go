@@ -26,7 +26,7 @@ func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
 
 // bind finds a block for a claim that has none, and writes it into the spec.
 func (c *Controller) bind(ctx context.Context, s *scope) error {
-	resolution, err := c.Allocator.Resolve(ctx, s.request)
+	resolution, err := c.Resolve(ctx, s.request)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) 
 // formerPool is the pool that the claim's block is from: as the status says, or
 // else one of those that the claim may use.
 func (c *Controller) formerPool(ctx context.Context, s *scope) (ipam.PoolKey, catalogue.Resolution, error) {
-	resolution, err := c.Allocator.Resolve(ctx, s.request)
+	resolution, err := c.Resolve(ctx, s.request)
 	if ref := s.claim.Status.PoolRef; ref != nil {
 		resolution.Terms.Block, resolution.Terms.Length = s.request.Block, s.request.Block.Bits()
 		resolution.Terms.Class = s.claim.Spec.ClassName

@@ -77,13 +77,13 @@ func (w *World) feed() {
 	records, err := kube.NewStreamingSource[v1alpha1.IPAllocation](cfg, over, w.plane.admin.Scheme(), "ipallocations", ctrlcache.TransformStripManagedFields())
 	suite.Must(w.t, err)
 	from := w.cache(cfg, over)
-	suite.Must(w.t, w.Allocator.Feed(ctx, from))
+	suite.Must(w.t, w.Feed(ctx, from))
 	known := make(chan struct{})
 	running.Go(func() { w.Ledger.Run(ctx, records, &v1alpha1.IPAllocation{}) })
 	running.Go(func() { _ = from.Start(ctx) }) // it returns when ctx is done
 	running.Go(func() { w.Queue.Run(ctx) })
 	running.Go(func() {
-		w.Allocator.FeedClaims(ctx, w.plane.admin, from)
+		w.FeedClaims(ctx, w.plane.admin, from)
 		close(known)
 	})
 	limited, stop := context.WithTimeout(ctx, shownWithin)
