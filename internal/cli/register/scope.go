@@ -11,6 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // Scope decides which records are read. The zero value is all of them.
@@ -78,7 +79,8 @@ const (
 // that of the child pool that it lies in, or else that of the block that it lies in.
 //
 // A block that overlaps another one of its pool, or is larger than its pool, may be missing:
-// no such block is handed out.
+// no such block is handed out. So may one that was recorded since the operator wrote the
+// status of its pool, which it does within a second.
 func At(address netip.Addr) Scope {
 	return Scope{func(objects *Objects) iter.Seq[[]fields.Selector] {
 		if slices.ContainsFunc(objects.Unread, isOfPools) {
@@ -115,7 +117,7 @@ func (s selectors) add(selector fields.Selector) { s[selector.String()] = select
 // larger, and contain an address.
 func (s selectors) addLengths(pool *Pool, address netip.Addr, bits int) {
 	for range lengthsAtOnce {
-		if bits < pool.CIDR.Bits() || bits < 0 {
+		if bits < pool.shortestHeld() {
 			return
 		}
 		s.add(ofBlock(netip.PrefixFrom(address, bits).Masked()))
@@ -136,13 +138,32 @@ func selectAt(all []*Pool, address netip.Addr) (selectors, []*Pool) {
 		switch child := childAt(pool, all, address); {
 		case child != nil:
 			known.add(ofBlock(child.CIDR))
-		case isSmall, address.BitLen()-pool.CIDR.Bits() > mostLengths:
+		case isSmall, address.BitLen()-pool.shortestHeld() > mostLengths:
 			known.add(ofPool(pool.Key.Name))
 		default:
 			pools = append(pools, pool)
 		}
 	}
 	return known, pools
+}
+
+// shortestHeld is the shortest length that a block of the pool can have. Each of its blocks
+// has an address at least: so the largest has no more than are allocated in all, without one
+// for each other block. In a pool of single addresses it is the length of one.
+func (p *Pool) shortestHeld() int {
+	bits := p.CIDR.Bits()
+	if !p.HasStatus() || p.Object.PoolStatus().Allocations < 1 {
+		return bits
+	}
+	allocated, others := parse(p.Object.PoolStatus().Capacity.Allocated), space.CountOf64(uint64(p.Object.PoolStatus().Allocations-1)) //nolint:gosec // not negative
+	if allocated.Cmp(others) <= 0 {
+		return bits // blocks overlap
+	}
+	largest := allocated.Sub(others)
+	for space.CountOf(netip.PrefixFrom(p.CIDR.Addr(), bits)).Cmp(largest) > 0 {
+		bits++
+	}
+	return bits
 }
 
 // childAt is the child of a pool in which an address lies; nil where there is none.

@@ -14,6 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
@@ -84,6 +85,12 @@ func TestARecordIsFoundAsAmongAll(t *testing.T) {
 			s.fill(random, pool, Build(&Objects{Pools: objects.Pools, Allocations: s.records}))
 		}
 		all := Build(&Objects{Pools: objects.Pools, Allocations: s.records})
+		for i := range objects.Pools { // with single addresses beside what is held
+			pool := all.Pool(ipam.PoolNamed(objects.Pools[i].Name))
+			usage, _ := pool.Usage()
+			more := space.CountOf64(uint64(max(int(records)-usage.Blocks, 0)))
+			objects.Pools[i].Status.Capacity.Allocated = usage.Held.Add(usage.Carved).Add(more).String()
+		}
 		for range 400 {
 			address := randomAddress(random)
 			block := netip.PrefixFrom(address, 32)
@@ -135,6 +142,32 @@ func TestASingleAddressTakesOneStep(t *testing.T) {
 	s.read(At(netip.MustParseAddr("10.0.7.78")), objects) // free: no length may be left out
 	if want := 32 - 12 + 1; s.asked != want {
 		t.Errorf("asked %d times for a free address, want %d", s.asked, want)
+	}
+}
+
+// TestNoLengthIsLookedUpThatNoBlockCanHave by what the status of the pool counts.
+func TestNoLengthIsLookedUpThatNoBlockCanHave(t *testing.T) {
+	for name, c := range map[string]struct {
+		pool, address string
+		allocated     string
+		allocations   int64
+		asked         int
+	}{
+		"single addresses":            {"10.0.0.0/12", "10.0.7.78", "100000", 100000, 1},
+		"single addresses of IPv6":    {"2001:db8::/32", "2001:db8::7", "100000", 100000, 1},
+		"one block may be a /25":      {"10.0.0.0/12", "10.0.7.78", "100128", 100001, 8},
+		"one block may be a /24":      {"10.0.0.0/12", "10.0.7.78", "100256", 100001, 9},
+		"as large as the pool":        {"10.0.0.0/12", "10.0.7.78", "1048576", 100000, 32 - 12},
+		"fewer addresses than blocks": {"10.0.0.0/12", "10.0.7.78", "99999", 100001, 32 - 12 + 1},
+		"no count":                    {"10.0.0.0/12", "10.0.7.78", "", 100000, 32 - 12 + 1},
+	} {
+		pool := recorded(build.Pool("hosts").CIDR(c.pool).Obj(), c.pool, c.allocations)
+		pool.Status.Capacity.Allocated = c.allocated
+		s := &store{}
+		s.read(At(netip.MustParseAddr(c.address)), Objects{Pools: []v1alpha1.IPPool{pool}})
+		if s.asked != c.asked {
+			t.Errorf("%s: asked %d times, want %d", name, s.asked, c.asked)
+		}
 	}
 }
 

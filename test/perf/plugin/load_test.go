@@ -26,14 +26,17 @@ const (
 )
 
 // world is a control plane without the operator, so that records can be stored as they are.
-type world struct{ *suite.World }
+type world struct {
+	*suite.World
+	pool    *v1alpha1.IPPool
+	records int
+}
 
 // load stores a pool and so many records of single addresses, one behind the other, as the
 // operator makes them.
 func load(t testing.TB, records int) *world {
-	w := &world{suite.Start(t, cluster.Options{})}
-	pool := build.Pool("hosts").CIDR("10.0.0.0/12").Obj()
-	w.Created(pool)
+	w := &world{suite.Start(t, cluster.Options{}), build.Pool("hosts").CIDR("10.0.0.0/12").Obj(), records}
+	w.Created(w.pool)
 	for i := range namespaces {
 		w.Namespace(namespace(i))
 	}
@@ -43,7 +46,6 @@ func load(t testing.TB, records int) *world {
 		group.Go(func() error { return w.Create(ctx, adapt.Allocation(record(i))) })
 	}
 	suite.Must(t, group.Wait())
-	suite.Must(t, w.counted(t.Context(), pool, records))
 	return w
 }
 
@@ -66,15 +68,20 @@ func address(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i))))
 }
 
-// counted writes the status of the pool, as the operator does.
-func (w *world) counted(ctx context.Context, pool *v1alpha1.IPPool, records int) error {
-	total := 1 << 20
+// counted writes the status of the pool, as the operator does; where mixed is true, as if
+// some of the records were of larger blocks.
+func (w *world) counted(ctx context.Context, mixed bool) error {
+	total, pool := 1<<20, w.pool
+	allocated := w.records
+	if mixed {
+		allocated = total / 2
+	}
 	pool.Status = v1alpha1.PoolStatus{
 		ObservedGeneration: pool.Generation, Phase: v1alpha1.PoolReady, AllocatedCIDR: pool.Spec.CIDR, IPFamily: v1alpha1.IPv4,
 		Capacity: &v1alpha1.Capacity{
-			Total: fmt.Sprint(total), Allocated: fmt.Sprint(records), Available: fmt.Sprint(total - records), Withheld: "0", OutOfRange: "0",
+			Total: fmt.Sprint(total), Allocated: fmt.Sprint(allocated), Available: fmt.Sprint(total - allocated), Withheld: "0", OutOfRange: "0",
 		},
-		Allocations: int64(records), UtilizationPercent: int32(100 * records / total), LargestFreePrefix: "/13",
+		Allocations: int64(w.records), UtilizationPercent: int32(100 * allocated / total), LargestFreePrefix: "/13",
 	}
 	return w.Status().Update(ctx, pool)
 }
