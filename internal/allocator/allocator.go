@@ -58,7 +58,7 @@ func New(o Options) *Allocator {
 		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, client: o.Client,
 		limit: o.UnclaimedLimit, log: o.Log,
 		attempts: semaphore.NewWeighted(AttemptsAtOnce),
-		claims:   newClaims(o),
+		claims:   newClaims(o.Ledger, o.Queue, o.Log),
 	}
 	a.ledger.Listen(func(c ledger.Change) {
 		if c.Kind == ledger.Abandoned {

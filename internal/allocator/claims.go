@@ -1,0 +1,177 @@
+package allocator
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/queue"
+)
+
+const (
+	// again is how long it takes until what failed is tried again, or it is looked
+	// again whether something is there.
+	again = 100 * time.Millisecond
+	// waitersSeenWithin bounds the attempts to see who waits before all claims are seen.
+	waitersSeenWithin = 10 * time.Second
+)
+
+// claims are the IPClaims as this process has seen them: the queue has those that wait,
+// the ledger the records of the others.
+type claims struct {
+	ledger *ledger.Ledger
+	queue  *queue.Queue
+	log    logr.Logger
+	// synced reports whether every IPClaim has been seen once, waitersSeen whether those
+	// that wait have been.
+	synced      atomic.Pointer[func() bool]
+	waitersSeen atomic.Bool
+}
+
+// newClaims are claims of which none are fed.
+func newClaims(l *ledger.Ledger, q *queue.Queue, log logr.Logger) *claims {
+	c := &claims{ledger: l, queue: q, log: log}
+	known := func() bool { return true }
+	c.synced.Store(&known)
+	return c
+}
+
+// await has nothing handed out before the claims that wait have been seen.
+func (c *claims) await() {
+	unknown := func() bool { return false }
+	c.synced.Store(&unknown)
+	c.queue.FedBy(func() bool { return c.waitersSeen.Load() || c.known() })
+}
+
+// known reports whether every IPClaim has been seen once.
+func (c *claims) known() bool {
+	synced := c.synced.Load()
+	return synced != nil && (*synced)()
+}
+
+func (c *claims) feed(ctx context.Context, live client.Reader, from ctrlcache.Cache) {
+	err := wait.PollUntilContextTimeout(ctx, again, waitersSeenWithin, true, func(ctx context.Context) (bool, error) {
+		return c.tried(c.joinWaiters(ctx, live)), nil
+	})
+	if err == nil {
+		c.waitersSeen.Store(true)
+	}
+	// An informer that is there before its cache starts has everybody wait for it.
+	if !from.WaitForCacheSync(ctx) {
+		return
+	}
+	err = wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
+		return c.tried(c.follow(ctx, from)), nil
+	})
+	if err != nil {
+		return
+	}
+	err = wait.PollUntilContextCancel(ctx, again, true, func(context.Context) (bool, error) { return c.known(), nil })
+	if err != nil {
+		return
+	}
+	c.ledger.ClaimsKnown()
+	c.queue.LeaveProvisional() // they were gone when the watch began
+}
+
+// tried reports whether there was no error, and logs it otherwise.
+func (c *claims) tried(err error) bool {
+	if err != nil {
+		c.log.Error(err, "Could not watch IPClaims; retrying")
+	}
+	return err == nil
+}
+
+// joinWaiters keeps a place for each claim that has no record yet. As for any first list
+// of a cache, what the API server has in its own is good enough; it would sometimes
+// read all claims from etcd to be sure, which takes it many times as long.
+func (c *claims) joinWaiters(ctx context.Context, live client.Reader) error {
+	claims := &v1alpha1.IPClaimList{}
+	cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := live.List(ctx, claims, client.MatchingFields{"spec.allocationName": ""}, cached); err != nil {
+		return fmt.Errorf("listing IPClaims that wait: %w", err)
+	}
+	for i := range claims.Items {
+		if w, ok := waiting(&claims.Items[i]); ok {
+			c.queue.WaitProvisionally(w)
+		}
+	}
+	return nil
+}
+
+func (c *claims) follow(ctx context.Context, from ctrlcache.Cache) error {
+	informer, err := from.GetInformer(ctx, &v1alpha1.IPClaim{}, ctrlcache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	registration, err := informer.AddEventHandler(kube.Handler(c.take, c.lose))
+	if err != nil {
+		return err
+	}
+	hasSynced := registration.HasSynced
+	c.synced.Store(&hasSynced)
+	return nil
+}
+
+// take notes a claim that was added or has changed.
+func (c *claims) take(obj *v1alpha1.IPClaim) {
+	name := ipam.Name{Namespace: obj.Namespace, Name: obj.Name}
+	holder := adapt.HolderOfClaim(name)
+	if record := obj.Spec.AllocationName; record != "" {
+		c.queue.Leave(holder)
+		c.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, true)
+		if !obj.DeletionTimestamp.IsZero() {
+			c.ledger.Leaving(ipam.Name{Namespace: obj.Namespace, Name: record})
+		}
+		return
+	}
+	if w, ok := waiting(obj); ok {
+		c.queue.Wait(w)
+	} else {
+		c.queue.Leave(holder)
+	}
+}
+
+// waiting is the place of a claim without a record; false where it wants none.
+func waiting(obj *v1alpha1.IPClaim) (queue.Waiter, bool) {
+	req, errs := adapt.Claim(obj)
+	return queue.Waiter{
+		Since: obj.CreationTimestamp.Time, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}), Request: req,
+		Reason: waitReason(obj.Status.Conditions),
+	}, len(errs) == 0 && obj.DeletionTimestamp.IsZero()
+}
+
+// waitReason is what the conditions of a claim say of its turn. Every replica reads it from
+// there, whichever serves the claim.
+func waitReason(conditions []metav1.Condition) queue.WaitReason {
+	switch ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); {
+	case ready == nil:
+		return queue.ReasonUnknown
+	case ready.Reason == v1alpha1.ReasonRecordRefused, ready.Reason == v1alpha1.ReasonLimitReached:
+		return queue.ReasonRefused
+	case ready.Reason == v1alpha1.ReasonPoolExhausted:
+		return queue.ReasonNoRoom
+	}
+	return queue.ReasonUnknown
+}
+
+// lose notes that a claim is gone.
+func (c *claims) lose(obj *v1alpha1.IPClaim) {
+	c.queue.Leave(adapt.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
+	if record := obj.Spec.AllocationName; record != "" {
+		c.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, false)
+	}
+}
