@@ -14,7 +14,6 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/utils/clock"
 
@@ -65,15 +64,6 @@ type Catalogue struct {
 	listeners []*listener
 	// changed is closed at the next change.
 	changed chan struct{}
-}
-
-// ClassEntry is a class with what decides between two defaults.
-type ClassEntry struct {
-	ipam.Class
-	Default bool
-	// Replaces names the default class in whose place this one is the default.
-	Replaces string
-	Created  time.Time
 }
 
 // New is an empty catalogue.

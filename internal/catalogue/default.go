@@ -3,10 +3,21 @@ package catalogue
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
+
+// ClassEntry is a class with what decides between two defaults.
+type ClassEntry struct {
+	ipam.Class
+	Default bool
+	// Replaces names the default class in whose place this one is the default.
+	Replaces string
+	Created  time.Time
+}
 
 // DefaultOf is the class that counts of several of one family that are each annotated as
 // the default: the oldest, but for those that another of them replaces. Two that replace
