@@ -23,21 +23,26 @@ func TestWhatARequestComesToWhereItCannotBeServed(t *testing.T) {
 			Withheld: space.NewRanges(netip.MustParsePrefix("10.0.0.0/24"), []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/24"))}),
 		})
 		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "foreign", Family: ipam.IPv4}})
+		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "west", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 20, Max: 28}}})
+		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("waits"), Home: ipam.PoolNamed("none"), Lengths: ipam.Lengths{Min: 0, Max: 128}, Classes: []string{"west"}})
 		claim := ipam.Name{Namespace: "ns", Name: "x"}
 		none := func(map[string]string) bool { return false }
 		for name, c := range map[string]struct {
 			request ipam.Request
 			want    string
 		}{
-			"nothing is missing":            {ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}, ""},
-			"its namespace is not known":    {ipam.Request{Claim: ipam.Name{Namespace: "new", Name: "x"}, Pool: pool.Key, Length: 28}, "the namespace new has not been seen"},
-			"another operator's class":      {ipam.Request{Claim: claim, Class: "foreign"}, `the IPClass "foreign" is served by another provisioner`},
-			"a class that is not there":     {ipam.Request{Claim: claim, Class: "none"}, `there is no IPClass "none" that this namespace may use`},
-			"its selector selects nothing":  {ipam.Request{Claim: claim, Selects: none, Length: 28}, "spec.poolSelector selects no pool that this namespace may use"},
-			"a longer block than there are": {ipam.Request{Claim: claim, Pool: pool.Key, Length: 33}, "33"},
-			"a block of another pool":       {ipam.Request{Claim: claim, Pool: pool.Key, Block: netip.MustParsePrefix("10.1.0.0/28"), Length: ipam.NoLength}, "10.1.0.0/28"},
-			"nothing can ever be free":      {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("withheld"), Length: 28}, "no /28 can be handed out"},
-			"a pool that is not there":      {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none"), Length: 28}, `there is no IPPool "none" that this namespace may use`},
+			"nothing is missing":                           {ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}, ""},
+			"its namespace is not known":                   {ipam.Request{Claim: ipam.Name{Namespace: "new", Name: "x"}, Pool: pool.Key, Length: 28}, "the namespace new has not been seen"},
+			"another operator's class":                     {ipam.Request{Claim: claim, Class: "foreign"}, `the IPClass "foreign" is served by another provisioner`},
+			"a class that is not there":                    {ipam.Request{Claim: claim, Class: "none"}, `there is no IPClass "none" that this namespace may use`},
+			"its selector selects nothing":                 {ipam.Request{Claim: claim, Selects: none, Length: 28}, "spec.poolSelector selects no pool that this namespace may use"},
+			"a longer block than there are":                {ipam.Request{Claim: claim, Pool: pool.Key, Length: 33}, "33"},
+			"a block of another pool":                      {ipam.Request{Claim: claim, Pool: pool.Key, Block: netip.MustParsePrefix("10.1.0.0/28"), Length: ipam.NoLength}, "10.1.0.0/28"},
+			"nothing can ever be free":                     {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("withheld"), Length: 28}, "no /28 can be handed out"},
+			"a class whose pool waits for its parent":      {ipam.Request{Claim: claim, Class: "west", Length: 28}, "pool waits has no CIDR yet"},
+			"a family of a pool that waits for its parent": {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("waits"), Family: ipam.IPv4, Length: 28}, "pool waits has no CIDR yet"},
+			"a block of a pool that waits for its parent":  {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("waits"), Block: netip.MustParsePrefix("10.1.0.0/28"), Length: ipam.NoLength}, "pool waits has no CIDR yet"},
+			"a pool that is not there":                     {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none"), Length: 28}, `there is no IPPool "none" that this namespace may use`},
 		} {
 			res, err := partsOf(a).Resolve(t.Context(), c.request)
 			if c.want == "" && (err != nil || !slices.Equal(keysOf(res.Pools), []ipam.PoolKey{pool.Key})) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || len(res.Pools) > 0) {

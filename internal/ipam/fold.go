@@ -158,17 +158,20 @@ func (t Terms) Fitting(pools []Pool) (fitting []Pool, unfit []PoolResult, err er
 	return fitting, unfit, err
 }
 
-// fits says why a pool may not hand out a block under the terms; nil where it may.
+// fits says why a pool may not hand out a block under the terms; nil where it may. Of a child
+// pool that waits for its parent neither family nor CIDR need be known: what it may hand out is
+// seen when it has them.
 func (t Terms) fits(p Pool) *PolicyError {
-	if p.Family != t.Family && t.Block.IsValid() {
+	isOther := p.Family != "" && p.Family != t.Family
+	if isOther && t.Block.IsValid() {
 		return &PolicyError{Verdict: FamilyMismatch, Field: t.blockField(), Value: t.Block,
 			Remedy: fmt.Sprintf("%s is %s: ask for such a block, or name a pool of the family that you need", p.Key, p.Family)}
 	}
-	if p.Family != t.Family {
+	if isOther {
 		return &PolicyError{Verdict: FamilyMismatch, Field: "spec.ipFamily", Value: t.Family,
 			Remedy: fmt.Sprintf("%s is %s: name a pool of the family that you need", p.Key, p.Family)}
 	}
-	if t.Block.IsValid() && !p.Has(t.Block) {
+	if t.Block.IsValid() && p.CIDR.IsValid() && !p.Has(t.Block) {
 		return &PolicyError{Verdict: OutsidePool, Field: t.blockField(), Value: t.Block,
 			Remedy: fmt.Sprintf("lies outside %s, which is %s: ask for a block within it, or name another pool", p.Key, p.CIDR)}
 	}

@@ -141,6 +141,31 @@ func TestAPoolOfSingleAddressesFitsOne(t *testing.T) {
 	}
 }
 
+// TestAPoolThatWaitsForItsParentFits a request whose block it may hand out later: what is
+// refused because a manifest was applied first would not be asked for again.
+func TestAPoolThatWaitsForItsParentFits(t *testing.T) {
+	waits := Pool{Key: PoolNamed("p"), Home: PoolNamed("parent"), Lengths: Lengths{0, 128}}
+	four := waits
+	four.Family, four.Lengths.Max = IPv4, 32
+	for name, c := range map[string]struct {
+		terms Terms
+		pool  Pool
+		want  bool
+	}{
+		"a length of a family":                 {Terms{Family: IPv4, Length: 24}, waits, true},
+		"a block":                              {Terms{Family: IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.0.0/24")}, waits, true},
+		"a length of its family":               {Terms{Family: IPv4, Length: 24}, four, true},
+		"a block of its family":                {Terms{Family: IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.0.0/24")}, four, true},
+		"a length of the other family":         {Terms{Family: IPv6, Length: 24}, four, false},
+		"a block of the other family":          {Terms{Family: IPv6, Length: 64, Block: netip.MustParsePrefix("2001:db8::/64")}, four, false},
+		"a block to be kept, which it forbids": {Terms{Family: IPv4, Length: 24, Retains: "spec.reclaimPolicy"}, waits, false},
+	} {
+		if fitting, _, err := c.terms.Fitting([]Pool{c.pool}); (err == nil) != c.want || (len(fitting) == 1) != c.want {
+			t.Errorf("%s: %v, %v; want that it fits: %t", name, fitting, err, c.want)
+		}
+	}
+}
+
 func TestTheLargestBlockOfAPool(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	for name, c := range map[string]struct {
