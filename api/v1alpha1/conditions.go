@@ -12,7 +12,7 @@ const (
 	// Full where no address is left, when True; ParentNotReady, PoolExhausted,
 	// CannotFit, Invalid, Conflict, RecordRefused, LimitReached, Paused, Terminating
 	// when False.
-	// IPClass: Ready, NoPools, NotDefault, ForeignProvisioner.
+	// IPClass: Ready, NoPools, ForeignProvisioner when True; NotDefault when False.
 	ConditionReady = "Ready"
 
 	// ConditionPending is True while something that the claim needs is missing
@@ -106,7 +106,8 @@ const (
 	ReasonPaused = "Paused"
 	// ReasonTerminating: the pool is being deleted; nothing is handed out.
 	ReasonTerminating = "Terminating"
-	// ReasonNoPools: no IPPool backs the class. LocalIPPools are not counted.
+	// ReasonNoPools: no IPPool backs the class, and claims of it wait for one. LocalIPPools
+	// are not counted.
 	ReasonNoPools = "NoPools"
 	// ReasonClusterNotFound: the Cluster to which an IPAddressClaim belongs does not
 	// exist.

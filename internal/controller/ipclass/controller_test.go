@@ -32,9 +32,9 @@ func TestClasses(t *testing.T) {
 
 func withoutPool(e *classes) {
 	e.Applied(build.Class("gold").Obj())
-	e.Reconciled("gold").Counts(0, "0", "0").NotReady(v1alpha1.ReasonNoPools)
+	e.Reconciled("gold").Counts(0, "0", "0").Ready().Reason(v1alpha1.ReasonNoPools)
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
-	e.Reconciled("gold").Counts(1, "256", "256").Ready()
+	e.Reconciled("gold").Counts(1, "256", "256").Ready().Reason(v1alpha1.ReasonReady)
 }
 
 func sumOfPools(e *classes) {
@@ -55,7 +55,7 @@ func deletedPool(e *classes) {
 	e.Applied(build.Class("gold").Obj(), build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
 	e.Reconciled("gold").Ready()
 	e.Deleted(build.Pool("p").Obj())
-	e.Reconciled("gold").Counts(0, "0", "0").NotReady(v1alpha1.ReasonNoPools)
+	e.Reconciled("gold").Counts(0, "0", "0").Ready().Reason(v1alpha1.ReasonNoPools)
 }
 
 func unchanged(e *classes) {
@@ -74,7 +74,7 @@ func throttledCounts(e *classes) {
 	e.Passes(100 * time.Millisecond)
 	e.Reconciled("gold").Counts(1, "256", "128").Wrote("patch IPClass/status").After(0)
 	e.Deleted(build.Pool("p").Obj())
-	e.Reconciled("gold").NotReady(v1alpha1.ReasonNoPools).Wrote("patch IPClass/status") // it is more than a count that no pool is left
+	e.Reconciled("gold").Ready().Reason(v1alpha1.ReasonNoPools).Wrote("patch IPClass/status") // it is more than a count that no pool is left
 }
 
 func twoDefaults(e *classes) {
@@ -100,7 +100,7 @@ func replacedDefault(e *classes) {
 func foreignProvisioner(e *classes) {
 	other := func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/other" }
 	e.Applied(build.Class("gold").With(other).Obj(), build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
-	e.Reconciled("gold").NotReady(v1alpha1.ReasonForeignProvisioner).Saying("example.com/other")
+	e.Reconciled("gold").Ready().Reason(v1alpha1.ReasonForeignProvisioner).Saying("example.com/other")
 }
 
 func deletedClass(e *classes) {

@@ -38,9 +38,12 @@ func (c *Controller) count(class *v1alpha1.IPClass) {
 	class.Status.Capacity = adapt.Capacity(total, allocated, available, withheld, outOfRange)
 }
 
+// condition is False only for what the class itself has to be changed for. A class that no
+// pool backs is Ready: its pools may come after it, and Flux applies nothing else before all
+// classes of a repository are.
 func (c *Controller) condition(class *v1alpha1.IPClass) {
 	ready := metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: class.Generation,
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
 	}
 	family := ipam.Family(class.Spec.IPFamily)
 	first, _ := c.Catalogue.DefaultClass(family, func(catalogue.ClassEntry) bool { return true })
@@ -48,11 +51,11 @@ func (c *Controller) condition(class *v1alpha1.IPClass) {
 	case class.Spec.Provisioner != "" && class.Spec.Provisioner != v1alpha1.NativeProvisioner:
 		ready.Reason, ready.Message = v1alpha1.ReasonForeignProvisioner, fmt.Sprintf("claims of this class are served by %s: look there for their state", class.Spec.Provisioner)
 	case catalogue.IsDefault(class) && first.Name != "" && first.Name != class.Name:
-		ready.Reason, ready.Message = v1alpha1.ReasonNotDefault, notDefault(first, class)
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonNotDefault, notDefault(first, class)
 	case class.Status.Pools == 0:
-		ready.Reason, ready.Message = v1alpha1.ReasonNoPools, "no IPPool that is ready backs this class: add it to the classNames of one"
+		ready.Reason, ready.Message = v1alpha1.ReasonNoPools, "no IPPool that is ready backs this class, and claims wait for one: add it to the classNames of a pool"
 	default:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, "claims of this class are served"
+		ready.Reason, ready.Message = v1alpha1.ReasonReady, "claims of this class are served"
 	}
 	meta.SetStatusCondition(&class.Status.Conditions, ready)
 }

@@ -60,9 +60,9 @@ var _ = Describe("conditions", Ordered, func() {
 	})
 
 	It("tell of a class without pools, and of one that another provisioner serves", func(ctx context.Context) {
-		Eventually(ofClass(ctx, created(ctx, build.Class("conditions-empty").Obj()))).Should(Equal("False/NoPools"))
+		Eventually(ofClass(ctx, created(ctx, build.Class("conditions-empty").Obj()))).Should(Equal("True/NoPools"))
 		foreign := created(ctx, build.Class("conditions-foreign").With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/theirs" }).Obj())
-		Eventually(ofClass(ctx, foreign)).Should(Equal("False/ForeignProvisioner"))
+		Eventually(ofClass(ctx, foreign)).Should(Equal("True/ForeignProvisioner"))
 		Eventually(ofClaim(ctx, created(ctx, build.Claim(team, "foreign").Class("conditions-foreign").Length(32).Obj()))).Should(Equal("True/ForeignProvisioner"))
 		served := created(ctx, build.Class("conditions-served").Obj())
 		ready(ctx, created(ctx, build.Pool("conditions-served").CIDR("10.68.8.0/24").Classes("conditions-served").Obj()))

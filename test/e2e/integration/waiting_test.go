@@ -67,7 +67,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 
 		class := created(ctx, build.Class("late-class").Length(24).Obj())
 		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass, `no IPv4 pool that this namespace may use backs the IPClass "late-class": add the class to the classNames of one, or change the visibility of one that backs it`)
-		Eventually(func() string { return reasons(fresh(ctx, class).Status.Conditions)["Ready"] }).Should(Equal("False/NoPools"))
+		Eventually(func() string { return reasons(fresh(ctx, class).Status.Conditions)["Ready"] }).Should(Equal("True/NoPools"))
 
 		created(ctx, build.Pool("late-class").Domain("waiting").CIDR("10.26.0.0/24").Classes("late-class").Lengths(24, 24).Obj())
 		expectBound(ctx, claim, "10.26.0.0/24")

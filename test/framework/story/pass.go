@@ -84,6 +84,15 @@ func (p *Pass) Ready() *Pass {
 	return p
 }
 
+// Reason expects the reason of the condition Ready.
+func (p *Pass) Reason(reason string) *Pass {
+	p.t.Helper()
+	if ready := p.ready(); ready.Reason != reason {
+		p.t.Fatalf("Ready is %s, %s: %s; want the reason %s", ready.Status, ready.Reason, ready.Message, reason)
+	}
+	return p
+}
+
 // NotReady expects the condition Ready to be False for a reason.
 func (p *Pass) NotReady(reason string) *Pass {
 	p.t.Helper()
