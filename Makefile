@@ -58,6 +58,8 @@ marked := $(subst $(empty) ./,;./,$(patsubst %,./%/...,$(wildcard api internal w
 
 # The example of a provider, a module of its own.
 provider := test/example-provider
+# Modules of their own that are tested and linted as the whole is.
+modules := $(provider) test/gitops
 
 # The race detector needs a C compiler; without one those tests run all the same.
 race := $(if $(shell command -v $${CC:-gcc}),-race)
@@ -193,8 +195,10 @@ go test $(1) -timeout $(TEST_TIMEOUT) $$others
 say "suites that start processes, $(2) at a time"
 longest=$$(grep -E '/test/[a-z0-9]+/($(longest))$$' <<<"$$suites")
 $(patient) go test $(1) -count=1 -p $(2) -timeout $(TEST_TIMEOUT) $$longest $$(grep -vxF "$$longest" <<<"$$suites")
-say "the example provider"
-(cd $(provider); go vet ./...; $(patient) go test $(1) -count=1 -timeout $(TEST_TIMEOUT) ./...)
+for module in $(modules); do
+  say "$$module, a module of its own"
+  (cd $$module; go vet ./...; $(patient) go test $(1) -count=1 -timeout $(TEST_TIMEOUT) ./...)
+done
 say "all passed in $$((SECONDS - begin)) s"
 endef
 
@@ -222,9 +226,11 @@ patient := CONTROL_PLANE_GOGC=400
 .PHONY: lint
 lint: ## Run the linters.
 	$(GOLANGCI_LINT) run
-	cd $(provider)
-	go mod tidy -diff
-	go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yml
+	for module in $(modules); do
+	  cd $(CURDIR)/$$module
+	  go mod tidy -diff
+	  go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yml
+	done
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target, of the core and of admission, for FUZZTIME (default 20s).
