@@ -44,6 +44,7 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 		"nothing is free within a limit":   {&ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 24, Largest: 26, Limits: []*ipam.LimitError{limit}}, answer{code: 507}},
 		"records are being loaded":         {ipam.ErrNotSynced, again},
 		"it was not confirmed":             {ipam.ErrUnconfirmed, again},
+		"an earlier attempt failed":        {fmt.Errorf("%s is recorded for %s: %w", block, holder, ipam.ErrEarlierAttempt), again},
 		"too much is created":              {ipam.ErrCrowded, again},
 		"too much is unclaimed":            {&ipam.UnclaimedError{Namespace: "team", Most: 1000}, again},
 		"too much of a pool is unclaimed":  {&ipam.UnclaimedError{Namespace: "team", Pool: pool}, again},

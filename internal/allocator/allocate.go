@@ -17,7 +17,8 @@ import (
 //
 // Errors: *ipam.ExhaustedError, *ipam.TakenError, *ipam.LimitError,
 // *ipam.MissingError where the pool is being released, ipam.ErrNotSynced,
-// ipam.ErrUnconfirmed, ipam.ErrCrowded, ipam.ErrTooManyUnclaimed, or the API's own.
+// ipam.ErrUnconfirmed, ipam.ErrCrowded, ipam.ErrTooManyUnclaimed,
+// ipam.ErrEarlierAttempt, or the API's own.
 // After any error nothing is held, or it will be collected.
 func (a *Allocator) Allocate(ctx context.Context, order Order) (ipam.Record, error) {
 	order = a.named(order)

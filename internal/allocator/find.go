@@ -21,11 +21,27 @@ func (a *Allocator) allocate(ctx context.Context, order Order) (ipam.Record, err
 	}
 	frees := a.ledger.Frees(order.keys())
 	record, err := a.find(ctx, order)
-	if !ipam.IsNoRoom(err) || a.queue.Has(order.Holder) || !a.awaitRoom(ctx, order, frees, err) {
-		return record, err
+	if ipam.IsNoRoom(err) && !a.queue.Has(order.Holder) && a.awaitRoom(ctx, order, frees, err) {
+		order.Record = order.renamed()
+		record, err = a.find(ctx, order)
 	}
-	order.Record = order.renamed()
-	return a.find(ctx, order)
+	return record, a.unlessEarlier(order, err)
+}
+
+// unlessEarlier is ipam.ErrEarlierAttempt where the block that a create request asks for is
+// recorded for the object that it is to create: an earlier request failed after its record was
+// made, or an earlier object of the name is just gone. To the client it is its own block.
+func (a *Allocator) unlessEarlier(order Order, err error) error {
+	taken, ok := errors.AsType[*ipam.TakenError](err)
+	if !ok || order.Origin != OriginAdmission || taken.Holder != order.Holder {
+		return err
+	}
+	for _, record := range a.ledger.HeldBy(order.Holder) {
+		if record.State == ipam.StateBound && record.Block == taken.Overlap {
+			return fmt.Errorf("%s is recorded for %s: %w", record.Block, order.Holder, ipam.ErrEarlierAttempt)
+		}
+	}
+	return err
 }
 
 // find tries the pools in order until a block is confirmed.

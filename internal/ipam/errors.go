@@ -21,6 +21,11 @@ var ErrUnconfirmed = errors.New("the allocation could not be confirmed in time")
 // store. Nothing was recorded; ask again soon.
 var ErrCrowded = errors.New("too many concurrent allocations")
 
+// ErrEarlierAttempt means that the very block that was asked for is recorded for an
+// earlier attempt to create the same object, which has failed: it is released, or collected
+// as an orphan; ask again soon.
+var ErrEarlierAttempt = errors.New("an earlier attempt to create it has not been cleaned up yet")
+
 // ErrTooManyUnclaimed means that a namespace has as many unclaimed records as it
 // may have, in all or in one pool. Try again when they are claimed or collected.
 var ErrTooManyUnclaimed = errors.New("too many unclaimed allocations")
@@ -49,7 +54,7 @@ type Wording struct {
 
 // IsTransient reports whether the error passes by itself: ask again soon.
 func IsTransient(err error) bool {
-	return errors.Is(err, ErrNotSynced) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrCrowded)
+	return errors.Is(err, ErrNotSynced) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrCrowded) || errors.Is(err, ErrEarlierAttempt)
 }
 
 // TooManyWaitingError means that a namespace has as many claims that wait as it may.
