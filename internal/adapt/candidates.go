@@ -48,6 +48,11 @@ func CandidatesNow(results []ipam.PoolResult) (candidates []v1alpha1.CandidatePo
 	return candidates, len(results) - len(listed)
 }
 
+// Candidate is one pool as the status of a claim lists it.
+func Candidate(result ipam.PoolResult) v1alpha1.CandidatePool {
+	return candidate(lasting([]ipam.PoolResult{result})[0])
+}
+
 func candidate(result ipam.PoolResult) v1alpha1.CandidatePool {
 	return v1alpha1.CandidatePool{
 		PoolRef: *PoolReference(result.Pool), Reason: v1alpha1.CandidateReason(result.Verdict()), Message: bounded(candidateMessage(result)),

@@ -44,6 +44,19 @@ func (c *Catalogue) Feed(ctx context.Context, from ctrlcache.Cache) (synced []fu
 	return synced, nil
 }
 
+// Enter takes over a pool, a class, or the metadata of a namespace, which was listed: for a
+// process that asks questions of a catalogue, and does not watch.
+func (c *Catalogue) Enter(obj client.Object) {
+	switch obj := obj.(type) {
+	case v1alpha1.Pool:
+		c.takePool(obj)
+	case *v1alpha1.IPClass:
+		c.takeClass(obj)
+	case *metav1.PartialObjectMetadata:
+		c.takeNamespace(obj)
+	}
+}
+
 // namespaces are watched for their labels alone.
 func namespaces() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -65,12 +64,13 @@ func (e *env) explain(cmd *cobra.Command, argument string, o *output) error {
 		return err
 	}
 	known := &knowledge{register: r, namespace: namespace}
-	if err := known.read(cmd.Context(), c, asked); err != nil {
+	if err := known.read(cmd.Context(), c); err != nil {
 		return err
 	}
-	report := explanation(asked, known)
+	defer known.close()
+	report := explanation(cmd.Context(), asked, known)
 	if report.PoolsUnread {
-		e.note("what each pool lacks is left out, as it takes the right to list ippools, localippools and ipallocations: ask who looks after the pools")
+		e.note("what each pool lacks is left out, as it takes the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask who looks after the pools")
 	}
 	if format := *o.flags.OutputFormat; (format == "" || format == "wide") && !o.templated() {
 		return report.write(e.Out, e.painted(), e.clock.Now())
@@ -94,7 +94,16 @@ type question struct {
 	record          string
 	reclaim         v1alpha1.ReclaimPolicy
 	// candidates are what the status of the claim says of each pool.
-	candidates []Candidate
+	candidates []v1alpha1.CandidatePool
+}
+
+// holder is the claim as the holder of a block.
+func (q *question) holder() ipam.Holder {
+	claim := ipam.Name{Namespace: q.obj.GetNamespace(), Name: q.obj.GetName()}
+	if q.kind == adapt.AddressClaimKind {
+		return adapt.HolderOfAddressClaim(claim)
+	}
+	return adapt.HolderOfClaim(claim)
 }
 
 func findQuestion(ctx context.Context, c client.Client, namespace, argument string) (*question, error) {
@@ -124,69 +133,4 @@ func findQuestion(ctx context.Context, c client.Client, namespace, argument stri
 		return aboutAddressClaim(ctx, c, address), nil
 	}
 	return nil, coded(ExitNotFound, fmt.Errorf("%s: there is no claim of that name in namespace %s that you may read: see kubectl get ipclaims -n %[2]s", name, namespace))
-}
-
-// knowledge is what the caller may read to explain a claim.
-type knowledge struct {
-	register  *register.Register
-	namespace string
-	// tenant is on whose behalf the claim asks; nil where the namespace may not be read.
-	tenant *ipam.Tenant
-	class  *ipam.Class
-	// addressClaims that hold no address, of those that may be listed.
-	addressClaims []ipamv1.IPAddressClaim
-}
-
-// mayList reports whether the caller may list a resource in all namespaces, or in that of the
-// claim where own is true.
-func (k *knowledge) mayList(resource string, own bool) bool {
-	for _, unread := range k.register.Unread {
-		if unread.Resource == resource {
-			return own && unread.Namespace == k.namespace
-		}
-	}
-	return true
-}
-
-// read reads what the register does not have. What may not be read is left out.
-func (k *knowledge) read(ctx context.Context, c client.Client, asked *question) error {
-	if err := k.readTenant(ctx, c); err != nil {
-		return err
-	}
-	if name := asked.request.Class; name != "" {
-		class := &v1alpha1.IPClass{}
-		err := c.Get(ctx, client.ObjectKey{Name: name}, class)
-		if read, errs := adapt.Class(class); err == nil && len(errs) == 0 {
-			k.class = &read
-		}
-	}
-	list := &ipamv1.IPAddressClaimList{}
-	err := c.List(ctx, list)
-	if apierrors.IsForbidden(err) {
-		err = c.List(ctx, list, client.InNamespace(k.namespace))
-	}
-	if err == nil { // Cluster API need not be there
-		k.addressClaims = list.Items
-	}
-	return ctx.Err()
-}
-
-// readTenant reads the project of the namespace. A namespace without the label is a project of
-// its name only where no namespace has that name as its label.
-func (k *knowledge) readTenant(ctx context.Context, c client.Client) error {
-	namespace := &corev1.Namespace{}
-	if c.Get(ctx, client.ObjectKey{Name: k.namespace}, namespace) != nil {
-		return ctx.Err()
-	}
-	project := namespace.Labels[v1alpha1.LabelProject]
-	if project == "" {
-		labelled := &corev1.NamespaceList{}
-		err := c.List(ctx, labelled, client.MatchingLabels{v1alpha1.LabelProject: k.namespace}, client.Limit(1))
-		if err != nil || len(labelled.Items) > 0 {
-			return ctx.Err()
-		}
-		project = k.namespace
-	}
-	k.tenant = &ipam.Tenant{Project: project}
-	return nil
 }

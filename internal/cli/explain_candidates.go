@@ -1,17 +1,17 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/cli/register"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // Candidate is a pool that could serve a claim, and what it lacks.
@@ -19,230 +19,150 @@ type Candidate struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	CIDR string `json:"cidr,omitempty"`
-	// Reason is that of the claim's status.candidates where the operator has said why;
-	// otherwise that of a condition: PoolExhausted, PoolNotReady, LimitReached and so on, or
-	// HasRoom where the pool lacks nothing.
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	// Reason is as in the status.candidates of an IPClaim, or NotVisible where the claim may
+	// not use the pool.
+	Reason  v1alpha1.CandidateReason `json:"reason"`
+	Message string                   `json:"message"`
 	// LargestFreePrefix as in /20; empty where nothing is free, or that is not known.
 	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
 	// Available is how many addresses can still be handed out; empty where that is not known.
 	Available string `json:"available,omitempty"`
 
+	// pool is nil where it may not be read.
 	pool *register.Pool
 }
 
-// reasonNotVisible: the pool is for others.
-const reasonNotVisible = "NotVisible"
+// reasonNotVisible: the claim may not use the pool.
+const reasonNotVisible v1alpha1.CandidateReason = "NotVisible"
 
-// judge judges the pools that could serve a request.
-type judge struct {
-	*knowledge
-	request ipam.Request
-	terms   ipam.Terms
+// candidates are the pools that could serve a claim as far as names go, with what each
+// lacks. Where the caller may list what the operator watches, it is what the operator's own
+// code decides of it; otherwise complete is false, and it is what the status of the claim
+// says.
+func candidates(ctx context.Context, asked *question, known *knowledge) (all []Candidate, terms ipam.Terms, complete bool) {
+	terms.Length = asked.request.Length
+	if known.parts != nil && asked.invalid == nil {
+		complete = true
+		all, terms = known.considered(ctx, asked)
+		all = append(all, known.hidden(asked.request, all)...)
+	}
+	for _, told := range asked.candidates {
+		all = known.told(all, told)
+	}
+	return all, terms, complete
 }
 
-// candidates are the pools that could serve a request as far as names go, with what each
-// lacks, in order of name. It is false where the caller may not read enough to say so.
-func candidates(asked *question, known *knowledge) ([]Candidate, ipam.Terms, bool) {
+// considered are the pools that the claim may use, as the operator's own code decides. Which
+// family a claim is of that names nothing is a flag of the operator's: none is considered
+// for it.
+func (k *knowledge) considered(ctx context.Context, asked *question) ([]Candidate, ipam.Terms) {
 	request := asked.request
-	own := request.Pool.Kind == ipam.PoolKindLocalIPPool
-	// The namespace's own pools are its own to read.
-	if asked.invalid != nil || known.tenant == nil && !own || !known.mayList("ippools", false) && !own ||
-		!known.mayList("localippools", own) || !known.mayList("ipallocations", own) {
-		return nil, ipam.Terms{}, false
+	if request.Pool == (ipam.PoolKey{}) && request.Class == "" && request.Selects == nil {
+		return nil, ipam.Terms{Length: request.Length}
 	}
-	if request.Class != "" && known.class == nil {
-		return nil, ipam.Terms{Length: request.Length}, true
+	resolution, err := k.parts.Allocator.Resolve(ctx, request)
+	results := ipam.PoolsOf(err)
+	if err == nil {
+		results = k.parts.Allocator.Consider(allocator.Order{
+			Resolution: resolution, Origin: allocator.OriginController,
+			Holder: asked.holder(), HolderUID: string(asked.obj.GetUID()),
+			Waiting: queue.Waiter{Since: asked.obj.GetCreationTimestamp().Time, Holder: asked.holder(), Request: request},
+		}, len(resolution.Pools))
 	}
-	if known.tenant != nil {
-		request.Tenant = *known.tenant
-	}
-	pools := poolsFor(request, known.register)
-	specs := make([]ipam.Pool, len(pools))
-	for i, pool := range pools {
-		specs[i] = pool.Pool
-	}
-	terms, err := ipam.Fold(request, known.class, specs)
-	if err != nil {
-		return nil, ipam.Terms{}, false // the condition says so
-	}
-	j := &judge{knowledge: known, request: request, terms: terms}
 	var all []Candidate
-	for _, pool := range pools {
-		all = append(all, j.judge(pool))
+	for _, result := range results {
+		candidate := k.candidate(adapt.Candidate(result))
+		switch candidate.Reason {
+		case v1alpha1.CandidateFits:
+			candidate.Message = "has a free block: the claim is served soon, unless its conditions say why not"
+		case v1alpha1.CandidateInUse:
+			candidate.Message = inTheWay(candidate, resolution.Terms.Block)
+		}
+		all = append(all, candidate)
 	}
-	return all, terms, true
+	if resolution.Terms.Family == "" { // it has not come to terms
+		resolution.Terms.Length = request.Length
+	}
+	return all, resolution.Terms
 }
 
-// tell has candidates say what the operator says of the same pools: it knows more than can be
-// listed, such as who waits.
-func tell(all, told []Candidate) {
-	for _, of := range told {
-		for i := range all {
-			if all[i].Kind == of.Kind && all[i].Name == of.Name {
-				all[i].Reason, all[i].Message = of.Reason, of.Message
-			}
+// inTheWay names the holder of the first block that overlaps the one that is asked for, which
+// a status does not.
+func inTheWay(c Candidate, block netip.Prefix) string {
+	for _, record := range c.pool.Overlapping(block) {
+		return fmt.Sprintf("%s is held by %s", record.Block, holderOf(record))
+	}
+	return c.Message
+}
+
+// candidate adds to what is said of a pool what is known of it.
+func (k *knowledge) candidate(of v1alpha1.CandidatePool) Candidate {
+	pool := k.register.Pool(adapt.PoolKey(k.namespace, of.PoolRef))
+	cidr := ""
+	if pool != nil && pool.CIDR.IsValid() {
+		cidr = pool.CIDR.String()
+		if capacity, ok := k.capacity(pool); ok {
+			adapt.SetFree(&of, capacity.LargestFree, capacity.Free)
 		}
+	}
+	return Candidate{
+		Kind: string(of.PoolRef.Kind), Name: of.PoolRef.Name, CIDR: cidr, Reason: of.Reason, Message: of.Message,
+		LargestFreePrefix: of.LargestFreePrefix, Available: of.Available, pool: pool,
 	}
 }
 
-// poolsFor are the pools that a request names, by name, class or labels.
-func poolsFor(request ipam.Request, r *register.Register) []*register.Pool {
-	var pools []*register.Pool
-	for _, pool := range r.Pools {
-		own := pool.Key.Namespace == "" || pool.Key.Namespace == request.Namespace()
-		if !pool.IsKnown() || !own {
-			continue
-		}
-		switch {
-		case request.Pool != (ipam.PoolKey{}) && pool.Key == request.Pool,
-			request.Class != "" && pool.Backs(request.Class),
-			request.Selects != nil && request.Selects(pool.Labels):
-			pools = append(pools, pool)
-		}
+// capacity is what is free in a pool: counted where the caller may list all allocations,
+// and otherwise as its status says.
+func (k *knowledge) capacity(pool *register.Pool) (register.Usage, bool) {
+	if k.parts != nil {
+		return pool.Usage()
 	}
-	slices.SortFunc(pools, func(a, b *register.Pool) int { return ipam.ByName(a.Pool, b.Pool) })
-	return pools
+	return pool.UsageOfStatus()
 }
 
-func (j *judge) judge(pool *register.Pool) Candidate {
-	c := Candidate{Kind: string(pool.Key.Kind), Name: pool.Key.Name, pool: pool}
-	if usage, known := pool.Usage(); known {
-		c.CIDR, c.Available = pool.CIDR.String(), usage.Free.String()
-		if usage.LargestFree != ipam.NoLength {
-			c.LargestFreePrefix = fmt.Sprintf("/%d", usage.LargestFree)
-		}
-	}
-	for _, check := range []func(*register.Pool) (reason, message string){j.visible, j.policy, j.ready, j.size, j.block, j.limit, j.room} {
-		if c.Reason, c.Message = check(pool); c.Reason != "" {
-			return c
-		}
-	}
-	c.Reason, c.Message = v1alpha1.ReasonHasRoom, "has room, for the claims that come first"
-	return c
-}
-
-// visible says why the claim may not use the pool.
-func (j *judge) visible(pool *register.Pool) (reason, message string) {
+// told takes over what the operator says of a pool in the status of the claim, where that is
+// something else: it knows more than can be listed, such as which project is the platform's.
+func (k *knowledge) told(all []Candidate, told v1alpha1.CandidatePool) []Candidate {
+	at := slices.IndexFunc(all, func(c Candidate) bool { return c.Kind == string(told.PoolRef.Kind) && c.Name == told.PoolRef.Name })
 	switch {
-	case pool.Key.Namespace != "":
-		return "", ""
+	case at < 0:
+		return append(all, k.candidate(told))
+	case all[at].Reason != told.Reason:
+		all[at] = k.candidate(told)
+	}
+	return all
+}
+
+// hidden are the other pools that the request names, by name, class or labels, and may not use.
+func (k *knowledge) hidden(request ipam.Request, known []Candidate) []Candidate {
+	request.Tenant, _ = k.parts.Catalogue.Tenant(k.namespace)
+	var all []Candidate
+	for _, pool := range k.register.Pools {
+		why := whyHidden(request, pool)
+		if why != "" && names(request, pool) && !slices.ContainsFunc(known, func(c Candidate) bool { return c.pool == pool }) {
+			all = append(all, k.candidate(v1alpha1.CandidatePool{PoolRef: *adapt.PoolReference(pool.Key), Reason: reasonNotVisible, Message: why}))
+		}
+	}
+	return all
+}
+
+// names reports whether a request leads to a pool by its name, its class or its labels.
+func names(request ipam.Request, pool *register.Pool) bool {
+	return request.Pool == pool.Key || request.Class != "" && pool.Backs(request.Class) || request.Selects != nil && request.Selects(pool.Labels)
+}
+
+// whyHidden says why a request may not use a pool of the platform; empty where it may.
+func whyHidden(request ipam.Request, pool *register.Pool) string {
+	switch {
+	case !pool.IsKnown(), pool.Key.Namespace != "", request.MayName(pool.Pool), request.Class != "" && request.MayUse(pool.Pool):
+		return ""
 	case pool.Visibility == ipam.VisibilityPlatform:
-		return reasonNotVisible, "is for the platform's own project (visibility Platform)"
-	case !j.request.MayUse(pool.Pool):
-		return reasonNotVisible, fmt.Sprintf("is for project %s (visibility Consumer), and the namespace is of project %s", pool.Project, j.request.Tenant.Project)
-	case j.request.Pool == pool.Key && !j.request.MayName(pool.Pool):
-		return reasonNotVisible, fmt.Sprintf("belongs to project %s: to name it takes the right to use it", pool.Project)
+		return "is for the platform's own project (visibility Platform): which one that is only the operator knows (--platform-project)"
+	case !request.MayUse(pool.Pool):
+		return fmt.Sprintf("is for project %s (visibility Consumer), and the namespace is of project %s", pool.Project, request.Tenant.Project)
+	default:
+		return fmt.Sprintf("belongs to project %s: to name it takes the right to use it", pool.Project)
 	}
-	return "", ""
-}
-
-// policy says why the pool never hands out such a block.
-func (j *judge) policy(pool *register.Pool) (reason, message string) {
-	if _, _, err := j.terms.Fitting([]ipam.Pool{pool.Pool}); err != nil {
-		return v1alpha1.ReasonPolicyViolation, err.Error()
-	}
-	return "", ""
-}
-
-// ready says why the pool hands out nothing.
-func (j *judge) ready(pool *register.Pool) (reason, message string) {
-	ready := meta.FindStatusCondition(pool.Object.PoolStatus().Conditions, v1alpha1.ConditionReady)
-	switch {
-	case pool.Terminating:
-		return v1alpha1.ReasonPoolNotReady, "is being deleted"
-	case pool.Paused:
-		return v1alpha1.ReasonPoolNotReady, "is paused"
-	case ready != nil && ready.Status == metav1.ConditionFalse:
-		return v1alpha1.ReasonPoolNotReady, ready.Message
-	case !pool.CIDR.IsValid():
-		return v1alpha1.ReasonPoolNotReady, "has no CIDR yet"
-	}
-	return "", ""
-}
-
-// size says that the pool is too small, even when it is empty.
-func (j *judge) size(pool *register.Pool) (reason, message string) {
-	if j.terms.Block.IsValid() || j.terms.Length == ipam.NoLength {
-		return "", ""
-	}
-	switch largest := pool.LargestBlock(); {
-	case largest == ipam.NoLength:
-		return v1alpha1.ReasonCannotFit, "withholds all of its addresses"
-	case largest > j.terms.Length:
-		return v1alpha1.ReasonCannotFit, fmt.Sprintf("is too small: its largest block is a /%d even when it is empty", largest)
-	}
-	return "", ""
-}
-
-// block says what is in the way of the very block that is asked for.
-func (j *judge) block(pool *register.Pool) (reason, message string) {
-	block := j.terms.Block
-	if !block.IsValid() {
-		return "", ""
-	}
-	for _, record := range pool.Records {
-		if record.Block.Overlaps(block) {
-			return v1alpha1.ReasonConflict, fmt.Sprintf("%s is held by %s", record.Block, holderOf(record))
-		}
-	}
-	if !pool.Space().IsFree(block) {
-		return v1alpha1.ReasonConflict, fmt.Sprintf("%s is not handed out: it is reserved, a gateway or edge address, or outside its ranges", block)
-	}
-	return "", ""
-}
-
-// limit says that the project holds as much as it may.
-func (j *judge) limit(pool *register.Pool) (reason, message string) {
-	project := j.request.Tenant.Project
-	if j.terms.Length == ipam.NoLength || project == "" {
-		return "", ""
-	}
-	more := ipam.UsageOf(netip.PrefixFrom(pool.CIDR.Addr(), j.terms.Length).Masked())
-	if err := pool.Limit.Check(pool.Key.String(), project, heldBy(project, pool.Records), more); err != nil {
-		return v1alpha1.ReasonLimitReached, err.Error()
-	}
-	if j.class == nil || !j.class.Limit.IsSet() {
-		return "", ""
-	}
-	var held ipam.Usage
-	for _, other := range j.register.Pools {
-		held = held.Add(heldBy(project, ofClass(j.class.Name, other.Records)))
-	}
-	if err := j.class.Limit.Check("class "+j.class.Name, project, held, more); err != nil {
-		return v1alpha1.ReasonLimitReached, err.Error()
-	}
-	return "", ""
-}
-
-func heldBy(project string, records []*register.Record) ipam.Usage {
-	var held ipam.Usage
-	for _, record := range records {
-		if record.Project == project {
-			held = held.Add(ipam.UsageOf(record.Block))
-		}
-	}
-	return held
-}
-
-func ofClass(class string, records []*register.Record) []*register.Record {
-	return slices.DeleteFunc(slices.Clone(records), func(r *register.Record) bool { return r.Class != class })
-}
-
-// room says that no block of the length is free.
-func (j *judge) room(pool *register.Pool) (reason, message string) {
-	if j.terms.Length == ipam.NoLength {
-		return "", ""
-	}
-	used := pool.Space()
-	if _, ok := used.Find(space.FirstFit, j.terms.Length); ok {
-		return "", ""
-	}
-	if largest, ok := used.LargestFree(); ok {
-		return v1alpha1.ReasonPoolExhausted, fmt.Sprintf("has no free /%d: the largest free block is a /%d", j.terms.Length, largest)
-	}
-	return v1alpha1.ReasonPoolExhausted, "is full"
 }
 
 // holderOf names the holder of a record, or says how it is held without one.

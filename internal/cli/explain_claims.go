@@ -18,25 +18,12 @@ func aboutClaim(claim *v1alpha1.IPClaim) *question {
 		kind: "IPClaim", resource: "ipclaim", obj: claim,
 		bound: isBound(claim), phase: string(claim.Status.Phase),
 		block: claim.Status.AllocatedCIDR, pool: claim.Status.PoolRef, record: claim.Spec.AllocationName,
-		reclaim: claim.Spec.ReclaimPolicy, candidates: statusCandidates(claim),
+		reclaim: claim.Spec.ReclaimPolicy, candidates: claim.Status.Candidates,
 	}
 	request, errs := adapt.Claim(claim)
 	asked.request, asked.invalid = request, errs.ToAggregate()
 	asked.says(claim.Status.Conditions)
 	return asked
-}
-
-// statusCandidates is what the operator says in the status of a claim about each pool that
-// the claim may use.
-func statusCandidates(claim *v1alpha1.IPClaim) []Candidate {
-	var all []Candidate
-	for _, told := range claim.Status.Candidates {
-		all = append(all, Candidate{
-			Kind: string(told.PoolRef.Kind), Name: told.PoolRef.Name, Reason: string(told.Reason), Message: told.Message,
-			LargestFreePrefix: told.LargestFreePrefix, Available: told.Available,
-		})
-	}
-	return all
 }
 
 func aboutAddressClaim(ctx context.Context, c client.Client, claim *ipamv1.IPAddressClaim) *question {

@@ -5,18 +5,16 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/cli/register"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// Waiter is a claim that waits for room in the same pools.
+// Waiter is a claim, or a child pool, that waits for room in the same pools.
 type Waiter struct {
 	Kind      string    `json:"kind"`
-	Namespace string    `json:"namespace"`
+	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	Since     time.Time `json:"since"`
 	// Asked is whether it is the claim that is explained.
@@ -27,60 +25,67 @@ func (w Waiter) before(other Waiter) int {
 	return cmp.Or(w.Since.Compare(other.Since), cmp.Compare(w.Namespace, other.Namespace), cmp.Compare(w.Name, other.Name))
 }
 
-// order is the claims that wait for room in the same pools, oldest first, as far as the
-// caller may see them, with the one that is explained among them. A claim that waits for
-// something else has no place in it: others are served before it.
-func order(asked *question, known *knowledge, pools []Candidate) []Waiter {
-	self := Waiter{Kind: asked.kind, Namespace: asked.obj.GetNamespace(), Name: asked.obj.GetName(), Since: asked.obj.GetCreationTimestamp().Time, Asked: true}
-	waiters := []Waiter{self}
-	add := func(kind string, request ipam.Request, created time.Time) {
-		w := Waiter{Kind: kind, Namespace: request.Claim.Namespace, Name: request.Claim.Name, Since: created}
-		isSelf := w.Kind == self.Kind && w.Namespace == self.Namespace && w.Name == self.Name
-		if !isSelf && asksSame(asked.request, request, pools) {
-			waiters = append(waiters, w)
-		}
-	}
-	for i := range known.register.Waiting {
-		claim := &known.register.Waiting[i]
-		request, errs := adapt.Claim(claim)
-		if len(errs) == 0 && claim.Status.Phase == v1alpha1.ClaimExhausted {
-			add("IPClaim", request, claim.CreationTimestamp.Time)
-		}
-	}
-	for i := range known.addressClaims {
-		claim := &known.addressClaims[i]
-		ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
-		if claim.Status.AddressRef.Name != "" || ready == nil || ready.Reason != v1alpha1.ReasonPoolExhausted || !adapt.IsOurs(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind) {
-			continue
-		}
-		if request, err := addressRequest(claim); err == nil {
-			add("IPAddressClaim", request, claim.CreationTimestamp.Time)
+// order is what waits for room in the same pools, oldest first, as far as the caller may see
+// it, with the claim that is explained among it. A claim that waits for something else has no
+// place in it: others are served before it.
+func order(asked *question, known *knowledge) []Waiter {
+	self := asked.holder()
+	waiters := []Waiter{{Kind: self.Kind, Namespace: self.Namespace, Name: self.Name, Since: asked.obj.GetCreationTimestamp().Time, Asked: true}}
+	waitsToo := known.waitsForSame(asked.request)
+	for _, w := range slices.Concat(known.claimWaiters(), known.addressWaiters(), known.poolWaiters()) {
+		if w.Holder != self && waitsToo(w.Request) {
+			waiters = append(waiters, Waiter{Kind: w.Holder.Kind, Namespace: w.Holder.Namespace, Name: w.Holder.Name, Since: w.Since})
 		}
 	}
 	slices.SortFunc(waiters, Waiter.before)
 	return waiters
 }
 
-// asksSame reports whether another request may be served from one of the pools that could
-// serve the first; where these are not known, whether it names the same.
-func asksSame(first, other ipam.Request, pools []Candidate) bool {
-	for _, c := range pools {
-		if c.pool != nil && asksOf(other, c.pool) {
-			return true
+// claimWaiters are the IPClaims that wait for room.
+func (k *knowledge) claimWaiters() []queue.Waiter {
+	var all []queue.Waiter
+	for i := range k.register.Waiting {
+		claim := &k.register.Waiting[i]
+		if request, errs := adapt.Claim(claim); len(errs) == 0 && claim.Status.Phase == v1alpha1.ClaimExhausted {
+			all = append(all, queue.Waiter{Since: claim.CreationTimestamp.Time, Holder: adapt.HolderOfClaim(request.Claim), Request: request})
 		}
 	}
-	switch {
-	case first.Pool != (ipam.PoolKey{}):
-		return other.Pool == first.Pool
-	case first.Class != "":
-		return other.Class == first.Class
-	default:
-		return first.Selector != "" && other.Selector == first.Selector
-	}
+	return all
 }
 
-func asksOf(request ipam.Request, pool *register.Pool) bool {
-	return request.Pool == pool.Key || request.Class != "" && pool.Backs(request.Class) || request.Selects != nil && request.Selects(pool.Labels)
+// poolWaiters are the child pools that wait for their parents.
+func (k *knowledge) poolWaiters() []queue.Waiter {
+	var all []queue.Waiter
+	for _, pool := range k.register.Pools {
+		if pool.IsKnown() && pool.IsChild() && !pool.CIDR.IsValid() && !pool.Terminating {
+			all = append(all, queue.WaiterOfPool(pool.Pool, pool.Object.GetCreationTimestamp().Time))
+		}
+	}
+	return all
+}
+
+// waitsForSame reports of other requests whether they may be served from a pool that may
+// serve this one; where that is not known, whether they name the same.
+func (k *knowledge) waitsForSame(first ipam.Request) func(ipam.Request) bool {
+	shares := func(ipam.Request) bool { return false }
+	if k.parts != nil {
+		pools, shared := k.parts.Catalogue.Wants(first).Pools, k.parts.Catalogue.Shared()
+		shares = func(other ipam.Request) bool {
+			return slices.ContainsFunc(shared.Wants(other).Pools, func(p ipam.PoolKey) bool { return slices.Contains(pools, p) })
+		}
+	}
+	return func(other ipam.Request) bool {
+		switch {
+		case shares(other):
+			return true
+		case first.Pool != (ipam.PoolKey{}):
+			return other.Pool == first.Pool
+		case first.Class != "":
+			return other.Class == first.Class
+		default:
+			return first.Selector != "" && other.Selector == first.Selector
+		}
+	}
 }
 
 // ahead are those of the order that come before the claim that is explained.

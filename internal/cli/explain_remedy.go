@@ -27,24 +27,27 @@ func remedies(asked *question, known *knowledge, terms ipam.Terms, pools []Candi
 		}
 	}
 	for _, c := range pools {
+		if c.pool == nil { // made since the pools were listed
+			continue
+		}
 		switch c.Reason {
-		case v1alpha1.ReasonPoolExhausted:
+		case v1alpha1.CandidateNoFreeBlock:
 			add(releases(c, terms.Length)...)
 			if c.LargestFreePrefix != "" {
 				add(fmt.Sprintf("ask for a %s or smaller in a new claim: %s has one", c.LargestFreePrefix, c.pool.Key))
 			}
-		case v1alpha1.ReasonPoolNotReady:
-			if c.pool.Paused {
+		case v1alpha1.CandidatePaused:
+			if c.pool.Paused { // otherwise its Cluster is
 				add(fmt.Sprintf("have %s hand out blocks again: kubectl ipam resume %s", c.pool.Key, argumentOf(c)))
 			}
-		case v1alpha1.ReasonLimitReached:
+		case v1alpha1.CandidateLimitReached:
 			add("release blocks of the project: the limit counts what it holds in any state")
-		case v1alpha1.ReasonConflict:
+		case v1alpha1.CandidateInUse, v1alpha1.CandidateWithheld:
 			add("ask for another block in a new claim, or leave spec.cidr out")
 		}
 	}
 	switch {
-	case known.class != nil:
+	case known.hasClass(asked.request.Class):
 		add(otherPools(asked.request, known, terms)...)
 	case asked.reason == v1alpha1.ReasonNoDefaultClass:
 		add("make a class the default: kubectl ipam default-class NAME", "name a class or a pool in a new claim")
@@ -133,21 +136,17 @@ func release(c Candidate, record *register.Record) string {
 
 // otherPools are pools with room that do not back the class, and could.
 func otherPools(request ipam.Request, known *knowledge, terms ipam.Terms) []string {
-	if known.tenant != nil {
-		request.Tenant = *known.tenant
-	}
+	request.Tenant, _ = known.parts.Catalogue.Tenant(known.namespace)
 	var all []string
 	for _, pool := range known.register.Pools {
-		if len(all) == remediesShown {
+		if len(all) == remediesShown || terms.Length == ipam.NoLength {
 			break
 		}
-		if !pool.IsKnown() || pool.Key.Namespace != "" || pool.Backs(request.Class) || !pool.CIDR.IsValid() || pool.Paused || pool.Terminating || pool.Network != nil || !request.MayUse(pool.Pool) {
+		isShared := pool.IsKnown() && pool.Key.Namespace == "" && pool.Network == nil && request.MayUse(pool.Pool)
+		if !isShared || pool.Backs(request.Class) || known.parts.Catalogue.PoolReady(pool.Pool) != nil || !known.parts.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
 			continue
 		}
-		if _, _, err := terms.Fitting([]ipam.Pool{pool.Pool}); err != nil || terms.Length == ipam.NoLength {
-			continue
-		}
-		if _, ok := pool.Space().Find(space.FirstFit, terms.Length); ok {
+		if _, _, err := terms.Fitting([]ipam.Pool{pool.Pool}); err == nil {
 			all = append(all, fmt.Sprintf("add the class to spec.classNames of %s, which has a free /%d", pool.Key, terms.Length))
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -50,7 +51,7 @@ type ExplainReport struct {
 }
 
 // explanation explains a claim.
-func explanation(asked *question, known *knowledge) *ExplainReport {
+func explanation(ctx context.Context, asked *question, known *knowledge) *ExplainReport {
 	report := &ExplainReport{
 		TypeMeta: reportType("ExplainReport"), Object: asked.kind, resource: asked.resource,
 		Namespace: asked.obj.GetNamespace(), Name: asked.obj.GetName(), Created: asked.obj.GetCreationTimestamp(),
@@ -67,17 +68,12 @@ func explanation(asked *question, known *knowledge) *ExplainReport {
 		}
 		return report
 	}
-	pools, terms, complete := candidates(asked, known)
-	if complete {
-		tell(pools, asked.candidates)
-	} else {
-		pools, terms = asked.candidates, ipam.Terms{Length: asked.request.Length}
-	}
+	pools, terms, complete := candidates(ctx, asked, known)
 	report.Asks = asks(asked.request, terms)
 	report.Candidates, report.PoolsUnread = pools, !complete && len(pools) == 0 && asked.invalid == nil
 	if asked.reason == v1alpha1.ReasonPoolExhausted {
-		report.Order = order(asked, known, pools)
-		report.OrderIsPartial = !known.mayList("ipclaims", false)
+		report.Order = order(asked, known)
+		report.OrderIsPartial = known.register.Lacks("ipclaims")
 	}
 	if complete {
 		report.Remedies = remedies(asked, known, terms, pools)
@@ -130,11 +126,9 @@ func lineage(r *register.Register, key ipam.PoolKey) []string {
 }
 
 func recordNamed(r *register.Register, namespace, name string) *register.Record {
-	for _, pool := range r.Pools {
-		for _, record := range pool.Records {
-			if record.Name == (ipam.Name{Namespace: namespace, Name: name}) {
-				return record
-			}
+	for record := range r.Records() {
+		if record.Name == (ipam.Name{Namespace: namespace, Name: name}) {
+			return record
 		}
 	}
 	return nil

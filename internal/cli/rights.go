@@ -35,7 +35,7 @@ func Rights() []CommandRights {
 		{Command: "create class", Needed: rules(ours("create", "ipclasses"))},
 		{Command: "create pool", Needed: rules(ours("create get list watch", "ippools", "localippools"))},
 		{Command: "default-class", Needed: rules(ours("get list patch", "ipclasses"))},
-		{Command: "explain", Needed: rules(ours("get", "ipclaims"), capi("get", "ipaddressclaims")), Wanted: register},
+		{Command: "explain", Needed: rules(ours("get", "ipclaims"), capi("get", "ipaddressclaims")), Wanted: append(register, ours("list", "ipclasses"), capi("list", "ipaddressclaims"), core("list", "namespaces"))},
 		{Command: "free", Wanted: register},
 		{Command: "map", Wanted: register},
 		{Command: "pause", Needed: rules(ours("get patch", "ippools", "localippools"))},
@@ -58,6 +58,9 @@ func ours(verbs string, resources ...string) rbacv1.PolicyRule {
 func capi(verbs string, resources ...string) rbacv1.PolicyRule {
 	return rule(ipamv1.GroupVersion.Group, verbs, resources)
 }
+
+// core is a rule about the core group.
+func core(verbs string, resources ...string) rbacv1.PolicyRule { return rule("", verbs, resources) }
 
 func rule(group, verbs string, resources []string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: strings.Fields(verbs)}

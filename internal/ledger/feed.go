@@ -63,33 +63,47 @@ func (f feed) Delete(obj any) error {
 func (f feed) Replace(objs []any, _ string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	listed := make(map[string]bool, len(objs))
 	records := make([]ipam.Record, 0, len(objs))
 	for _, obj := range objs {
 		r, err := f.read(obj)
 		if err != nil {
 			continue // counted, for the metric
 		}
-		listed[r.UID] = true
 		records = append(records, r)
 	}
-	for e := range f.byUID.all() {
+	f.replace(records)
+	return nil
+}
+
+// Load makes the view what the records say, which were listed: for a process that asks
+// questions of a ledger, and does not watch.
+func (l *Ledger) Load(records []ipam.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.replace(records)
+}
+
+func (l *Ledger) replace(records []ipam.Record) {
+	listed := make(map[string]bool, len(records))
+	for _, r := range records {
+		listed[r.UID] = true
+	}
+	for e := range l.byUID.all() {
 		if !listed[e.uid] {
-			f.strike(e)
+			l.strike(e)
 		}
 	}
 	entries := make([]*entry, len(records))
 	for i, r := range records {
-		before := f.byUID.one(r.UID)
-		entries[i] = f.put(r)
+		before := l.byUID.one(r.UID)
+		entries[i] = l.put(r)
 		entries[i].watched = before != nil && before.watched
 	}
 	slices.SortStableFunc(entries, poolsFirst) // a block is confirmed where its pool is
 	for _, e := range entries {
-		f.resolve(e)
+		l.resolve(e)
 	}
-	f.synced = true
-	return nil
+	l.synced = true
 }
 
 // Resync does nothing: the view is whole as it is.

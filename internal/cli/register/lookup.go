@@ -1,9 +1,30 @@
 package register
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 )
+
+// Records are all records, of pools and of routing domains.
+func (r *Register) Records() iter.Seq[*Record] {
+	return func(yield func(*Record) bool) {
+		for _, pool := range r.Pools {
+			for _, record := range pool.Records {
+				if !yield(record) {
+					return
+				}
+			}
+		}
+		for _, domain := range r.Domains {
+			for _, record := range domain.Records {
+				if !yield(record) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // Overlapping are the records of the pool that have an address in the block, in address
 // order.
