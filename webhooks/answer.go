@@ -114,7 +114,7 @@ func (s subject) conflict(err error) error {
 func (s subject) awaited(waiting []ipam.Holder) error {
 	named := waiting[:min(len(waiting), holdersNamed)]
 	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("class %s is in use by %s (%s): delete %s first, or give the class a pool that has room",
-		s.name, counted(len(waiting), "waiting claim"), list(named, len(waiting)), pronoun(len(waiting))))
+		s.name, ipam.Counted(len(waiting), "waiting claim"), list(named, len(waiting)), pronoun(len(waiting))))
 }
 
 // list names the first few of so many.
@@ -164,13 +164,6 @@ const (
 	// holdersNamed is how many holders a refusal names.
 	holdersNamed = 3
 )
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
 
 func pronoun(n int) string {
 	if n == 1 {

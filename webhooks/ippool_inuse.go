@@ -100,7 +100,7 @@ func (s subject) inUse(u use) error {
 	} else if u.more > 0 {
 		u.kept = append(u.kept, fmt.Sprintf("and %d more", u.more))
 	}
-	text := fmt.Sprintf("pool %s is in use by %s", s.name, counted(count, "allocation"))
+	text := fmt.Sprintf("pool %s is in use by %s", s.name, ipam.Counted(count, "allocation"))
 	switch kept := strings.Join(u.kept, "; "); {
 	case len(why) == 0:
 		text += ": " + kept

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/cli/audit"
 	"github.com/cadastre-dev/cadastre/internal/cli/installation"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // defaultGrace is twice the grace of the operator: a leader that is new begins it anew.
@@ -131,7 +132,7 @@ func (e *env) noteCheck(r *CheckReport, f *checkFlags) {
 		e.note("not checked, as you may not list them: %s", strings.Join(r.NotChecked, ", "))
 	}
 	if r.UnderWay > 0 {
-		e.note("not judged yet: %s without holder, because --grace is %s, and neither the record nor the operator's leader is as old", plural(r.UnderWay, "record"), f.Grace)
+		e.note("not judged yet: %s without holder, because --grace is %s, and neither the record nor the operator's leader is as old", ipam.Counted(r.UnderWay, "record"), f.Grace)
 	}
 	if len(f.compared) == 0 || f.release {
 		return

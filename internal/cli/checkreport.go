@@ -14,6 +14,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/cli/audit"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // CheckReport is what `check` prints, and writes into the files of --report.
@@ -181,7 +182,7 @@ func (r *CheckReport) result() error {
 	}
 	switch {
 	case wrong > 0:
-		return coded(ExitUnhealthy, fmt.Errorf("%s: see each for what to do", plural(wrong, "finding")))
+		return coded(ExitUnhealthy, fmt.Errorf("%s: see each for what to do", ipam.Counted(wrong, "finding")))
 	case len(r.NotChecked) > 0:
 		return coded(ExitForbidden, errors.New("nothing is wrong in what you may read, and not everything was checked: run it as somebody who may list all that is named above, such as with the role ipam-pool-admin"))
 	}
@@ -222,9 +223,9 @@ func (r *CheckReport) table(wide bool) *table {
 // agreement says what was checked, where nothing is wrong.
 func (r *CheckReport) agreement() string {
 	c := &r.Checked
-	parts := []string{plural(c.IPAllocations, "record"), plural(c.IPClaims, "claim"), plural(c.Pools, "pool")}
+	parts := []string{ipam.Counted(c.IPAllocations, "record"), ipam.Counted(c.IPClaims, "claim"), ipam.Counted(c.Pools, "pool")}
 	if c.IPAddressClaims+c.IPAddresses > 0 {
-		parts = append(parts, plural(c.IPAddressClaims, "claim")+" of Cluster API", numbered(c.IPAddresses, "address", "addresses"))
+		parts = append(parts, ipam.Counted(c.IPAddressClaims, "claim")+" of Cluster API", ipam.Numbered(c.IPAddresses, "address", "addresses"))
 	}
 	last := len(parts) - 1
 	return "Nothing is wrong: " + strings.Join(parts[:last], ", ") + " and " + parts[last] + " agree."

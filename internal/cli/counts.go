@@ -49,17 +49,6 @@ func percent(part, of space.Count) string {
 	}
 }
 
-// plural is a number with its noun: 1 block, 2 blocks.
-func plural(n int, noun string) string { return numbered(n, noun, noun+"s") }
-
-// numbered is a number with its noun, of one and of more.
-func numbered(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
-}
-
 // addressesOf is a number of addresses with the noun.
 func addressesOf(n space.Count) string {
 	if n == space.CountOf64(1) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/cadastre-dev/cadastre/internal/cli/installation"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
@@ -134,9 +135,9 @@ func (r *DoctorReport) result(waited time.Duration) error {
 	case n == 0:
 		return nil
 	case waited > 0:
-		return coded(ExitTimedOut, fmt.Errorf("%s failed after %s", numbered(n, "check still", "checks still"), waited))
+		return coded(ExitTimedOut, fmt.Errorf("%s failed after %s", ipam.Numbered(n, "check still", "checks still"), waited))
 	}
-	return coded(ExitUnhealthy, fmt.Errorf("%s failed: see each for what to do", plural(n, "check")))
+	return coded(ExitUnhealthy, fmt.Errorf("%s failed: see each for what to do", ipam.Counted(n, "check")))
 }
 
 func (r *DoctorReport) names() []string {

@@ -78,16 +78,9 @@ func (e *env) free(o *output, pool *register.Pool, options freeOptions) error {
 		e.note("pool %s is %s: it hands out nothing", pool.Key.Name, phase)
 	}
 	if report.Waiting > 0 {
-		e.note("%s for a block that could be of this pool, and may come first", waits(report.Waiting))
+		e.note("%s for a block that could be of this pool, and may come first", ipam.Numbered(report.Waiting, "claim waits", "claims wait"))
 	}
 	return e.print(o, report)
-}
-
-func waits(n int) string {
-	if n == 1 {
-		return "1 claim waits"
-	}
-	return fmt.Sprintf("%d claims wait", n)
 }
 
 // freeByDryRun prints what a claim that names the pool would get.

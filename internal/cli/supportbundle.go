@@ -15,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/cli/audit"
 	"github.com/cadastre-dev/cadastre/internal/cli/bundle"
 	"github.com/cadastre-dev/cadastre/internal/cli/installation"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 func newSupportBundle(e *env) *cobra.Command {
@@ -63,7 +64,7 @@ What you may not read is left out, and index.yaml in the file says why.`,
 
 // noteBundle says what is in the file, and what is not.
 func (e *env) noteBundle(index *bundle.Index, file string) {
-	fmt.Fprintf(e.Out, "%s has %s of %s.\n", file, plural(len(index.Files), "file"), index.Scope)
+	fmt.Fprintf(e.Out, "%s has %s of %s.\n", file, ipam.Counted(len(index.Files), "file"), index.Scope)
 	var left []string
 	for _, unread := range index.Unread {
 		left = append(left, unread.What)

@@ -83,7 +83,7 @@ func (n *TreeNode) draw(t *table, lead, below string, cells func(*TreeNode, stri
 		n.Children[i].draw(t, below+"├─ ", below+"│  ", cells)
 	}
 	if n.Omitted > 0 {
-		t.add(cell{text: below + "└─ " + plural(n.Omitted, "more block") + ": use --all", style: faint}, text(""), text(""), text(""))
+		t.add(cell{text: below + "└─ " + ipam.Counted(n.Omitted, "more block") + ": use --all", style: faint}, text(""), text(""), text(""))
 	}
 }
 

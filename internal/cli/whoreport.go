@@ -118,7 +118,7 @@ func (r *WhoReport) table(wide bool) *table {
 		}
 	}
 	if r.Omitted > 0 {
-		t.footer = plural(r.Omitted, "more row") + " not shown: use --all."
+		t.footer = ipam.Counted(r.Omitted, "more row") + " not shown: use --all."
 	}
 	return t
 }

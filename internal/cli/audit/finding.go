@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // Severity says how bad a finding is.
@@ -69,10 +71,7 @@ type Object struct {
 }
 
 func (o Object) String() string {
-	if o.Namespace == "" {
-		return o.Kind + " " + o.Name
-	}
-	return o.Kind + " " + o.Namespace + "/" + o.Name
+	return ipam.Holder{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}.String()
 }
 
 // Finding is one thing that does not agree with another.

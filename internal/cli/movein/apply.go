@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // apply carries the plan out, from wherever an earlier run has stopped.
@@ -38,7 +39,7 @@ func (r *run) apply(ctx context.Context) error {
 	if err := r.open(ctx, pl); err != nil {
 		return err
 	}
-	r.say("Imported %s. What names the old pools, such as machine templates, has to name the new ones from now on; the old pools stay closed.", counted(len(pl.pools), "pool"))
+	r.say("Imported %s. What names the old pools, such as machine templates, has to name the new ones from now on; the old pools stay closed.", ipam.Counted(len(pl.pools), "pool"))
 	return nil
 }
 
@@ -49,7 +50,7 @@ func (r *run) resume(ctx context.Context) error {
 		return err
 	}
 	for _, j := range journals {
-		r.say("Going on with %s of ConfigMap %s/%s.", counted(len(j.entries), "claim"), j.object.Namespace, j.object.Name)
+		r.say("Going on with %s of ConfigMap %s/%s.", ipam.Counted(len(j.entries), "claim"), j.object.Namespace, j.object.Name)
 		if err := r.carryOut(ctx, j); err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func (r *run) drain(ctx context.Context) (plan, error) {
 				return pl, err
 			}
 			if n := len(pp.entries); n > 0 {
-				r.say("Moved %s of %s.", counted(n, "claim"), pp.ref)
+				r.say("Moved %s of %s.", ipam.Counted(n, "claim"), pp.ref)
 			}
 		}
 		if err := r.settle(ctx); err != nil {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // run does with a register what the options say.
@@ -61,7 +62,7 @@ func (h *holder) apply(ctx context.Context) error {
 	if err := h.await(ctx, "bound: see what its condition Ready says", func() ([]string, error) { return h.unbound(ctx) }); err != nil {
 		return err
 	}
-	h.say("Imported %s and %s.", counted(len(h.register.pools), "pool"), counted(len(h.register.claims), "held block"))
+	h.say("Imported %s and %s.", ipam.Counted(len(h.register.pools), "pool"), ipam.Counted(len(h.register.claims), "held block"))
 	return nil
 }
 
@@ -117,7 +118,7 @@ func (h *holder) makeClaims(ctx context.Context) error {
 	if isOwn, err := h.areOrphans(ctx, refused); !isOwn || err != nil {
 		return cmp.Or(err, why)
 	}
-	h.say("Waiting for the operator to give back %s that an interrupted import has left.", counted(len(refused), "block"))
+	h.say("Waiting for the operator to give back %s that an interrupted import has left.", ipam.Counted(len(refused), "block"))
 	return h.await(ctx, "given back by the operator: see that it is running", func() ([]string, error) {
 		var names []string
 		for _, claim := range refused {
@@ -241,7 +242,7 @@ func (h *holder) rollback(ctx context.Context) error {
 			return err
 		}
 	}
-	h.say("Deleted %s and %s.", counted(len(h.register.pools), "pool"), counted(len(h.register.claims), "held block"))
+	h.say("Deleted %s and %s.", ipam.Counted(len(h.register.pools), "pool"), ipam.Counted(len(h.register.claims), "held block"))
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 const (
@@ -61,7 +63,7 @@ func (r *run) writeJournal(ctx context.Context, entries []entry) (*journal, erro
 		Data: map[string]string{journalKey: string(text)},
 	}}
 	if err := r.client.Create(ctx, j.object); err != nil {
-		return nil, fmt.Errorf("saving %s in a ConfigMap: %w", counted(len(entries), "claim"), err)
+		return nil, fmt.Errorf("saving %s in a ConfigMap: %w", ipam.Counted(len(entries), "claim"), err)
 	}
 	return j, nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // metal3 is Metal3's IP address manager, github.com/metal3-io/ip-address-manager. It
@@ -118,7 +119,7 @@ func (s source) withPreAllocations(spec metal3Spec) source {
 		s.excluded = union(s.excluded, setOfRange(span))
 	}
 	if n := len(spec.PreAllocations); n > 0 {
-		s = s.with("preAllocations of %s are reserved: for such a claim take the address out of spec.reserved, and set its annotation %s", counted(n, "claim"), v1alpha1.AnnotationAddress)
+		s = s.with("preAllocations of %s are reserved: for such a claim take the address out of spec.reserved, and set its annotation %s", ipam.Counted(n, "claim"), v1alpha1.AnnotationAddress)
 	}
 	return s
 }

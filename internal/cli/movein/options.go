@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // Action is what is done with a plan.
@@ -79,9 +81,5 @@ type ProblemsError struct {
 
 // Error implements error.
 func (e *ProblemsError) Error() string {
-	noun := "problems"
-	if e.Count == 1 {
-		noun = "problem"
-	}
-	return fmt.Sprintf("%d %s of %s: solve what the table says, or leave those pools out", e.Count, noun, e.Subject)
+	return fmt.Sprintf("%s of %s: solve what the table says, or leave those pools out", ipam.Counted(e.Count, "problem"), e.Subject)
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // plan is what becomes of the pools of another provider, and of what they have handed out.
@@ -323,16 +324,16 @@ func (pp *poolPlan) rows(verbose bool) []row {
 		}
 	}
 	if served > 0 {
-		rows = append(rows, row{counted(served, "IPAddressClaim"), "the same, from " + target, "with their addresses"})
+		rows = append(rows, row{ipam.Counted(served, "IPAddressClaim"), "the same, from " + target, "with their addresses"})
 	}
 	if waiting > 0 {
-		rows = append(rows, row{counted(waiting, "IPAddressClaim"), "the same, from " + target, "without an address: each gets one of the new pool"})
+		rows = append(rows, row{ipam.Counted(waiting, "IPAddressClaim"), "the same, from " + target, "without an address: each gets one of the new pool"})
 	}
 	if pp.moved > 0 {
-		rows = append(rows, row{counted(pp.moved, "IPAddress"), "-", "imported already"})
+		rows = append(rows, row{ipam.Counted(pp.moved, "IPAddress"), "-", "imported already"})
 	}
 	if len(pp.own) > 0 {
-		rows = append(rows, row{fmt.Sprintf("%s of %s", counted(len(pp.own), "IPClaim"), pp.ref.Group), "reserved in " + target,
+		rows = append(rows, row{fmt.Sprintf("%s of %s", ipam.Counted(len(pp.own), "IPClaim"), pp.ref.Group), "reserved in " + target,
 			"only Metal3's provider answers them: they keep their addresses, which become free here when the import is run again after they are gone"})
 	}
 	return rows

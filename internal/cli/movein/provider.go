@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // The group of IPAddressClaims and IPAddresses, and the version in which they are read and
@@ -63,12 +64,7 @@ type poolRef struct {
 	Name      string `json:"name"`
 }
 
-func (r poolRef) String() string {
-	if r.Namespace == "" {
-		return r.Kind + " " + r.Name
-	}
-	return r.Kind + " " + r.Namespace + "/" + r.Name
-}
+func (r poolRef) String() string { return ipam.Holder(r).String() }
 
 // source is a pool of another provider, as far as it can be read.
 type source struct {

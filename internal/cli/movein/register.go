@@ -11,6 +11,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // annotationDescription on what a CSV file or NetBox was imported from is what was said of
@@ -133,7 +134,7 @@ func (g *register) table(verbose bool) []row {
 		}
 		rows = append(rows, row{pool.Spec.CIDR, "IPPool " + pool.Name, text})
 		if n := perPool[pool.Name]; n > 0 && !verbose {
-			rows = append(rows, row{counted(n, "held block"), counted(n, "IPClaim"), "of " + pool.Name})
+			rows = append(rows, row{ipam.Counted(n, "held block"), ipam.Counted(n, "IPClaim"), "of " + pool.Name})
 		}
 	}
 	if verbose {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // returning is a pool of ours that is rolled back.
@@ -87,7 +88,7 @@ func (r *run) giveBack(ctx context.Context, back returning) error {
 	if err := r.gone(ctx, back.pool); err != nil {
 		return err
 	}
-	r.say("Gave %s back to %s, and deleted %s.", counted(len(back.entries), "claim"), back.ref, own)
+	r.say("Gave %s back to %s, and deleted %s.", ipam.Counted(len(back.entries), "claim"), back.ref, own)
 	return nil
 }
 
@@ -263,7 +264,7 @@ func (r *run) printReturning(all []returning) error {
 		}
 		rows = append(rows, row{own, "deleted", "its claims go back to " + back.ref.String()})
 		if n := len(back.entries); n > 0 {
-			rows = append(rows, row{counted(n, "IPAddressClaim"), "the same, from " + back.ref.String(), "with their addresses"})
+			rows = append(rows, row{ipam.Counted(n, "IPAddressClaim"), "the same, from " + back.ref.String(), "with their addresses"})
 		}
 	}
 	if err := printTable(r.out, rows); err != nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // run is one run of a command.
@@ -66,7 +68,7 @@ func (r *run) show(ctx context.Context) error {
 		return err
 	}
 	if len(journals) > 0 {
-		r.say("An import or a rollback was interrupted: its claims, saved in %s, are not all in this table. Go on with it first.", counted(len(journals), "ConfigMap"))
+		r.say("An import or a rollback was interrupted: its claims, saved in %s, are not all in this table. Go on with it first.", ipam.Counted(len(journals), "ConfigMap"))
 	}
 	return r.print(pl)
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // state is what was read of the cluster.
@@ -90,7 +91,7 @@ func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKin
 	case meta.IsNoMatchError(err):
 		return nil, false, nil
 	case err != nil:
-		return nil, false, fmt.Errorf("listing all %s of %s: %w", plural(kind.Kind), kind.Group, err)
+		return nil, false, fmt.Errorf("listing all %s of %s: %w", ipam.Plural(kind.Kind), kind.Group, err)
 	}
 	for i := range all.Items {
 		objects = append(objects, &all.Items[i])

@@ -49,17 +49,12 @@ func join(names []string) string {
 
 // InvalidError means that an object could not be understood.
 type InvalidError struct {
-	Kind string
-	Name ipam.Name
-	Err  error
+	Object ipam.Holder
+	Err    error
 }
 
 func (e *InvalidError) Error() string {
-	name := e.Name.Name
-	if e.Name.Namespace != "" {
-		name = e.Name.String()
-	}
-	return fmt.Sprintf("%s %s is not valid and is left out: %v", e.Kind, name, e.Err)
+	return fmt.Sprintf("%s is not valid and is left out: %v", e.Object, e.Err)
 }
 
 // Unwrap returns what is wrong with the object.

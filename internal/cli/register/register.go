@@ -128,7 +128,7 @@ func (r *Register) addPools(objects *Objects) {
 func (r *Register) addPool(obj v1alpha1.Pool) {
 	pool, errs := adapt.Pool(obj)
 	if len(errs) > 0 {
-		r.Invalid = append(r.Invalid, &InvalidError{Kind: string(obj.PoolKind()), Name: ipam.Name{Namespace: obj.GetNamespace(), Name: obj.GetName()}, Err: errs.ToAggregate()})
+		r.Invalid = append(r.Invalid, &InvalidError{Object: adapt.HolderOfPool(adapt.KeyOf(obj)), Err: errs.ToAggregate()})
 		return
 	}
 	r.pools[pool.Key] = &Pool{Pool: pool, Object: obj}
@@ -137,7 +137,7 @@ func (r *Register) addPool(obj v1alpha1.Pool) {
 func (r *Register) addRecord(domains map[ipam.PoolKey]*Domain, obj *v1alpha1.IPAllocation) {
 	read, err := adapt.Record(obj)
 	if err != nil {
-		r.Invalid = append(r.Invalid, &InvalidError{Kind: "IPAllocation", Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, Err: err})
+		r.Invalid = append(r.Invalid, &InvalidError{Object: ipam.Holder{Kind: "IPAllocation", Namespace: obj.Namespace, Name: obj.Name}, Err: err})
 		return
 	}
 	record := &Record{Record: read, Since: obj.CreationTimestamp.Time}

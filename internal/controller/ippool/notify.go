@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // happening is what an event tells.
@@ -30,7 +31,7 @@ func happenings(obj v1alpha1.Pool, before, after v1alpha1.PoolStatus) []happenin
 	case now == nil || was != nil && was.Reason == now.Reason:
 	case now.Reason == v1alpha1.ReasonTerminating:
 		if after.Allocations > 0 {
-			all = append(all, happening{corev1.EventTypeWarning, v1alpha1.EventDeletionBlocked, "Delete", fmt.Sprintf("%s is in use by %s: it is deleted as soon as the last is released", adapt.KeyOf(obj), allocations(after.Allocations))})
+			all = append(all, happening{corev1.EventTypeWarning, v1alpha1.EventDeletionBlocked, "Delete", fmt.Sprintf("%s is in use by %s: it is deleted as soon as the last is released", adapt.KeyOf(obj), ipam.Counted(after.Allocations, "allocation"))})
 		}
 	default:
 		all = append(all, happening{typeOf(*now), now.Reason, "Provide", noteOf(obj, *now)})
@@ -72,13 +73,6 @@ func outOfRange(s v1alpha1.PoolStatus) string {
 		return "0"
 	}
 	return cmp.Or(s.Capacity.OutOfRange, "0")
-}
-
-func allocations(n int64) string {
-	if n == 1 {
-		return "1 allocation"
-	}
-	return fmt.Sprintf("%d allocations", n)
 }
 
 func addresses(n string) string {
