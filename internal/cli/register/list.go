@@ -19,7 +19,7 @@ type Listing struct {
 // List lists a resource, a page at a time. What the caller may not list in all namespaces
 // is listed in one, or left out, and returned as unread.
 func List(ctx context.Context, reader client.Reader, namespace string, listing Listing) ([]Unread, error) {
-	l := &lister{source: &Source{Reader: reader}, namespace: namespace}
+	l := &lister{reader: reader, namespace: namespace}
 	l.list(ctx, listing.Resource, listing.List, listing.Keep)
 	return l.unread, l.err
 }

@@ -26,7 +26,7 @@ const (
 // is left out: Unread says so. Other errors are returned.
 func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*Register, error) {
 	var objects Objects
-	l := &lister{source: source, namespace: namespace}
+	l := &lister{reader: source, namespace: namespace}
 	l.list(ctx, "ippools", &v1alpha1.IPPoolList{}, func(page client.ObjectList) {
 		objects.Pools = append(objects.Pools, page.(*v1alpha1.IPPoolList).Items...)
 	})
@@ -42,7 +42,7 @@ func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*
 	objects.Unread = l.unread
 	for selectors := range scope.of(&objects) {
 		objects.RecordsRead = true
-		if isWhole := l.records(ctx, selectors, &objects); !isWhole {
+		if isWhole := l.records(ctx, source, selectors, &objects); !isWhole {
 			break
 		}
 	}
@@ -57,7 +57,7 @@ func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*
 // a person who asks for pools.
 func (l *lister) classes(ctx context.Context) []v1alpha1.IPClass {
 	list := &v1alpha1.IPClassList{}
-	if err := l.source.List(ctx, list); err != nil && !apierrors.IsForbidden(err) {
+	if err := l.reader.List(ctx, list); err != nil && !apierrors.IsForbidden(err) {
 		l.note("ipclasses", err)
 	}
 	return list.Items
@@ -73,7 +73,7 @@ func (notBound) ApplyToList(options *client.ListOptions) {
 
 // lister lists one kind after the other. It stops at the first error that is not a lack of rights.
 type lister struct {
-	source    *Source
+	reader    client.Reader
 	namespace string
 
 	unread []Unread
@@ -89,7 +89,7 @@ func (l *lister) list(ctx context.Context, resource string, into client.ObjectLi
 
 // records adds the records that any of the selectors selects, and reports whether they may
 // be listed in all namespaces. Otherwise all records of one namespace are added.
-func (l *lister) records(ctx context.Context, which []fields.Selector, objects *Objects) bool {
+func (l *lister) records(ctx context.Context, source *Source, which []fields.Selector, objects *Objects) bool {
 	isWhole := true
 	l.inOneOrAll("ipallocations", false, func(namespace string) error {
 		if namespace != "" {
@@ -100,7 +100,7 @@ func (l *lister) records(ctx context.Context, which []fields.Selector, objects *
 		group.SetLimit(atOnce)
 		for i, selector := range which {
 			group.Go(func() (err error) {
-				lists[i], err = l.source.listRecords(ctx, namespace, selector)
+				lists[i], err = source.listRecords(ctx, namespace, selector)
 				return err
 			})
 		}
@@ -167,7 +167,7 @@ func (l *lister) pages(ctx context.Context, into client.ObjectList, keep func(pa
 	options = append(options, client.Limit(pageSize))
 	for next := ""; ; {
 		page := into.DeepCopyObject().(client.ObjectList)
-		if err := l.source.List(ctx, page, append(options, client.Continue(next))...); err != nil {
+		if err := l.reader.List(ctx, page, append(options, client.Continue(next))...); err != nil {
 			return err
 		}
 		keep(page)
