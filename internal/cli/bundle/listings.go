@@ -3,6 +3,7 @@ package bundle
 import (
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,6 +75,23 @@ func listings(operator string) []listing {
 		{file: "installation/networkpolicies.yaml", kind: kind("networking.k8s.io", "v1", "NetworkPolicy"), namespace: operator},
 		{file: "installation/poddisruptionbudgets.yaml", kind: kind("policy", "v1", "PodDisruptionBudget"), namespace: operator},
 	}
+}
+
+// Rights are those to collect a whole bundle but for its reports: in all namespaces, and in
+// the operator's alone.
+func Rights() (everywhere, operator []rbacv1.PolicyRule) {
+	for _, l := range listings("operator") {
+		into := &everywhere
+		if l.namespace != "" {
+			into = &operator
+		}
+		if last := len(*into) - 1; last >= 0 && (*into)[last].APIGroups[0] == l.kind.Group {
+			(*into)[last].Resources = append((*into)[last].Resources, l.what())
+			continue
+		}
+		*into = append(*into, rbacv1.PolicyRule{APIGroups: []string{l.kind.Group}, Resources: []string{l.what()}, Verbs: []string{"list"}})
+	}
+	return everywhere, append(operator, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}})
 }
 
 func labelled() client.MatchingLabels {

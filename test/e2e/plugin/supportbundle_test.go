@@ -90,6 +90,15 @@ func (w *world) hideSecrets(t *testing.T) map[string]string {
 	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "apps"}, claim))
 	w.askedBy(claim, hush)
 	t.Cleanup(func() { w.askedBy(claim, "") })
+	w.operatorPod(t)
+	w.tellsThePath(t, claim)
+	return secrets
+}
+
+// operatorPod makes a pod like the operator's, with the word in its environment. No kubelet
+// runs it.
+func (w *world) operatorPod(t *testing.T) {
+	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "cadastre-pod", Labels: map[string]string{"app.kubernetes.io/name": "cadastre"}},
 		Spec: corev1.PodSpec{
@@ -102,8 +111,6 @@ func (w *world) hideSecrets(t *testing.T) map[string]string {
 	}
 	w.Created(pod)
 	t.Cleanup(func() { w.Deleted(pod) })
-	w.tellsThePath(t, claim)
-	return secrets
 }
 
 // askedBy has the operator note who asked for a claim; nobody where the text is empty.

@@ -15,10 +15,21 @@ func WriteRights(out io.Writer) error {
 	var b strings.Builder
 	b.WriteString("| command | needs | asks for, if it may |\n|---|---|---|\n")
 	for _, of := range cli.Rights() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", of.Command, rules(of.Needed), rules(of.Wanted))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", of.Command, rules(of.Needed), wanted(of))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+func wanted(of cli.CommandRights) string {
+	text := rules(of.Wanted)
+	if len(of.Operator) > 0 {
+		text += "; in the operator's namespace: " + rules(of.Operator)
+	}
+	if len(of.Like) > 0 {
+		text += "; and what `" + strings.Join(of.Like, "`, `") + "` ask for, whose reports it has"
+	}
+	return text
 }
 
 func rules(all []rbacv1.PolicyRule) string {
