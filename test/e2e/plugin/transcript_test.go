@@ -93,6 +93,9 @@ func (r *ran) hides(text string) *ran {
 	return r
 }
 
+// age is a time as people read it: 5m30s, 3d.
+const age = `(?:\d+[dhm])?\d+[smhd]`
+
 // What differs from run to run, and what stands for it.
 var varying = []struct {
 	pattern *regexp.Regexp
@@ -113,8 +116,12 @@ var varying = []struct {
 	{regexp.MustCompile(`\b([a-z0-9.]+(?:-[a-z0-9.]+)*)-[bcdfghjklmnpqrstvwxz2456789]{8}\b`), "$1-<random>"},
 	// Those of claims that existed end with a digest of their UID.
 	{regexp.MustCompile(`\b(ipallocation/[a-z0-9.-]+)-[a-z2-7]{8}\b`), "$1-<random>"},
-	// Ages, and the spaces that pad them.
-	{regexp.MustCompile(`\b(?:\d+[dhm])?\d+[smhd](?: ago\b| *\b)`), "<age>"},
+	// Ages: in parentheses, of what is retained or cools down, and in columns, with the spaces
+	// that pad them. A time that was typed, such as that of --wait=20s, is none.
+	{regexp.MustCompile(`\(` + age + `\)`), "(<age>)"},
+	{regexp.MustCompile(`, ` + age + ` +left\b`), ", <age> left"},
+	{regexp.MustCompile(`( {2,})` + age + ` +(\S)`), "$1<age>   $2"},
+	{regexp.MustCompile(`(?m)( {2,})` + age + `$`), "$1<age>"},
 }
 
 // matches compares the transcript with testdata/NAME.golden.
