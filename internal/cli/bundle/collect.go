@@ -4,12 +4,9 @@ import (
 	"archive/zip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,9 +39,6 @@ type Report struct {
 
 const (
 	pageSize = 500
-	// logLines and logBytes bound the log of a container.
-	logLines = int64(5000)
-	logBytes = int64(2 << 20)
 )
 
 // Collect writes the bundle, and returns its index.
@@ -148,45 +142,4 @@ func (c *Collector) pages(ctx context.Context, l listing, namespace string, keep
 			return nil
 		}
 	}
-}
-
-// logs writes the end of the logs of the operator's pods.
-func (c *Collector) logs(ctx context.Context, a *archive) error {
-	pods := &corev1.PodList{}
-	if err := c.Client.List(ctx, pods, client.InNamespace(c.Operator), labelled()); err != nil {
-		a.unread("logs of the operator", err)
-		return nil
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		for _, status := range pod.Spec.Containers {
-			if err := c.log(ctx, a, pod.Name, status.Name, false); err != nil {
-				return err
-			}
-		}
-		for j := range pod.Status.ContainerStatuses {
-			if status := &pod.Status.ContainerStatuses[j]; status.RestartCount > 0 {
-				if err := c.log(ctx, a, pod.Name, status.Name, true); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-func (c *Collector) log(ctx context.Context, a *archive, pod, container string, previous bool) error {
-	file := fmt.Sprintf("logs/%s.%s.log", pod, container)
-	if previous {
-		file = strings.TrimSuffix(file, ".log") + ".previous.log"
-	}
-	lines, bytes := logLines, logBytes
-	text, err := c.Clients.CoreV1().Pods(c.Operator).GetLogs(pod, &corev1.PodLogOptions{
-		Container: container, Previous: previous, TailLines: &lines, LimitBytes: &bytes, Timestamps: true,
-	}).DoRaw(ctx)
-	if err != nil {
-		a.unread(file, err)
-		return nil
-	}
-	return a.text(file, string(text))
 }

@@ -110,6 +110,8 @@ var aSecret = []struct { //nolint:gochecknoglobals // compiled once
 	{regexp.MustCompile(`(?i)\b(bearer|basic) +[\w.~+/=-]+`), "$1 " + redacted},
 	{regexp.MustCompile(`://[^/\s:@"]+:[^/\s@"]+@`), "://" + redacted + "@"},
 	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`), redacted},
+	// Its beginning is before that of the text.
+	{regexp.MustCompile(`[\w+/=:.\s-]*-----END [A-Z ]*PRIVATE KEY-----`), redacted},
 }
 
 // Text is a text without secrets.

@@ -50,6 +50,7 @@ func TestWhatLooksLikeASecretIsFiltered(t *testing.T) {
 		"a password in a URL":   {"proxy http://user:hush@proxy:3128 end", "proxy http://<redacted>@proxy:3128 end"},
 		"a key":                 {"a -----BEGIN EC PRIVATE KEY-----\nhuh\n-----END EC PRIVATE KEY----- b", "a <redacted> b"},
 		"a key that is cut off": {"a -----BEGIN PRIVATE KEY-----\nhuh", "a <redacted>"},
+		"the end of a key":      {"1999-01-01T00:00:00Z huh+/=\n-----END PRIVATE KEY-----\n\"b\"", "<redacted>\n\"b\""},
 		"what is none of these": {"claim team-a/x holds 10.0.0.0/24: 2001:db8::/64", "claim team-a/x holds 10.0.0.0/24: 2001:db8::/64"},
 	} {
 		if got := f.Text(c.text); got != c.want {
