@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,14 +27,7 @@ func (w *world) losesTheLease(t *testing.T) {
 	pool, waits := build.Pool("late").CIDR("10.200.0.0/24").Obj(), build.Claim("team", "waits").Pool("late").Length(32).Obj()
 	suite.Must(t, w.Create(ctx, waits))
 
-	var leader *cluster.Manager
-	w.Await("a replica leads", func(context.Context) bool {
-		i := slices.IndexFunc(w.Managers, w.leads)
-		if i >= 0 {
-			leader = w.Managers[i]
-		}
-		return i >= 0
-	})
+	leader := w.Leader()
 	w.writeLease(t, "somebody")
 	w.Await("the leader ends", func(context.Context) bool { return !leader.Running() })
 	suite.Must(t, leader.Start(ctx)) // as a kubelet does

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -193,14 +192,10 @@ func (l *load) end() {
 
 // handsOver ends the leader and waits for the other.
 func (w *world) handsOver(t *testing.T) {
-	var leader int
-	w.Await("a replica leads", func(context.Context) bool {
-		leader = slices.IndexFunc(w.Managers, w.leads)
-		return leader >= 0
-	})
+	leader := w.Leader()
 	before := w.holder(t.Context())
 	began := time.Now()
-	suite.Must(t, w.Managers[leader].Stop())
+	suite.Must(t, leader.Stop())
 	ended := time.Since(began)
 	var now string
 	w.Await("another leads than "+before, func(ctx context.Context) bool {
@@ -212,30 +207,7 @@ func (w *world) handsOver(t *testing.T) {
 	if took >= lease/2 {
 		t.Errorf("another led only after %v", took)
 	}
-	suite.Must(t, w.Managers[leader].Start(t.Context()))
-}
-
-// leads reports whether a replica leads, by its log since it was last started: there the
-// controller of claims, which only the leader runs, has begun, and has not ended since.
-func (w *world) leads(m *cluster.Manager) bool {
-	runs := false
-	for line := range strings.Lines(w.log(m)) {
-		if strings.Contains(line, `controller="ipclaim"`) {
-			runs = runs && !strings.Contains(line, "All workers finished") || strings.Contains(line, "Starting workers")
-		}
-	}
-	return runs
-}
-
-// log is what a replica has logged since it was last started.
-func (w *world) log(m *cluster.Manager) string {
-	log, err := os.ReadFile(m.LogPath())
-	suite.Must(w, err)
-	life := string(log)
-	if i := strings.LastIndex(life, "\n--- "); i >= 0 {
-		life = life[i:]
-	}
-	return life
+	suite.Must(t, leader.Start(t.Context()))
 }
 
 func (w *world) holder(ctx context.Context) string {
