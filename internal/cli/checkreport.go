@@ -130,7 +130,7 @@ func (r *CheckReport) commands() []string {
 	var commands []string
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.isForRelease() {
-			commands = append(commands, fmt.Sprintf("kubectl ipam release -n %s %s", f.Object.Namespace, f.Object.Name))
+			commands = append(commands, fmt.Sprintf("kubectl ipam release -n %s ipallocation/%s", f.Object.Namespace, f.Object.Name))
 		}
 	}
 	return commands

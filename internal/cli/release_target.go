@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 )
 
 // holding is what is to be released.
@@ -178,7 +179,9 @@ func (r *releasing) allocation(record *v1alpha1.IPAllocation) *holding {
 	}
 	held := &holding{obj: record, list: &v1alpha1.IPAllocationList{}, record: record.Name, report: report}
 	holder := record.Spec.ClaimRef
-	switch {
+	switch _, unreadable := adapt.Record(record); {
+	case unreadable != nil:
+		report.Afterwards = fmt.Sprintf("it cannot be understood and holds nothing: %v", unreadable)
 	case record.Spec.Purpose == v1alpha1.PurposePool:
 		held.refusal = coded(ExitConflict, fmt.Errorf("IPAllocation %s: is the space of %s %s: delete the pool to release it", record.Name, holder.Kind, holder.Name))
 	case record.Spec.State == v1alpha1.AllocationRetained:

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,11 +59,27 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	admin := w.as(t, "")
 	admin.runs("kubectl ipam check").ends(cli.ExitUnhealthy)
 	admin.runs("kubectl ipam check --grace=0s --settle=0s --report $DIR/monday.json").ends(cli.ExitUnhealthy)
-	admin.runs("kubectl ipam check --grace=0s --settle=0s -o wide --compare $DIR/monday.json").ends(cli.ExitUnhealthy)
+	compared := admin.runs("kubectl ipam check --grace=0s --settle=0s -o wide --compare $DIR/monday.json").ends(cli.ExitUnhealthy)
+	var printed []string
+	for line := range strings.Lines(compared.err) {
+		if command, isCommand := strings.CutPrefix(line, "  kubectl ipam release"); isCommand {
+			printed = append(printed, "kubectl ipam release"+strings.TrimRight(command, "\n")+" --yes")
+		}
+	}
+	if len(printed) != 2 {
+		t.Fatalf("got %q, want two commands", printed)
+	}
+	for _, line := range printed { // as they are printed: each releases what the check has found
+		admin.runs(line + " --dry-run=server").ends(cli.ExitDone).says("ipallocation.ipam.cadastre.dev/")
+	}
+	admin.runs(printed[0]).ends(cli.ExitDone)
 	admin.runs("kubectl ipam check --grace=0s --settle=0s -o name --compare $DIR/monday.json --release").ends(cli.ExitUnhealthy)
-	admin.runs("kubectl ipam check --grace=0s --settle=0s -o name").ends(cli.ExitUnhealthy).hides("past-due-retained").hides("unreadable").says("past-due-cooling")
+	admin.runs("kubectl ipam check --grace=0s --settle=0s -o name").ends(cli.ExitUnhealthy).hides("past-due-for-long").hides("unreadable").says("past-due-cooling")
 	admin.matches("check-broken")
 	w.stillThere("overlap", "orphan")
+	if err := w.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "unreadable"}, &v1alpha1.IPClaim{}); err != nil {
+		t.Errorf("the claim that has the name of a record which was released: %v", err)
+	}
 }
 
 // unprotect removes what keeps others than the operator from writing records.
@@ -103,12 +120,12 @@ func (w *world) forge() {
 	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "team-a", Name: "overlapped"}, claim))
 	overlap := record("overlap", claim.Status.AllocatedCIDR, "p")
 	outside := record("outside", "10.9.0.0/28", "q")
-	retained, cooling := record("past-due-retained", "10.1.1.0/28", "q"), record("past-due-cooling", "10.1.2.0/28", "q")
+	retained, cooling := record("past-due-for-long", "10.1.1.0/28", "q"), record("past-due-cooling", "10.1.2.0/28", "q")
 	retained.Spec.State, retained.Spec.ReleaseAfter = v1alpha1.AllocationRetained, &past
 	cooling.Spec.State, cooling.Spec.ReleaseAfter = v1alpha1.AllocationCooling, &past
 	unreadable := record("unreadable", "2001:DB8::/64", "six")
 	unreadable.Spec.IPFamily = v1alpha1.IPv6
-	w.Created(overlap, outside, retained, cooling, unreadable, record("orphan", "10.1.3.0/28", "q"))
+	w.Created(overlap, outside, retained, cooling, unreadable, record("orphan", "10.1.3.0/28", "q"), build.Claim("team-a", "unreadable").Pool("q").Length(28).Obj())
 
 	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "team-a", Name: "lost"}, claim))
 	w.force(&v1alpha1.IPAllocation{}, "team-a", claim.Spec.AllocationName)
@@ -145,10 +162,10 @@ func (w *world) stillThere(names ...string) {
 }
 
 // TestCheckAccusesNobodyWhoIsHealthy runs checks while claims and addresses come and go,
-// and a leader is replaced.
+// and the leader is killed, twice.
 func TestCheckAccusesNobodyWhoIsHealthy(t *testing.T) {
 	const grace = "5s"
-	w := &world{suite.Start(t, cluster.Options{Managers: 2, ClusterAPICRDs: true, ManagerArgs: []string{"--orphan-grace=2s"}})}
+	w := &world{suite.Start(t, cluster.Options{Managers: 2, ClusterAPICRDs: true, ManagerArgs: []string{"--orphan-grace=2s", "--leader-elect-lease-duration=3s"}})}
 	w.Namespace("team-a")
 	w.Pools(build.Pool("p").CIDR("10.0.0.0/16").Obj(), build.Pool("hosts").CIDR("10.1.0.0/20").Obj())
 	ctx, stop := context.WithCancel(t.Context())
@@ -158,7 +175,18 @@ func TestCheckAccusesNobodyWhoIsHealthy(t *testing.T) {
 	}
 	accusedAtOneLook := 0
 	admin := w.as(t, "")
-	for range 12 {
+	var killed *cluster.Manager
+	for n := range 12 {
+		switch n {
+		case 2, 8:
+			killed = w.Leader()
+			suite.Must(t, killed.Kill())
+		case 5, 11:
+			if w.Leader() == killed {
+				t.Error("no other replica leads")
+			}
+			suite.Must(t, killed.Start(t.Context()))
+		}
 		if admin.runs("kubectl ipam check --settle=0s --grace="+grace).code != cli.ExitDone {
 			accusedAtOneLook++
 		}
@@ -170,7 +198,8 @@ func TestCheckAccusesNobodyWhoIsHealthy(t *testing.T) {
 	t.Logf("of 12 checks that looked once, %d found something that was under way", accusedAtOneLook)
 }
 
-// comeAndGo creates and deletes claims and addresses until ctx is done.
+// comeAndGo creates and deletes claims and addresses until ctx is done. What fails because a
+// replica was killed while it answered is tried again under the next name.
 func (w *world) comeAndGo(ctx context.Context, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		name := fmt.Sprintf("c-%d-%d", worker, n)
@@ -179,7 +208,7 @@ func (w *world) comeAndGo(ctx context.Context, worker int) {
 			build.AddressClaim("team-a", name).Pool("hosts").Obj(),
 		}
 		for _, obj := range objects {
-			if err := w.Create(ctx, obj); err != nil && ctx.Err() == nil {
+			if err := w.Create(ctx, obj); err != nil && !apierrors.IsInternalError(err) && ctx.Err() == nil {
 				w.Errorf("creating %s: %v", name, err)
 				return
 			}
