@@ -170,6 +170,14 @@ func TestTheCandidatesOfAClass(t *testing.T) {
 	}
 }
 
+// TestNoPoolIsMadeForAClassThatDoesNotExist: the condition says that the class is missing.
+func TestNoPoolIsMadeForAClassThatDoesNotExist(t *testing.T) {
+	report := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).explains(t, build.Claim("team-a", "c").Class("none").Obj())
+	if len(report.Candidates)+len(report.Remedies) > 0 || report.PoolsUnread {
+		t.Errorf("got %+v", report)
+	}
+}
+
 func helps(t *testing.T, report *ExplainReport, remedy string) {
 	t.Helper()
 	if !slices.ContainsFunc(report.Remedies, func(r string) bool { return strings.Contains(r, remedy) }) {
