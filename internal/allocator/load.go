@@ -31,7 +31,7 @@ func (p Parts) Load(s Snapshot) error {
 		return err
 	}
 	for i := range s.Waiting {
-		p.Allocator.takeClaim(&s.Waiting[i])
+		p.Allocator.claims.take(&s.Waiting[i])
 	}
 	for _, w := range s.Waiters {
 		p.Queue.Wait(w)

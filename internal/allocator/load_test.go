@@ -46,7 +46,7 @@ func TestWhatWasListedIsAnsweredFrom(t *testing.T) {
 	}
 	for name, want := range map[string]string{"waits": "p Fits", "newcomer": "p OutOfTurn"} {
 		request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: name}, Class: "gold", Length: 32}
-		resolution, err := parts.Allocator.Resolve(t.Context(), request)
+		resolution, err := parts.Resolve(t.Context(), request)
 		if err != nil {
 			t.Fatal(err)
 		}

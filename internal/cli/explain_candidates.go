@@ -60,7 +60,7 @@ func (k *knowledge) considered(ctx context.Context, asked *question) ([]Candidat
 	if request.Pool == (ipam.PoolKey{}) && request.Class == "" && request.Selects == nil {
 		return nil, ipam.Terms{Length: request.Length}
 	}
-	resolution, err := k.parts.Allocator.Resolve(ctx, request)
+	resolution, err := k.parts.Resolve(ctx, request)
 	results := ipam.PoolsOf(err)
 	if err == nil {
 		results = k.parts.Allocator.Consider(allocator.Order{
