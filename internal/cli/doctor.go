@@ -81,7 +81,7 @@ func (e *env) doctor(ctx context.Context, operator string) (*installation.Doctor
 	if operator == "" {
 		operator = installation.Namespace(ctx, c)
 	}
-	return &installation.Doctor{Client: c, Namespace: namespace, Operator: operator, Version: version.Own(), Now: e.server.Now}, nil
+	return &installation.Doctor{Client: c, Namespace: namespace, Operator: operator, ServiceAccount: installation.AccountIn(ctx, c, operator), Version: version.Own(), Now: e.server.Now}, nil
 }
 
 // diagnose makes all checks; with a time to wait, until none fails or that is over.

@@ -93,7 +93,7 @@ type Options struct {
 func (o *Options) Bind(fs *pflag.FlagSet) {
 	fs.SetNormalizeFunc(normalize)
 	fs.StringVar(&o.Namespace, "operator-namespace", namespace(), "Namespace of the operator: of its Secret, its lease, and the IPAllocations of pools. Default: $POD_NAMESPACE, else cadastre-system.")
-	fs.StringVar(&o.ServiceAccount, "service-account", "cadastre-controller-manager", "Service account under which the operator runs.")
+	fs.StringVar(&o.ServiceAccount, "service-account", account(), "Service account under which the operator runs. Default: $POD_SERVICE_ACCOUNT, else cadastre-controller-manager.")
 	fs.StringVar(&o.PlatformProject, "platform-project", "", "Project whose namespaces may use pools and classes of visibility Platform. Default: none may.")
 	fs.StringVar(&o.DefaultIPFamily, "default-ip-family", string(ipam.IPv4), "Address family of claims that name no class, no pool and no family: IPv4 or IPv6. They are served by the default class of that family and by no other.")
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace", 180*time.Second, "How long an IPAllocation may be without a holder before it is released, where the holder's deletion was not seen. At least 65s.")
@@ -192,4 +192,11 @@ func namespace() string {
 		return n
 	}
 	return "cadastre-system"
+}
+
+func account() string {
+	if n := os.Getenv("POD_SERVICE_ACCOUNT"); n != "" {
+		return n
+	}
+	return "cadastre-controller-manager"
 }

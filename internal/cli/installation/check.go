@@ -66,6 +66,8 @@ type Doctor struct {
 	Namespace string
 	// Operator is the operator's namespace.
 	Operator string
+	// ServiceAccount is the name of the operator's service account.
+	ServiceAccount string
 	// Version is that of the caller's program.
 	Version string
 	// Now is the API server's time.

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The names of what is installed. Its namespace may be another one.
+// The names of what is installed. The namespace and the service account may be others.
 const (
 	DefaultNamespace  = "cadastre-system"
 	ServiceAccount    = "cadastre-controller-manager"
@@ -43,6 +43,26 @@ func Namespace(ctx context.Context, reader client.Reader) string {
 		}
 	}
 	return DefaultNamespace
+}
+
+// Account is a service account.
+type Account struct{ Namespace, Name string }
+
+// account is the one under which the operator runs.
+func (d *Doctor) account() Account { return Account{Namespace: d.Operator, Name: d.ServiceAccount} }
+
+// AccountIn is the name of the service account of the operator in a namespace: that of its
+// Deployment, or else the default one.
+func AccountIn(ctx context.Context, reader client.Reader, namespace string) string {
+	deployments := &appsv1.DeploymentList{}
+	if reader.List(ctx, deployments, client.InNamespace(namespace), Labels()) == nil {
+		for i := range deployments.Items {
+			if account := deployments.Items[i].Spec.Template.Spec.ServiceAccountName; account != "" {
+				return account
+			}
+		}
+	}
+	return ServiceAccount
 }
 
 // LeaderSince is when the operator's leader began; zero where that cannot be read, or no

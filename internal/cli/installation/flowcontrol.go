@@ -34,17 +34,17 @@ func (d *Doctor) flowControl(ctx context.Context) []Check {
 			return []Check{unread(name, wanted.what+" "+wanted.name, err)}
 		}
 	}
-	if schema.Spec.PriorityLevelConfiguration.Name != level || !isFor(schema, d.Operator) {
-		return []Check{warned(name, remedyManifests, "the FlowSchema %s is not for the service account %s/%s, or of another level: %s", level, d.Operator, ServiceAccount, without)}
+	if schema.Spec.PriorityLevelConfiguration.Name != level || !isFor(schema, d.account()) {
+		return []Check{warned(name, remedyManifests, "the FlowSchema %s is not for the service account %s/%s, or of another level: %s", level, d.Operator, d.ServiceAccount, without)}
 	}
 	return []Check{ok(name, "the operator's requests have a priority level of their own")}
 }
 
 // isFor reports whether a FlowSchema is for the operator's service account.
-func isFor(schema *flowcontrolv1.FlowSchema, operator string) bool {
+func isFor(schema *flowcontrolv1.FlowSchema, operator Account) bool {
 	for i := range schema.Spec.Rules {
 		for _, subject := range schema.Spec.Rules[i].Subjects {
-			if account := subject.ServiceAccount; account != nil && account.Namespace == operator && account.Name == ServiceAccount {
+			if account := subject.ServiceAccount; account != nil && account.Namespace == operator.Namespace && account.Name == operator.Name {
 				return true
 			}
 		}

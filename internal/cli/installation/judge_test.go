@@ -182,25 +182,27 @@ func TestATrialIsJudged(t *testing.T) {
 }
 
 // TestWhatIsShippedAgreesWithItself judges the embedded manifests as if they were installed
-// for an operator in another namespace.
+// for an operator in another namespace, under another service account.
 func TestWhatIsShippedAgreesWithItself(t *testing.T) {
+	elsewhere := Account{Namespace: "elsewhere", Name: "someone"}
 	for _, definition := range shippedDefinitions() {
 		if c := compareDefinitions(&definition, &definition); len(c.lacks)+len(c.more)+len(c.differs) > 0 {
 			t.Errorf("%s: %v", definition.Name, c)
 		}
 	}
 	for kind, conditioned := range map[string]string{kindMutating: "create.ipaddress.ipam.cadastre.dev", kindValidating: "delete.ipallocation.ipam.cadastre.dev"} {
-		shipped := shippedWebhooks(kind, "elsewhere")
+		shipped := shippedWebhooks(kind, elsewhere)
 		var live []*shippedWebhook
 		for _, w := range shipped {
 			live = append(live, w)
 		}
 		expect(t, kind, judgeWebhooks(kind, live, shipped), ResultOK, "")
-		expect(t, kind, judgeWebhooks(kind, live, shippedWebhooks(kind, DefaultNamespace)), ResultFailed, conditioned+": matchConditions")
+		expect(t, kind, judgeWebhooks(kind, live, shippedWebhooks(kind, Account{Namespace: DefaultNamespace, Name: elsewhere.Name})), ResultFailed, conditioned+": matchConditions")
+		expect(t, kind, judgeWebhooks(kind, live, shippedWebhooks(kind, Account{Namespace: elsewhere.Namespace, Name: ServiceAccount})), ResultFailed, conditioned+": matchConditions")
 		expect(t, kind, judgeWebhooks(kind, live[1:], shipped), ResultFailed, live[0].Name+" is missing")
 		expect(t, kind, judgeWebhooks(kind, append(live, &shippedWebhook{ValidatingWebhook: admissionv1.ValidatingWebhook{Name: "x"}}), shipped), ResultWarning, "x")
 	}
-	policies := shippedPolicies("elsewhere")
+	policies := shippedPolicies(elsewhere)
 	if len(policies) != 2 {
 		t.Fatalf("%d policies are shipped", len(policies))
 	}
@@ -209,7 +211,7 @@ func TestWhatIsShippedAgreesWithItself(t *testing.T) {
 			t.Errorf("%s: %v", policies[i].Name, wrong)
 		}
 	}
-	roles := shippedOperatorRoles("elsewhere")
+	roles := shippedOperatorRoles(elsewhere)
 	if len(roles[""]) == 0 || len(roles["elsewhere"]) == 0 || len(roles) != 2 {
 		t.Errorf("the operator's roles are of %d namespaces: %v", len(roles), roles)
 	}

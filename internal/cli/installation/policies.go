@@ -18,7 +18,7 @@ const removalPolicy = "cadastre-removal"
 // operator, and that they are bound.
 func (d *Doctor) policies(ctx context.Context) []Check {
 	var checks []Check
-	shipped := shippedPolicies(d.Operator)
+	shipped := shippedPolicies(d.account())
 	for i := range shipped {
 		checks = append(checks, d.policy(ctx, &shipped[i]))
 	}

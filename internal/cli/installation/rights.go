@@ -19,10 +19,10 @@ const askedAtOnce = 8
 // operatorRights asks whether the operator's service account has what its roles give it.
 func (d *Doctor) operatorRights(ctx context.Context) []Check {
 	const name = "rights/operator"
-	user := "system:serviceaccount:" + d.Operator + ":" + ServiceAccount
+	user := "system:serviceaccount:" + d.Operator + ":" + d.ServiceAccount
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + d.Operator, "system:authenticated"}
 	var questions []authorizationv1.ResourceAttributes
-	roles := shippedOperatorRoles(d.Operator)
+	roles := shippedOperatorRoles(d.account())
 	for _, namespace := range slices.Sorted(maps.Keys(roles)) {
 		questions = append(questions, attributes(namespace, roles[namespace])...)
 	}

@@ -29,9 +29,9 @@ func shippedDefinitions() []apiextensionsv1.CustomResourceDefinition {
 	return decodeFiles[apiextensionsv1.CustomResourceDefinition](crd.Bases, "bases/*.yaml", "CustomResourceDefinition", nil)
 }
 
-// shippedPolicies are the admission policies for an operator in a namespace.
-func shippedPolicies(operator string) []admissionv1.ValidatingAdmissionPolicy {
-	return decodeFiles[admissionv1.ValidatingAdmissionPolicy](policy.Manifests, "*.yaml", "ValidatingAdmissionPolicy", inNamespace(operator))
+// shippedPolicies are the admission policies for an operator under an account.
+func shippedPolicies(operator Account) []admissionv1.ValidatingAdmissionPolicy {
+	return decodeFiles[admissionv1.ValidatingAdmissionPolicy](policy.Manifests, "*.yaml", "ValidatingAdmissionPolicy", operator.in)
 }
 
 // shippedWebhook is a webhook as it is shipped, of either kind of configuration.
@@ -40,12 +40,12 @@ type shippedWebhook struct {
 	reinvocation *admissionv1.ReinvocationPolicyType
 }
 
-// shippedWebhooks are the webhooks of one configuration for an operator in a namespace, by
-// their names. Their conditions are in a patch of the same names.
-func shippedWebhooks(kind, operator string) map[string]*shippedWebhook {
+// shippedWebhooks are the webhooks of one configuration for an operator under an account,
+// by their names. Their conditions are in a patch of the same names.
+func shippedWebhooks(kind string, operator Account) map[string]*shippedWebhook {
 	all := map[string]*shippedWebhook{}
 	for _, manifest := range [][]byte{webhook.Manifests, webhook.MatchConditions} {
-		for _, obj := range mustDecode(inNamespace(operator)(manifest)) {
+		for _, obj := range mustDecode(operator.in(manifest)) {
 			if obj.GetKind() != kind {
 				continue
 			}
@@ -77,9 +77,9 @@ func common(w *admissionv1.MutatingWebhook) *shippedWebhook {
 
 // shippedOperatorRoles are the rules of the operator's roles, by namespace; the empty one
 // for those that hold in all.
-func shippedOperatorRoles(operator string) map[string][]rbacv1.PolicyRule {
+func shippedOperatorRoles(operator Account) map[string][]rbacv1.PolicyRule {
 	rules := map[string][]rbacv1.PolicyRule{}
-	for _, obj := range mustDecode(inNamespace(operator)(rbac.Operator)) {
+	for _, obj := range mustDecode(operator.in(rbac.Operator)) {
 		role := typed[rbacv1.Role](obj)
 		rules[role.Namespace] = append(rules[role.Namespace], role.Rules...)
 	}
@@ -95,12 +95,10 @@ func shippedUserRoles() []rbacv1.ClusterRole {
 	return roles
 }
 
-// inNamespace has manifests name another namespace of the operator, as kustomize and
-// clusterctl do.
-func inNamespace(namespace string) func([]byte) []byte {
-	return func(manifest []byte) []byte {
-		return bytes.ReplaceAll(manifest, []byte(DefaultNamespace), []byte(namespace))
-	}
+// in returns manifests that name the account in place of the default one, as kustomize, Helm
+// and clusterctl write them.
+func (a Account) in(manifest []byte) []byte {
+	return []byte(strings.NewReplacer(DefaultNamespace, a.Namespace, ServiceAccount, a.Name).Replace(string(manifest)))
 }
 
 func decodeFiles[T any](files fs.FS, pattern, kind string, change func([]byte) []byte) []T {

@@ -36,7 +36,7 @@ func (d *Doctor) webhooks(ctx context.Context) []Check {
 		case err != nil:
 			checks = append(checks, unread(c.check, c.kind+" "+c.name, err))
 		default:
-			checks = append(checks, judgeWebhooks(c.check, live, shippedWebhooks(c.kind, d.Operator)))
+			checks = append(checks, judgeWebhooks(c.check, live, shippedWebhooks(c.kind, d.account())))
 			all = append(all, live...)
 		}
 	}
