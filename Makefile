@@ -2,7 +2,7 @@
 #
 # Needs Go, make, git and bash. Everything else, the control plane included, is
 # built from Go modules pinned in go.mod, tools/go.mod
-# and the go.mod of test/framework/controlplane, capi, incluster and metal3.
+# and the go.mod of test/framework/controlplane, capi, helm, incluster and metal3.
 # test/README.md describes the suites.
 
 SHELL := bash
@@ -137,6 +137,13 @@ reference: ## Write docs/kubectl-ipam/, the reference of the kubectl plug-in.
 	go run ./test/lint/cmd/reference rights >$(OUT)/rights.md
 	go run ./test/framework/cmd/splice docs/kubectl-ipam/README.md rights <$(OUT)/rights.md
 
+.PHONY: chart
+chart: $(if $(assets),bin/k8s/kubectl) ## Write what is generated of the Helm chart: templates, flags among the values, and the table of values.
+	@mkdir -p $(OUT)/chart
+	$(KUBEBUILDER_ASSETS)/kubectl kustomize config/overlays/cert-manager >$(OUT)/chart/default.yaml
+	$(KUBEBUILDER_ASSETS)/kubectl kustomize config/policy/mutating >$(OUT)/chart/mutating.yaml
+	go run ./test/lint/cmd/chart config/charts/cadastre $(OUT)/chart/default.yaml $(OUT)/chart/mutating.yaml
+
 # clusterctl fills in what is left in ${...}. The namespace is one of those, as some
 # of what names it is beyond what clusterctl rewrites for --target-namespace.
 .PHONY: release-manifests
@@ -155,14 +162,14 @@ release-manifests: $(if $(assets),bin/k8s/kubectl) ## Write what clusterctl inst
 ##@ Check
 
 .PHONY: test
-test: $(assets) capi providers build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
+test: $(assets) capi helm providers build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
 	@$(call tests,-short,$(SIDE_BY_SIDE))
 
 .PHONY: test-all
 test-all: test test-large ## Run all tests, and then again at full size those that are smaller in `make test`.
 
 .PHONY: test-large
-test-large: $(assets) capi providers build ## Run at full size the tests that are smaller in `make test`, one package after the other.
+test-large: $(assets) capi helm providers build ## Run at full size the tests that are smaller in `make test`, one package after the other.
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list | grep -vE '/test/($(at_length))$$')
 	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
@@ -213,9 +220,9 @@ explored := ./test/chaos/model/...
 
 # Tests that run programs, such as a control plane: their results are not cached,
 # as Go does not see what those programs are. Here are those of test/ and those that
-# import from it, other than builders and what collects messages; what is tested with
+# import from it, other than builders, what collects messages and what lists flags; what is tested with
 # the race detector, and the model, are left out.
-on_processes := { gsub("cadastre/test/(lint/messages|framework/build)( |$$)", " ") } /\/test\/|\/envtest/
+on_processes := { gsub("cadastre/test/(lint/messages|lint/chart|framework/build)( |$$)", " ") } /\/test\/|\/envtest/
 
 # The suites that begin first, so that none of them is left alone at the end.
 longest := integration|restore|contract|replicas|torture
@@ -357,6 +364,22 @@ $(CAPI_BINARIES): test/framework/capi/go.mod test/framework/capi/go.sum
 	  -X sigs.k8s.io/cluster-api/version.gitMinor=$$minor" $(package)
 	touch $(CURDIR)/$@
 	echo "capi: $@ took $$((SECONDS - begin)) s"
+
+##@ Helm
+
+.PHONY: helm
+helm: bin/helm ## Build Helm into bin/.
+
+bin/helm: test/framework/helm/go.mod test/framework/helm/go.sum
+	@cd test/framework/helm; begin=$$SECONDS
+	version=$$(go list -m -f '{{.Version}}' helm.sh/helm/v4)
+	echo "helm: building $@ from helm.sh/helm/v4 $$version"
+	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ -ldflags "-s -w \
+	  -X helm.sh/helm/v4/internal/version.version=$$version" helm.sh/helm/v4/cmd/helm
+	touch $(CURDIR)/$@
+	echo "helm: $@ took $$((SECONDS - begin)) s"
+
+##@ Other providers
 
 # What the tests of `kubectl ipam import` move from: the manager of the in-cluster
 # provider, and the CRDs of Metal3's, generated from its API as its own are.

@@ -34,9 +34,7 @@ func main() {
 func start(flags *pflag.FlagSet, args []string) error {
 	var options operator.Options
 	logging := logs.NewOptions()
-	options.Bind(flags)
-	logsv1.AddFlags(logging, flags)
-	flags.AddGoFlagSet(flag.CommandLine)
+	bind(flags, &options, logging)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -46,6 +44,13 @@ func start(flags *pflag.FlagSet, args []string) error {
 	ctrl.SetLogger(klog.Background())
 	collectOften()
 	return run(ctrl.SetupSignalHandler(), flags.Args(), options)
+}
+
+// bind registers all flags.
+func bind(flags *pflag.FlagSet, options *operator.Options, logging *logsv1.LoggingConfiguration) {
+	options.Bind(flags)
+	logsv1.AddFlags(logging, flags)
+	flags.AddGoFlagSet(flag.CommandLine)
 }
 
 // collectOften has garbage collected when there is half as much of it as of what is

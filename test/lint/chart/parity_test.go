@@ -1,0 +1,181 @@
+package chart
+
+import (
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// image is what config/manager names.
+const image = "image.repository=cadastre-manager,image.tag=dev"
+
+// TestTheChartInstallsWhatKustomizeDoes compares each object of the rendered chart with that
+// of a kustomization.
+func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
+	for _, c := range []struct {
+		kustomization      string
+		release, namespace string
+		values             string
+		more               []string // kustomizations that are applied beside it
+	}{
+		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system"},
+		{kustomization: "config/overlays/cert-manager", release: "cadastre", namespace: "cadastre-system", values: "certManager.enabled=true"},
+		{kustomization: "config/overlays/another-namespace", release: "ipam", namespace: "address-management", values: "serviceAccount.name=cadastre"},
+		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "policies.mutating=true", more: []string{"config/policy/mutating"}},
+	} {
+		t.Run(c.kustomization+" "+c.values, func(t *testing.T) {
+			want := map[string]any{}
+			for _, dir := range append(c.more, c.kustomization) {
+				maps.Copy(want, byName(t, kustomized(t, dir), forKustomize))
+			}
+			got := byName(t, rendered(t, c.release, c.namespace, c.values), forHelm(t, c.release))
+			if len(want) < 20 {
+				t.Errorf("kustomize renders %d objects: %v", len(want), slices.Sorted(maps.Keys(want)))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("what kustomize renders (-) is not what helm does (+):\n%s", diff)
+			}
+		})
+	}
+}
+
+func kustomized(t *testing.T, dir string) string {
+	t.Helper()
+	kubectl, err := cluster.Binary("kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join(module(t), dir)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// rendered is what helm renders of the chart, with values as --set has them, or as the flag
+// says that they have.
+func rendered(t *testing.T, release, namespace string, values ...string) string {
+	t.Helper()
+	out, err := attempt(t, release, namespace, values...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func attempt(t *testing.T, release, namespace string, values ...string) (string, error) {
+	t.Helper()
+	helm, err := NewHelm(module(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"template", release, filepath.Join(module(t), Directory), "--namespace=" + namespace, "--set=" + image}
+	for _, v := range values {
+		if !strings.HasPrefix(v, "--") {
+			v = "--set=" + v
+		}
+		args = append(args, v)
+	}
+	return helm.Run(t.Context(), args...)
+}
+
+func module(t *testing.T) string {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// byName are the objects of manifests by kind, namespace and name, made alike; without those
+// of which alike returns false.
+func byName(t *testing.T, manifests string, alike func(*unstructured.Unstructured) bool) map[string]any {
+	t.Helper()
+	objects, err := Decode([]byte(manifests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{}
+	for _, obj := range objects {
+		key := obj.GroupVersionKind().String() + " " + obj.GetNamespace() + "/" + obj.GetName()
+		if alike(obj) {
+			if _, twice := all[key]; twice {
+				t.Errorf("%s is there twice", key)
+			}
+			all[key] = obj.Object
+		}
+	}
+	return all
+}
+
+// forKustomize leaves out the namespace, which Helm makes by --create-namespace.
+func forKustomize(obj *unstructured.Unstructured) bool {
+	eachContainer(obj, func(container map[string]any) {
+		container["args"] = explicit(container["args"])
+	})
+	return obj.GetKind() != "Namespace"
+}
+
+// forHelm takes off what Helm needs on all objects, and nothing else.
+func forHelm(t *testing.T, release string) func(*unstructured.Unstructured) bool {
+	return func(obj *unstructured.Unstructured) bool {
+		labels := obj.GetLabels()
+		for label, want := range map[string]string{
+			"app.kubernetes.io/instance": release, "app.kubernetes.io/managed-by": "Helm",
+			"app.kubernetes.io/version": "v0.1.0", "helm.sh/chart": "cadastre-0.1.0",
+		} {
+			if labels[label] != want {
+				t.Errorf("%s %s has the label %s=%q, want %q", obj.GetKind(), obj.GetName(), label, labels[label], want)
+			}
+			delete(labels, label)
+		}
+		obj.SetLabels(labels)
+		if obj.GetKind() == "CustomResourceDefinition" {
+			annotations := obj.GetAnnotations()
+			if annotations["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("helm uninstall deletes %s, and the register with it", obj.GetName())
+			}
+			delete(annotations, "helm.sh/resource-policy")
+			obj.SetAnnotations(annotations)
+		}
+		eachContainer(obj, func(container map[string]any) {
+			container["args"] = explicit(container["args"])
+			if container["imagePullPolicy"] != "IfNotPresent" { // the API server's own default
+				t.Errorf("imagePullPolicy is %v", container["imagePullPolicy"])
+			}
+			delete(container, "imagePullPolicy")
+		})
+		return true
+	}
+}
+
+func eachContainer(obj *unstructured.Unstructured, do func(map[string]any)) {
+	containers, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "template", "spec", "containers")
+	list, _ := containers.([]any)
+	for _, container := range list {
+		do(container.(map[string]any))
+	}
+}
+
+// explicit are flags in order, each with its value.
+func explicit(args any) []string {
+	var flags []string
+	for _, arg := range args.([]any) {
+		flag := arg.(string)
+		if !strings.Contains(flag, "=") {
+			flag += "=true"
+		}
+		flags = append(flags, flag)
+	}
+	slices.Sort(flags)
+	return flags
+}

@@ -1,0 +1,165 @@
+// Package chart writes the parts of the Helm chart that are generated, from the manifests
+// of kustomize and from the operator's flags, so that the chart installs what they do.
+package chart
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// template is a generated file of the chart, with the objects that takes accepts.
+type template struct {
+	name string
+	// condition is the expression under which the objects are installed; empty: always.
+	condition string
+	takes     func(*unstructured.Unstructured) bool
+}
+
+// templates are the generated files, in the order in which they are asked for an object.
+func templates() []template {
+	return []template{
+		{"crds.yaml", ".Values.crds.install", ofKind("CustomResourceDefinition")},
+		{"policies.yaml", "", ofKind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")},
+		{"mutating-policy.yaml", ".Values.policies.mutating", ofKind("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")},
+		{"flow-control.yaml", ".Values.flowControl.enabled", ofKind("FlowSchema", "PriorityLevelConfiguration")},
+		{"webhooks.yaml", "", ofKind("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")},
+		{"rbac.yaml", "", func(obj *unstructured.Unstructured) bool {
+			return obj.GetName() == "cadastre-manager" && ofKind("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")(obj)
+		}},
+		{"user-roles.yaml", ".Values.userRoles.create", ofKind("ClusterRole")},
+	}
+}
+
+// byHand reports whether a template of an object is written by hand, as its values change
+// more of it than names.
+func byHand(obj *unstructured.Unstructured) bool {
+	return ofKind("Namespace", "ServiceAccount", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "Issuer", "Certificate")(obj)
+}
+
+func ofKind(kinds ...string) func(*unstructured.Unstructured) bool {
+	return func(obj *unstructured.Unstructured) bool { return slices.Contains(kinds, obj.GetKind()) }
+}
+
+// WriteTemplates writes the templates of a chart in a directory for the objects of
+// manifests.
+func WriteTemplates(dir string, manifests []byte) error {
+	objects, err := Decode(manifests)
+	if err != nil {
+		return err
+	}
+	files := map[string][]string{}
+	for _, obj := range objects {
+		of := slices.IndexFunc(templates(), func(t template) bool { return t.takes(obj) })
+		switch {
+		case byHand(obj):
+		case of < 0:
+			return fmt.Errorf("%s %s: no template of the chart has objects of this kind: add the kind to templates or byHand", obj.GetKind(), obj.GetName())
+		default:
+			text, err := generalize(obj)
+			if err != nil {
+				return err
+			}
+			name := templates()[of].name
+			files[name] = append(files[name], text)
+		}
+	}
+	for _, t := range templates() {
+		if len(files[t.name]) == 0 {
+			return fmt.Errorf("%s: the manifests have no object for it", t.name)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "templates", t.name), []byte(t.text(files[t.name])), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text is the file with the objects.
+func (t template) text(objects []string) string {
+	text := strings.Join(objects, "---\n")
+	if t.condition != "" {
+		text = "{{- if " + t.condition + " }}\n" + text + "{{- end }}\n"
+	}
+	return "{{- /* Generated from config/ by `make chart`: change it there. */ -}}\n" + text
+}
+
+// Decode reads the objects of manifests.
+func Decode(manifests []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096); ; {
+		obj := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&obj.Object); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, fmt.Errorf("decoding manifests: %w", err)
+		case len(obj.Object) > 0:
+			objects = append(objects, obj)
+		}
+	}
+}
+
+// The names that the manifests have, and a release writes its own for.
+const (
+	namespace = "cadastre-system"
+	account   = "cadastre-controller-manager"
+)
+
+// CommonLabels are on all objects of the manifests; the chart has a template for them.
+func CommonLabels() []string { return []string{"app.kubernetes.io/name", "cluster.x-k8s.io/provider"} }
+
+// labelsMark stands for the template of the labels while an object is marshalled.
+const labelsMark = "zz-common-labels"
+
+// generalize is the template of an object: with the labels of the release, and the names of
+// its namespace and service account.
+func generalize(obj *unstructured.Unstructured) (string, error) {
+	obj = obj.DeepCopy()
+	labels := obj.GetLabels()
+	for _, common := range CommonLabels() {
+		delete(labels, common)
+	}
+	labels[labelsMark] = "x"
+	obj.SetLabels(labels)
+	if obj.GetKind() == "CustomResourceDefinition" {
+		annotations := obj.GetAnnotations()
+		annotations["helm.sh/resource-policy"] = "keep"
+		obj.SetAnnotations(annotations)
+	}
+	marshalled, err := yaml.Marshal(obj.Object)
+	if err != nil {
+		return "", err
+	}
+	text := strings.ReplaceAll(string(marshalled), "{{", `{{ "{{" }}`)
+	text = strings.ReplaceAll(text, "    "+labelsMark+": x\n", "    {{- include \"cadastre.labels\" . | nindent 4 }}\n")
+	return certified(named(text)), nil
+}
+
+// named has a text name the release's namespace and service account: quoted where one of
+// them is the whole of a value, as it may look like a number.
+func named(text string) string {
+	const ofNamespace, ofAccount = ".Release.Namespace", `include "cadastre.serviceAccountName" .`
+	whole := func(name string) *regexp.Regexp { return regexp.MustCompile(`(?m)^( *(?:[a-zA-Z]+:|-) )` + name + `$`) }
+	text = whole(namespace).ReplaceAllString(text, "${1}{{ "+ofNamespace+" | quote }}")
+	text = whole(account).ReplaceAllString(text, "${1}{{ "+ofAccount+" | quote }}")
+	text = strings.ReplaceAll(text, namespace, "{{ "+ofNamespace+" }}")
+	return strings.ReplaceAll(text, account, "{{ "+ofAccount+" }}")
+}
+
+// certified makes the annotation for cert-manager depend on whether that issues the
+// certificate.
+func certified(text string) string {
+	annotation := regexp.MustCompile(`(?m)^  annotations:\n    cert-manager\.io/inject-ca-from: .*\n`)
+	return annotation.ReplaceAllString(text, "  {{- if .Values.certManager.enabled }}\n$0  {{- end }}\n")
+}

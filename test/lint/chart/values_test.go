@@ -1,0 +1,197 @@
+package chart
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+
+	"github.com/cadastre-dev/cadastre/internal/operator"
+)
+
+// TestTheOperatorTakesEveryFlag sets all flags to values that are not their defaults, and
+// parses what the container is given.
+func TestTheOperatorTakesEveryFlag(t *testing.T) {
+	var values []string
+	want := map[string]string{}
+	for _, flag := range Flags() {
+		value := another(flag)
+		want[flag.Name] = value
+		set := "--set"
+		if flag.Name == "tls-curve-preferences" { // a list of numbers, of which this has one
+			set = "--set-string"
+		}
+		values = append(values, fmt.Sprintf("%s=flags.%s=%s", set, flag.Name, value))
+	}
+	taken := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	new(operator.Options).Bind(taken)
+	logsv1.AddFlags(logs.NewOptions(), taken)
+	deployment := deployed(t, rendered(t, "cadastre", "cadastre-system", values...))
+	container := deployment.Spec.Template.Spec.Containers[0]
+	if err := taken.Parse(container.Args); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range want {
+		if flag := taken.Lookup(name); !flag.Changed || strings.Trim(flag.Value.String(), "[]") != value {
+			t.Errorf("--%s is %s, want %s", name, flag.Value, value)
+		}
+	}
+	ports := map[string]int32{}
+	for _, port := range container.Ports {
+		ports[port.Name] = port.ContainerPort
+	}
+	if ports["webhook"] != 1000002 || ports["metrics"] != 1234 || ports["probes"] != 1234 {
+		t.Errorf("the container's ports are %v", ports)
+	}
+}
+
+// another is a value of a flag that is not its default.
+func another(flag *pflag.Flag) string {
+	switch kind := flag.Value.Type(); {
+	case isAddress(flag.Name):
+		return ":1234"
+	case kind == "bool":
+		return fmt.Sprint(flag.DefValue == "false")
+	case kind == "duration":
+		return "2m3s"
+	case kind == "int":
+		return "1000002" // which YAML may read as 1.000002e+06
+	case kind == "Level":
+		return "7"
+	case flag.Name == "vmodule":
+		return "ledger=3"
+	case strings.HasPrefix(flag.Name, "log-") && strings.HasSuffix(flag.Name, "-size"):
+		return "3Mi"
+	case flag.Name == "tls-curve-preferences":
+		return "23"
+	default:
+		return "another"
+	}
+}
+
+func deployed(t *testing.T, manifests string) *appsv1.Deployment {
+	t.Helper()
+	return the[appsv1.Deployment](t, manifests, "Deployment")
+}
+
+// the is the object of a kind of which there is one.
+func the[T any](t *testing.T, manifests, kind string) *T {
+	t.Helper()
+	objects, err := Decode([]byte(manifests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(objects, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == kind })
+	if i < 0 {
+		t.Fatalf("there is no %s", kind)
+	}
+	typed := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, typed); err != nil {
+		t.Fatal(err)
+	}
+	return typed
+}
+
+// TestValuesChangeWhatTheySay sets values, and looks for lines in what is rendered.
+func TestValuesChangeWhatTheySay(t *testing.T) {
+	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
+	for _, c := range []struct {
+		values []string
+		// usual are values that are set without those, too.
+		usual     []string
+		has, lost string
+	}{
+		{values: []string{"image.digest=" + digest}, has: "image: \"cadastre-manager@" + digest + "\"", lost: ":dev"},
+		{values: []string{"image.tag="}, has: "image: \"cadastre-manager:v0.1.0\""},
+		{values: []string{"replicas=3"}, has: "replicas: 3"},
+		{values: []string{"priorityClassName=system-cluster-critical"}, has: `priorityClassName: "system-cluster-critical"`},
+		{values: []string{"crds.install=false"}, lost: "kind: CustomResourceDefinition"},
+		{values: []string{"userRoles.create=false"}, has: "name: cadastre-manager", lost: "name: ipam-user"},
+		{values: []string{"flowControl.enabled=false"}, lost: "kind: FlowSchema"},
+		{values: []string{"podDisruptionBudget.enabled=false"}, lost: "kind: PodDisruptionBudget"},
+		{values: []string{"podDisruptionBudget.minAvailable=50%"}, has: "minAvailable: 50%"},
+		{values: []string{"networkPolicy.enabled=false"}, lost: "kind: NetworkPolicy"},
+		{values: []string{"networkPolicy.apiServerCIDRs={192.0.2.10/32}"}, has: "cidr: \"192.0.2.10/32\""},
+		{values: []string{"serviceAccount.create=false"}, has: `serviceAccountName: "cadastre-controller-manager"`, lost: "kind: ServiceAccount\nmetadata"},
+		{values: []string{"serviceAccount.annotations.a=b"}, has: "annotations:\n    a: b"},
+		{usual: []string{"certManager.enabled=true"}, values: []string{"certManager.issuerRef.kind=ClusterIssuer", "certManager.issuerRef.name=corporate"}, has: "name: corporate", lost: "selfSigned"},
+		{values: []string{"flags.leader-elect=null"}, lost: "--leader-elect"},
+		{values: []string{"env[0].name=GOGC", "env[0].value=100"}, has: "- name: GOGC\n"},
+		{values: []string{"topologySpread.whenUnsatisfiable=DoNotSchedule"}, has: "whenUnsatisfiable: DoNotSchedule"},
+		{values: []string{"nodeSelector.disk=ssd"}, has: "nodeSelector:\n        disk: ssd"},
+		{values: []string{"tolerations[0].key=x"}, has: "tolerations:\n        - key: x"},
+		{values: []string{"affinity.nodeAffinity.a=b"}, has: "affinity:\n        nodeAffinity:"},
+		{values: []string{"imagePullSecrets[0].name=registry"}, has: "imagePullSecrets:\n        - name: registry"},
+		{values: []string{"podLabels.a=b"}, has: "control-plane: controller-manager\n        a: b"},
+		{values: []string{"podAnnotations.a=b"}, has: "default-container: manager\n        a: b"},
+		{values: []string{"extraVolumes[0].name=ca", "extraVolumeMounts[0].name=ca", "extraVolumeMounts[0].mountPath=/ca"}, has: "mountPath: /ca"},
+		{values: []string{"resources.limits.memory=2Gi"}, has: "memory: 2Gi"},
+	} {
+		t.Run(strings.Join(c.values, ","), func(t *testing.T) {
+			usual, out := rendered(t, "cadastre", "cadastre-system", c.usual...), rendered(t, "cadastre", "cadastre-system", append(c.usual, c.values...)...)
+			if c.has != "" && (!strings.Contains(out, c.has) || c.lost == "" && strings.Contains(usual, c.has)) {
+				t.Errorf("%q is not there, or without the value, too", c.has)
+			}
+			if c.lost != "" && (strings.Contains(out, c.lost) || !strings.Contains(usual, c.lost)) {
+				t.Errorf("%q is there, or not there without the value", c.lost)
+			}
+		})
+	}
+}
+
+// TestWrongValuesAreRefused has the schema, or a template, name the value.
+func TestWrongValuesAreRefused(t *testing.T) {
+	for values, want := range map[string]string{
+		"flags.nonsense=1":                "nonsense",
+		"flags.operator-namespace=x":      "operator-namespace",
+		"flags.workers=many":              "/flags/workers",
+		"flags.orphan-grace=long":         "/flags/orphan-grace",
+		"flags.health-addr=nowhere":       "/flags/health-addr",
+		"replica=3":                       "replica",
+		"replicas=-1":                     "/replicas",
+		"image.pullPolicy=Sometimes":      "/image/pullPolicy",
+		"image.digest=latest":             "/image/digest",
+		"serviceAccount.name=":            "/serviceAccount/name",
+		"topologySpread.topologyKey=null": "/topologySpread",
+		"certManager.enabled=true,flags.webhook-cert-source=self-signed": "leave out one of them",
+	} {
+		if out, err := attempt(t, "cadastre", "cadastre-system", values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %.100s, %v, want an error that names %s", values, out, err, want)
+		}
+	}
+}
+
+// TestANamespaceMayLookLikeANumber has its name quoted wherever it is the whole of a value.
+func TestANamespaceMayLookLikeANumber(t *testing.T) {
+	objects, err := Decode([]byte(rendered(t, "1", "1e3", "--set-string=serviceAccount.name=2", "certManager.enabled=true")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var find func(path string, value any)
+	find = func(path string, value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for key, inner := range value {
+				find(path+"."+key, inner)
+			}
+		case []any:
+			for i, inner := range value {
+				find(fmt.Sprint(path, ".", i), inner)
+			}
+		case float64, int64:
+			if fmt.Sprint(value) == "1000" || strings.HasSuffix(path, "amespace") || strings.HasSuffix(path, ".name") {
+				t.Errorf("%s is the number %v", path, value)
+			}
+		}
+	}
+	for _, obj := range objects {
+		find(obj.GetKind()+" "+obj.GetName(), obj.Object)
+	}
+}
