@@ -28,12 +28,14 @@ type Cluster struct {
 
 	options    Options
 	moduleRoot string
-	assets     assets
-	files      *runDir
-	free       ports
-	leash      *leash
-	plane      *envtest.ControlPlane
-	admin      *rest.Config
+	// The namespace and the service account of the operator.
+	namespace, account string
+	assets             assets
+	files              *runDir
+	free               ports
+	leash              *leash
+	plane              *envtest.ControlPlane
+	admin              *rest.Config
 	// endBalancer stops the balancer and waits until it is done.
 	endBalancer func() error
 	endProxies  []func() error
@@ -42,7 +44,7 @@ type Cluster struct {
 // Start runs a cluster and returns when all of it is ready. ctx bounds the
 // start alone: the cluster runs until Stop. After an error nothing runs.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
-	c := &Cluster{options: options}
+	c := &Cluster{options: options, namespace: Namespace, account: ServiceAccount}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -105,5 +107,5 @@ func (c *Cluster) User(name string, groups ...string) (*rest.Config, error) {
 // OperatorConfig is a configuration under the operator's own service account,
 // for a manager that a test runs in its own process.
 func (c *Cluster) OperatorConfig(ctx context.Context) (*rest.Config, error) {
-	return serviceAccountConfig(ctx, c.admin, Namespace, ServiceAccount)
+	return serviceAccountConfig(ctx, c.admin, c.namespace, c.account)
 }

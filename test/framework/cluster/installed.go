@@ -17,26 +17,25 @@ import (
 // webhookService is in front of the operator's webhooks.
 const webhookService = "cadastre-webhook-service"
 
+// deployment is the operator's.
+const deployment = "cadastre-controller-manager"
+
 // StartInstalled runs managers for a Deployment of the operator that somebody
 // else has installed in Namespace, such as clusterctl: under its service account,
 // with the flags of its container but for where to listen. The Service of the
 // webhooks is made to lead to the balancer. It returns when all are ready.
 func (c *Cluster) StartInstalled(ctx context.Context, managers int) error {
+	return c.StartInstalledIn(ctx, Namespace, managers)
+}
+
+// StartInstalledIn is StartInstalled for an operator in another namespace.
+func (c *Cluster) StartInstalledIn(ctx context.Context, namespace string, managers int) error {
 	if c.Balancer != nil {
 		return errors.New("it has a balancer already")
 	}
-	k8s, err := client.New(c.admin, client.Options{})
-	if err != nil {
+	c.namespace = namespace
+	if err := c.readDeployment(ctx); err != nil {
 		return err
-	}
-	deployment := &appsv1.Deployment{}
-	if err := k8s.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: ServiceAccount}, deployment); err != nil {
-		return fmt.Errorf("looking for the operator's Deployment: %w", err)
-	}
-	for _, container := range deployment.Spec.Template.Spec.Containers {
-		if container.Name == "manager" {
-			c.options.ManagerArgs = expand(container)
-		}
 	}
 	c.options.Managers = managers
 	webhooks, err := c.startBalancer(ctx)
@@ -47,6 +46,57 @@ func (c *Cluster) StartInstalled(ctx context.Context, managers int) error {
 		return err
 	}
 	return c.startManagers(ctx, webhooks)
+}
+
+// readDeployment has managers run, from now on, as the operator's Deployment says.
+func (c *Cluster) readDeployment(ctx context.Context) error {
+	k8s, err := client.New(c.admin, client.Options{})
+	if err != nil {
+		return err
+	}
+	installed := &appsv1.Deployment{}
+	if err := k8s.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deployment}, installed); err != nil {
+		return fmt.Errorf("looking for the operator's Deployment: %w", err)
+	}
+	c.account = installed.Spec.Template.Spec.ServiceAccountName
+	for _, container := range installed.Spec.Template.Spec.Containers {
+		if container.Name == "manager" {
+			c.options.ManagerArgs = expand(container)
+		}
+	}
+	return nil
+}
+
+// RollOut replaces the managers of an installed operator one by one by such as its
+// Deployment says now, as the controller of Deployments does.
+func (c *Cluster) RollOut(ctx context.Context) error {
+	if err := c.readDeployment(ctx); err != nil {
+		return err
+	}
+	for _, old := range c.Managers {
+		if !old.Running() {
+			continue
+		}
+		if _, err := c.AddManager(ctx); err != nil {
+			return err
+		}
+		if err := old.Stop(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StopInstalled ends the managers of an installed operator, and the balancer, as its
+// Deployment and its Service are gone.
+func (c *Cluster) StopInstalled() error {
+	var errs []error
+	for _, manager := range c.Managers {
+		errs = append(errs, manager.Stop())
+	}
+	errs = append(errs, c.endBalancer())
+	c.Managers, c.Balancer, c.endBalancer = nil, nil, nil
+	return errors.Join(errs...)
 }
 
 // expand is what a kubelet does with the arguments of a container: the values of
@@ -90,11 +140,15 @@ func (c *Cluster) LeadToBalancer(ctx context.Context) error {
 		return err
 	}
 	service := &corev1.Service{}
-	if err := k8s.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: webhookService}, service); err != nil {
+	if err := k8s.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: webhookService}, service); err != nil {
 		return err
 	}
 	address := c.Balancer.Addr()
-	service.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: address.IP.String()}
+	// What the manifests say stays, so that they can be applied again.
+	service.Spec = corev1.ServiceSpec{
+		Type: corev1.ServiceTypeExternalName, ExternalName: address.IP.String(),
+		Selector: service.Spec.Selector, Ports: service.Spec.Ports,
+	}
 	if err := k8s.Update(ctx, service); err != nil {
 		return fmt.Errorf("leading the Service of the webhooks to the balancer: %w", err)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/proxy"
 )
 
-// Namespace and ServiceAccount are the operator's own.
+// Namespace and ServiceAccount are the operator's own, where nobody has installed it
+// elsewhere.
 const (
 	Namespace      = "cadastre-system"
 	ServiceAccount = "cadastre-controller-manager"
@@ -32,6 +33,8 @@ type Manager struct {
 // replica is what one manager is made of.
 type replica struct {
 	number     int
+	namespace  string
+	account    string
 	binary     string
 	kubeconfig string
 	webhook    string // its address, which the balancer knows
@@ -73,7 +76,7 @@ func newManager(r replica, free *ports) (*Manager, error) {
 			"--health-probe-bind-address="+m.ProbeAddress,
 		),
 		Env: append([]string{
-			"POD_NAMESPACE=" + Namespace, "POD_NAME=" + name,
+			"POD_NAMESPACE=" + r.namespace, "POD_SERVICE_ACCOUNT=" + r.account, "POD_NAME=" + name,
 			"CADASTRE_TEST_UNSAFE_ORPHAN_GRACE=true", // tests wait for the grace period to end
 		}, r.env...),
 		ready: answersOK(fmt.Sprintf("http://%s/readyz", m.ProbeAddress)),

@@ -192,6 +192,8 @@ func (c *Cluster) prepareManager(ctx context.Context, config *rest.Config, webho
 	}
 	manager, err := newManager(replica{
 		number:     number,
+		namespace:  c.namespace,
+		account:    c.account,
 		binary:     c.options.ManagerBinary,
 		kubeconfig: kubeconfig,
 		webhook:    webhook,

@@ -1,0 +1,60 @@
+package install
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// later is an overlay of a later release: with another flag, and another field of a CRD.
+const later = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [BASE]
+patches:
+- target: {kind: Deployment, name: cadastre-controller-manager}
+  patch: |
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --workers=4}
+- target: {kind: CustomResourceDefinition, name: ippools.ipam.cadastre.dev}
+  patch: |
+    - {op: add, path: /spec/names/shortNames/-, value: addressspace}
+`
+
+// byKustomize applies the overlay for another namespace and another service account.
+func (w *world) byKustomize() {
+	const namespace, account = "address-management", "cadastre"
+	overlay := filepath.Join(w.root, "config", "overlays", "another-namespace")
+
+	w.kubectl("apply", "--server-side", "-k", overlay)
+	w.start(namespace)
+	w.Pools(build.Pool(pool).CIDR("10.0.0.0/12").Obj())
+	l := w.begin("kustomize")
+	l.creates(50)
+	w.kubectl("apply", "--server-side", "-k", filepath.Dir(w.overlaid(later, overlay, "later", "kustomization.yaml")))
+	w.isUpgraded(namespace)
+	l.creates(30)
+	suite.Must(w, w.RollOut(w.Context()))
+	l.creates(50)
+	l.stop()
+	l.judge()
+	w.isHealthy(namespace)
+
+	w.removeFinalizers(namespace, account)
+	w.kubectl("delete", "--timeout=60s", "--ignore-not-found", "-k", overlay)
+	suite.Must(w, w.StopInstalled())
+	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "cadastre-removal")
+	w.isGone(namespace, allKinds, "customresourcedefinitions")
+}
+
+// overlaid writes a kustomization over a base, and returns its path. kustomize takes no
+// absolute path, and resolves links before it compares.
+func (w *world) overlaid(text, base string, elements ...string) string {
+	w.Helper()
+	path := w.write("", elements...)
+	into, err := filepath.EvalSymlinks(filepath.Dir(path))
+	suite.Must(w, err)
+	relative, err := filepath.Rel(into, base)
+	suite.Must(w, err)
+	return w.write(strings.ReplaceAll(text, "BASE", relative), elements...)
+}
