@@ -6,6 +6,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/test/lint/chart"
 )
 
 // later is an overlay of a later release: with another flag, and another field of a CRD.
@@ -39,12 +40,26 @@ func (w *world) byKustomize() {
 	l.stop()
 	l.judge()
 	w.isHealthy(namespace)
+	w.isTakenOverFromKustomize(namespace, account)
 
 	w.removeFinalizers(namespace, account)
 	w.kubectl("delete", "--timeout=60s", "--ignore-not-found", "-k", overlay)
 	suite.Must(w, w.StopInstalled())
 	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "cadastre-removal")
 	w.isGone(namespace, allKinds, "customresourcedefinitions")
+}
+
+// isTakenOverFromKustomize installs a release over what kustomize has installed.
+func (w *world) isTakenOverFromKustomize(namespace, account string) {
+	w.Helper()
+	w.runHelm("install", "taken", filepath.Join(w.root, chart.Directory), "--namespace="+namespace,
+		"--set=serviceAccount.name="+account, "--take-ownership", "--force-conflicts")
+	w.isHealthy(namespace)
+	claim := build.Claim(team, "taken").Pool(pool).Length(32).Obj()
+	w.Created(claim)
+	if claim.Status.AllocatedCIDR == "" {
+		w.Errorf("a claim was answered without a block: %v", claim.Status.Conditions)
+	}
 }
 
 // overlaid writes a kustomization over a base, and returns its path. kustomize takes no
