@@ -2,7 +2,7 @@
 #
 # Needs Go, make, git and bash. Everything else, the control plane included, is
 # built from Go modules pinned in go.mod, tools/go.mod
-# and the go.mod of test/framework/controlplane, capi, helm, incluster and metal3.
+# and the go.mod of test/framework/controlplane, capi, helm, goreleaser, incluster and metal3.
 # test/README.md describes the suites.
 
 SHELL := bash
@@ -159,17 +159,59 @@ release-manifests: $(if $(assets),bin/k8s/kubectl) ## Write what clusterctl inst
 	cp config/overlays/clusterctl/metadata.yaml $(OUT)/metadata.yaml
 	echo "release: $(OUT)/ipam-components.yaml and $(OUT)/metadata.yaml, with $(IMG)"
 
+# Files of a release are the same bytes each time: nothing in them tells when they were made.
+RELEASE_IMG ?= ghcr.io/cadastre-dev/cadastre:$(VERSION)
+PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
+
+.PHONY: release
+release: $(if $(assets),bin/k8s/kubectl) ## Write all files of a release into out/release; VERSION says which, RELEASE_IMG with which image.
+	@rm -rf $(OUT)/release
+	$(MAKE) release-manifests VERSION=$(VERSION) IMG=$(RELEASE_IMG) OUT=$(OUT)/release
+	for of in default overlays/cert-manager; do
+	  $(KUBEBUILDER_ASSETS)/kubectl kustomize config/$$of | sed 's|cadastre-manager:dev|$(RELEASE_IMG)|' \
+	    >$(OUT)/release/install$$(sed -n 's|overlays/|-|p' <<<$$of).yaml
+	done
+	go run ./test/lint/cmd/release -platforms=$(PLATFORMS) $(VERSION) $(RELEASE_IMG) $(OUT)/release
+	$(MAKE) sbom VERSION=$(VERSION) SBOM=$(OUT)/release
+	go run ./test/lint/cmd/release checksums $(OUT)/release
+	echo "release: $(VERSION) is in $(OUT)/release"
+	(cd $(OUT)/release; sha256sum --check --quiet checksums.txt; ls -1)
+
+SBOM ?= $(OUT)/sbom
+
+.PHONY: sbom
+sbom: ## Write the modules of which the operator and the plug-in are built into out/sbom, as CycloneDX has them; VERSION says which version.
+	@mkdir -p $(SBOM)
+	for program in manager kubectl-ipam; do
+	  CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -buildvcs=false \
+	    -ldflags="-s -w -X github.com/cadastre-dev/cadastre/internal/version.stamped=$(VERSION)" -o $(SBOM)/program ./cmd/$$program
+	  $(TOOL) cyclonedx-gomod bin -json -noserial -notimestamp -std -version=$(VERSION) -output=$(SBOM)/$$program.cdx.json $(SBOM)/program
+	  rm $(SBOM)/program
+	done
+	echo "sbom: $(SBOM)/manager.cdx.json and $(SBOM)/kubectl-ipam.cdx.json"
+
+# What builds images of Dockerfiles, the first that is installed.
+BUILDERS ?= docker podman nerdctl buildah
+
+.PHONY: image
+image: ## Build the operator's image, IMG, by docker, podman, nerdctl or buildah.
+	@for builder in $(BUILDERS) ""; do
+	  if [[ -n $$builder ]] && command -v $$builder >/dev/null; then break; fi
+	done
+	[[ -n $$builder ]] || { echo "image: none of $(BUILDERS) is installed: install one of them, or name another by BUILDERS"; exit 1; }
+	$$builder build --build-arg VERSION=$(VERSION) --tag $(IMG) .
+
 ##@ Check
 
 .PHONY: test
-test: $(assets) capi helm providers build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
+test: $(assets) capi helm goreleaser providers build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
 	@$(call tests,-short,$(SIDE_BY_SIDE))
 
 .PHONY: test-all
 test-all: test test-large ## Run all tests, and then again at full size those that are smaller in `make test`.
 
 .PHONY: test-large
-test-large: $(assets) capi helm providers build ## Run at full size the tests that are smaller in `make test`, one package after the other.
+test-large: $(assets) capi helm goreleaser providers build ## Run at full size the tests that are smaller in `make test`, one package after the other.
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list | grep -vE '/test/($(at_length))$$')
 	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
@@ -378,6 +420,16 @@ bin/helm: test/framework/helm/go.mod test/framework/helm/go.sum
 	  -X helm.sh/helm/v4/internal/version.version=$$version" helm.sh/helm/v4/cmd/helm
 	touch $(CURDIR)/$@
 	echo "helm: $@ took $$((SECONDS - begin)) s"
+
+##@ Goreleaser
+
+.PHONY: goreleaser
+goreleaser: bin/goreleaser-check ## Build what reads .goreleaser.yaml as goreleaser does into bin/.
+
+bin/goreleaser-check: test/framework/goreleaser/go.mod test/framework/goreleaser/go.sum test/framework/goreleaser/main.go
+	@cd test/framework/goreleaser; begin=$$SECONDS
+	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ .
+	echo "goreleaser: $@ took $$((SECONDS - begin)) s"
 
 ##@ Other providers
 
