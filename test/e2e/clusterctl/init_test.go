@@ -90,37 +90,4 @@ var _ = Describe("what clusterctl init has installed", func() {
 		Expect(source.Create(ctx, claim)).To(Succeed())
 		Expect(claim.Spec.CIDR).To(Equal("10.200.0.0/28"))
 	})
-
-	It("is upgraded by clusterctl, and nothing that was held is lost", func(ctx context.Context) {
-		upgraded := boot(ctx)
-		upgraded.initialize(ctx)
-		upgraded.Pools(build.Pool("kept").CIDR("10.201.0.0/24").Obj())
-		held := build.Claim("default", "held").Pool("kept").Length(28).Obj()
-		Expect(upgraded.Create(ctx, held)).To(Succeed())
-
-		repository.clusterctl(ctx, "upgrade", "apply", "--kubeconfig="+upgraded.Kubeconfig(), "--ipam="+cluster.Namespace+"/cadastre:"+next)
-
-		deployment := &appsv1.Deployment{}
-		Expect(upgraded.Get(ctx, in(cluster.ServiceAccount), deployment)).To(Succeed())
-		Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(HaveSuffix(":" + next))
-		Expect(upgraded.LeadToBalancer(ctx)).To(Succeed())
-		Expect(upgraded.RenewCredentials(ctx)).To(Succeed())
-		Expect(upgraded.Managers[0].Restart(ctx)).To(Succeed())
-		another := build.Claim("default", "another").Pool("kept").Length(28).Obj()
-		Eventually(upgraded.Create).WithArguments(ctx, another).Should(Succeed())
-		Expect(another.Spec.CIDR).To(Equal("10.201.0.16/28"))
-		Expect(upgraded.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
-		Expect(held.Spec.CIDR).To(Equal("10.201.0.0/28"))
-
-		By("with --namespace it looks at the claims of that one alone, and knows what the others hold")
-		upgraded.Namespace("watched")
-		upgraded.Managers[0].Args = append(upgraded.Managers[0].Args, "--namespace=watched")
-		Expect(upgraded.Managers[0].Restart(ctx)).To(Succeed())
-		outside := addressClaim("default", "outside", kindPool, "kept")
-		Expect(upgraded.Create(ctx, outside)).To(Succeed())
-		Expect(upgraded.Create(ctx, addressClaim("watched", "inside", kindPool, "kept"))).To(Succeed())
-		Expect(upgraded.answered(ctx, "watched", 1)).To(HaveKeyWithValue("inside", "10.201.0.32"))
-		Expect(upgraded.Get(ctx, client.ObjectKeyFromObject(outside), outside)).To(Succeed())
-		Expect(outside.Status.Conditions).To(BeEmpty())
-	})
 })

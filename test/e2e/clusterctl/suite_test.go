@@ -54,8 +54,14 @@ func boot(ctx context.Context) *management {
 // has installed.
 func (m *management) initialize(ctx context.Context) {
 	GinkgoHelper()
+	m.initializeIn(ctx, cluster.Namespace)
+}
+
+// initializeIn is initialize where CADASTRE_NAMESPACE says a namespace.
+func (m *management) initializeIn(ctx context.Context, namespace string) {
+	GinkgoHelper()
 	repository.clusterctl(ctx, "init", "--kubeconfig="+m.Kubeconfig(),
 		"--core=cluster-api:"+repository.core, "--bootstrap=-", "--control-plane=-", "--ipam=cadastre:"+release)
 	Expect(m.StartClusterAPI(ctx)).To(Succeed())
-	Expect(m.StartInstalled(ctx, 1)).To(Succeed())
+	Expect(m.StartInstalled(ctx, namespace, 1)).To(Succeed())
 }

@@ -148,7 +148,7 @@ func (w *world) isTakenOver(source, before string, in []string) {
 // finalizer.
 func (w *world) removeRegister() {
 	w.Helper()
-	w.kubectl(append([]string{"delete", "crd", "--timeout=60s"}, strings.Split(definitions, ",")...)...)
+	w.kubectl("delete", "crd", "--timeout=60s", "-l", "cluster.x-k8s.io/provider=ipam-cadastre")
 	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "cadastre-removal")
 	for name := range strings.SplitSeq(definitions, ",") {
 		err := w.Get(w.Context(), client.ObjectKey{Name: name}, &apiextensionsv1.CustomResourceDefinition{})

@@ -62,7 +62,7 @@ func TestInstall(t *testing.T) {
 func (w *world) start(namespace string) {
 	w.Helper()
 	suite.Must(w, w.AwaitKinds(w.Context()))
-	suite.Must(w, w.StartInstalledIn(w.Context(), namespace, 2))
+	suite.Must(w, w.StartInstalled(w.Context(), namespace, 2))
 	w.isHealthy(namespace)
 }
 

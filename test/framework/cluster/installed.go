@@ -21,15 +21,10 @@ const webhookService = "cadastre-webhook-service"
 const deployment = "cadastre-controller-manager"
 
 // StartInstalled runs managers for a Deployment of the operator that somebody
-// else has installed in Namespace, such as clusterctl: under its service account,
+// else has installed in a namespace, such as clusterctl: under its service account,
 // with the flags of its container but for where to listen. The Service of the
 // webhooks is made to lead to the balancer. It returns when all are ready.
-func (c *Cluster) StartInstalled(ctx context.Context, managers int) error {
-	return c.StartInstalledIn(ctx, Namespace, managers)
-}
-
-// StartInstalledIn is StartInstalled for an operator in another namespace.
-func (c *Cluster) StartInstalledIn(ctx context.Context, namespace string, managers int) error {
+func (c *Cluster) StartInstalled(ctx context.Context, namespace string, managers int) error {
 	if c.Balancer != nil {
 		return errors.New("it has a balancer already")
 	}
