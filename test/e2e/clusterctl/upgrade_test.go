@@ -78,18 +78,20 @@ var _ = Describe("clusterctl upgrade", func() {
 	})
 })
 
-// isHealthy has kubectl ipam doctor find nothing wrong, but for the Pods that nobody runs
+// isHealthy waits until kubectl ipam doctor finds nothing wrong, but for the Pods that nobody runs
 // here.
 func (m *management) isHealthy(ctx context.Context) {
 	GinkgoHelper()
 	doctor := installation.Doctor{Client: m, Namespace: "default", Operator: installation.Namespace(ctx, m), Now: time.Now}
 	Expect(doctor.Operator).To(Equal(elsewhere))
 	doctor.ServiceAccount = installation.AccountIn(ctx, m, doctor.Operator)
-	for _, check := range doctor.Run(ctx) {
-		if check.Name != "deployment" {
-			Expect(check.Result).NotTo(Equal(installation.ResultFailed), "%s: %s: %s", check.Name, check.Message, check.Remedy)
+	Eventually(func(g Gomega) {
+		for _, check := range doctor.Run(ctx) {
+			if check.Name != "deployment" {
+				g.Expect(check.Result).NotTo(Equal(installation.ResultFailed), "%s: %s: %s", check.Name, check.Message, check.Remedy)
+			}
 		}
-	}
+	}).Should(Succeed())
 }
 
 // claimant creates one claim after the other, each until it is stored.

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -66,8 +67,8 @@ func (w *world) start(namespace string) {
 	w.isHealthy(namespace)
 }
 
-// isHealthy has kubectl ipam doctor find nothing wrong, but for the Pods that nobody runs
-// here.
+// isHealthy waits until kubectl ipam doctor finds nothing wrong, but for the Pods that nobody
+// runs here. A replica may lead a moment after it is ready.
 func (w *world) isHealthy(namespace string) {
 	w.Helper()
 	found := installation.Namespace(w.Context(), w)
@@ -77,10 +78,18 @@ func (w *world) isHealthy(namespace string) {
 	doctor := installation.Doctor{
 		Client: w, Namespace: team, Operator: found, ServiceAccount: installation.AccountIn(w.Context(), w, found), Now: time.Now,
 	}
-	for _, check := range doctor.Run(w.Context()) {
-		if check.Result == installation.ResultFailed && check.Name != "deployment" {
-			w.Errorf("doctor: %s: %s: %s", check.Name, check.Message, check.Remedy)
+	failed := func() (all []installation.Check) {
+		for _, check := range doctor.Run(w.Context()) {
+			if check.Result == installation.ResultFailed && check.Name != "deployment" {
+				all = append(all, check)
+			}
 		}
+		return all
+	}
+	if err := wait.PollUntilContextTimeout(w.Context(), time.Second, w.Patience, true, func(context.Context) (bool, error) {
+		return len(failed()) == 0, nil
+	}); err != nil {
+		w.Errorf("doctor: %+v", failed())
 	}
 }
 
