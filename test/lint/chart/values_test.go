@@ -1,7 +1,10 @@
 package chart
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,21 +22,26 @@ import (
 // TestTheOperatorTakesEveryFlag sets all flags to values that are not their defaults, and
 // parses what the container is given.
 func TestTheOperatorTakesEveryFlag(t *testing.T) {
-	var values []string
-	want := map[string]string{}
+	flags, want := map[string]any{}, map[string]string{}
 	for _, flag := range Flags() {
 		value := another(flag)
-		want[flag.Name] = value
-		set := "--set"
-		if flag.Name == "tls-curve-preferences" { // a list of numbers, of which this has one
-			set = "--set-string"
+		want[flag.Name], flags[flag.Name] = value, value
+		if kind := flag.Value.Type(); kind == "bool" || kind == "int" || kind == "Level" {
+			flags[flag.Name] = json.RawMessage(value)
 		}
-		values = append(values, fmt.Sprintf("%s=flags.%s=%s", set, flag.Name, value))
+	}
+	text, err := json.Marshal(map[string]any{"flags": flags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := filepath.Join(t.TempDir(), "values.yaml") // numbers of a file are floating-point numbers
+	if err := os.WriteFile(values, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	taken := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	new(operator.Options).Bind(taken)
 	logsv1.AddFlags(logs.NewOptions(), taken)
-	deployment := deployed(t, rendered(t, "cadastre", "cadastre-system", values...))
+	deployment := deployed(t, rendered(t, "cadastre", "cadastre-system", "--values="+values))
 	container := deployment.Spec.Template.Spec.Containers[0]
 	if err := taken.Parse(container.Args); err != nil {
 		t.Fatal(err)
