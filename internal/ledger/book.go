@@ -25,6 +25,8 @@ type book struct {
 
 	blocks  bart.Table[*entry]
 	records int
+	// held is what the records come to, by how they count.
+	held    [standings]ipam.Usage
 	leaving int
 	// unconfirmed are the records that are not confirmed.
 	unconfirmed map[*entry]bool

@@ -10,10 +10,10 @@ func (l *Ledger) Claimed(record ipam.Name, live bool) {
 	e := l.byName.one(record)
 	switch {
 	case e != nil:
-		l.countUnclaimed(e, ipam.Usage.Sub)
+		l.count(e, ipam.Usage.Sub)
 		e.claimed = live
 		e.wasClaimed = e.wasClaimed || live
-		l.countUnclaimed(e, ipam.Usage.Add)
+		l.count(e, ipam.Usage.Add)
 		b := l.books[e.pool()]
 		b.setLeaving(e, !live)
 		b.tellAwaiting()

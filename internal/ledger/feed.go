@@ -72,6 +72,7 @@ func (f feed) Replace(objs []any, _ string) error {
 		records = append(records, r)
 	}
 	f.replace(records)
+	f.lists++
 	return nil
 }
 
@@ -129,11 +130,11 @@ func (l *Ledger) put(r ipam.Record) *entry {
 		}
 		e = l.enter(r)
 	case e.version != r.Version:
-		l.countUnclaimed(e, ipam.Usage.Sub)
+		l.count(e, ipam.Usage.Sub)
 		l.unindex(e)
 		e.set(r)
 		l.index(e)
-		l.countUnclaimed(e, ipam.Usage.Add)
+		l.count(e, ipam.Usage.Add)
 		l.books[r.Pool].stateChanged(e)
 		l.notify(Change{Record: r, Pool: r.Pool, Kind: Changed})
 		l.reopen(e)
@@ -161,7 +162,7 @@ func (l *Ledger) enter(r ipam.Record) *entry {
 	} else if !b.spreading.IsZero() {
 		b.crowded(l.options.Clock.Now())
 	}
-	l.countUnclaimed(e, ipam.Usage.Add)
+	l.count(e, ipam.Usage.Add)
 	l.countUsage(e, ipam.Usage.Add)
 	l.notify(Change{Record: r, Pool: r.Pool, Kind: Added, Initial: !l.synced})
 	return e
@@ -179,7 +180,7 @@ func (l *Ledger) strike(e *entry) {
 	b.drop(e)
 	delete(b.unconfirmed, e)
 	delete(b.contested, e)
-	l.countUnclaimed(e, ipam.Usage.Sub)
+	l.count(e, ipam.Usage.Sub)
 	l.countUsage(e, ipam.Usage.Sub)
 	if h := l.holds[r.Name]; h != nil {
 		h.lose(r.UID)

@@ -26,6 +26,9 @@ type Hold struct {
 	resolved chan struct{}
 	seen     string
 	refusal  error
+	// acknowledged is when the API server had stored the record; zero before that. Under
+	// the ledger's lock.
+	acknowledged time.Time
 	// former is the UID of a record of that name which was in the view when the
 	// block was found, and which is going: what is heard of it says nothing of ours.
 	former string
@@ -154,7 +157,7 @@ func (b *book) heldByOthers(block netip.Prefix) error {
 //
 // A record that is not seen for Options.Silence makes the watch begin anew.
 func (h *Hold) Confirm(ctx context.Context, uid string) error {
-	acknowledged := h.ledger.options.Clock.Now()
+	acknowledged := h.acknowledge()
 	silence := h.ledger.options.Clock.NewTimer(h.ledger.options.Silence)
 	defer silence.Stop()
 	for {
@@ -167,6 +170,24 @@ func (h *Hold) Confirm(ctx context.Context, uid string) error {
 			h.Drop()
 			return ipam.ErrUnconfirmed
 		}
+	}
+}
+
+// acknowledge notes that the API server has stored the record.
+func (h *Hold) acknowledge() time.Time {
+	h.ledger.mu.Lock()
+	defer h.ledger.mu.Unlock()
+	h.acknowledged = h.ledger.options.Clock.Now()
+	return h.acknowledged
+}
+
+// isResolved reports whether the view has shown the record.
+func (h *Hold) isResolved() bool {
+	select {
+	case <-h.resolved:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -47,6 +47,7 @@ type Ledger struct {
 	relist    func()
 	began     time.Time
 	relists   int
+	lists     int
 	unread    int
 	listeners []*listener
 	onFree    []func(ipam.PoolKey, netip.Prefix)

@@ -24,13 +24,20 @@ func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	if b == nil || b.space == nil {
 		return Capacity{}, false
 	}
+	c := b.capacity()
+	c.LargestFree = b.largestFree()
+	return c, true
+}
+
+// capacity is that of the pool, without the largest free block.
+func (b *book) capacity() Capacity {
 	c := Capacity{
 		Total: b.space.Total(), Available: b.space.Free(),
 		Withheld: b.pool.Withheld.Size(), OutOfRange: b.outOfRange,
-		Records: b.records, LargestFree: b.largestFree(),
+		Records: b.records,
 	}
 	c.Allocated = c.Total.Sub(c.Available).Sub(c.Withheld).Add(c.OutOfRange)
-	return c, true
+	return c
 }
 
 // Utilized is the share of a pool that cannot be handed out, 0 to 1; 1 where
@@ -71,6 +78,13 @@ func (l *Ledger) Relists() (relists, unread int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.relists, l.unread
+}
+
+// Lists is how many complete lists were read.
+func (l *Ledger) Lists() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lists
 }
 
 // PoolState reports whether a pool can hand out blocks.

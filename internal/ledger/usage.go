@@ -30,13 +30,19 @@ type account struct {
 // countUnclaimed adds an entry to, or subtracts it from, what its holder's namespace
 // has unclaimed. Cluster-scoped pools belong to no namespace, and are not bounded.
 func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
-	namespace := e.holder().Namespace
-	if e.hold == nil && (namespace == "" || e.state() != ipam.StateBound || e.holderUID != "" || e.claimed) {
+	if e.hold == nil && !e.isUnclaimed() {
 		return
 	}
+	namespace := e.holder().Namespace
 	for _, key := range []share{{namespace: namespace}, {namespace, e.pool()}} {
-		count(l.unclaimed, key, op, e.block)
+		countBlock(l.unclaimed, key, op, e.block)
 	}
+}
+
+// isUnclaimed reports whether no live claim or local pool names the record.
+func (e *entry) isUnclaimed() bool {
+	a := e.alike.Value()
+	return a.holderNamespace != "" && a.state == ipam.StateBound && e.holderUID == "" && !e.claimed
 }
 
 // countUsage adds an entry to, or subtracts it from, what its project has.
@@ -48,14 +54,14 @@ func (l *Ledger) countUsage(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage
 	if a.project == "" {
 		return
 	}
-	count(into, account{project: a.project, pool: a.pool}, op, e.block)
+	countBlock(into, account{project: a.project, pool: a.pool}, op, e.block)
 	if a.class != "" {
-		count(into, account{project: a.project, class: a.class}, op, e.block)
+		countBlock(into, account{project: a.project, class: a.class}, op, e.block)
 	}
 }
 
-// count changes what a key has by one block, and forgets a key that has nothing.
-func count[K comparable](in map[K]ipam.Usage, key K, op func(ipam.Usage, ipam.Usage) ipam.Usage, block netip.Prefix) {
+// countBlock changes what a key has by one block, and forgets a key that has nothing.
+func countBlock[K comparable](in map[K]ipam.Usage, key K, op func(ipam.Usage, ipam.Usage) ipam.Usage, block netip.Prefix) {
 	if in[key] = op(in[key], ipam.UsageOf(block)); in[key] == (ipam.Usage{}) {
 		delete(in, key)
 	}
