@@ -9,6 +9,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY api api
 COPY cmd cmd
 COPY config/crd config/crd
+COPY config/policy config/policy
 COPY config/webhook config/webhook
 COPY internal internal
 COPY webhooks webhooks

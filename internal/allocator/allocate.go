@@ -20,7 +20,9 @@ import (
 // ipam.ErrUnconfirmed, ipam.ErrCrowded, ipam.ErrTooManyUnclaimed,
 // ipam.ErrEarlierAttempt, or the API's own.
 // After any error nothing is held, or it will be collected.
-func (a *Allocator) Allocate(ctx context.Context, order Order) (ipam.Record, error) {
+func (a *Allocator) Allocate(ctx context.Context, order Order) (record ipam.Record, err error) {
+	began := a.metrics.Now()
+	defer func() { a.metrics.Allocated(measured(order), resultOf(err), began) }()
 	order = a.named(order)
 	switch {
 	case order.Holder.IsPool():

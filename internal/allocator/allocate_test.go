@@ -20,6 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
 	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
@@ -132,6 +133,9 @@ func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
 		record, err := s.allocator.Allocate(s.t.Context(), s.order("x", 30))
 		if err != nil || record.Block.String() != "10.0.0.4/30" {
 			t.Fatalf("got %+v, %v; want the other half", record, err)
+		}
+		if lost := counted(s.allocator, metrics.LostRaces); lost != 1 {
+			t.Errorf("%g lost races were counted, want 1", lost)
 		}
 		synctest.Wait()
 		names := map[string]bool{}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 	// UnclaimedLimit bounds the records of a namespace that no claim, and no pool of
 	// its own, has taken.
 	UnclaimedLimit int
+	// Metrics count allocations.
+	Metrics *metrics.Instruments
 	// Log says of what fails in the background.
 	Log logr.Logger
 }
@@ -43,6 +46,7 @@ type Allocator struct {
 	queue     *queue.Queue
 	client    client.Client
 	limit     int
+	metrics   *metrics.Instruments
 	log       logr.Logger
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
@@ -56,7 +60,7 @@ type Allocator struct {
 func New(o Options) *Allocator {
 	a := &Allocator{
 		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, client: o.Client,
-		limit: o.UnclaimedLimit, log: o.Log,
+		limit: o.UnclaimedLimit, metrics: o.Metrics, log: o.Log,
 		attempts: semaphore.NewWeighted(AttemptsAtOnce),
 		claims:   newClaims(o.Ledger, o.Queue, o.Log),
 	}

@@ -24,7 +24,10 @@ import (
 // *ipam.MissingError where the pool's own record is missing: the block is recorded
 // all the same, and confirmed once that is there; and those of Allocate that mean to try
 // again.
-func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.PoolKey) (ipam.Record, error) {
+func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.PoolKey) (record ipam.Record, err error) {
+	began := a.metrics.Now()
+	order.existing = true
+	defer func() { a.metrics.Allocated(measured(order), resultOf(err), began) }()
 	if err := a.synced(); err != nil {
 		return ipam.Record{}, err
 	}
@@ -35,12 +38,11 @@ func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.P
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
 	order = a.named(order)
-	order.existing = true
 	hold, err := a.ledger.Hold(a.inUse(order, pool))
 	if err != nil {
 		return ipam.Record{}, err
 	}
-	record, err := a.confirm(ctx, hold, order)
+	record, err = a.confirm(ctx, hold, order)
 	if apierrors.IsAlreadyExists(err) {
 		a.ledger.AwaitStored(ctx, order.Record, []ipam.PoolKey{pool})
 		return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
 )
 
 // allocate takes over a retained block, or finds another, waiting for a short time where
@@ -54,6 +55,7 @@ func (a *Allocator) find(ctx context.Context, order Order) (ipam.Record, error) 
 		case err == nil:
 			return record, nil
 		case errors.Is(err, ledger.ErrLost):
+			a.metrics.LostRace()
 			trace(ctx, order.Holder, "Lost a race for a block; trying another one", pool.Key, "record", order.Record)
 			order.Record = order.renamed() // and the next block of the same pool
 		case exhausted.take(pool, err):
@@ -87,6 +89,7 @@ func (a *Allocator) try(ctx context.Context, order Order, ask ledger.Ask) (ipam.
 // records, it waits for a moment: those of creates under way are claimed within
 // milliseconds.
 func (a *Allocator) hold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold, err error) {
+	defer a.metrics.Time(metrics.StepFind)()
 	ctx, cancel := context.WithTimeout(ctx, beginWithin)
 	defer cancel()
 	a.ledger.Await(ctx, []ipam.PoolKey{ask.Pool}, func() bool {
@@ -119,7 +122,10 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	record.Project = hold.Project() // for which it was judged
 	traceRecord(ctx, "Holding a block", record)
 	obj := adapt.Allocation(record)
-	if err := a.client.Create(ctx, obj); err != nil {
+	recorded := a.metrics.Time(metrics.StepRecord)
+	err := a.client.Create(ctx, obj)
+	recorded()
+	if err != nil {
 		if kube.IsRejected(err) || order.nameIsFixed() {
 			hold.Drop()
 		} else {
@@ -129,7 +135,9 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	}
 	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
 	traceRecord(ctx, "Recorded a block; waiting until the watch shows it", record)
-	err := hold.Confirm(ctx, record.UID)
+	confirmed := a.metrics.Time(metrics.StepConfirm)
+	err = hold.Confirm(ctx, record.UID)
+	confirmed()
 	switch {
 	case err == nil:
 		logChange(ctx, "Allocated a block", record)

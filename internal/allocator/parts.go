@@ -13,6 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -27,6 +28,8 @@ type Parts struct {
 	Queue *queue.Queue
 	// Allocator creates and deletes IPAllocations.
 	Allocator *Allocator
+	// Metrics count what the parts, and those that use them, do.
+	Metrics *metrics.Instruments
 }
 
 // PartsOptions are what Parts are given when they are made. Of the options of each part,
@@ -50,7 +53,7 @@ type PartsOptions struct {
 	// WatchNamespace is the only namespace whose claims this operator's controllers
 	// serve; empty: of all.
 	WatchNamespace string
-	// Clock paces live lists. Nil: the real one.
+	// Clock paces live lists, and measures durations. Nil: the real one.
 	Clock clock.PassiveClock
 	Log   logr.Logger
 }
@@ -58,13 +61,18 @@ type PartsOptions struct {
 // NewParts makes a catalogue, a queue and an allocator of one ledger. Until Close the
 // queue's Run is to run, and Feed and FeedClaims are to be called.
 func NewParts(o PartsOptions) Parts {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	counted := metrics.New(o.Clock)
 	known := catalogue.New(catalogue.Options{
 		Ledger: o.Ledger, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: o.DefaultFamily, Clock: o.Clock,
 	})
 	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalogue: known, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: o.Log})
 	return Parts{
 		Ledger: o.Ledger, Catalogue: known, Queue: waiting,
-		Allocator: New(Options{Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Log: o.Log}),
+		Allocator: New(Options{Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Metrics: counted, Log: o.Log}),
+		Metrics:   counted,
 	}
 }
 

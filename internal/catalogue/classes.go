@@ -33,3 +33,16 @@ func (c *Catalogue) ClassesFor(req ipam.Request) []ClassEntry {
 	slices.SortFunc(classes, func(a, b ClassEntry) int { return cmp.Compare(a.Name, b.Name) })
 	return classes
 }
+
+// ClassLimits are the limits of the classes that have one, by class.
+func (c *Catalogue) ClassLimits() map[string]ipam.Limit {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	limits := map[string]ipam.Limit{}
+	for name, class := range c.classes {
+		if class.Limit.IsSet() {
+			limits[name] = class.Limit
+		}
+	}
+	return limits
+}

@@ -59,6 +59,14 @@ func (c *Certs) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New(c.why())
 }
 
+// NotAfter is when the certificate that is served expires; false until one is loaded.
+func (c *Certs) NotAfter() (time.Time, bool) {
+	if serving := c.serving.Load(); serving != nil {
+		return serving.Leaf.NotAfter, true
+	}
+	return time.Time{}, false
+}
+
 // Check is a healthz.Checker for readyz: nil from when a certificate is loaded and
 // (self-signed mode) both configurations trust it, which Ready says, for as long as
 // the certificate has not expired. A configuration that is deleted or emptied later

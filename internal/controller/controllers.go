@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -41,6 +42,8 @@ type Options struct {
 	// WatchFilter is the value that the label cluster.x-k8s.io/watch-filter of an
 	// IPAddressClaim must have to be reconciled; empty: any, or none.
 	WatchFilter string
+	// AddressClaims is notified of all IPAddressClaims that the cache has.
+	AddressClaims cache.ResourceEventHandler
 }
 
 // Setup registers all controllers: those that every replica runs, and those that the leader
@@ -65,7 +68,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		&ipclaim.Controller{Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims, Events: told},
 		orphans,
 		&ipaddressclaim.Replica{
-			Parts: o.Parts, Within: claims, WatchFilter: o.WatchFilter,
+			Parts: o.Parts, Within: claims, WatchFilter: o.WatchFilter, Notified: o.AddressClaims,
 			Lead: func() error {
 				return setup(mgr, &ipaddressclaim.Controller{
 					Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,

@@ -1,79 +1,119 @@
 package operator
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
-// collect measures the view and the queue, as they are when they are asked.
-func collect(of allocator.Parts) []prometheus.Collector {
-	return []prometheus.Collector{
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "cadastre_silent_watches_total",
-			Help: "How often the watch of IPAllocations was begun anew because it did not show an acknowledged record in time.",
-		}, func() float64 {
-			relists, _ := of.Ledger.Relists()
-			return float64(relists)
-		}),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "cadastre_unreadable_allocations_total",
-			Help: "How often an IPAllocation was seen that cannot be read, and so holds nothing.",
-		}, func() float64 {
-			_, unread := of.Ledger.Relists()
-			return float64(unread)
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "cadastre_waiting",
-			Help: "Claims and child pools that wait for a block.",
-		}, func() float64 { return float64(of.Queue.Len()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "cadastre_conflicts",
-			Help: "IPAllocations whose block has overlapped that of another one in the same pool or routing domain for more than 10 seconds. It must be 0.",
-		}, func() float64 { return float64(len(of.Ledger.Conflicts())) }),
-		newPoolCollector(of),
-	}
+// measures is what a replica measures when it is asked: it has no state of its own. A scrape
+// costs O(pools + waiting claims + projects with a limit), whatever number of blocks is in
+// use: what is counted of those is kept.
+type measures struct {
+	allocator.Parts
+	claims   *kube.Tally[claimKey]
+	policies *policyWatch
+	// expires is when the certificate of the webhooks expires.
+	expires func() (time.Time, bool)
+
+	descs map[string]*prometheus.Desc
 }
 
-// poolCollector measures how full each pool is.
-type poolCollector struct {
-	of                     allocator.Parts
-	addresses, allocations *prometheus.Desc
+// newMeasures are those of one replica.
+func newMeasures(of allocator.Parts, policies *policyWatch, expires func() (time.Time, bool)) *measures {
+	m := &measures{
+		Parts: of, claims: kube.NewTally[claimKey](), policies: policies,
+		expires: expires, descs: map[string]*prometheus.Desc{},
+	}
+	for _, name := range []string{
+		metrics.Claims, metrics.Waiting, metrics.WaitingOldest,
+		metrics.PoolCapacity, metrics.PoolAllocated, metrics.PoolAvailable, metrics.PoolWithheld, metrics.PoolRetained,
+		metrics.PoolCooling, metrics.PoolUnclaimed, metrics.PoolAllocations, metrics.ProjectLimit, metrics.ProjectUsage,
+		metrics.Conflicts, metrics.Unreadable, metrics.Protected,
+		metrics.WatchRestarts, metrics.WatchLists, metrics.WatchLag, metrics.CertificateExpiry, metrics.Build,
+	} {
+		m.descs[name] = metrics.Of(name).Desc()
+	}
+	return m
 }
 
-func newPoolCollector(of allocator.Parts) poolCollector {
-	// The namespace of a pool is not the one that a scrape itself says: so its label
-	// has another name.
-	labels := []string{"pool_kind", "pool_namespace", "pool"}
-	return poolCollector{
-		of: of,
-		addresses: prometheus.NewDesc("cadastre_pool_addresses",
-			"Addresses of a pool by what becomes of them: allocated, available, withheld. Together they are all that the pool has.",
-			append(labels, "state"), nil),
-		allocations: prometheus.NewDesc("cadastre_pool_allocations", "Blocks of a pool that are held.", labels, nil),
+// register has a registry export all metrics of the operator, until unregister is called.
+func (m *measures) register(with prometheus.Registerer) (unregister func(), err error) {
+	var registered []prometheus.Collector
+	unregister = func() {
+		for _, c := range registered {
+			with.Unregister(c)
+		}
 	}
+	for _, c := range append(m.Metrics.Collectors(), m) {
+		if err := with.Register(c); err != nil {
+			unregister()
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
+		registered = append(registered, c)
+	}
+	return unregister, nil
 }
 
 // Describe implements prometheus.Collector.
-func (c poolCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- c.addresses
-	to <- c.allocations
+func (m *measures) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range m.descs {
+		to <- desc
+	}
 }
 
 // Collect implements prometheus.Collector.
-func (c poolCollector) Collect(to chan<- prometheus.Metric) {
-	for _, pool := range c.of.Catalogue.Pools() {
-		capacity, ok := c.of.Ledger.Capacity(pool)
-		if !ok {
-			continue
-		}
-		gauge := func(of *prometheus.Desc, value float64, state ...string) {
-			labels := append([]string{string(pool.Kind), pool.Namespace, pool.Name}, state...)
-			to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, labels...)
-		}
-		gauge(c.addresses, capacity.Allocated.Sub(capacity.OutOfRange).Float64(), "allocated")
-		gauge(c.addresses, capacity.Available.Float64(), "available")
-		gauge(c.addresses, capacity.Withheld.Float64(), "withheld")
-		gauge(c.allocations, float64(capacity.Records))
+func (m *measures) Collect(to chan<- prometheus.Metric) {
+	s := scrape{m.descs, to}
+	m.collectPools(s)
+	m.collectProjects(s)
+	m.collectWaiting(s)
+	m.collectRegister(s)
+	for key, count := range m.claims.Counts() {
+		s.gauge(metrics.Claims, float64(count), key.kind, key.phase, key.reason)
 	}
+	for policy, protected := range m.policies.state() {
+		s.gauge(metrics.Protected, number(protected), policy)
+	}
+	if at, ok := m.expires(); ok {
+		s.gauge(metrics.CertificateExpiry, float64(at.Unix()))
+	}
+	s.gauge(metrics.Build, 1, version.Own())
+}
+
+// collectRegister measures the view.
+func (m *measures) collectRegister(s scrape) {
+	restarts, unreadable := m.Ledger.Relists()
+	s.counter(metrics.WatchRestarts, restarts)
+	s.counter(metrics.Unreadable, unreadable)
+	s.counter(metrics.WatchLists, m.Ledger.Lists())
+	s.gauge(metrics.WatchLag, m.Ledger.Lag().Seconds())
+	s.gauge(metrics.Conflicts, float64(len(m.Ledger.Conflicts())))
+}
+
+// scrape is where the metrics of one scrape go.
+type scrape struct {
+	descs map[string]*prometheus.Desc
+	to    chan<- prometheus.Metric
+}
+
+func (s scrape) gauge(name string, value float64, labels ...string) {
+	s.to <- prometheus.MustNewConstMetric(s.descs[name], prometheus.GaugeValue, value, labels...)
+}
+
+func (s scrape) counter(name string, value int) {
+	s.to <- prometheus.MustNewConstMetric(s.descs[name], prometheus.CounterValue, float64(value))
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

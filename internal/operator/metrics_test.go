@@ -1,47 +1,198 @@
 package operator
 
 import (
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/types"
+	fcache "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-func TestMetricsSayHowFullAPoolIs(t *testing.T) {
+var (
+	began  = time.Unix(1_800_000_000, 0)
+	shared = netip.MustParsePrefix("10.0.0.0/24")
+)
+
+// measured are measures of a ledger that a source feeds.
+func measured(t testing.TB, records ...ipam.Record) *measures {
+	t.Helper()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
-	alloc := allocator.NewParts(allocator.PartsOptions{Ledger: view, Log: logr.Discard()})
-	defer alloc.Close()
-	for _, pool := range []ipam.Pool{
-		{Key: ipam.PoolNamed("shared"), Family: ipam.IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/24"), Withheld: space.NewRanges(netip.MustParsePrefix("10.0.0.0/24"), []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/28"))})},
-		{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")},
-	} {
-		alloc.Catalogue.SetPool(pool)
-		view.Describe(pool)
+	parts := allocator.NewParts(allocator.PartsOptions{Ledger: view, Log: logr.Discard(), Clock: clocktesting.NewFakePassiveClock(began)})
+	t.Cleanup(parts.Close)
+	m := newMeasures(parts, &policyWatch{}, func() (time.Time, bool) { return began, true })
+	from := fcache.NewFakeControllerSource()
+	for i, record := range records {
+		obj := adapt.Allocation(record)
+		obj.UID = types.UID(fmt.Sprint(i))
+		from.Add(obj)
 	}
-	alloc.Catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
-	const want = `
-# HELP cadastre_pool_addresses Addresses of a pool by what becomes of them: allocated, available, withheld. Together they are all that the pool has.
-# TYPE cadastre_pool_addresses gauge
-cadastre_pool_addresses{pool="own",pool_kind="LocalIPPool",pool_namespace="team",state="allocated"} 0
-cadastre_pool_addresses{pool="own",pool_kind="LocalIPPool",pool_namespace="team",state="available"} 1.8446744073709552e+19
-cadastre_pool_addresses{pool="own",pool_kind="LocalIPPool",pool_namespace="team",state="withheld"} 0
-cadastre_pool_addresses{pool="shared",pool_kind="IPPool",pool_namespace="",state="allocated"} 0
-cadastre_pool_addresses{pool="shared",pool_kind="IPPool",pool_namespace="",state="available"} 240
-cadastre_pool_addresses{pool="shared",pool_kind="IPPool",pool_namespace="",state="withheld"} 16
-# HELP cadastre_pool_allocations Blocks of a pool that are held.
-# TYPE cadastre_pool_allocations gauge
-cadastre_pool_allocations{pool="own",pool_kind="LocalIPPool",pool_namespace="team"} 0
-cadastre_pool_allocations{pool="shared",pool_kind="IPPool",pool_namespace=""} 0
-`
-	if err := testutil.CollectAndCompare(newPoolCollector(alloc), strings.NewReader(want)); err != nil {
+	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
+	for !view.Synced() {
+		<-time.After(time.Millisecond)
+	}
+	return m
+}
+
+func (m *measures) describe(pools ...ipam.Pool) {
+	for _, pool := range pools {
+		m.Catalogue.SetPool(pool)
+		m.Ledger.Describe(pool)
+	}
+}
+
+func record(name, block string, state ipam.State) ipam.Record {
+	holder := ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: "team", Name: name}
+	return ipam.Record{
+		Name: ipam.Name{Namespace: "team", Name: name}, Block: netip.MustParsePrefix(block), Pool: ipam.PoolNamed("shared"),
+		Holder: holder, Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: state, Project: "blue", Class: "gold",
+	}
+}
+
+// populated is a registry of which every metric has a time series.
+func populated(t testing.TB) (*measures, *prometheus.Registry) {
+	t.Helper()
+	bound := record("bound", "10.0.0.128/26", ipam.StateBound)
+	bound.HolderUID = "uid"
+	m := measured(t, bound, record("new", "10.0.0.32/28", ipam.StateBound),
+		record("retained", "10.0.0.48/29", ipam.StateRetained), record("cooling", "10.0.0.56/30", ipam.StateCooling))
+	m.describe(ipam.Pool{
+		Key: ipam.PoolNamed("shared"), Family: ipam.IPv4, CIDR: shared,
+		Withheld: space.NewRanges(shared, []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/28"))}),
+		Limit:    ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(100)}},
+	}, ipam.Pool{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")})
+	m.Catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
+	m.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(5)}}}})
+	m.Queue.Wait(queue.Waiter{Since: began.Add(-time.Minute), Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "waits"}), Request: ipam.Request{Class: "missing"}})
+	m.claims.Handler(keyOfClaim).OnAdd(&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound}}, false)
+	m.policies = inMemory(t)
+	m.Metrics.Lead()
+	m.Metrics.Allocated(metrics.Allocation{Origin: metrics.OriginAdmission, Class: "gold", Family: "IPv4"}, metrics.ResultAllocated, began)
+	m.Metrics.Refused("ipclaims", "create", 422)
+	registry := prometheus.NewPedanticRegistry()
+	if _, err := m.register(registry); err != nil {
+		t.Fatal(err)
+	}
+	return m, registry
+}
+
+// TestEveryMetricIsAsItIsDefined compares what a registry exports with the definitions, of
+// which the documentation is made: names, types, help and labels.
+func TestEveryMetricIsAsItIsDefined(t *testing.T) {
+	_, registry := populated(t)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []metrics.Definition
+	for _, family := range families {
+		labels := map[string]bool{}
+		for _, metric := range family.GetMetric() {
+			for _, pair := range metric.GetLabel() {
+				labels[pair.GetName()] = true
+			}
+		}
+		got = append(got, metrics.Definition{Name: family.GetName(), Type: family.GetType(), Help: family.GetHelp(), Labels: slices.Sorted(maps.Keys(labels))})
+	}
+	for _, d := range metrics.Definitions() {
+		want = append(want, metrics.Definition{Name: d.Name, Type: d.Type, Help: d.Help, Labels: slices.Sorted(slices.Values(d.Labels))})
+	}
+	slices.SortFunc(want, func(a, b metrics.Definition) int { return strings.Compare(a.Name, b.Name) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-defined +exported)\n%s", diff)
+	}
+}
+
+// TestMetricsAreNamedAsPrometheusDoes runs the linter of promtool.
+func TestMetricsAreNamedAsPrometheusDoes(t *testing.T) {
+	_, registry := populated(t)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestNoLabelNamesAClaimAnAddressOrAUser keeps the number of time series low.
+func TestNoLabelNamesAClaimAnAddressOrAUser(t *testing.T) {
+	allowed := []string{"result", "origin", "class", "family", "step", "kind", "phase", "reason", "pool_namespace", "pool", "state", "project", "unit", "policy", "resource", "operation", "code", "version"}
+	for _, d := range metrics.Definitions() {
+		for _, label := range d.Labels {
+			if !slices.Contains(allowed, label) {
+				t.Errorf("%s has the label %s: is the number of its values bounded by what platform teams make?", d.Name, label)
+			}
+		}
+		if d.Type == dto.MetricType_HISTOGRAM && len(d.Buckets) == 0 {
+			t.Errorf("%s has no buckets", d.Name)
+		}
+	}
+}
+
+func TestMetricsSayHowFullAPoolIs(t *testing.T) {
+	m, _ := populated(t)
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(m); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Builder{}
+	for name, lines := range map[string][]string{
+		metrics.PoolCapacity:  {`{pool="own",pool_namespace="team"} 1.8446744073709552e+19`, `{pool="shared",pool_namespace=""} 256`},
+		metrics.PoolAllocated: {`{pool="own",pool_namespace="team"} 0`, `{pool="shared",pool_namespace=""} 92`},
+		metrics.PoolAvailable: {`{pool="own",pool_namespace="team"} 1.8446744073709552e+19`, `{pool="shared",pool_namespace=""} 148`},
+		metrics.PoolWithheld:  {`{pool="own",pool_namespace="team"} 0`, `{pool="shared",pool_namespace=""} 16`},
+		metrics.PoolRetained:  {`{pool="shared",pool_namespace=""} 8`},
+		metrics.PoolCooling:   {`{pool="shared",pool_namespace=""} 4`},
+		metrics.PoolUnclaimed: {`{pool="shared",pool_namespace=""} 16`},
+		metrics.PoolAllocations: {
+			`{pool="own",pool_namespace="team",state="bound"} 0`, `{pool="shared",pool_namespace="",state="bound"} 1`,
+			`{pool="shared",pool_namespace="",state="cooling"} 1`, `{pool="shared",pool_namespace="",state="retained"} 1`, `{pool="shared",pool_namespace="",state="unclaimed"} 1`,
+		},
+		metrics.ProjectLimit: {`{class="",pool="shared",pool_namespace="",unit="addresses"} 100`, `{class="gold",pool="",pool_namespace="",unit="blocks"} 5`},
+		metrics.ProjectUsage: {`{class="",pool="shared",pool_namespace="",project="blue",unit="addresses"} 92`, `{class="gold",pool="",pool_namespace="",project="blue",unit="blocks"} 4`},
+		metrics.Waiting:           {`{pool="",pool_namespace="",reason="missing"} 1`},
+		metrics.WaitingOldest:     {`{pool="",pool_namespace="",reason="missing"} 60`},
+		metrics.Claims:            {`{kind="IPClaim",phase="Bound",reason="Bound"} 1`},
+		metrics.CertificateExpiry: {` 1.8e+09`},
+		metrics.Protected:         {`{policy="cadastre-allocations"} 1`, `{policy="cadastre-filled-in"} 0`},
+	} {
+		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s gauge\n", name, metrics.Of(name).Help, name)
+		for _, line := range lines {
+			fmt.Fprintf(&text, "%s%s\n", name, line)
+		}
+	}
+	compared := []string{
+		metrics.PoolCapacity, metrics.PoolAllocated, metrics.PoolAvailable, metrics.PoolWithheld, metrics.PoolRetained, metrics.PoolCooling, metrics.PoolUnclaimed,
+		metrics.PoolAllocations, metrics.ProjectLimit, metrics.ProjectUsage, metrics.Waiting, metrics.WaitingOldest, metrics.Claims, metrics.CertificateExpiry, metrics.Protected,
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(text.String()), compared...); err != nil {
 		t.Error(err)
 	}
 }

@@ -79,6 +79,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		}),
 	}
 	defer op.Close()
+	policies, err := newPolicyWatch(cfg, to.http)
+	if err != nil {
+		return err
+	}
+	op.measures = newMeasures(op.Parts, policies, guard.certificate.NotAfter)
 	if err := op.register(ctx); err != nil {
 		return err
 	}
@@ -111,9 +116,10 @@ func connect(cfg *rest.Config) (api, error) {
 // operator is the parts of one replica.
 type operator struct {
 	allocator.Parts
-	options Options
-	manager ctrl.Manager
-	guard   guard
+	options  Options
+	manager  ctrl.Manager
+	guard    guard
+	measures *measures
 	// records feeds the ledger.
 	records toolscache.ListerWatcher
 }
@@ -138,6 +144,7 @@ func (op *operator) register(ctx context.Context) error {
 	err := controller.Setup(mgr, controller.Options{
 		Parts: op.Parts, Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
 		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
+		AddressClaims: op.measures.claims.Handler(keyOfAddressClaim),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controllers: %w", err)
@@ -153,16 +160,17 @@ func (op *operator) run(ctx context.Context) error {
 	if registry == nil {
 		registry = metrics.Registry
 	}
-	for _, c := range collect(op.Parts) {
-		if err := registry.Register(c); err != nil {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
-		defer registry.Unregister(c)
+	unregister, err := op.measures.register(registry)
+	if err != nil {
+		return err
 	}
+	defer unregister()
 	defer runUntilStopped(func(ctx context.Context) { op.Ledger.Run(ctx, op.records, &v1alpha1.IPAllocation{}) })()
 	defer runUntilStopped(op.Queue.Run)()
 	defer runUntilStopped(op.feedClaims)()
 	defer runUntilStopped(op.notifyReady)()
+	defer runUntilStopped(op.measures.policies.run)()
+	defer runUntilStopped(func(ctx context.Context) { op.measures.countClaims(ctx, op.manager.GetCache()) })()
 	return op.manager.Start(ctx)
 }
 

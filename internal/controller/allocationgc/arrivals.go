@@ -24,6 +24,7 @@ const arriveWithin = time.Second
 // arrivals enqueues those of the new records whose holders do not come.
 func (c *Controller) arrivals() source.Source {
 	return source.Func(func(ctx context.Context, q kube.Queue) error {
+		c.Metrics.Lead()
 		go func() {
 			tick := clock.RealClock{}.NewTicker(arriveWithin)
 			defer tick.Stop()

@@ -16,6 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
 )
 
 // holds reports whether the holder that the record names exists and names it.
@@ -131,7 +132,9 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	if err := c.Allocator.Release(ctx, record); err != nil {
 		return err
 	}
-	if record.State == ipam.StateBound && !c.sawDeletion(record) {
+	reason := c.reasonOf(record)
+	c.Metrics.Released(reason)
+	if reason == metrics.Orphaned {
 		log.FromContext(ctx).Info("Collected an orphaned allocation",
 			"claim", record.Holder.String(), "pool", record.Pool.String(), "block", record.Block.String(), "record", record.Name.String())
 	}
@@ -139,6 +142,21 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	defer c.mu.Unlock()
 	c.released[record.Name] = sighting{uid: record.UID, at: c.Clock.Now()}
 	return nil
+}
+
+// reasonOf is why a record is released.
+func (c *Controller) reasonOf(record ipam.Record) metrics.ReleaseReason {
+	switch {
+	case record.State == ipam.StateRetained && record.Terminating:
+		return metrics.Deleted
+	case record.State == ipam.StateRetained:
+		return metrics.RetentionExpired
+	case record.State == ipam.StateCooling:
+		return metrics.ReuseDelayOver
+	case c.sawDeletion(record):
+		return metrics.HolderDeleted
+	}
+	return metrics.Orphaned
 }
 
 // sawDeletion reports whether the deletion of this record's holder was seen. A name
@@ -165,6 +183,7 @@ func (c *Controller) graceLeft(record ipam.Record) time.Duration {
 	if !ok || seen.uid != record.UID || seen.version != record.Version {
 		seen = sighting{uid: record.UID, version: record.Version, at: c.Clock.Now()}
 		c.unheld[record.Name] = seen
+		c.Metrics.Unheld(len(c.unheld))
 	}
 	return c.Grace - c.Clock.Since(seen.at)
 }
@@ -174,6 +193,7 @@ func (c *Controller) clear(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.unheld, name)
+	c.Metrics.Unheld(len(c.unheld))
 }
 
 // forget drops what is known of a record that is gone.
@@ -181,6 +201,7 @@ func (c *Controller) forget(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.unheld, name)
+	c.Metrics.Unheld(len(c.unheld))
 	delete(c.gone, name)
 	delete(c.released, name)
 }

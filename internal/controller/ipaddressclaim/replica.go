@@ -3,6 +3,7 @@ package ipaddressclaim
 import (
 	"context"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -18,6 +19,8 @@ type Replica struct {
 	// Within and WatchFilter are those of the Controller.
 	Within      kube.Namespaces
 	WatchFilter string
+	// Notified is notified of all IPAddressClaims that the cache has.
+	Notified toolscache.ResourceEventHandler
 	// Lead has the leader run a Controller from now on. It is called when Cluster API's
 	// kinds are served: at once, or when it has been installed.
 	Lead func() error
@@ -46,6 +49,13 @@ func (r *Replica) start(mgr manager.Manager) error {
 		return isServed(claim, r.Within, r.WatchFilter)
 	}}
 	if err := waiters.setup(mgr); err != nil {
+		return err
+	}
+	claims, err := mgr.GetCache().GetInformer(ctx, &ipamv1.IPAddressClaim{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if _, err := claims.AddEventHandler(r.Notified); err != nil {
 		return err
 	}
 	// IPAddresses are watched on every replica, so that one that becomes the leader

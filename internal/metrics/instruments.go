@@ -1,0 +1,148 @@
+// Package metrics defines the metrics of the operator: all of them in one table, from
+// which they are made, documented and checked; and the Instruments, which count what
+// happens. What is measured when it is asked for is collected by internal/operator.
+//
+// No label has a claim, an address or a user as its value: there are as many time series as
+// pools, classes and, where a limit is set, projects.
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+)
+
+// Instruments count and time what one replica does. All methods may be called from any
+// goroutine, and cost less than a microsecond.
+type Instruments struct {
+	clock       clock.PassiveClock
+	allocations *prometheus.CounterVec
+	durations   *prometheus.HistogramVec
+	steps       *prometheus.HistogramVec
+	lost        *prometheus.CounterVec
+	releases    *prometheus.CounterVec
+	refusals    *prometheus.CounterVec
+	unheld      *prometheus.GaugeVec
+}
+
+// New makes instruments that have counted nothing.
+func New(now clock.PassiveClock) *Instruments {
+	m := &Instruments{
+		clock:       now,
+		allocations: Of(Allocations).counter(),
+		durations:   Of(AllocationDuration).histogram(),
+		steps:       Of(StepDuration).histogram(),
+		lost:        Of(LostRaces).counter(),
+		releases:    Of(Releases).counter(),
+		refusals:    Of(Refusals).counter(),
+		unheld:      Of(Unheld).gauge(),
+	}
+	m.lost.WithLabelValues()
+	for _, step := range []Step{StepFind, StepRecord, StepConfirm} {
+		m.steps.WithLabelValues(string(step))
+	}
+	return m
+}
+
+// Collectors are what a registry takes.
+func (m *Instruments) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.allocations, m.durations, m.steps, m.lost, m.releases, m.refusals, m.unheld}
+}
+
+// Result is what became of an allocation.
+type Result string
+
+// What becomes of an allocation.
+const (
+	ResultAllocated        Result = "allocated"
+	ResultExhausted        Result = "exhausted"
+	ResultTaken            Result = "taken"
+	ResultLimitReached     Result = "limit_reached"
+	ResultPoolNotReady     Result = "pool_not_ready"
+	ResultTooManyUnclaimed Result = "too_many_unclaimed"
+	ResultUnconfirmed      Result = "unconfirmed"
+	ResultError            Result = "error"
+)
+
+// Allocation is one allocation for a request.
+type Allocation struct {
+	// Origin is where the request came from.
+	Origin Origin
+	// Class is empty where the request names none.
+	Class, Family string
+}
+
+// Origin is where a request came from.
+type Origin string
+
+// Where requests come from: a create call that is being admitted; a controller, for an
+// object that exists; or an object that has its block already.
+const (
+	OriginAdmission  Origin = "admission"
+	OriginController Origin = "controller"
+	OriginExisting   Origin = "existing"
+)
+
+// Now is the time, from which Allocated measures.
+func (m *Instruments) Now() time.Time { return m.clock.Now() }
+
+// Allocated counts an allocation that has ended, and began at the given time.
+func (m *Instruments) Allocated(a Allocation, result Result, began time.Time) {
+	m.allocations.WithLabelValues(string(result), string(a.Origin), a.Class, a.Family).Inc()
+	m.durations.WithLabelValues(string(a.Origin), string(result)).Observe(m.clock.Since(began).Seconds())
+}
+
+// Step is a step of an allocation.
+type Step string
+
+// The steps of an allocation.
+const (
+	StepFind    Step = "find"
+	StepRecord  Step = "record"
+	StepConfirm Step = "confirm"
+)
+
+// Time times a step, from now until the returned function is called.
+func (m *Instruments) Time(step Step) (done func()) {
+	began := m.clock.Now()
+	return func() { m.steps.WithLabelValues(string(step)).Observe(m.clock.Since(began).Seconds()) }
+}
+
+// LostRace counts a record that was given up for another one.
+func (m *Instruments) LostRace() { m.lost.WithLabelValues().Inc() }
+
+// ReleaseReason is why a record was released.
+type ReleaseReason string
+
+// Why records are released.
+const (
+	HolderDeleted    ReleaseReason = "holder_deleted"
+	Orphaned         ReleaseReason = "orphaned"
+	RetentionExpired ReleaseReason = "retention_expired"
+	ReuseDelayOver   ReleaseReason = "reuse_delay_over"
+	Deleted          ReleaseReason = "deleted"
+)
+
+// Lead has what the leader alone exports there, on a replica that begins to lead, each with
+// 0: a counter that first appears with 1 has not increased for those that read it.
+func (m *Instruments) Lead() {
+	for _, reason := range []ReleaseReason{HolderDeleted, Orphaned, RetentionExpired, ReuseDelayOver, Deleted} {
+		m.releases.WithLabelValues(string(reason))
+	}
+	m.unheld.WithLabelValues()
+}
+
+// Released counts a record that was released.
+func (m *Instruments) Released(reason ReleaseReason) {
+	m.releases.WithLabelValues(string(reason)).Inc()
+}
+
+// Unheld notes how many records are without holder.
+func (m *Instruments) Unheld(records int) { m.unheld.WithLabelValues().Set(float64(records)) }
+
+// Refused counts a request that a webhook has refused.
+func (m *Instruments) Refused(resource, operation string, code int32) {
+	m.refusals.WithLabelValues(resource, operation, strconv.Itoa(int(code))).Inc()
+}

@@ -1,0 +1,99 @@
+package operator
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/queue"
+)
+
+// large is the register of a large installation: so many pools with so many blocks each, a
+// limit on each tenth pool of which ten projects hold blocks, and so many waiting claims.
+func large(t testing.TB, pools, blocks, waiting int) *prometheus.Registry {
+	t.Helper()
+	all := make([]ipam.Record, 0, pools*blocks)
+	keys := make([]ipam.PoolKey, pools)
+	for p := range pools {
+		keys[p] = ipam.PoolNamed(fmt.Sprintf("region-%d-machines", p))
+		for b := range blocks {
+			r := record(fmt.Sprintf("c-%d-%d", p, b), fmt.Sprintf("10.%d.%d.%d/32", p>>8, p&255, b), ipam.StateBound)
+			r.Pool, r.Project, r.HolderUID = keys[p], fmt.Sprintf("team-%d", b%10), "uid"
+			all = append(all, r)
+		}
+	}
+	m := measured(t, all...)
+	for p, key := range keys {
+		pool := ipam.Pool{Key: key, Family: ipam.IPv4, CIDR: netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", p>>8, p&255)), Classes: []string{"gold"}}
+		if p%10 == 0 {
+			pool.Limit.Addresses = ipam.Maximum{Set: true, Count: space.CountOf64(100)}
+		}
+		m.describe(pool)
+	}
+	for n := range waiting {
+		m.Queue.Wait(queue.Waiter{Since: began, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("w-", n)}), Request: ipam.Request{Pool: keys[n%pools]}})
+	}
+	registry := prometheus.NewRegistry()
+	if _, err := m.register(registry); err != nil {
+		t.Fatal(err)
+	}
+	return registry
+}
+
+// scraped answers one scrape as Prometheus asks for it, and returns its size.
+func scraped(registry *prometheus.Registry) int {
+	request := httptest.NewRequest("GET", "/metrics", nil)
+	request.Header.Set("Accept-Encoding", "gzip")
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, request)
+	return answer.Body.Len()
+}
+
+// cpu is what this process has used of the processors.
+func cpu(t testing.TB) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// TestAScrapeIsCheap bounds the time that a scrape of a large installation takes of the
+// processors, the collection of its garbage included.
+func TestAScrapeIsCheap(t *testing.T) {
+	const most, times = 50 * time.Millisecond, 5
+	registry := large(t, 1000, 100, 1000)
+	least := time.Hour // of several: others use the processors too
+	for range times {
+		before := cpu(t)
+		if size := scraped(registry); size == 0 {
+			t.Fatal("nothing was exported")
+		}
+		least = min(least, cpu(t)-before)
+	}
+	t.Logf("a scrape of 1000 pools and 100000 records takes %s", least)
+	if least > most {
+		t.Errorf("a scrape takes %s of CPU time, want at most %s", least, most)
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	registry := large(b, 1000, 100, 1000)
+	before, n := cpu(b), 0
+	for b.Loop() {
+		scraped(registry)
+		n++
+	}
+	b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(n)/1000, "cpu-ms/op")
+	b.ReportMetric(float64(scraped(registry)), "bytes")
+}
