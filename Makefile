@@ -2,7 +2,8 @@
 #
 # Needs Go, make, git and bash. Everything else, the control plane included, is
 # built from Go modules pinned in go.mod, tools/go.mod
-# and the go.mod of test/framework/controlplane, capi, helm, goreleaser, incluster and metal3.
+# and the go.mod of test/framework/controlplane, capi, helm, goreleaser, incluster, metal3
+# and prometheus.
 # test/README.md describes the suites.
 
 SHELL := bash
@@ -144,6 +145,12 @@ chart: $(if $(assets),bin/k8s/kubectl) ## Write what is generated of the Helm ch
 	$(KUBEBUILDER_ASSETS)/kubectl kustomize config/policy/mutating >$(OUT)/chart/mutating.yaml
 	go run ./test/lint/cmd/chart config/charts/cadastre $(OUT)/chart/default.yaml $(OUT)/chart/mutating.yaml
 
+.PHONY: metrics-document
+metrics-document: ## Write the table of metrics into docs/metrics.md.
+	@mkdir -p $(OUT)
+	go run ./test/lint/cmd/metrics >$(OUT)/metrics.md
+	go run ./test/framework/cmd/splice docs/metrics.md metrics <$(OUT)/metrics.md
+
 # clusterctl fills in what is left in ${...}. The namespace is one of those, as some
 # of what names it is beyond what clusterctl rewrites for --target-namespace.
 .PHONY: release-manifests
@@ -204,14 +211,14 @@ image: ## Build the operator's image, IMG, by docker, podman, nerdctl or buildah
 ##@ Check
 
 .PHONY: test
-test: $(assets) capi helm goreleaser providers build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
+test: $(assets) capi helm goreleaser providers prometheus build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
 	@$(call tests,-short,$(SIDE_BY_SIDE))
 
 .PHONY: test-all
 test-all: test test-large ## Run all tests, and then again at full size those that are smaller in `make test`.
 
 .PHONY: test-large
-test-large: $(assets) capi helm goreleaser providers build ## Run at full size the tests that are smaller in `make test`, one package after the other.
+test-large: $(assets) capi helm goreleaser providers prometheus build ## Run at full size the tests that are smaller in `make test`, one package after the other.
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list | grep -vE '/test/($(at_length))$$')
 	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
@@ -430,6 +437,23 @@ bin/goreleaser-check: test/framework/goreleaser/go.mod test/framework/goreleaser
 	@cd test/framework/goreleaser; begin=$$SECONDS
 	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ .
 	echo "goreleaser: $@ took $$((SECONDS - begin)) s"
+
+##@ Prometheus
+
+# The Prometheus whose promtool tests the alerts. It would find targets in every cloud:
+# without that it is built in a minute.
+.PHONY: prometheus
+prometheus: bin/prometheus/promtool bin/prometheus/expressions ## Build what tests the alerts, promtool among it, into bin/prometheus.
+
+bin/prometheus/promtool: package := github.com/prometheus/prometheus/cmd/promtool
+bin/prometheus/expressions: package := ./expressions
+
+bin/prometheus/promtool bin/prometheus/expressions: test/framework/prometheus/go.mod test/framework/prometheus/go.sum $(wildcard test/framework/prometheus/expressions/*.go)
+	@cd test/framework/prometheus; begin=$$SECONDS
+	echo "prometheus: building $@"
+	CGO_ENABLED=0 go build -trimpath -tags remove_all_sd -o $(CURDIR)/$@ -ldflags "-s -w" $(package)
+	touch $(CURDIR)/$@
+	echo "prometheus: $@ took $$((SECONDS - begin)) s"
 
 ##@ Other providers
 
