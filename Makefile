@@ -282,7 +282,7 @@ patient := CONTROL_PLANE_GOGC=400
 .PHONY: lint
 lint: ## Run the linters.
 	$(GOLANGCI_LINT) run
-	for module in $(modules); do
+	for module in $(modules) test/framework/prometheus; do
 	  cd $(CURDIR)/$$module
 	  go mod tidy -diff
 	  go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yml
