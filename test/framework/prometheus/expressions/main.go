@@ -13,7 +13,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 )
@@ -72,7 +72,7 @@ func reads(node parser.Node) []read {
 	case *parser.VectorSelector:
 		all = append(all, read{node.Name, ""})
 		for _, matcher := range node.LabelMatchers {
-			if matcher.Name != labels.MetricName {
+			if matcher.Name != model.MetricNameLabel {
 				all = append(all, read{node.Name, matcher.Name})
 			}
 		}

@@ -1,0 +1,234 @@
+package oncall
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	alerts "github.com/cadastre-dev/cadastre/test/lint/metrics"
+)
+
+// world is a cluster with an account that may read metrics.
+type world struct {
+	*suite.World
+	alerts *alerts.Alerts
+	// token is that of an account with the role cadastre-metrics-reader.
+	token string
+}
+
+func TestOnCall(t *testing.T) {
+	w := &world{World: suite.Start(t, cluster.Options{Managers: 2})}
+	var err error
+	w.alerts, err = alerts.ReadAlerts(root)
+	suite.Must(t, err)
+	w.token = w.account("prometheus")
+	w.Created(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cadastre-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "prometheus"}},
+	})
+	for _, test := range []struct {
+		name string
+		run  func(*world)
+	}{
+		{"metrics are for accounts that may get them", (*world).scrapes},
+		{"a pool fills up, and is mended", (*world).poolFillsUp},
+		{"a policy that is missing is told", (*world).policyIsMissing},
+		{"a scrape is as promtool wants it", (*world).lint},
+	} {
+		ok := t.Run(test.name, func(t *testing.T) {
+			of := *w
+			of.World = w.For(t)
+			test.run(&of)
+		})
+		if !ok {
+			break
+		}
+	}
+}
+
+// account makes a service account, and returns a token of it.
+func (w *world) account(name string) string {
+	w.Helper()
+	w.Created(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+	clients, err := kubernetes.NewForConfig(w.Config())
+	suite.Must(w, err)
+	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	suite.Must(w, err)
+	return token.Status.Token
+}
+
+func (w *world) scrapes() {
+	for _, c := range []struct {
+		who, token string
+		want       int
+	}{
+		{"nobody", "", http.StatusUnauthorized},
+		{"an account without the role", w.account("nobody-special"), http.StatusForbidden},
+		{"an account with the role", w.token, http.StatusOK},
+	} {
+		if code, answer := w.scrape(0, c.token); code != c.want {
+			w.Errorf("a scrape by %s is answered with %d, want %d: %s", c.who, code, c.want, answer)
+		}
+	}
+}
+
+// poolFillsUp is the story of a person on call. The pool has 64 addresses, of which one tenant
+// takes nearly all.
+func (w *world) poolFillsUp() {
+	w.Namespace("modest")
+	w.Namespace("greedy")
+	w.Pools(build.Pool("edge").CIDR("10.0.0.0/26").Obj())
+	w.claims("modest", 0, 4)
+	calm := w.settled(60)
+	w.claims("greedy", 0, 58)
+	full := w.settled(2)
+
+	page := w.runbook("CadastrePoolNearlyFull")
+	page.values["POOL"] = "edge"
+	page.run("kubectl ipam pools")
+	who := strings.Fields(page.run("uniq -c"))
+	if len(who) < 4 || who[0] != "58" || who[1] != "greedy" {
+		w.Fatalf("the runbook finds %q, want that greedy has 58", who)
+	}
+	if tree := page.run("kubectl ipam tree"); !strings.Contains(tree, "greedy/claim-57") {
+		w.Errorf("the tree does not show the claims of greedy:\n%s", tree)
+	}
+	page.values["LIMIT"] = "48"
+	page.run("kubectl patch ippool")
+	page.values["NAMESPACE"] = "greedy"
+	if list := page.run("kubectl get ipclaims"); !strings.Contains(list, "claim-57") {
+		w.Errorf("the list does not show the claims of greedy:\n%s", list)
+	}
+	for n := range 16 {
+		page.values["CLAIM"] = fmt.Sprintf("claim-%d", 57-n)
+		page.run("kubectl ipam release")
+	}
+	mended := w.settled(18)
+
+	w.fires("CadastrePoolNearlyFull", map[string]string{"severity": "warning", "pool": "edge"}, calm, full, mended)
+	w.claims("greedy", 100, 6) // as many as it may have by now
+	if err := w.Create(w.Context(), claim("greedy", 106)); !apierrors.IsForbidden(err) {
+		w.Errorf("beyond its limit the tenant is answered %v, want 403", err)
+	}
+}
+
+func claim(namespace string, n int) *v1alpha1.IPClaim {
+	return build.Claim(namespace, fmt.Sprintf("claim-%d", n)).Pool("edge").Length(32).Obj()
+}
+
+func (w *world) claims(namespace string, from, count int) {
+	w.Helper()
+	for n := range count {
+		w.Created(claim(namespace, from+n))
+	}
+}
+
+// settled records when all replicas say that so many addresses of the pool are left, that
+// each claim is counted as Bound, and that each record is known to be claimed.
+func (w *world) settled(available float64) moment {
+	w.Helper()
+	var now moment
+	w.Await(fmt.Sprintf("%g addresses are left", available), func(context.Context) bool {
+		now = w.recorded()
+		for replica := range w.Managers {
+			instance := fmt.Sprintf("replica-%d", replica)
+			if now[series(metrics.PoolAvailable, map[string]string{"pool": "edge", "instance": instance})] != available ||
+				now[series(metrics.PoolAllocations, map[string]string{"pool": "edge", "state": "bound", "instance": instance})] != 64-available ||
+				now[series(metrics.Claims, map[string]string{"kind": "IPClaim", "phase": "Bound", "reason": "Bound", "instance": instance})] != 64-available {
+				return false
+			}
+		}
+		return true
+	})
+	return now
+}
+
+// fires expects that an alert fires at the second of three moments, of which each lasts twenty
+// minutes, and not at the first and the last; and that no other alert ever does.
+func (w *world) fires(alert string, labels map[string]string, moments ...moment) {
+	w.Helper()
+	type test = map[string]any
+	var tests []test
+	for _, rule := range w.alerts.All {
+		for _, at := range []string{"19m", "35m", "59m"} {
+			expected := []test{}
+			if rule.Alert == alert && at == "35m" {
+				expected = append(expected, test{"exp_labels": labels, "exp_annotations": map[string]string{
+					"summary":     "Pool edge has 3.125% of its addresses left.",
+					"description": rule.Annotations["description"],
+					"runbook_url": rule.Annotations["runbook_url"],
+				}})
+			}
+			tests = append(tests, test{"alertname": rule.Alert, "eval_time": at, "exp_alerts": expected})
+		}
+	}
+	file, err := yaml.Marshal(test{
+		"rule_files": []string{"rules.yaml"}, "evaluation_interval": "1m",
+		"tests": []test{{"interval": "1m", "input_series": input(20, moments...), "alert_rule_test": tests}},
+	})
+	suite.Must(w, err)
+	if err := w.alerts.Test(w.TB.(*testing.T).TempDir(), file); err != nil {
+		w.Error(err)
+	}
+}
+
+// policyIsMissing deletes the binding of a policy.
+func (w *world) policyIsMissing() {
+	const policy = "cadastre-allocations"
+	protected := func(want float64) func(context.Context) bool {
+		return func(context.Context) bool {
+			now := w.recorded()
+			for replica := range w.Managers {
+				value, known := now[series(metrics.Protected, map[string]string{"policy": policy, "instance": fmt.Sprintf("replica-%d", replica)})]
+				if !known || value != want {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	w.Await("all replicas say that the register is protected", protected(1))
+	out, err := w.Kubectl(w.Context(), "get", "validatingadmissionpolicybinding", policy, "-o", "name")
+	suite.Must(w, err)
+	_, err = w.Kubectl(w.Context(), "delete", strings.TrimSpace(out))
+	suite.Must(w, err)
+	w.Await("all replicas say that it is not", protected(0))
+}
+
+// lint checks a scrape after a release, a refusal and a claim that waits.
+func (w *world) lint() {
+	w.Created(build.Claim("modest", "waits").Class("missing").Length(32).Obj())
+	w.Deleted(&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "modest", Name: "claim-0"}})
+	w.Await("a release is counted, and a claim that waits", func(context.Context) bool {
+		released, waits := 0.0, 0.0
+		for replica := range w.Managers {
+			instance := fmt.Sprintf("replica-%d", replica)
+			now := w.recorded()
+			released += now[series(metrics.Releases, map[string]string{"reason": "holder_deleted", "instance": instance})]
+			waits += now[series(metrics.Waiting, map[string]string{"reason": "missing", "instance": instance})]
+		}
+		return released >= 17 && waits == float64(len(w.Managers))
+	})
+	for replica := range w.Managers {
+		_, text := w.scrape(replica, w.token)
+		if err := w.alerts.CheckMetrics(text); err != nil {
+			w.Error(err)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package oncall
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// scrape asks a replica for its metrics, as Prometheus does.
+func (w *world) scrape(replica int, token string) (int, []byte) {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "https://"+w.Managers[replica].MetricsAddress+"/metrics", nil)
+	suite.Must(w, err)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	// A replica signs its certificate itself, and the monitors do not check it either.
+	over := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	response, err := over.Do(req)
+	suite.Must(w, err)
+	defer func() { suite.Must(w, response.Body.Close()) }()
+	answer, err := io.ReadAll(response.Body)
+	suite.Must(w, err)
+	return response.StatusCode, answer
+}
+
+// moment is the value of each time series at one moment.
+type moment map[string]float64
+
+// recorded scrapes all replicas.
+func (w *world) recorded() moment {
+	w.Helper()
+	all := moment{}
+	for replica := range w.Managers {
+		code, text := w.scrape(replica, w.token)
+		if code != http.StatusOK {
+			w.Fatalf("a scrape of replica %d is answered with %d: %s", replica, code, text)
+		}
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+		suite.Must(w, err)
+		for name, family := range families {
+			if strings.HasPrefix(name, "cadastre_") || strings.HasPrefix(name, "leader_election_") {
+				all.add(family, fmt.Sprintf("replica-%d", replica))
+			}
+		}
+	}
+	return all
+}
+
+func (m moment) add(family *dto.MetricFamily, instance string) {
+	name := family.GetName()
+	for _, metric := range family.GetMetric() {
+		labels := map[string]string{"instance": instance}
+		for _, pair := range metric.GetLabel() {
+			labels[pair.GetName()] = pair.GetValue()
+		}
+		if h := metric.GetHistogram(); h != nil {
+			m[series(name+"_count", labels)], m[series(name+"_sum", labels)] = float64(h.GetSampleCount()), h.GetSampleSum()
+			for _, bucket := range h.GetBucket() {
+				le := maps.Clone(labels)
+				le["le"] = strconv.FormatFloat(bucket.GetUpperBound(), 'g', -1, 64)
+				m[series(name+"_bucket", le)] = float64(bucket.GetCumulativeCount())
+			}
+			continue
+		}
+		m[series(name, labels)] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue() // one of them is nil, and 0
+	}
+}
+
+// series is a time series as Prometheus stores it: without labels that are empty.
+func series(name string, labels map[string]string) string {
+	var pairs []string
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		if labels[label] != "" {
+			pairs = append(pairs, fmt.Sprintf("%s=%q", label, labels[label]))
+		}
+	}
+	return name + "{" + strings.Join(pairs, ",") + "}"
+}
+
+// input are the moments as the input of promtool, each of them for so many minutes.
+func input(minutes int, moments ...moment) []map[string]any {
+	all := map[string]bool{}
+	for _, m := range moments {
+		for s := range m {
+			all[s] = true
+		}
+	}
+	var written []map[string]any
+	for _, s := range slices.Sorted(maps.Keys(all)) {
+		var values []string
+		for _, m := range moments {
+			value, there := m[s]
+			if !there {
+				values = append(values, fmt.Sprintf("_x%d", minutes))
+				continue
+			}
+			values = append(values, fmt.Sprintf("%sx%d", strconv.FormatFloat(value, 'f', -1, 64), minutes-1))
+		}
+		written = append(written, map[string]any{"series": s, "values": strings.Join(values, " ")})
+	}
+	return written
+}
