@@ -65,7 +65,7 @@ func keyOfAddressClaim(obj any) (claimKey, bool) {
 	switch {
 	case claim.Status.AddressRef.Name != "":
 		key.phase = string(v1alpha1.ClaimBound)
-	case key.reason == v1alpha1.ReasonPoolExhausted:
+	case key.reason == ipamv1.IPAddressClaimReadyPoolExhaustedReason:
 		key.phase = string(v1alpha1.ClaimExhausted)
 	}
 	return key, true

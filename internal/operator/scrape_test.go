@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"syscall"
@@ -51,7 +52,7 @@ func large(t testing.TB, pools, blocks, waiting int) *prometheus.Registry {
 
 // scraped answers one scrape as Prometheus asks for it, and returns its size.
 func scraped(registry *prometheus.Registry) int {
-	request := httptest.NewRequest("GET", "/metrics", nil)
+	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	request.Header.Set("Accept-Encoding", "gzip")
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, request)

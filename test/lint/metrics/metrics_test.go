@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -150,10 +151,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 
 // labelsOf are the labels of all metrics as a query names them: a histogram is three.
 func labelsOf() map[string][]string {
-	all := map[string][]string{}
-	for name, labels := range foreign {
-		all[name] = labels
-	}
+	all := maps.Clone(foreign)
 	for _, d := range metrics.Definitions() {
 		if d.Type != dto.MetricType_HISTOGRAM {
 			all[d.Name] = d.Labels
