@@ -65,13 +65,13 @@ func (l *Ledger) Accounts(limited func(class string, pool ipam.PoolKey) bool) []
 }
 
 // Lag is since when the longest the view has not shown a record that the API server
-// acknowledged; 0 where it has shown all.
+// acknowledged; 0 where it has shown all: then there is no hold any more.
 func (l *Ledger) Lag() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var longest time.Duration
 	for _, h := range l.holds {
-		if !h.acknowledged.IsZero() && !h.isResolved() {
+		if !h.acknowledged.IsZero() {
 			longest = max(longest, l.options.Clock.Since(h.acknowledged))
 		}
 	}

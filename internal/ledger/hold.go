@@ -181,16 +181,6 @@ func (h *Hold) acknowledge() time.Time {
 	return h.acknowledged
 }
 
-// isResolved reports whether the view has shown the record.
-func (h *Hold) isResolved() bool {
-	select {
-	case <-h.resolved:
-		return true
-	default:
-		return false
-	}
-}
-
 func (h *Hold) verdict(uid string) error {
 	h.ledger.mu.Lock()
 	defer h.ledger.mu.Unlock()

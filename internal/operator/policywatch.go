@@ -22,7 +22,7 @@ import (
 	"github.com/cadastre-dev/cadastre/config/policy"
 )
 
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cadastre-allocations;cadastre-filled-in,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cadastre-allocations;cadastre-filled-in,verbs=list;watch
 
 // policyWatch watches, each by its name alone, the admission policies that keep what the
 // operator writes from others, and their bindings.
