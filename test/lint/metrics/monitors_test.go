@@ -41,6 +41,7 @@ type authorization struct {
 // decode reads the object of a kind from a file of manifests.
 func decode[T any](t *testing.T, file, kind string) (obj T) {
 	t.Helper()
+	found := false
 	for document := range strings.SplitSeq(read(t, file), "\n---\n") {
 		var header metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(document), &header); err != nil {
@@ -52,10 +53,12 @@ func decode[T any](t *testing.T, file, kind string) (obj T) {
 		if err := yaml.UnmarshalStrict([]byte(document), &obj); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		return obj
+		found = true
 	}
-	t.Fatalf("%s has no %s", file, kind)
-	return obj //nolint:revive // the compiler does not know that Fatalf does not return
+	if !found {
+		t.Fatalf("%s has no %s", file, kind)
+	}
+	return obj
 }
 
 func selects(t *testing.T, selector *metav1.LabelSelector, of map[string]string) bool {
