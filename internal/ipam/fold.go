@@ -158,22 +158,10 @@ func (t Terms) Fitting(pools []Pool) (fitting []Pool, unfit []PoolResult, err er
 	return fitting, unfit, err
 }
 
-// fits says why a pool may not hand out a block under the terms; nil where it may. Of a child
-// pool that waits for its parent neither family nor CIDR need be known: what it may hand out is
-// seen when it has them.
+// fits says why a pool may not hand out a block under the terms; nil where it may.
 func (t Terms) fits(p Pool) *PolicyError {
-	isOther := p.Family != "" && p.Family != t.Family
-	if isOther && t.Block.IsValid() {
-		return &PolicyError{Verdict: FamilyMismatch, Field: t.blockField(), Value: t.Block,
-			Remedy: fmt.Sprintf("%s is %s: ask for such a block, or name a pool of the family that you need", p.Key, p.Family)}
-	}
-	if isOther {
-		return &PolicyError{Verdict: FamilyMismatch, Field: "spec.ipFamily", Value: t.Family,
-			Remedy: fmt.Sprintf("%s is %s: name a pool of the family that you need", p.Key, p.Family)}
-	}
-	if t.Block.IsValid() && p.CIDR.IsValid() && !p.Has(t.Block) {
-		return &PolicyError{Verdict: OutsidePool, Field: t.blockField(), Value: t.Block,
-			Remedy: fmt.Sprintf("lies outside %s, which is %s: ask for a block within it, or name another pool", p.Key, p.CIDR)}
+	if refusal := t.mismatch(p); refusal != nil {
+		return refusal
 	}
 	if t.Class == "" && t.Retains != "" && !p.AllowRetain {
 		return t.notRetained(p.Key.String())
@@ -185,6 +173,25 @@ func (t Terms) fits(p Pool) *PolicyError {
 	if t.Length != NoLength && !p.Lengths.Contain(t.Length) {
 		return &PolicyError{Verdict: LengthNotAllowed, Field: t.lengthField(), Value: t.lengthValue(),
 			Remedy: fmt.Sprintf("%s (%s) hands out /%d to /%d: ask for one of these", p.Key, p.CIDR, p.Lengths.Min, p.Lengths.Max)}
+	}
+	return nil
+}
+
+// mismatch says why no block of the pool can be the one: it is of the other family, or lies
+// elsewhere. Of a child pool that waits for its parent neither family nor CIDR need be known:
+// what it may hand out is seen when it has them.
+func (t Terms) mismatch(p Pool) *PolicyError {
+	isOther := p.Family != "" && p.Family != t.Family
+	switch {
+	case isOther && t.Block.IsValid():
+		return &PolicyError{Verdict: FamilyMismatch, Field: t.blockField(), Value: t.Block,
+			Remedy: fmt.Sprintf("%s is %s: ask for such a block, or name a pool of the family that you need", p.Key, p.Family)}
+	case isOther:
+		return &PolicyError{Verdict: FamilyMismatch, Field: "spec.ipFamily", Value: t.Family,
+			Remedy: fmt.Sprintf("%s is %s: name a pool of the family that you need", p.Key, p.Family)}
+	case t.Block.IsValid() && p.CIDR.IsValid() && !p.Has(t.Block):
+		return &PolicyError{Verdict: OutsidePool, Field: t.blockField(), Value: t.Block,
+			Remedy: fmt.Sprintf("lies outside %s, which is %s: ask for a block within it, or name another pool", p.Key, p.CIDR)}
 	}
 	return nil
 }

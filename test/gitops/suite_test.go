@@ -55,7 +55,7 @@ func install(t *testing.T) *world {
 	objects := w.rendered("config/default")
 	_, err := w.flux.ApplyAllStaged(t.Context(), objects, ssa.DefaultApplyOptions())
 	suite.Must(t, err)
-	suite.Must(t, w.StartInstalled(t.Context(), 1))
+	suite.Must(t, w.StartInstalled(t.Context(), cluster.Namespace, 1))
 	for _, obj := range objects {
 		if obj.GetKind() != "Service" {
 			w.manifests = append(w.manifests, obj)
