@@ -167,7 +167,7 @@ release-manifests: $(if $(assets),bin/k8s/kubectl) ## Write what clusterctl inst
 	echo "release: $(OUT)/ipam-components.yaml and $(OUT)/metadata.yaml, with $(IMG)"
 
 # Files of a release are the same bytes each time: nothing in them tells when they were made.
-RELEASE_IMG ?= ghcr.io/cadastre-dev/cadastre:$(VERSION)
+RELEASE_IMG ?= cadastre-manager:$(VERSION)
 PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
 
 .PHONY: release

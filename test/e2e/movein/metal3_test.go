@@ -177,7 +177,7 @@ func TestMetal3(t *testing.T) {
 	w.witness()
 	w.Created(build.AddressClaim(metal3Namespace, "made").From(metal3Group, "IPPool", metal3PoolName).Obj())
 	made := client.ObjectKey{Namespace: metal3Namespace, Name: "made"}
-	w.Await("an address is handed out", func(context.Context) bool { return w.held()[made] != "" })
+	w.hasAddress(made)
 	before := w.held()
 
 	w.interrupted(movein.Metal3, movein.Options{Action: movein.Apply}, 4, 8*n)
@@ -203,7 +203,7 @@ func TestMetal3(t *testing.T) {
 	w.Created(build.AddressClaim(metal3Namespace, "old").From(metal3Group, "IPPool", metal3PoolName).Obj())
 	w.Created(build.AddressClaim(metal3Namespace, "new").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "hosts-cadastre").Obj())
 	fresh := client.ObjectKey{Namespace: metal3Namespace, Name: "new"}
-	w.Await("the new pool hands out addresses", func(context.Context) bool { return w.held()[fresh] != "" })
+	w.hasAddress(fresh) // of the new pool
 	if got := w.held()[client.ObjectKey{Namespace: metal3Namespace, Name: "old"}]; got != "" {
 		t.Errorf("Metal3 has handed out %s of a pool that is closed", got)
 	}
@@ -255,6 +255,6 @@ func (w *world) rolledBackMetal3(before map[client.ObjectKey]string, fresh clien
 	w.keptAddresses(before)
 	w.allFrom(metal3Group, v1alpha1.FinalizerRelease)
 	old := client.ObjectKey{Namespace: metal3Namespace, Name: "old"}
-	w.Await("Metal3 hands out addresses again", func(context.Context) bool { return w.held()[old] != "" })
+	w.hasAddress(old) // of Metal3's, again
 	w.keptAddresses(before)
 }

@@ -106,6 +106,19 @@ func (w *world) addresses() []ipamv1.IPAddress {
 	return all.Items
 }
 
+// hasAddress waits until a claim has its address. It reads that claim alone: to list all over
+// and over would take the time of the provider that is waited for.
+func (w *world) hasAddress(key client.ObjectKey) {
+	w.Helper()
+	w.AwaitUnlessFailed(key.String()+" has its address", func(ctx context.Context) (bool, error) {
+		claim := &ipamv1.IPAddressClaim{}
+		if err := w.Get(ctx, key, claim); err != nil || claim.Status.AddressRef.Name == "" {
+			return false, err
+		}
+		return true, w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: claim.Status.AddressRef.Name}, &ipamv1.IPAddress{})
+	})
+}
+
 // held is which claim has which address: that of the IPAddress that its status names.
 func (w *world) held() map[client.ObjectKey]string {
 	w.Helper()
