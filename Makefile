@@ -238,7 +238,7 @@ begin=$$SECONDS
 all=$$(go list ./...)
 raced=$$(go list $(raced))
 explored=$$(go list $(explored))
-suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print $$1 }' | grep -vxF -e "$$raced" -e "$$explored")
+suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print own }' | grep -vxF -e "$$raced" -e "$$explored")
 others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$explored" <<<"$$all")
 say "vet"
 go vet ./...
@@ -271,7 +271,7 @@ explored := ./test/chaos/model/...
 # as Go does not see what those programs are. Here are those of test/ and those that
 # import from it, other than builders, what collects messages and what lists flags; what is tested with
 # the race detector, and the model, are left out.
-on_processes := { gsub("cadastre/test/(lint/messages|lint/chart|framework/build)( |$$)", " ") } /\/test\/|\/envtest/
+on_processes := { own = $$1; sub(/^[^ ]+/, ""); gsub("cadastre/test/(lint/messages|lint/chart|framework/build)( |$$)", " ") } own !~ /\/test\/(lint\/messages|framework\/build)$$/ && (own $$0) ~ /\/test\/|\/envtest/
 
 # The suites that begin first, so that none of them is left alone at the end.
 longest := integration|restore|contract|replicas|torture

@@ -50,6 +50,15 @@ func (a *Allocator) Confirmed(record ipam.Record) error {
 	return err
 }
 
+// Adopt takes over a record, also one that is kept without holder, for the holder that it
+// names, where it is confirmed; the error is that of Confirmed.
+func (a *Allocator) Adopt(ctx context.Context, record ipam.Record) (ipam.Record, error) {
+	if err := a.Confirmed(record); err != nil {
+		return ipam.Record{}, err
+	}
+	return a.adopt(ctx, record, record.HolderUID)
+}
+
 // adopt takes over a confirmed record that this process did not confirm, for the
 // holder of that UID; empty where it does not exist yet. The own record of a pool that
 // was to be released is kept from then on.

@@ -3,6 +3,7 @@ package ipaddressclaim
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,8 @@ func TestAddressClaims(t *testing.T) {
 		"a claim that asks for nothing valid any more loses its place":       invalidWaiter,
 		"a deleted claim is released when nobody uses its address":           deletedClaim,
 		"an address that exists is adopted":                                  adopted,
+		"an address that exists is bound to its record that is retained":     keptForALater(ipam.StateRetained),
+		"an address that exists is bound to its record that cools down":      keptForALater(ipam.StateCooling),
 		"an address that another has is never renumbered":                    neverRenumbered,
 		"a lost address is made again, and a lost record too":                lostAddress,
 	} {
@@ -193,6 +196,27 @@ func adopted(e *addresses) {
 	}
 	e.Applied(claim("b").Pool("hosts").Obj())
 	e.Reconciled("b").Served("10.0.0.2")
+}
+
+// keptForALater has the block of an earlier claim kept when the IPAddress returns, as from a
+// backup. Nothing else would end that: to the collection of orphans the record has a holder.
+func keptForALater(state ipam.State) func(*addresses) {
+	return func(e *addresses) {
+		e.Applied(hosts().Obj())
+		kept := ipam.Record{
+			Name: ipam.Name{Namespace: story.Team, Name: "a-12345678"}, Block: netip.MustParsePrefix("10.0.0.9/32"), Pool: ipam.PoolNamed("hosts"),
+			Holder: holderNamed(story.Team, "a"), HolderUID: "former", Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete,
+			State: state, ReleaseAfter: e.Clock.Now().Add(time.Hour), Project: story.Team,
+		}
+		e.Recorded(kept)
+		e.Created(address("a", "10.0.0.9"))
+		e.Applied(claim("a").Pool("hosts").Obj())
+		e.Reconciled("a").Served("10.0.0.9")
+		record := e.record("a")
+		if record.Name != kept.Name || record.State != ipam.StateBound || record.HolderUID != string(e.stored("a").UID) || !record.ReleaseAfter.IsZero() {
+			e.t.Errorf("the record is %+v", record)
+		}
+	}
 }
 
 func neverRenumbered(e *addresses) {

@@ -40,14 +40,15 @@ func (c *Controller) recordExisting(ctx context.Context, s *scope) error {
 	return c.recordAgain(ctx, s, addr)
 }
 
-// recordOf is the claim's record of the address. What was recorded for the claim before it
-// had this address is nobody's, although the claim lives: it is judged again.
+// recordOf is the claim's record of the address, also one that is kept for a later claim of
+// the name: the IPAddress is there, so the block is in use. What was recorded for the claim
+// before it had this address is nobody's, although the claim lives: it is judged again.
 func (c *Controller) recordOf(s *scope, addr netip.Addr) (own ipam.Record, found bool) {
 	for _, record := range c.Ledger.HeldBy(s.holder()) {
 		switch {
 		case record.Block.Addr() != addr:
 			c.Orphans.Look(record.Name)
-		case record.State == ipam.StateBound && !record.Terminating:
+		case record.State != ipam.StateReleasing && !record.Terminating:
 			own, found = record, true
 		}
 	}
@@ -69,10 +70,17 @@ func (c *Controller) takeOver(ctx context.Context, s *scope, record ipam.Record)
 }
 
 // own takes a record of the claim's name for the claim's own: one that was made
-// before the claim, or for an earlier one of the name, whose IPAddress lives on.
-func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) error {
+// before the claim, or for an earlier one of the name, whose IPAddress lives on. One that is
+// kept without holder is bound again.
+func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) (err error) {
+	isKept := record.State != ipam.StateBound
+	if isKept {
+		if record, err = c.Allocator.Adopt(ctx, record); err != nil {
+			return err
+		}
+	}
 	s.record = record
-	if s.claim == nil || record.HolderUID == string(s.claim.UID) {
+	if s.claim == nil || !isKept && record.HolderUID == string(s.claim.UID) {
 		return nil
 	}
 	stamped, err := c.Allocator.Stamp(ctx, record, s.claim)

@@ -48,7 +48,7 @@ func failpoints() []failpoint {
 		{"answer-unsynced", []edit{
 			{ledger + "ledger.go", "type Ledger struct {", "type Ledger struct {\n\tunlisted bool"},
 			{ledger + "ledger.go", "\treturn &Ledger{", "\treturn &Ledger{\n\t\tsynced: true, unlisted: true,"},
-			{ledger + "feed.go", "f.synced = true", "f.synced, f.unlisted = true, false"},
+			{ledger + "feed.go", "l.synced = true", "l.synced, l.unlisted = true, false"},
 			{
 				ledger + "look.go", "\te := l.byName.one(record)\n\tif e == nil || e.pool() != pool.Home",
 				"\te := l.byName.one(record)\n\tif l.unlisted && e == nil {\n\t\treturn PoolState{Record: ipam.Record{UID: \"not seen\"}, Open: true}\n\t}\n" +
