@@ -61,6 +61,8 @@ func (s subject) refusal(err error) error {
 		return tryAgain(err)
 	case errors.Is(err, ipam.ErrPoolInUse):
 		return apierrors.NewConflict(s.resource(), s.name, errors.New("spec.cidr: blocks of an earlier pool of this name are in use: ask for its CIDR, or delete them first"))
+	case apierrors.IsUnauthorized(err): // of the operator itself: to the client it would mean its own
+		return tryAgain(errors.New("the API server has refused the credentials of the operator, which are renewed by Kubernetes"))
 	case errors.As(err, &status):
 		return err
 	case errors.Is(err, context.DeadlineExceeded): // that of the request, or of one step of it

@@ -51,6 +51,7 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 		"the pool is in use":               {ipam.ErrPoolInUse, answer{code: 409}},
 		"the API server refuses":           {apierrors.NewTimeoutError("x", 7), answer{504, 7}},
 		"the API server finds nothing":     {apierrors.NewNotFound(schema.GroupResource{}, "x"), answer{code: 404}},
+		"the operator's token is refused":  {fmt.Errorf("recording it: %w", apierrors.NewUnauthorized("x")), again},
 		"the time is up":                   {context.DeadlineExceeded, again},
 		"the caller has gone":              {context.Canceled, answer{code: 500}},
 		"it is missing, and cannot wait":   {&ipam.MissingError{}, answer{code: 500}},
@@ -83,7 +84,7 @@ func ofAnswer(t *testing.T, response admission.Response, err error) []messages.R
 	t.Helper()
 	var status apierrors.APIStatus
 	var missing *ipam.MissingError
-	if errors.As(err, &status) || errors.As(err, &missing) || errors.Is(err, context.Canceled) || response.Result.Code == http.StatusUnprocessableEntity {
+	if errors.As(err, &status) && !apierrors.IsUnauthorized(err) || errors.As(err, &missing) || errors.Is(err, context.Canceled) || response.Result.Code == http.StatusUnprocessableEntity {
 		return nil
 	}
 	text := fmt.Sprintf("== create IPClaim: a\n%d %s: %s", response.Result.Code, response.Result.Reason, response.Result.Message)

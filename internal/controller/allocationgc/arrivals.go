@@ -2,6 +2,8 @@ package allocationgc
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -42,12 +44,18 @@ func (c *Controller) arrivals() source.Source {
 }
 
 // scan goes through the records that are new. It costs O(1) for each, and passes
-// on those of which the cache does not say that their holder exists.
+// on those of which the cache does not say that their holder exists. Those that had none
+// before, and have one now, have no grace any more.
 func (c *Controller) scan(ctx context.Context, q kube.Queue) {
 	c.mu.Lock()
-	news := c.news
+	news, unheld := c.news, slices.Collect(maps.Keys(c.unheld))
 	c.news = nil
 	c.mu.Unlock()
+	for _, name := range unheld {
+		if c.isHeld(ctx, name) {
+			c.clear(name)
+		}
+	}
 	for _, name := range news {
 		if !c.isHeld(ctx, name) {
 			q.Add(requestFor(name))

@@ -49,7 +49,12 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	if err := c.records().Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
+	// They had no holder when they were reconciled; one has it now.
+	c.unheld = map[ipam.Name]sighting{recordNamed("held", "").Name: {}, recordNamed("orphan", "").Name: {}}
 	c.scan(t.Context(), q)
+	if _, isUnheld := c.unheld[recordNamed("held", "").Name]; isUnheld || len(c.unheld) != 1 {
+		t.Errorf("without holder are %v, want the orphan alone", c.unheld)
+	}
 	looked := map[string]bool{}
 	for q.Len() > 0 {
 		req, _ := q.Get()

@@ -55,9 +55,9 @@ func failpoints() []failpoint {
 					"\tif e == nil || e.pool() != pool.Home",
 			},
 			{
-				ledger + "hold.go", "\tacknowledged := h.ledger.options.Clock.Now()\n",
+				ledger + "hold.go", "\tacknowledged := h.acknowledge()\n",
 				"\th.ledger.mu.Lock()\n\tunlisted := h.ledger.unlisted\n\th.ledger.mu.Unlock()\n\tif unlisted {\n\t\th.Drop()\n\t\treturn nil\n\t}\n" +
-					"\tacknowledged := h.ledger.options.Clock.Now()\n",
+					"\tacknowledged := h.acknowledge()\n",
 			},
 		}},
 		// Blocks are handed out of a pool whose own record is gone, and such a record is

@@ -99,7 +99,7 @@ type claimant struct {
 	end     context.CancelFunc
 	done    chan struct{}
 	names   []string
-	others  []error // refusals for another reason than that no replica answers
+	others  []error // refusals for another reason than that no replica answers, or has new credentials
 	refused int
 	longest time.Duration // that a claim was not stored
 }
@@ -140,7 +140,7 @@ func (l *claimant) store(ctx context.Context, k8s client.Client, name string) bo
 			l.longest = max(l.longest, time.Since(begin))
 			return true
 		}
-		if l.refused++; ctx.Err() == nil && !strings.Contains(err.Error(), "failed calling webhook") {
+		if l.refused++; ctx.Err() == nil && !strings.Contains(err.Error(), "failed calling webhook") && !apierrors.IsTooManyRequests(err) {
 			l.others = append(l.others, err)
 		}
 	}
