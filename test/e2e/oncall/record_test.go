@@ -2,6 +2,7 @@ package oncall
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -40,8 +41,25 @@ func (w *world) scrape(replica int, token string) (int, []byte) {
 // moment is the value of each time series at one moment.
 type moment map[string]float64
 
-// recorded scrapes all replicas.
+// recorded scrapes all replicas when each record has its holder. A moment stands for minutes:
+// what lasts for the seconds between a record and its claim must not be in it.
 func (w *world) recorded() moment {
+	w.Helper()
+	var now moment
+	w.Await("each record has its holder", func(context.Context) bool {
+		now = w.scraped()
+		for s, value := range now {
+			if strings.HasPrefix(s, "cadastre_unheld_allocations{") && value > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	return now
+}
+
+// scraped scrapes all replicas.
+func (w *world) scraped() moment {
 	w.Helper()
 	all := moment{}
 	for replica := range w.Managers {
