@@ -71,8 +71,9 @@ func (m *measures) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *measures) Collect(to chan<- prometheus.Metric) {
 	s := scrape{m.descs, to}
-	m.collectPools(s)
-	m.collectProjects(s)
+	pools := m.Ledger.Counts()
+	collectPools(s, pools)
+	m.collectProjects(s, pools)
 	m.collectWaiting(s)
 	m.collectRegister(s)
 	for key, count := range m.claims.Counts() {

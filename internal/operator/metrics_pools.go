@@ -9,7 +9,7 @@ import (
 
 // collectPools measures how full each pool is. Most pools have nothing that is retained,
 // cools down or is unclaimed, so these time series are there only where something is.
-func (m *measures) collectPools(s scrape) {
+func collectPools(s scrape, pools []ledger.Counts) {
 	rare := []struct {
 		standing         ledger.Standing
 		state, addresses string
@@ -18,7 +18,7 @@ func (m *measures) collectPools(s scrape) {
 		{ledger.Cooling, "cooling", metrics.PoolCooling},
 		{ledger.Unclaimed, "unclaimed", metrics.PoolUnclaimed},
 	}
-	for _, counts := range m.Ledger.Counts() {
+	for _, counts := range pools {
 		namespace, pool := counts.Pool.Namespace, counts.Pool.Name
 		c := counts.Capacity
 		s.gauge(metrics.PoolCapacity, c.Total.Float64(), namespace, pool)
@@ -37,13 +37,13 @@ func (m *measures) collectPools(s scrape) {
 }
 
 // collectProjects measures what projects hold of what is limited.
-func (m *measures) collectProjects(s scrape) {
+func (m *measures) collectProjects(s scrape, pools []ledger.Counts) {
 	classes := m.Catalogue.ClassLimits()
 	for class, limit := range classes {
 		s.limit(limit, class, ipam.PoolKey{})
 	}
 	limits := map[ipam.PoolKey]ipam.Limit{}
-	for _, counts := range m.Ledger.Counts() {
+	for _, counts := range pools {
 		if counts.Limit.IsSet() {
 			limits[counts.Pool] = counts.Limit
 		}

@@ -116,8 +116,9 @@ func (s selectors) add(selector fields.Selector) { s[selector.String()] = select
 // addLengths adds the blocks of a pool that have the length bits or are up to lengthsAtOnce
 // larger, and contain an address.
 func (s selectors) addLengths(pool *Pool, address netip.Addr, bits int) {
+	shortest := pool.shortestHeld()
 	for range lengthsAtOnce {
-		if bits < pool.shortestHeld() {
+		if bits < shortest {
 			return
 		}
 		s.add(ofBlock(netip.PrefixFrom(address, bits).Masked()))
