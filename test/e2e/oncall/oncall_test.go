@@ -7,12 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -36,7 +33,7 @@ func TestOnCall(t *testing.T) {
 	var err error
 	w.alerts, err = alerts.ReadAlerts(root)
 	suite.Must(t, err)
-	w.token = w.account("prometheus")
+	w.token = w.Account("prometheus")
 	w.Created(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cadastre-metrics-reader"},
@@ -48,7 +45,7 @@ func TestOnCall(t *testing.T) {
 	}{
 		{"metrics are for accounts that may get them", (*world).scrapes},
 		{"a pool fills up, and is mended", (*world).poolFillsUp},
-		{"a policy that is missing is told", (*world).policyIsMissing},
+		{"a missing policy raises an alert", (*world).policyIsMissing},
 		{"a scrape is as promtool wants it", (*world).lint},
 	} {
 		ok := t.Run(test.name, func(t *testing.T) {
@@ -62,27 +59,16 @@ func TestOnCall(t *testing.T) {
 	}
 }
 
-// account makes a service account, and returns a token of it.
-func (w *world) account(name string) string {
-	w.Helper()
-	w.Created(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
-	clients, err := kubernetes.NewForConfig(w.Config())
-	suite.Must(w, err)
-	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	suite.Must(w, err)
-	return token.Status.Token
-}
-
 func (w *world) scrapes() {
 	for _, c := range []struct {
 		who, token string
 		want       int
 	}{
 		{"nobody", "", http.StatusUnauthorized},
-		{"an account without the role", w.account("nobody-special"), http.StatusForbidden},
+		{"an account without the role", w.Account("nobody-special"), http.StatusForbidden},
 		{"an account with the role", w.token, http.StatusOK},
 	} {
-		if code, answer := w.scrape(0, c.token); code != c.want {
+		if code, answer := w.Diagnostics(0, "/metrics", c.token); code != c.want {
 			w.Errorf("a scrape by %s is answered with %d, want %d: %s", c.who, code, c.want, answer)
 		}
 	}
@@ -226,7 +212,7 @@ func (w *world) lint() {
 		return released >= 17 && waits == float64(len(w.Managers))
 	})
 	for replica := range w.Managers {
-		_, text := w.scrape(replica, w.token)
+		_, text := w.Diagnostics(replica, "/metrics", w.token)
 		if err := w.alerts.CheckMetrics(text); err != nil {
 			w.Error(err)
 		}

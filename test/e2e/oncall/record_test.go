@@ -3,15 +3,12 @@ package oncall
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -19,24 +16,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
-
-// scrape asks a replica for its metrics, as Prometheus does.
-func (w *world) scrape(replica int, token string) (int, []byte) {
-	w.Helper()
-	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "https://"+w.Managers[replica].MetricsAddress+"/metrics", nil)
-	suite.Must(w, err)
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	// A replica signs its certificate itself, and the monitors do not check it either.
-	over := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	response, err := over.Do(req)
-	suite.Must(w, err)
-	defer func() { suite.Must(w, response.Body.Close()) }()
-	answer, err := io.ReadAll(response.Body)
-	suite.Must(w, err)
-	return response.StatusCode, answer
-}
 
 // moment is the value of each time series at one moment.
 type moment map[string]float64
@@ -63,7 +42,7 @@ func (w *world) scraped() moment {
 	w.Helper()
 	all := moment{}
 	for replica := range w.Managers {
-		code, text := w.scrape(replica, w.token)
+		code, text := w.Diagnostics(replica, "/metrics", w.token)
 		if code != http.StatusOK {
 			w.Fatalf("a scrape of replica %d is answered with %d: %s", replica, code, text)
 		}

@@ -11,11 +11,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -28,7 +25,7 @@ func insecure() *http.Client {
 
 // diagnosticsAreGuarded asks as nobody, as somebody, and as somebody who may.
 func (w *world) diagnosticsAreGuarded() {
-	nobodySpecial, reader := w.account("nobody-special"), w.account("reader")
+	nobodySpecial, reader := w.Account("nobody-special"), w.Account("reader")
 	w.Created(
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "diagnostics"}, Rules: []rbacv1.PolicyRule{{
 			NonResourceURLs: []string{"/metrics", "/debug/pprof/*"}, Verbs: []string{"get"},
@@ -48,7 +45,7 @@ func (w *world) diagnosticsAreGuarded() {
 			{"somebody", nobodySpecial, http.StatusForbidden},
 			{"somebody who may", reader, http.StatusOK},
 		} {
-			code, answer := w.get(path, c.token)
+			code, answer := w.Diagnostics(0, path, c.token)
 			if code != c.want {
 				w.Errorf("%s to %s: %d, want %d", path, c.who, code, c.want)
 			}
@@ -57,32 +54,6 @@ func (w *world) diagnosticsAreGuarded() {
 			}
 		}
 	}
-}
-
-// account makes a service account, and returns a token of it.
-func (w *world) account(name string) string {
-	w.Helper()
-	w.Created(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
-	clients, err := kubernetes.NewForConfig(w.Config())
-	suite.Must(w, err)
-	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	suite.Must(w, err)
-	return token.Status.Token
-}
-
-func (w *world) get(path, token string) (int, []byte) {
-	w.Helper()
-	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "https://"+w.Managers[0].MetricsAddress+path, nil)
-	suite.Must(w, err)
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := insecure().Do(req)
-	suite.Must(w, err)
-	answer, err := io.ReadAll(response.Body)
-	suite.Must(w, err)
-	suite.Must(w, response.Body.Close())
-	return response.StatusCode, answer
 }
 
 // sizeIsBounded sends a webhook a review that it allows, and the same with more to
