@@ -37,6 +37,10 @@ const (
 type site struct {
 	*world
 	provider *cluster.Process
+	// backlog is how long the provider takes until it answers a new claim after all of its
+	// claims have changed. It lists all addresses of a pool for each of them, so this grows
+	// with the square of their number.
+	backlog time.Duration
 }
 
 // newSite makes n claims with addresses, some of them by the provider itself.
@@ -75,7 +79,21 @@ func newSite(t *testing.T, n int) *site {
 	s.handOut("site", machines, finalizers, addrs("m", "10.0.1.1", n*4/5))
 	s.handOut("other", shared, finalizers, addrs("s", "10.0.64.1", n/5))
 	suite.Must(t, s.provider.Start(t.Context())) // it reconciles all claims for a while
+	s.backlog = s.answers("first", 30*time.Minute)
+	t.Logf("the provider answers a claim among %d after %s", n, s.backlog.Round(time.Second))
 	return s
+}
+
+// answers makes a claim for the old pool, and returns how long it took until the provider has
+// answered it, which may be so long.
+func (s *site) answers(name string, within time.Duration) time.Duration {
+	s.Helper()
+	patient := *s.World
+	patient.Patience = within
+	began := time.Now()
+	s.Created(s.claim(name).Obj())
+	(&world{World: &patient}).hasAddress(client.ObjectKey{Namespace: "site", Name: name})
+	return time.Since(began)
 }
 
 func (s *site) clusterUID() types.UID {
@@ -212,7 +230,9 @@ func (s *site) rolledBack(before map[client.ObjectKey]string, n int) {
 	s.noJournals()
 	s.Gone(&v1alpha1.LocalIPPool{ObjectMeta: metav1.ObjectMeta{Namespace: "site", Name: "machines"}}, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "shared"}})
 	s.pauseCluster("site", "c1", false)
-	s.Created(s.claim("again").Obj())
-	s.hasAddress(client.ObjectKey{Namespace: "site", Name: "again"}) // the provider's, again
+	// The provider answers again, with all claims before this one as at the beginning. What
+	// else runs on the machine may have changed since.
+	took := s.answers("again", s.Patience+5*s.backlog)
+	s.Logf("the provider answers again after %s", took.Round(time.Second))
 	s.keptAddresses(before)
 }
