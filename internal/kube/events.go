@@ -3,14 +3,12 @@ package kube
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/reference"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 )
 
@@ -19,9 +17,6 @@ const (
 	// write, and a user who may create claims could cause any number of them.
 	eventsBurst     = 25
 	eventsPerSecond = 0.2
-	// eventBuckets is how many namespaces are kept in mind. When there are more, all begin
-	// anew.
-	eventBuckets = 4096
 	// noteLength is how long the note of an event may be, in bytes (events.k8s.io/v1).
 	noteLength = 1024
 )
@@ -32,18 +27,15 @@ const (
 type Events struct {
 	recorder events.EventRecorder
 	scheme   *runtime.Scheme
-	clock    clock.PassiveClock
 	log      logr.Logger
-
-	mu sync.Mutex
-	// buckets are what each namespace has left. Cluster-scoped objects have none: tenants
+	// left is what each namespace has. Cluster-scoped objects need nothing of it: tenants
 	// cannot create them.
-	buckets map[string]flowcontrol.PassiveRateLimiter
+	left *Budget
 }
 
 // NewEvents returns a recorder that writes to the given one.
 func NewEvents(recorder events.EventRecorder, scheme *runtime.Scheme, c clock.PassiveClock, log logr.Logger) *Events {
-	return &Events{recorder: recorder, scheme: scheme, clock: c, log: log, buckets: map[string]flowcontrol.PassiveRateLimiter{}}
+	return &Events{recorder: recorder, scheme: scheme, log: log, left: NewBudget(c, eventsBurst, eventsPerSecond)}
 }
 
 // Eventf implements events.EventRecorder.
@@ -58,28 +50,19 @@ func (e *Events) Eventf(regarding, related runtime.Object, kind, reason, action,
 		return
 	}
 	ref.ResourceVersion = "" // by which the recorder would tell two events of one series apart
-	e.recorder.Eventf(ref, related, kind, reason, action, "%s", cut(fmt.Sprintf(note, args...), noteLength))
+	e.recorder.Eventf(ref, related, kind, reason, action, "%s", Cut(fmt.Sprintf(note, args...), noteLength))
 }
 
 func (e *Events) mayWrite(namespace string) bool {
 	if namespace == "" {
 		return true
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	bucket := e.buckets[namespace]
-	if bucket == nil {
-		if len(e.buckets) >= eventBuckets {
-			clear(e.buckets)
-		}
-		bucket = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(eventsPerSecond, eventsBurst, e.clock)
-		e.buckets[namespace] = bucket
-	}
-	return bucket.TryAccept()
+	_, ok := e.left.Spend(namespace)
+	return ok
 }
 
-// cut is a text of so many bytes at most.
-func cut(text string, most int) string {
+// Cut is a text of so many bytes at most.
+func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

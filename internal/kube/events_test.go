@@ -50,12 +50,6 @@ func TestANamespaceHasSoManyEvents(t *testing.T) {
 	if got, want := in("loud", 1000), int(60*eventsPerSecond); got != want {
 		t.Errorf("it has %d events in the next minute, want %d", got, want)
 	}
-	for i := range eventBuckets {
-		in(fmt.Sprint("n", i), 1)
-	}
-	if len(e.buckets) > eventBuckets {
-		t.Errorf("%d namespaces are kept in mind, want %d at most", len(e.buckets), eventBuckets)
-	}
 }
 
 // TestEventsOfOneObjectAreOneSeries whatever was written to it meanwhile, which is what the
