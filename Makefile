@@ -151,6 +151,12 @@ metrics-document: ## Write the table of metrics into docs/metrics.md.
 	go run ./test/lint/cmd/metrics >$(OUT)/metrics.md
 	go run ./test/framework/cmd/splice docs/metrics.md metrics <$(OUT)/metrics.md
 
+.PHONY: history-document
+history-document: ## Write the tables of the history's fields and reasons into docs/history.md.
+	@mkdir -p $(OUT)
+	go run ./test/lint/cmd/history >$(OUT)/history.md
+	go run ./test/framework/cmd/splice docs/history.md history <$(OUT)/history.md
+
 # clusterctl fills in what is left in ${...}. The namespace is one of those, as some
 # of what names it is beyond what clusterctl rewrites for --target-namespace.
 .PHONY: release-manifests

@@ -1,53 +1,94 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
+	"net/netip"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
 )
+
+// refusals count what webhooks refuse, and write it into the history.
+type refusals struct {
+	metrics *metrics.Instruments
+	history *history.Recorder
+}
 
 // countingManager is a manager whose webhook server counts what its webhooks refuse, those that
 // builders register included.
 type countingManager struct {
 	manager.Manager
-	metrics *metrics.Instruments
+	refusals refusals
 }
 
 // GetWebhookServer implements manager.Manager.
 func (c countingManager) GetWebhookServer() webhook.Server {
-	return countingServer{c.Manager.GetWebhookServer(), c.metrics}
+	return countingServer{c.Manager.GetWebhookServer(), c.refusals}
 }
 
 type countingServer struct {
 	webhook.Server
-	metrics *metrics.Instruments
+	refusals refusals
 }
 
 // Register implements webhook.Server.
 func (s countingServer) Register(path string, hook http.Handler) {
 	if hook, ok := hook.(*admission.Webhook); ok {
-		hook.Handler = refusals(hook.Handler, s.metrics)
+		hook.Handler = s.refusals.of(hook.Handler)
 	}
 	s.Server.Register(path, hook)
 }
 
-// refusals counts what a handler refuses.
-func refusals(of admission.Handler, counter *metrics.Instruments) admission.Handler {
+// of is a handler of which what it refuses is counted and written.
+func (r refusals) of(handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
-		response := of.Handle(ctx, req)
+		response := handler.Handle(ctx, req)
 		if !response.Allowed {
-			code := int32(http.StatusForbidden) // as the API server has it where none is given
-			if response.Result != nil && response.Result.Code != 0 {
-				code = response.Result.Code
-			}
-			counter.Refused(req.Resource.Resource, strings.ToLower(string(req.Operation)), code)
+			r.add(req, response)
 		}
 		return response
 	})
+}
+
+func (r refusals) add(req admission.Request, response admission.Response) {
+	result := metav1.Status{}
+	if response.Result != nil {
+		result = *response.Result
+	}
+	result.Code = cmp.Or(result.Code, http.StatusForbidden) // as the API server has it where none is given
+	r.metrics.Refused(req.Resource.Resource, strings.ToLower(string(req.Operation)), result.Code)
+	if req.DryRun != nil && *req.DryRun { // nothing was to be done
+		return
+	}
+	r.history.Refused(history.Refusal{
+		Kind: req.Kind.Kind, Namespace: req.Namespace, Name: req.Name, Operation: string(req.Operation), Block: blockIn(req.Object.Raw),
+		User: req.UserInfo.Username, Code: result.Code, Reason: string(result.Reason), Message: result.Message,
+	})
+}
+
+// blockIn is the block, or the address, that an object asks for; not valid where it asks for
+// none.
+func blockIn(object []byte) netip.Prefix {
+	var asks struct {
+		Spec struct{ CIDR, Address string }
+	}
+	if json.Unmarshal(object, &asks) != nil { // it is refused for that
+		return netip.Prefix{}
+	}
+	if block, err := netip.ParsePrefix(asks.Spec.CIDR); err == nil {
+		return block.Masked()
+	}
+	if address, err := netip.ParseAddr(asks.Spec.Address); err == nil {
+		return netip.PrefixFrom(address, address.BitLen())
+	}
+	return netip.Prefix{}
 }

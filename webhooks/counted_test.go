@@ -3,18 +3,24 @@ package webhooks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
 )
 
@@ -34,7 +40,7 @@ func TestRefusalsAreCountedByTheirCode(t *testing.T) {
 		"conflict":  denied(subject{kind: "IPClaim", plural: "ipclaims"}.conflict(errors.New("taken"))),
 		"exhausted": admission.Errored(http.StatusInsufficientStorage, errors.New("full")),
 	}
-	countingServer{server, counter}.Register("/path", &admission.Webhook{Handler: admission.HandlerFunc(
+	countingServer{server, refusals{counter, nil}}.Register("/path", &admission.Webhook{Handler: admission.HandlerFunc(
 		func(_ context.Context, req admission.Request) admission.Response { return answers[req.Name] })})
 	handler := server.hook.(*admission.Webhook).Handler
 	for name := range answers {
@@ -55,5 +61,63 @@ cadastre_webhook_refusals_total{code="507",operation="create",resource="ipclaims
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.Refusals); err != nil {
 		t.Error(err)
+	}
+}
+
+// told is a sink that keeps what it is told.
+type told []history.Entry
+
+func (s *told) Write(_ context.Context, entries []history.Entry) error {
+	*s = append(*s, entries...)
+	return nil
+}
+
+func (s *told) Close(context.Context) error { return nil }
+
+// TestRefusalsAreInTheHistory with who was refused what, but for dry runs, which were to
+// change nothing.
+func TestRefusalsAreInTheHistory(t *testing.T) {
+	var entries told
+	recorder := history.New(history.Options{
+		Sinks: map[string]history.Sink{"told": &entries}, Clock: clock.RealClock{}, Lost: func(string, int) {}, Log: logr.Discard(),
+	})
+	conflict := denied(subject{kind: "IPClaim", plural: "ipclaims", name: "shop"}.conflict(errors.New("taken")))
+	handler := refusals{metrics.New(clock.RealClock{}), recorder}.of(admission.HandlerFunc(
+		func(_ context.Context, req admission.Request) admission.Response {
+			if req.Name == "allowed" {
+				return admission.Allowed("")
+			}
+			return conflict
+		}))
+	ask := func(name, object string, dryRun bool) {
+		handler.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Kind: metav1.GroupVersionKind{Kind: "IPClaim"}, Namespace: "team", Name: name, Operation: admissionv1.Create, DryRun: &dryRun,
+			Object: runtime.RawExtension{Raw: []byte(object)}, UserInfo: authenticationv1.UserInfo{Username: "alice"},
+		}})
+	}
+	ask("allowed", `{}`, false)
+	ask("tried", `{"spec":{"cidr":"10.0.0.0/24"}}`, true)
+	ask("shop", `{"spec":{"cidr":"10.0.0.0/24"}}`, false)
+	ask("address", `{"spec":{"address":"10.0.0.7"}}`, false)
+	ask("odd", `{"spec":{"cidr":["10.0.0.0/24"]}}`, false)
+	ask("wrong", `{"spec":{"cidr":"10.0.0.0/99"}}`, false)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	recorder.Run(stopped)
+	var got []string
+	for _, e := range entries {
+		got = append(got, fmt.Sprintf("%s %s %s %s/%s %s %d %s", e.Action, e.Operation, e.HolderKind, e.HolderNamespace, e.Holder, e.Block, e.Code, e.Reason))
+		if e.RequestedBy != "alice" || !strings.Contains(e.Message, "taken") {
+			t.Errorf("entry %+v, want the user and the message", e)
+		}
+	}
+	want := []string{
+		"Refused CREATE IPClaim team/shop 10.0.0.0/24 409 Conflict",
+		"Refused CREATE IPClaim team/address 10.0.0.7/32 409 Conflict",
+		"Refused CREATE IPClaim team/odd invalid Prefix 409 Conflict",
+		"Refused CREATE IPClaim team/wrong invalid Prefix 409 Conflict",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
 	}
 }

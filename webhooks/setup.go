@@ -28,7 +28,7 @@ type Options struct {
 
 // Setup registers all webhooks with the manager's webhook server.
 func Setup(mgr manager.Manager, o Options) error {
-	mgr = countingManager{mgr, o.Metrics}
+	mgr = countingManager{mgr, refusals{o.Metrics, o.History}}
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	schemas, err := newSchemas()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -71,6 +72,7 @@ func (a *Allocator) adopt(ctx context.Context, record ipam.Record, uid string) (
 	adopted, err := a.updateAdopted(ctx, record, adopted)
 	if err == nil {
 		logChange(ctx, "Adopted a record", adopted)
+		a.history.Granted(adopted, history.Adopted)
 	}
 	return adopted, err
 }

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -29,6 +30,8 @@ type Options struct {
 	UnclaimedLimit int
 	// Metrics count allocations.
 	Metrics *metrics.Instruments
+	// History says what became of blocks; nil: nobody.
+	History *history.Recorder
 	// Log says of what fails in the background.
 	Log logr.Logger
 }
@@ -47,6 +50,7 @@ type Allocator struct {
 	client    client.Client
 	limit     int
 	metrics   *metrics.Instruments
+	history   *history.Recorder
 	log       logr.Logger
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
@@ -60,7 +64,7 @@ type Allocator struct {
 func New(o Options) *Allocator {
 	a := &Allocator{
 		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, client: o.Client,
-		limit: o.UnclaimedLimit, metrics: o.Metrics, log: o.Log,
+		limit: o.UnclaimedLimit, metrics: o.Metrics, history: o.History, log: o.Log,
 		attempts: semaphore.NewWeighted(AttemptsAtOnce),
 		claims:   newClaims(o.Ledger, o.Queue, o.Log),
 	}

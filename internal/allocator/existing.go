@@ -11,6 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -105,6 +106,7 @@ func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.
 		if err := a.Release(ctx, record); err != nil {
 			return record, err
 		}
+		a.history.Released(record, history.NotAllowed)
 		return ipam.Record{}, err
 	case err != nil:
 		return record, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 )
@@ -23,7 +24,11 @@ func (a *Allocator) giveUp(ctx context.Context, record ipam.Record, cause error)
 	if err := a.Fence(ctx, record); err != nil {
 		return err
 	}
-	return errors.Join(cause, a.Release(ctx, record))
+	err := a.Release(ctx, record)
+	if err == nil {
+		a.history.Released(record, history.GivenUp)
+	}
+	return errors.Join(cause, err)
 }
 
 // Fence sees to it that nobody can make the record's holder name it any more who

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -141,8 +142,10 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	switch {
 	case err == nil:
 		logChange(ctx, "Allocated a block", record)
+		a.history.Granted(record, order.granted())
 		return record, nil
 	case order.existing && errors.Is(err, ledger.ErrPoolClosed):
+		a.history.Granted(record, history.Existing)
 		return record, poolClosed(order.Holder, record.Pool)
 	}
 	return ipam.Record{}, a.abandon(ctx, order, record, err)
@@ -157,6 +160,9 @@ func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record
 	traceRecord(ctx, "Gave up a record", record, "reason", cause)
 	switch {
 	case order.nameIsFixed() && errors.Is(cause, ipam.ErrUnconfirmed):
+		if order.existing { // nobody says so later, when the record is seen
+			a.history.Granted(record, history.Existing)
+		}
 	case !order.nameIsFixed():
 		a.discard(record)
 	default: // the name is needed again

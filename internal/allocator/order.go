@@ -7,6 +7,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -122,6 +123,14 @@ func (o Order) matches(r ipam.Record) bool {
 		return r.Block == o.Terms.Block
 	}
 	return r.Block.Bits() == o.Terms.Length
+}
+
+// granted is why a block is the holder's once it is confirmed.
+func (o Order) granted() history.Reason {
+	if o.existing {
+		return history.Existing
+	}
+	return history.Allocated
 }
 
 // blockField is where the holder says which block it has.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -30,6 +31,8 @@ type Parts struct {
 	Allocator *Allocator
 	// Metrics count what the parts, and those that use them, do.
 	Metrics *metrics.Instruments
+	// History is told what became of blocks and requests. Its Run is to run.
+	History *history.Recorder
 }
 
 // PartsOptions are what Parts are given when they are made. Of the options of each part,
@@ -53,6 +56,9 @@ type PartsOptions struct {
 	// WatchNamespace is the only namespace whose claims this operator's controllers
 	// serve; empty: of all.
 	WatchNamespace string
+	// Sinks take the history, by their names, and Replica is the name of this process in it.
+	Sinks   map[string]history.Sink
+	Replica string
 	// Clock paces live lists, and measures durations. Nil: the real one.
 	Clock clock.PassiveClock
 	Log   logr.Logger
@@ -65,14 +71,17 @@ func NewParts(o PartsOptions) Parts {
 		o.Clock = clock.RealClock{}
 	}
 	counted := metrics.New(o.Clock)
+	told := history.New(history.Options{
+		Sinks: o.Sinks, Replica: o.Replica, Clock: o.Clock, Lost: counted.HistoryLost, Log: o.Log.WithName("history"),
+	})
 	known := catalogue.New(catalogue.Options{
 		Ledger: o.Ledger, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: o.DefaultFamily, Clock: o.Clock,
 	})
 	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalogue: known, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: o.Log})
 	return Parts{
 		Ledger: o.Ledger, Catalogue: known, Queue: waiting,
-		Allocator: New(Options{Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Metrics: counted, Log: o.Log}),
-		Metrics:   counted,
+		Allocator: New(Options{Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Metrics: counted, History: told, Log: o.Log}),
+		Metrics:   counted, History: told,
 	}
 }
 

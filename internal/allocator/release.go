@@ -14,6 +14,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -155,11 +156,17 @@ func (a *Allocator) removeFinalizerAmongOthers(ctx context.Context, record ipam.
 // discard gives up a record of this process's own in the background, whatever
 // becomes of the request that it was for. What fails is left to the collection
 // of orphans.
-func (a *Allocator) discard(record ipam.Record) {
+func (a *Allocator) discard(record ipam.Record) { a.discardThen(record, func() {}) }
+
+// discardThen is discard, and calls then once the record is released.
+func (a *Allocator) discardThen(record ipam.Record, then func()) {
 	a.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), discardWithin)
 		defer cancel()
-		if err := a.Release(ctx, record); err != nil && !apierrors.IsConflict(err) {
+		switch err := a.Release(ctx, record); {
+		case err == nil:
+			then()
+		case !apierrors.IsConflict(err):
 			a.log.Info("Could not delete an unused allocation; it will be collected", "record", record.Name.String(), "error", err.Error())
 		}
 	})
@@ -169,7 +176,7 @@ func (a *Allocator) discard(record ipam.Record) {
 // taken over is left to the collection of orphans, which may retain it.
 func (a *Allocator) Discard(record ipam.Record) {
 	if !record.Adopted {
-		a.discard(record)
+		a.discardThen(record, func() { a.history.Released(record, history.Unused) })
 	}
 }
 

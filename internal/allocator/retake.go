@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -77,6 +78,7 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 	taken, err := a.updateAdopted(ctx, record, taken)
 	if err == nil {
 		logChange(ctx, "Took over a retained record", taken)
+		a.history.Granted(taken, history.TakenOver)
 	}
 	return taken, err == nil // otherwise there are other blocks
 }

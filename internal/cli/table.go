@@ -53,6 +53,8 @@ type table struct {
 	footer string
 	// below are texts that stand below the rows, by their numbers.
 	below map[int]string
+	// next is another table, below this one; nil where there is none.
+	next *table
 }
 
 // add appends a row.
@@ -69,8 +71,18 @@ func (t *table) explain(text string) {
 // usualGap is between two columns.
 const usualGap = 3
 
-// write writes the table. Nothing is padded at the end of a line.
+// write writes the table, and those that follow it. Nothing is padded at the end of a line.
 func (t *table) write(out io.Writer, painted, headers bool) error {
+	if err := t.writeOne(out, painted, headers); err != nil || t.next == nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return t.next.write(out, painted, headers)
+}
+
+func (t *table) writeOne(out io.Writer, painted, headers bool) error {
 	if len(t.rows) == 0 {
 		_, err := fmt.Fprintln(out, t.empty)
 		return err

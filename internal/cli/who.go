@@ -23,17 +23,32 @@ what is held there, by whom, since when, and who asked for it. What is free is s
 free, and what is never handed out is said with the reason.
 
 Of a network all blocks in it are listed, the first 50 of them unless --all is given.
-An address that lies in no pool that you may read ends with exit code 4.`,
+An address that lies in no pool that you may read ends with exit code 4.
+
+Who held it before is in the history, which the operator writes: to the file of its flag
+--history-file, or to its log, with --logging-format=json. With --history-file the command
+reads such files, and says below what is held now what was granted, kept, released and
+refused of these addresses.`,
 		Example: `  # Who has this address?
   kubectl ipam who 10.2.16.77
 
   # Everything that is held in a network, with the names of records and projects
-  kubectl ipam who 10.2.0.0/16 -o wide --all`,
+  kubectl ipam who 10.2.0.0/16 -o wide --all
+
+  # Who had this address in the last two days?
+  kubectl ipam who 10.2.16.77 --since 48h --history-file history.jsonl
+
+  # The same, from the logs of all replicas
+  kubectl logs -n cadastre-system -l control-plane=controller-manager --tail=-1 |
+    kubectl ipam who 10.2.16.77 --since 48h --history-file -`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o := bindOutput(cmd)
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("list all blocks, not only the first %d", mostBlocks))
+	var past historyOptions
+	cmd.Flags().StringArrayVar(&past.files, "history-file", nil, "also show what this file of the operator's history says; may be given several times, - is the standard input")
+	cmd.Flags().StringVar(&past.since, "since", "", "of the history only what is not older: a duration such as 48h, or a time such as 2026-11-25T13:00:00Z")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		asked, err := parseAsked(args[0])
 		if err != nil {
@@ -43,7 +58,7 @@ An address that lies in no pool that you may read ends with exit code 4.`,
 		if *all {
 			most = math.MaxInt
 		}
-		return e.who(cmd, o, asked, most)
+		return e.who(cmd, o, asked, most, past)
 	}
 	return cmd
 }
@@ -68,7 +83,11 @@ func parseAsked(text string) (netip.Prefix, error) {
 	return block, nil
 }
 
-func (e *env) who(cmd *cobra.Command, o *output, asked netip.Prefix, most int) error {
+func (e *env) who(cmd *cobra.Command, o *output, asked netip.Prefix, most int, past historyOptions) error {
+	told, err := past.read(e, asked, most)
+	if err != nil {
+		return err
+	}
 	var scope register.Scope
 	if asked.IsSingleIP() {
 		scope = register.At(asked.Addr())
@@ -78,7 +97,8 @@ func (e *env) who(cmd *cobra.Command, o *output, asked netip.Prefix, most int) e
 		return err
 	}
 	report := whoReport(r, asked, most)
-	if len(report.Places) == 0 {
+	report.History = told
+	if len(report.Places) == 0 && (told == nil || len(told.Entries) == 0) {
 		return coded(ExitNotFound, fmt.Errorf("%s lies in no pool that you may read: see kubectl ipam pools", bare(asked)))
 	}
 	c, err := e.client()

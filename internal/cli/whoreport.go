@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -22,8 +23,20 @@ type WhoReport struct {
 	Places []Place `json:"places"`
 	// Omitted is how many blocks and withheld ranges are not listed.
 	Omitted int `json:"omitted,omitempty"`
+	// History is what the files of the history say; missing where none was given.
+	History *WhoHistory `json:"history,omitempty"`
 
 	now time.Time
+}
+
+// WhoHistory is what was done with the addresses before.
+type WhoHistory struct {
+	// Since is the moment from which on it was asked for.
+	Since *time.Time `json:"since,omitempty"`
+	// Entries are the last ones, the oldest first.
+	Entries []history.Entry `json:"entries"`
+	// Omitted is how many earlier ones are not listed.
+	Omitted int `json:"omitted,omitempty"`
 }
 
 // Place is what a pool says of the addresses that were asked for.
@@ -119,6 +132,9 @@ func (r *WhoReport) table(wide bool) *table {
 	}
 	if r.Omitted > 0 {
 		t.footer = ipam.Counted(r.Omitted, "more row") + " not shown: use --all."
+	}
+	if r.History != nil {
+		t.empty, t.next = "It lies in no pool that you may read.", r.History.table(wide)
 	}
 	return t
 }

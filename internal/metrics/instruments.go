@@ -25,6 +25,7 @@ type Instruments struct {
 	releases    *prometheus.CounterVec
 	refusals    *prometheus.CounterVec
 	unheld      *prometheus.GaugeVec
+	historyLost *prometheus.CounterVec
 }
 
 // New makes instruments that have counted nothing.
@@ -38,6 +39,7 @@ func New(now clock.PassiveClock) *Instruments {
 		releases:    Of(Releases).counter(),
 		refusals:    Of(Refusals).counter(),
 		unheld:      Of(Unheld).gauge(),
+		historyLost: Of(HistoryLost).counter(),
 	}
 	m.lost.WithLabelValues()
 	for _, step := range []Step{StepFind, StepRecord, StepConfirm} {
@@ -48,7 +50,7 @@ func New(now clock.PassiveClock) *Instruments {
 
 // Collectors are what a registry takes.
 func (m *Instruments) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.allocations, m.durations, m.steps, m.lost, m.releases, m.refusals, m.unheld}
+	return []prometheus.Collector{m.allocations, m.durations, m.steps, m.lost, m.releases, m.refusals, m.unheld, m.historyLost}
 }
 
 // Result is what became of an allocation.
@@ -145,4 +147,9 @@ func (m *Instruments) Unheld(records int) { m.unheld.WithLabelValues().Set(float
 // Refused counts a request that a webhook has refused.
 func (m *Instruments) Refused(resource, operation string, code int32) {
 	m.refusals.WithLabelValues(resource, operation, strconv.Itoa(int(code))).Inc()
+}
+
+// HistoryLost counts entries of the history that a sink did not take.
+func (m *Instruments) HistoryLost(sink string, entries int) {
+	m.historyLost.WithLabelValues(sink).Add(float64(entries))
 }

@@ -33,6 +33,7 @@ const (
 	WatchLag          = "cadastre_watch_lag_seconds"
 	Refusals          = "cadastre_webhook_refusals_total"
 	CertificateExpiry = "cadastre_webhook_certificate_expiry_timestamp_seconds"
+	HistoryLost       = "cadastre_history_lost_total"
 	Build             = "cadastre_build_info"
 )
 
@@ -92,6 +93,7 @@ func serving() []Definition {
 		counter(WatchLists, "Complete lists of all IPAllocations that were read: one at the start, and one whenever the watch could not be continued."),
 		gauge(WatchLag, "Age in seconds of the oldest record that the API server has acknowledged and the watch has not shown. 0 where there is none."),
 		counter(Refusals, "Requests that the webhooks have refused, by resource, operation and HTTP code of the answer.", "resource", "operation", "code"),
+		counter(HistoryLost, "Entries of the history that were not written, by sink (log, file, otlp): it failed, or was too slow.", "sink"),
 		gauge(CertificateExpiry, "When the serving certificate of the webhooks expires, in seconds since 1970. Missing until one is loaded."),
 		gauge(Build, "1, with the version of the operator.", "version"),
 	}

@@ -70,14 +70,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	op := &operator{
-		options: o, manager: mgr, guard: guard, records: first.records,
-		Parts: allocator.NewParts(allocator.PartsOptions{
-			Ledger: view, Client: to.client, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily),
-			UnclaimedLimit: o.UnclaimedLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,
-			Log: o.Log.WithName("allocator"),
-		}),
+	parts, err := newParts(ctx, o, view, to.client)
+	if err != nil {
+		return err
 	}
+	op := &operator{options: o, manager: mgr, guard: guard, records: first.records, Parts: parts}
+	defer runUntilStopped(op.History.Run)()
 	defer op.Close()
 	policies, err := newPolicyWatch(cfg, to.http)
 	if err != nil {
@@ -88,6 +86,18 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	return op.run(ctx)
+}
+
+func newParts(ctx context.Context, o Options, view *ledger.Ledger, c client.Client) (allocator.Parts, error) {
+	sinks, err := o.sinks(ctx)
+	if err != nil {
+		return allocator.Parts{}, err
+	}
+	return allocator.NewParts(allocator.PartsOptions{
+		Ledger: view, Client: c, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily),
+		UnclaimedLimit: o.UnclaimedLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,
+		Sinks: sinks, Replica: replica(), Log: o.Log.WithName("allocator"),
+	}), nil
 }
 
 // api is the way to the API server.

@@ -53,6 +53,9 @@ type Options struct {
 	// webhooks ask of their clients; empty: they ask for none.
 	WebhookClientCA string
 
+	// History says where the history goes.
+	History HistoryOptions
+
 	// PlatformProject is the project of the platform's own namespaces.
 	PlatformProject string
 
@@ -104,6 +107,7 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	o.bindWatch(fs)
 	o.bindServers(fs)
 	o.bindElection(fs)
+	o.History.bind(fs)
 }
 
 // bindWatch registers what Cluster API's providers have in common.
@@ -166,7 +170,7 @@ func (o *Options) validate() error {
 	if o.OrphanGrace < safeOrphanGrace && !o.UnsafeOrphanGrace {
 		return fmt.Errorf("--orphan-grace=%s is shorter than a request to create a claim can last: set %s or more", o.OrphanGrace, safeOrphanGrace)
 	}
-	return nil
+	return o.History.validate()
 }
 
 // User is the name under which the API server knows the operator.

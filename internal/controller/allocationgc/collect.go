@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
@@ -62,6 +62,7 @@ func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into cl
 // shows the change, or after another grace period.
 func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
 	now := c.Clock.Now()
+	why := history.ReasonOf(c.reasonOf(record))
 	held, keeping := c.asHeld(record, c.Catalogue.Keeping(record))
 	decided := ipam.NextState(held, keeping, now)
 	var err error
@@ -73,6 +74,8 @@ func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile
 	case decided.State != "":
 		if err = c.Allocator.Keep(ctx, record, decided); err == nil {
 			c.recordEvent(record, decided)
+			record.State, record.ReleaseAfter = decided.State, decided.ReleaseAfter
+			c.History.Retained(record, why)
 		}
 	case !decided.Again.IsZero():
 		return reconcile.Result{RequeueAfter: decided.Again.Sub(now)}, nil
@@ -134,10 +137,7 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	}
 	reason := c.reasonOf(record)
 	c.Metrics.Released(reason)
-	if reason == metrics.Orphaned {
-		log.FromContext(ctx).Info("Collected an orphaned allocation",
-			"claim", record.Holder.String(), "pool", record.Pool.String(), "block", record.Block.String(), "record", record.Name.String())
-	}
+	c.History.Released(record, history.ReasonOf(reason))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.released[record.Name] = sighting{uid: record.UID, at: c.Clock.Now()}

@@ -38,7 +38,7 @@ func (w *world) check(t *testing.T) {
 // TestCheckFindsWhatIsWrong forges records, claims and pools while no operator runs and
 // nothing keeps the administrator from it.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
-	w := &world{suite.Start(t, cluster.Options{Managers: 1, ClusterAPICRDs: true})}
+	w := &world{World: suite.Start(t, cluster.Options{Managers: 1, ClusterAPICRDs: true})}
 	w.Namespace("team-a")
 	w.Pools(
 		build.Pool("p").CIDR("10.0.0.0/16").Obj(), build.Pool("q").CIDR("10.1.0.0/16").Obj(), build.Pool("child").Child("p", 24).Obj(),
@@ -165,7 +165,7 @@ func (w *world) stillThere(names ...string) {
 // and the leader is killed, twice.
 func TestCheckAccusesNobodyWhoIsHealthy(t *testing.T) {
 	const grace = "5s"
-	w := &world{suite.Start(t, cluster.Options{Managers: 2, ClusterAPICRDs: true, ManagerArgs: []string{"--orphan-grace=2s", "--leader-elect-lease-duration=3s"}})}
+	w := &world{World: suite.Start(t, cluster.Options{Managers: 2, ClusterAPICRDs: true, ManagerArgs: []string{"--orphan-grace=2s", "--leader-elect-lease-duration=3s"}})}
 	w.Namespace("team-a")
 	w.Pools(build.Pool("p").CIDR("10.0.0.0/16").Obj(), build.Pool("hosts").CIDR("10.1.0.0/20").Obj())
 	ctx, stop := context.WithCancel(t.Context())

@@ -63,7 +63,7 @@ type harm struct {
 
 // TestDoctorNamesWhatIsBroken breaks an installation, one thing at a time.
 func TestDoctorNamesWhatIsBroken(t *testing.T) {
-	w := &world{suite.Start(t, cluster.Options{Managers: 1})}
+	w := &world{World: suite.Start(t, cluster.Options{Managers: 1})}
 	w.Namespace("team-a")
 	w.Created(build.Class("subnets").Default().Length(24).Obj())
 	w.Pools(build.Pool("p").CIDR("10.0.0.0/16").Classes("subnets").Obj())

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,15 +28,23 @@ import (
 //
 // team-a and team-b hold blocks, one of which is retained. alice has the role edit in
 // team-a, and bob in team-b.
-type world struct{ *suite.World }
+type world struct {
+	*suite.World
+	// historyFile is where the operator writes the history.
+	historyFile string
+}
 
 func TestPlugin(t *testing.T) {
-	w := &world{suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})}
+	w := &world{historyFile: filepath.Join(t.TempDir(), "history.jsonl")}
+	w.World = suite.Start(t, cluster.Options{
+		Managers: 1, ControllerManager: true, ClusterAPICRDs: true, ManagerArgs: []string{"--history-file=" + w.historyFile},
+	})
 	w.fill()
 	t.Run("check", w.check)
 	t.Run("doctor", w.doctor)
 	t.Run("pools", w.pools)
 	t.Run("reading", w.reading)
+	t.Run("history", w.history)
 	t.Run("rights", w.rights)
 	t.Run("create", w.create)
 	t.Run("pause", w.pause)

@@ -18,7 +18,7 @@ const module = "github.com/cadastre-dev/cadastre"
 var rows = [][]string{
 	{"internal/ipam/space"},
 	{"internal/ipam", "internal/kube", "internal/metrics", "internal/version"},
-	{"api/*", "config/crd", "config/policy", "config/rbac", "config/webhook"},
+	{"api/*", "internal/history", "config/crd", "config/policy", "config/rbac", "config/webhook"},
 	{"internal/adapt"},
 	{"internal/ledger"},
 	{"internal/catalogue"},

@@ -1,0 +1,72 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/history/export"
+)
+
+// HistoryOptions say where the history goes: what became of each block, and what was refused.
+type HistoryOptions struct {
+	// Log has it in the log.
+	Log bool
+	// File has it in a file; none where its path is empty.
+	File export.FileOptions
+	// Endpoint is the URL of an OTLP endpoint for logs; empty: none.
+	Endpoint string
+}
+
+func (o *HistoryOptions) bind(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.Log, "history-log", true, "Write the history to the log: one line for each block that is granted, retained or released, and for each request that is refused.")
+	fs.StringVar(&o.File.Path, "history-file", "", "File to which the history is written, one JSON object a line. kubectl ipam who --history-file reads it. Default: none.")
+	fs.IntVar(&o.File.MaxSize, "history-file-maxsize", 100, "Size in megabytes at which the history file is rotated.")
+	fs.IntVar(&o.File.MaxBackups, "history-file-maxbackup", 10, "How many rotated history files are kept. 0: all.")
+	fs.IntVar(&o.File.MaxAge, "history-file-maxage", 0, "For how many days rotated history files are kept. 0: for ever.")
+	fs.StringVar(&o.Endpoint, "history-otlp-endpoint", "", "URL of the OTLP endpoint (gRPC) to which the history is sent as log records, such as http://collector:4317, or https:// for TLS. Default: none.")
+}
+
+func (o *HistoryOptions) validate() error {
+	for name, value := range map[string]int{"maxsize": o.File.MaxSize, "maxbackup": o.File.MaxBackups, "maxage": o.File.MaxAge} {
+		if value < 0 {
+			return fmt.Errorf("--history-file-%s=%d is negative: set 0 or more", name, value)
+		}
+	}
+	return nil
+}
+
+// sinks opens all sinks, by the names that metrics say.
+func (o *Options) sinks(ctx context.Context) (map[string]history.Sink, error) {
+	sinks := map[string]history.Sink{}
+	if o.History.Log {
+		sinks["log"] = export.Log(o.Log.WithName("history"))
+	}
+	if o.History.File.Path != "" {
+		file, err := export.File(o.History.File)
+		if err != nil {
+			return nil, fmt.Errorf("--history-file=%s cannot be written: %w", o.History.File.Path, err)
+		}
+		sinks["file"] = file
+	}
+	if o.History.Endpoint != "" {
+		endpoint, err := export.OTLP(ctx, o.History.Endpoint, replica())
+		if err != nil {
+			return nil, fmt.Errorf("--history-otlp-endpoint: %w", err)
+		}
+		sinks["otlp"] = endpoint
+	}
+	return sinks, nil
+}
+
+// replica is the name of this process: that of its pod, where it is in one.
+func replica() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
