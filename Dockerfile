@@ -10,6 +10,7 @@ COPY api api
 COPY cmd cmd
 COPY config/crd config/crd
 COPY config/policy config/policy
+COPY config/rbac config/rbac
 COPY config/webhook config/webhook
 COPY internal internal
 COPY webhooks webhooks

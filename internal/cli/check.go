@@ -12,6 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/cli/audit"
 	"github.com/cadastre-dev/cadastre/internal/cli/installation"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // defaultGrace is twice the grace of the operator: a leader that is new begins it anew.
@@ -71,7 +72,7 @@ read, and you may not read everything.`,
 
 // bindOperatorNamespace has the caller say where the operator is.
 func bindOperatorNamespace(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "operator-namespace", "", "namespace of the operator. Default: that of its webhooks' Service or of its Deployment, else "+installation.DefaultNamespace)
+	cmd.Flags().StringVar(into, "operator-namespace", "", "namespace of the operator. Default: that of its webhooks' Service or of its Deployment, else "+manifests.DefaultNamespace)
 }
 
 func (e *env) check(ctx context.Context, o *output, f *checkFlags) error {

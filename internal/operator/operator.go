@@ -26,6 +26,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
@@ -77,7 +78,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	op := &operator{options: o, manager: mgr, guard: guard, records: first.records, Parts: parts}
 	defer runUntilStopped(op.History.Run)()
 	defer op.Close()
-	policies, err := newPolicyWatch(cfg, to.http)
+	policies, err := newPolicyWatch(cfg, to.http, manifests.Account{Namespace: o.Namespace, Name: o.ServiceAccount})
 	if err != nil {
 		return err
 	}

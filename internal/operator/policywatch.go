@@ -1,12 +1,7 @@
 package operator
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,12 +9,11 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/cadastre-dev/cadastre/config/policy"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cadastre-allocations;cadastre-filled-in,verbs=list;watch
@@ -35,17 +29,13 @@ type guardedBy struct {
 }
 
 // newPolicyWatch makes the watches, which run begins.
-func newPolicyWatch(cfg *rest.Config, over *http.Client) (*policyWatch, error) {
+func newPolicyWatch(cfg *rest.Config, over *http.Client, operator manifests.Account) (*policyWatch, error) {
 	clients, err := kubernetes.NewForConfigAndClient(cfg, over)
 	if err != nil {
 		return nil, err
 	}
-	shipped, err := shippedPolicies()
-	if err != nil {
-		return nil, err
-	}
 	p := &policyWatch{}
-	for _, policy := range shipped {
+	for _, policy := range manifests.Policies(operator) {
 		of := func(resource string, example runtime.Object) toolscache.SharedIndexInformer {
 			named := fields.OneTermEqualSelector("metadata.name", policy.Name)
 			source := toolscache.NewListWatchFromClient(clients.AdmissionregistrationV1().RESTClient(), resource, "", named)
@@ -58,36 +48,6 @@ func newPolicyWatch(cfg *rest.Config, over *http.Client) (*policyWatch, error) {
 		})
 	}
 	return p, nil
-}
-
-// shippedPolicies are the policies of the manifests, which hold for an operator of any
-// namespace but for its name.
-func shippedPolicies() ([]admissionv1.ValidatingAdmissionPolicy, error) {
-	names, err := fs.Glob(policy.Manifests, "*.yaml")
-	if err != nil {
-		return nil, err
-	}
-	var all []admissionv1.ValidatingAdmissionPolicy
-	for _, name := range names {
-		manifest, err := policy.Manifests.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
-			var policy admissionv1.ValidatingAdmissionPolicy
-			err := documents.Decode(&policy)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, fmt.Errorf("reading %s: %w", name, err)
-			}
-			if policy.Kind == "ValidatingAdmissionPolicy" {
-				all = append(all, policy)
-			}
-		}
-	}
-	return all, nil
 }
 
 // run watches until ctx is done.
@@ -112,30 +72,14 @@ func (p *policyWatch) state() map[string]bool {
 	return state
 }
 
-// inForce reports whether a policy is there with all validations that are shipped, and a
-// binding of it denies what they refuse, of every object.
+// inForce reports whether a policy and a binding of its name are there, and enforce what is
+// shipped.
 func inForce(policies, bindings []any, shipped *admissionv1.ValidatingAdmissionPolicy) bool {
-	same := func(a, b admissionv1.Validation) bool { return a.Expression == b.Expression }
-	there := slices.ContainsFunc(policies, func(obj any) bool {
+	return slices.ContainsFunc(policies, func(obj any) bool {
 		live, ok := obj.(*admissionv1.ValidatingAdmissionPolicy)
-		return ok && slices.EqualFunc(live.Spec.Validations, shipped.Spec.Validations, same) &&
-			(live.Spec.FailurePolicy == nil || *live.Spec.FailurePolicy == admissionv1.Fail)
-	})
-	return there && slices.ContainsFunc(bindings, func(obj any) bool {
+		return ok && len(manifests.PolicyDifferences(live, shipped)) == 0
+	}) && slices.ContainsFunc(bindings, func(obj any) bool {
 		live, ok := obj.(*admissionv1.ValidatingAdmissionPolicyBinding)
-		return ok && live.Spec.PolicyName == shipped.Name && slices.Contains(live.Spec.ValidationActions, admissionv1.Deny) &&
-			all(live.Spec.MatchResources)
+		return ok && len(manifests.BindingDifferences(live, shipped.Name)) == 0
 	})
-}
-
-// all reports whether a binding leaves no object out. The API server fills in selectors that
-// are empty.
-func all(match *admissionv1.MatchResources) bool {
-	if match == nil {
-		return true
-	}
-	namespaces, objects := match.NamespaceSelector, match.ObjectSelector
-	return len(match.ResourceRules) == 0 && len(match.ExcludeResourceRules) == 0 &&
-		(namespaces == nil || len(namespaces.MatchLabels)+len(namespaces.MatchExpressions) == 0) &&
-		(objects == nil || len(objects.MatchLabels)+len(objects.MatchExpressions) == 0)
 }

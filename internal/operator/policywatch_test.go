@@ -6,6 +6,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // informer is one that has listed these objects.
@@ -27,12 +29,8 @@ func (i informer) GetStore() toolscache.Store {
 // inMemory are the policies as shipped, of which all but the first have no binding.
 func inMemory(t testing.TB) *policyWatch {
 	t.Helper()
-	shipped, err := shippedPolicies()
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &policyWatch{}
-	for i, policy := range shipped {
+	for i, policy := range manifests.Policies(manifests.Account{}) {
 		g := guardedBy{shipped: policy, policies: informer{objects: []any{&policy}}, bindings: informer{}}
 		if i == 0 {
 			g.bindings = informer{objects: []any{binding(policy.Name)}}
@@ -50,9 +48,9 @@ func binding(policy string) *admissionv1.ValidatingAdmissionPolicyBinding {
 }
 
 func TestWhetherAPolicyIsInForce(t *testing.T) {
-	shipped, err := shippedPolicies()
-	if err != nil || len(shipped) != 2 {
-		t.Fatalf("%d policies, %v", len(shipped), err)
+	shipped := manifests.Policies(manifests.Account{})
+	if len(shipped) != 2 {
+		t.Fatalf("%d policies", len(shipped))
 	}
 	for name, change := range map[string]struct {
 		of   func(*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding)
@@ -67,6 +65,12 @@ func TestWhetherAPolicyIsInForce(t *testing.T) {
 		}, false},
 		"its failure is ignored": {func(p *admissionv1.ValidatingAdmissionPolicy, _ *admissionv1.ValidatingAdmissionPolicyBinding) {
 			p.Spec.FailurePolicy = new(admissionv1.Ignore)
+		}, false},
+		"it matches fewer requests": {func(p *admissionv1.ValidatingAdmissionPolicy, _ *admissionv1.ValidatingAdmissionPolicyBinding) {
+			p.Spec.MatchConstraints.ResourceRules[0].Operations = p.Spec.MatchConstraints.ResourceRules[0].Operations[1:]
+		}, false},
+		"others are let through": {func(p *admissionv1.ValidatingAdmissionPolicy, _ *admissionv1.ValidatingAdmissionPolicyBinding) {
+			p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionv1.MatchCondition{Name: "others", Expression: "request.userInfo.username != 'mallory'"})
 		}, false},
 		"the binding only audits": {func(_ *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}

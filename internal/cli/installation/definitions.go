@@ -10,12 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // definitions checks the CRDs.
 func (d *Doctor) definitions(ctx context.Context) []Check {
 	var checks []Check
-	for _, shipped := range shippedDefinitions() {
+	for _, shipped := range manifests.Definitions() {
 		name := "crd/" + shipped.Spec.Names.Plural
 		live := &apiextensionsv1.CustomResourceDefinition{}
 		err := d.Client.Get(ctx, client.ObjectKey{Name: shipped.Name}, live)

@@ -8,12 +8,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-// The names of what is installed. The namespace and the service account may be others.
+// The names of what is installed.
 const (
-	DefaultNamespace  = "cadastre-system"
-	ServiceAccount    = "cadastre-controller-manager"
 	LeaseName         = "cadastre.ipam.cadastre.dev"
 	CertificateSecret = "cadastre-webhook-server-cert"
 	MutatingWebhook   = "zz-cadastre-mutating-webhook-configuration"
@@ -42,14 +42,13 @@ func Namespace(ctx context.Context, reader client.Reader) string {
 			return deployments.Items[i].Namespace
 		}
 	}
-	return DefaultNamespace
+	return manifests.DefaultNamespace
 }
 
-// Account is a service account.
-type Account struct{ Namespace, Name string }
-
 // account is the one under which the operator runs.
-func (d *Doctor) account() Account { return Account{Namespace: d.Operator, Name: d.ServiceAccount} }
+func (d *Doctor) account() manifests.Account {
+	return manifests.Account{Namespace: d.Operator, Name: d.ServiceAccount}
+}
 
 // AccountIn is the name of the service account of the operator in a namespace: that of its
 // Deployment, or else the default one.
@@ -62,7 +61,7 @@ func AccountIn(ctx context.Context, reader client.Reader, namespace string) stri
 			}
 		}
 	}
-	return ServiceAccount
+	return manifests.ServiceAccount
 }
 
 // LeaderSince is when the operator's leader began; zero where that cannot be read, or no

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // flowControl checks that the operator's requests have a priority level of their own.
@@ -41,7 +43,7 @@ func (d *Doctor) flowControl(ctx context.Context) []Check {
 }
 
 // isFor reports whether a FlowSchema is for the operator's service account.
-func isFor(schema *flowcontrolv1.FlowSchema, operator Account) bool {
+func isFor(schema *flowcontrolv1.FlowSchema, operator manifests.Account) bool {
 	for i := range schema.Spec.Rules {
 		for _, subject := range schema.Spec.Rules[i].Subjects {
 			if account := subject.ServiceAccount; account != nil && account.Namespace == operator.Namespace && account.Name == operator.Name {

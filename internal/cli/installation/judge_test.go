@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -184,38 +185,38 @@ func TestATrialIsJudged(t *testing.T) {
 // TestWhatIsShippedAgreesWithItself judges the embedded manifests as if they were installed
 // for an operator in another namespace, under another service account.
 func TestWhatIsShippedAgreesWithItself(t *testing.T) {
-	elsewhere := Account{Namespace: "elsewhere", Name: "someone"}
-	for _, definition := range shippedDefinitions() {
+	elsewhere := manifests.Account{Namespace: "elsewhere", Name: "someone"}
+	for _, definition := range manifests.Definitions() {
 		if c := compareDefinitions(&definition, &definition); len(c.lacks)+len(c.more)+len(c.differs) > 0 {
 			t.Errorf("%s: %v", definition.Name, c)
 		}
 	}
 	for kind, conditioned := range map[string]string{kindMutating: "create.ipaddress.ipam.cadastre.dev", kindValidating: "delete.ipallocation.ipam.cadastre.dev"} {
-		shipped := shippedWebhooks(kind, elsewhere)
-		var live []*shippedWebhook
+		shipped := manifests.Webhooks(kind, elsewhere)
+		var live []*manifests.Webhook
 		for _, w := range shipped {
 			live = append(live, w)
 		}
 		expect(t, kind, judgeWebhooks(kind, live, shipped), ResultOK, "")
-		expect(t, kind, judgeWebhooks(kind, live, shippedWebhooks(kind, Account{Namespace: DefaultNamespace, Name: elsewhere.Name})), ResultFailed, conditioned+": matchConditions")
-		expect(t, kind, judgeWebhooks(kind, live, shippedWebhooks(kind, Account{Namespace: elsewhere.Namespace, Name: ServiceAccount})), ResultFailed, conditioned+": matchConditions")
+		expect(t, kind, judgeWebhooks(kind, live, manifests.Webhooks(kind, manifests.Account{Namespace: manifests.DefaultNamespace, Name: elsewhere.Name})), ResultFailed, conditioned+": matchConditions")
+		expect(t, kind, judgeWebhooks(kind, live, manifests.Webhooks(kind, manifests.Account{Namespace: elsewhere.Namespace, Name: manifests.ServiceAccount})), ResultFailed, conditioned+": matchConditions")
 		expect(t, kind, judgeWebhooks(kind, live[1:], shipped), ResultFailed, live[0].Name+" is missing")
-		expect(t, kind, judgeWebhooks(kind, append(live, &shippedWebhook{ValidatingWebhook: admissionv1.ValidatingWebhook{Name: "x"}}), shipped), ResultWarning, "x")
+		expect(t, kind, judgeWebhooks(kind, append(live, &manifests.Webhook{ValidatingWebhook: admissionv1.ValidatingWebhook{Name: "x"}}), shipped), ResultWarning, "x")
 	}
-	policies := shippedPolicies(elsewhere)
+	policies := manifests.Policies(elsewhere)
 	if len(policies) != 2 {
 		t.Fatalf("%d policies are shipped", len(policies))
 	}
 	for i := range policies {
-		if wrong := policyDifferences(&policies[i], &policies[i]); len(wrong) > 0 {
+		if wrong := manifests.PolicyDifferences(&policies[i], &policies[i]); len(wrong) > 0 {
 			t.Errorf("%s: %v", policies[i].Name, wrong)
 		}
 	}
-	roles := shippedOperatorRoles(elsewhere)
+	roles := manifests.OperatorRoles(elsewhere)
 	if len(roles[""]) == 0 || len(roles["elsewhere"]) == 0 || len(roles) != 2 {
 		t.Errorf("the operator's roles are of %d namespaces: %v", len(roles), roles)
 	}
-	if n := len(shippedUserRoles()); n != 5 {
+	if n := len(manifests.UserRoles()); n != 5 {
 		t.Errorf("%d roles for people are shipped", n)
 	}
 }

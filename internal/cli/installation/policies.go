@@ -2,13 +2,13 @@ package installation
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // removalPolicy is what `manager remove-finalizers` installs.
@@ -18,7 +18,7 @@ const removalPolicy = "cadastre-removal"
 // operator, and that they are bound.
 func (d *Doctor) policies(ctx context.Context) []Check {
 	var checks []Check
-	shipped := shippedPolicies(d.account())
+	shipped := manifests.Policies(d.account())
 	for i := range shipped {
 		checks = append(checks, d.policy(ctx, &shipped[i]))
 	}
@@ -46,7 +46,7 @@ func (d *Doctor) policy(ctx context.Context, shipped *admissionv1.ValidatingAdmi
 	case err != nil:
 		return unread(name, "ValidatingAdmissionPolicyBinding "+shipped.Name, err)
 	}
-	if wrong := append(policyDifferences(live, shipped), bindingDifferences(binding, shipped.Name)...); len(wrong) > 0 {
+	if wrong := append(manifests.PolicyDifferences(live, shipped), manifests.BindingDifferences(binding, shipped.Name)...); len(wrong) > 0 {
 		return failed(name, remedyManifests, "%s, so users other than the operator may be able to write %s", strings.Join(wrong, "; "), protects(shipped))
 	}
 	if live.Status.TypeChecking != nil && len(live.Status.TypeChecking.ExpressionWarnings) > 0 {
@@ -61,63 +61,4 @@ func protects(shipped *admissionv1.ValidatingAdmissionPolicy) string {
 		return "the register"
 	}
 	return "what it fills in"
-}
-
-func policyDifferences(live, shipped *admissionv1.ValidatingAdmissionPolicy) []string {
-	var wrong []string
-	add := func(differs bool, text string) {
-		if differs {
-			wrong = append(wrong, text)
-		}
-	}
-	a, b := &live.Spec, &shipped.Spec
-	add(!same(a.FailurePolicy, b.FailurePolicy), "failurePolicy is "+shown(a.FailurePolicy)+" and not "+shown(b.FailurePolicy))
-	add(a.ParamKind != nil, "it takes parameters")
-	add(!sameConditions(a.MatchConditions, b.MatchConditions), "matchConditions are not as shipped")
-	add(!slices.EqualFunc(a.Variables, b.Variables, func(x, y admissionv1.Variable) bool {
-		return x.Name == y.Name && folded(x.Expression) == folded(y.Expression)
-	}), "variables are not as shipped")
-	add(!slices.EqualFunc(a.Validations, b.Validations, func(x, y admissionv1.Validation) bool {
-		return folded(x.Expression) == folded(y.Expression) && same(x.Reason, y.Reason)
-	}), "validations are not as shipped")
-	add(!sameMatch(a.MatchConstraints, b.MatchConstraints), "matchConstraints are not as shipped")
-	return wrong
-}
-
-// sameMatch compares what a policy matches. The API server fills in selectors that select all.
-func sameMatch(live, shipped *admissionv1.MatchResources) bool {
-	if live == nil || shipped == nil {
-		return live == shipped
-	}
-	rules := func(m *admissionv1.MatchResources) []admissionv1.RuleWithOperations {
-		var all []admissionv1.RuleWithOperations
-		for i := range m.ResourceRules {
-			all = append(all, m.ResourceRules[i].RuleWithOperations)
-		}
-		return all
-	}
-	names := func(m *admissionv1.MatchResources) [][]string {
-		var all [][]string
-		for i := range m.ResourceRules {
-			all = append(all, m.ResourceRules[i].ResourceNames)
-		}
-		return all
-	}
-	return sameRules(rules(live), rules(shipped)) && equality.Semantic.DeepEqual(names(live), names(shipped)) &&
-		!selects(live.NamespaceSelector) && !selects(live.ObjectSelector) && len(live.ExcludeResourceRules) == 0
-}
-
-func bindingDifferences(binding *admissionv1.ValidatingAdmissionPolicyBinding, policy string) []string {
-	var wrong []string
-	spec := &binding.Spec
-	if spec.PolicyName != policy {
-		wrong = append(wrong, "its binding is of "+spec.PolicyName)
-	}
-	if !slices.Contains(spec.ValidationActions, admissionv1.Deny) {
-		wrong = append(wrong, "its binding does not deny")
-	}
-	if m := spec.MatchResources; m != nil && (selects(m.NamespaceSelector) || selects(m.ObjectSelector) || len(m.ResourceRules)+len(m.ExcludeResourceRules) > 0) {
-		wrong = append(wrong, "its binding leaves objects out")
-	}
-	return wrong
 }

@@ -11,6 +11,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // askedAtOnce is how many questions about rights are asked at a time.
@@ -22,7 +24,7 @@ func (d *Doctor) operatorRights(ctx context.Context) []Check {
 	user := "system:serviceaccount:" + d.Operator + ":" + d.ServiceAccount
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + d.Operator, "system:authenticated"}
 	var questions []authorizationv1.ResourceAttributes
-	roles := shippedOperatorRoles(d.account())
+	roles := manifests.OperatorRoles(d.account())
 	for _, namespace := range slices.Sorted(maps.Keys(roles)) {
 		questions = append(questions, attributes(namespace, roles[namespace])...)
 	}
@@ -52,7 +54,7 @@ func (d *Doctor) ownRights(ctx context.Context) []Check {
 		return review.Status.Allowed, err
 	}
 	var held []string
-	roles := shippedUserRoles()
+	roles := manifests.UserRoles()
 	for i := range roles {
 		questions := d.promised(&roles[i])
 		if sign := d.sign(roles[i].Name); sign != nil {

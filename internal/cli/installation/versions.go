@@ -10,6 +10,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // versionLabel is on the leader's lease.
@@ -73,7 +75,7 @@ func ReadVersions(ctx context.Context, reader client.Reader, operator, own strin
 			v.Images = append(v.Images, imagesOf(deployments.Items[i].Spec.Template.Spec.Containers)...)
 		}
 	}
-	for _, shipped := range shippedDefinitions() {
+	for _, shipped := range manifests.Definitions() {
 		live := &apiextensionsv1.CustomResourceDefinition{}
 		if reader.Get(ctx, client.ObjectKey{Name: shipped.Name}, live) == nil {
 			v.Definitions = append(v.Definitions, definitionOf(live, &shipped))

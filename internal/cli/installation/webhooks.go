@@ -3,17 +3,16 @@ package installation
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 const (
@@ -24,7 +23,7 @@ const (
 // webhooks checks the webhook configurations, and what they trust.
 func (d *Doctor) webhooks(ctx context.Context) []Check {
 	var checks []Check
-	var all []*shippedWebhook
+	var all []*manifests.Webhook
 	for _, c := range []struct{ check, kind, name string }{
 		{"webhooks/mutating", kindMutating, MutatingWebhook},
 		{"webhooks/validating", kindValidating, ValidatingWebhook},
@@ -36,7 +35,7 @@ func (d *Doctor) webhooks(ctx context.Context) []Check {
 		case err != nil:
 			checks = append(checks, unread(c.check, c.kind+" "+c.name, err))
 		default:
-			checks = append(checks, judgeWebhooks(c.check, live, shippedWebhooks(c.kind, d.account())))
+			checks = append(checks, judgeWebhooks(c.check, live, manifests.Webhooks(c.kind, d.account())))
 			all = append(all, live...)
 		}
 	}
@@ -46,27 +45,27 @@ func (d *Doctor) webhooks(ctx context.Context) []Check {
 	return checks
 }
 
-func readWebhooks(ctx context.Context, reader client.Reader, kind, name string) ([]*shippedWebhook, error) {
-	var found []*shippedWebhook
+func readWebhooks(ctx context.Context, reader client.Reader, kind, name string) ([]*manifests.Webhook, error) {
+	var found []*manifests.Webhook
 	if kind == kindMutating {
 		configuration := &admissionv1.MutatingWebhookConfiguration{}
 		err := reader.Get(ctx, client.ObjectKey{Name: name}, configuration)
 		for i := range configuration.Webhooks {
-			found = append(found, common(&configuration.Webhooks[i]))
+			found = append(found, manifests.WebhookOf(&configuration.Webhooks[i]))
 		}
 		return found, err
 	}
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
 	err := reader.Get(ctx, client.ObjectKey{Name: name}, configuration)
 	for i := range configuration.Webhooks {
-		found = append(found, &shippedWebhook{ValidatingWebhook: configuration.Webhooks[i]})
+		found = append(found, &manifests.Webhook{ValidatingWebhook: configuration.Webhooks[i]})
 	}
 	return found, err
 }
 
 // judgeWebhooks compares the webhooks of a configuration with those that are shipped.
-func judgeWebhooks(name string, live []*shippedWebhook, shipped map[string]*shippedWebhook) Check {
-	byName := map[string]*shippedWebhook{}
+func judgeWebhooks(name string, live []*manifests.Webhook, shipped map[string]*manifests.Webhook) Check {
+	byName := map[string]*manifests.Webhook{}
 	for _, w := range live {
 		byName[w.Name] = w
 	}
@@ -77,7 +76,7 @@ func judgeWebhooks(name string, live []*shippedWebhook, shipped map[string]*ship
 			wrong = append(wrong, want+" is missing")
 			continue
 		}
-		for _, difference := range got.differences(shipped[want]) {
+		for _, difference := range got.Differences(shipped[want]) {
 			wrong = append(wrong, want+": "+difference)
 		}
 	}
@@ -96,68 +95,8 @@ func judgeWebhooks(name string, live []*shippedWebhook, shipped map[string]*ship
 	return ok(name, "all %d are as shipped", len(live))
 }
 
-// differences are those that change which requests reach the webhook, and what becomes of
-// them.
-func (w *shippedWebhook) differences(shipped *shippedWebhook) []string {
-	var all []string
-	add := func(differs bool, format string, args ...any) {
-		if differs {
-			all = append(all, fmt.Sprintf(format, args...))
-		}
-	}
-	add(!same(w.FailurePolicy, shipped.FailurePolicy), "failurePolicy is %s and not %s", shown(w.FailurePolicy), shown(shipped.FailurePolicy))
-	add(!same(w.SideEffects, shipped.SideEffects), "sideEffects is %s and not %s", shown(w.SideEffects), shown(shipped.SideEffects))
-	add(!same(w.TimeoutSeconds, shipped.TimeoutSeconds), "timeoutSeconds is %s and not %s", shown(w.TimeoutSeconds), shown(shipped.TimeoutSeconds))
-	add(shipped.reinvocation != nil && !same(w.reinvocation, shipped.reinvocation), "reinvocationPolicy is %s and not %s", shown(w.reinvocation), shown(shipped.reinvocation))
-	add(!sameRules(w.Rules, shipped.Rules), "rules are not as shipped")
-	add(!sameConditions(w.MatchConditions, shipped.MatchConditions), "matchConditions are not as shipped")
-	add(selects(w.NamespaceSelector), "namespaceSelector leaves namespaces out")
-	add(selects(w.ObjectSelector), "objectSelector leaves objects out")
-	return all
-}
-
-func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
-
-func shown[T any](value *T) string {
-	if value == nil {
-		return "not set"
-	}
-	return fmt.Sprint(*value)
-}
-
-// selects reports whether a selector leaves anything out.
-func selects(s *metav1.LabelSelector) bool {
-	return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0
-}
-
-func sameRules(a, b []admissionv1.RuleWithOperations) bool {
-	return slices.EqualFunc(a, b, func(x, y admissionv1.RuleWithOperations) bool {
-		return equality.Semantic.DeepEqual(x.Operations, y.Operations) && equality.Semantic.DeepEqual(x.APIGroups, y.APIGroups) &&
-			equality.Semantic.DeepEqual(x.APIVersions, y.APIVersions) && equality.Semantic.DeepEqual(x.Resources, y.Resources) &&
-			scopeOf(x) == scopeOf(y)
-	})
-}
-
-// scopeOf is the scope of a rule; that which the API server writes where it is not set.
-func scopeOf(rule admissionv1.RuleWithOperations) admissionv1.ScopeType {
-	if rule.Scope == nil {
-		return admissionv1.AllScopes
-	}
-	return *rule.Scope
-}
-
-// sameConditions compares expressions but for white space: kustomize folds lines otherwise
-// than others do.
-func sameConditions(a, b []admissionv1.MatchCondition) bool {
-	return slices.EqualFunc(a, b, func(x, y admissionv1.MatchCondition) bool {
-		return x.Name == y.Name && folded(x.Expression) == folded(y.Expression)
-	})
-}
-
-func folded(text string) string { return strings.Join(strings.Fields(text), " ") }
-
 // judgeTrust judges what the operator writes into the configurations: the bundle and the path.
-func judgeTrust(all []*shippedWebhook) Check {
+func judgeTrust(all []*manifests.Webhook) Check {
 	const name, remedy = "webhooks/trust", "let the operator write it: it does so when it starts, and whenever that changes; see deployment and leader"
 	first := all[0].ClientConfig.CABundle
 	for _, w := range all {
@@ -177,7 +116,7 @@ func judgeTrust(all []*shippedWebhook) Check {
 }
 
 // service checks that the Service exists by which the webhooks are called.
-func (d *Doctor) service(ctx context.Context, all []*shippedWebhook) Check {
+func (d *Doctor) service(ctx context.Context, all []*manifests.Webhook) Check {
 	const name = "webhooks/service"
 	reference := all[0].ClientConfig.Service
 	if reference == nil {

@@ -19,7 +19,7 @@ var rows = [][]string{
 	{"internal/ipam/space"},
 	{"internal/ipam", "internal/kube", "internal/metrics", "internal/version"},
 	{"api/*", "internal/history", "config/crd", "config/policy", "config/rbac", "config/webhook"},
-	{"internal/adapt"},
+	{"internal/adapt", "internal/manifests"},
 	{"internal/ledger"},
 	{"internal/catalogue"},
 	{"internal/queue"},

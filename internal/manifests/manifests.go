@@ -1,4 +1,6 @@
-package installation
+// Package manifests reads the manifests that are embedded in the programs, for an operator under
+// an account, and says in what the objects of a cluster differ from them.
+package manifests
 
 import (
 	"bytes"
@@ -21,29 +23,29 @@ import (
 	"github.com/cadastre-dev/cadastre/config/webhook"
 )
 
-// The manifests are embedded, so that an error in them is one of the program: shipped…
+// The manifests are embedded, so that an error in them is one of the program: these
 // functions panic on it.
 
-// shippedDefinitions are the CRDs, in the order of their names.
-func shippedDefinitions() []apiextensionsv1.CustomResourceDefinition {
+// Definitions are the CRDs, in the order of their names.
+func Definitions() []apiextensionsv1.CustomResourceDefinition {
 	return decodeFiles[apiextensionsv1.CustomResourceDefinition](crd.Bases, "bases/*.yaml", "CustomResourceDefinition", nil)
 }
 
-// shippedPolicies are the admission policies for an operator under an account.
-func shippedPolicies(operator Account) []admissionv1.ValidatingAdmissionPolicy {
+// Policies are the admission policies for an operator under an account.
+func Policies(operator Account) []admissionv1.ValidatingAdmissionPolicy {
 	return decodeFiles[admissionv1.ValidatingAdmissionPolicy](policy.Manifests, "*.yaml", "ValidatingAdmissionPolicy", operator.in)
 }
 
-// shippedWebhook is a webhook as it is shipped, of either kind of configuration.
-type shippedWebhook struct {
+// Webhook is a webhook as it is shipped, of either kind of configuration.
+type Webhook struct {
 	admissionv1.ValidatingWebhook
-	reinvocation *admissionv1.ReinvocationPolicyType
+	Reinvocation *admissionv1.ReinvocationPolicyType
 }
 
-// shippedWebhooks are the webhooks of one configuration for an operator under an account,
+// Webhooks are the webhooks of one configuration for an operator under an account,
 // by their names. Their conditions are in a patch of the same names.
-func shippedWebhooks(kind string, operator Account) map[string]*shippedWebhook {
-	all := map[string]*shippedWebhook{}
+func Webhooks(kind string, operator Account) map[string]*Webhook {
+	all := map[string]*Webhook{}
 	for _, manifest := range [][]byte{webhook.Manifests, webhook.MatchConditions} {
 		for _, obj := range mustDecode(operator.in(manifest)) {
 			if obj.GetKind() != kind {
@@ -58,26 +60,26 @@ func shippedWebhooks(kind string, operator Account) map[string]*shippedWebhook {
 	return all
 }
 
-func addShipped(all map[string]*shippedWebhook, w *admissionv1.MutatingWebhook) {
+func addShipped(all map[string]*Webhook, w *admissionv1.MutatingWebhook) {
 	if known := all[w.Name]; known != nil {
 		known.MatchConditions = w.MatchConditions
 		return
 	}
-	all[w.Name] = common(w)
+	all[w.Name] = WebhookOf(w)
 }
 
-// common is what mutating and validating webhooks have in common.
-func common(w *admissionv1.MutatingWebhook) *shippedWebhook {
-	return &shippedWebhook{reinvocation: w.ReinvocationPolicy, ValidatingWebhook: admissionv1.ValidatingWebhook{
+// WebhookOf is a mutating webhook with what validating ones have too.
+func WebhookOf(w *admissionv1.MutatingWebhook) *Webhook {
+	return &Webhook{Reinvocation: w.ReinvocationPolicy, ValidatingWebhook: admissionv1.ValidatingWebhook{
 		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
 		NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
 		TimeoutSeconds: w.TimeoutSeconds, MatchConditions: w.MatchConditions,
 	}}
 }
 
-// shippedOperatorRoles are the rules of the operator's roles, by namespace; the empty one
+// OperatorRoles are the rules of the operator's roles, by namespace; the empty one
 // for those that hold in all.
-func shippedOperatorRoles(operator Account) map[string][]rbacv1.PolicyRule {
+func OperatorRoles(operator Account) map[string][]rbacv1.PolicyRule {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, obj := range mustDecode(operator.in(rbac.Operator)) {
 		role := typed[rbacv1.Role](obj)
@@ -86,19 +88,13 @@ func shippedOperatorRoles(operator Account) map[string][]rbacv1.PolicyRule {
 	return rules
 }
 
-// shippedUserRoles are the roles for people.
-func shippedUserRoles() []rbacv1.ClusterRole {
+// UserRoles are the roles for people.
+func UserRoles() []rbacv1.ClusterRole {
 	var roles []rbacv1.ClusterRole
 	for _, obj := range mustDecode(rbac.Users) {
 		roles = append(roles, *typed[rbacv1.ClusterRole](obj))
 	}
 	return roles
-}
-
-// in returns manifests that name the account in place of the default one, as kustomize, Helm
-// and clusterctl write them.
-func (a Account) in(manifest []byte) []byte {
-	return []byte(strings.NewReplacer(DefaultNamespace, a.Namespace, ServiceAccount, a.Name).Replace(string(manifest)))
 }
 
 func decodeFiles[T any](files fs.FS, pattern, kind string, change func([]byte) []byte) []T {
