@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -15,15 +14,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	stored "github.com/cadastre-dev/cadastre/test/framework/records"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
-const (
-	// namespaces have the same number of records each.
-	namespaces = 50
-	// writers create records at a time.
-	writers = 32
-)
+// namespaces have the same number of records each.
+const namespaces = 50
 
 // world is a control plane without the operator, so that records can be stored as they are.
 type world struct {
@@ -40,12 +36,7 @@ func load(t testing.TB, records int) *world {
 	for i := range namespaces {
 		w.Namespace(namespace(i))
 	}
-	group, ctx := errgroup.WithContext(t.Context())
-	group.SetLimit(writers)
-	for i := range records {
-		group.Go(func() error { return w.Create(ctx, adapt.Allocation(record(i))) })
-	}
-	suite.Must(t, group.Wait())
+	stored.Store(t, w, records, record)
 	return w
 }
 

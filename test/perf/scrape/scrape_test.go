@@ -1,0 +1,120 @@
+// Package scrape measures what a scrape of a large installation costs a real manager.
+package scrape
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/records"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+const (
+	// most is what a scrape may take of the processors.
+	most = 50 * time.Millisecond
+	// Of several series of scrapes that counts which took least: the operator has other work.
+	series, scrapes = 5, 20
+	// namespaces have the same number of records each.
+	namespaces = 50
+)
+
+// TestAScrapeOfARealManagerIsCheap with 1,000 pools and 100,000 IPAllocations, TLS and the
+// metrics of the libraries included. $RECORDS says how many there are: a hundred for each pool.
+func TestAScrapeOfARealManagerIsCheap(t *testing.T) {
+	count := 100_000
+	if testing.Short() {
+		count = 2_000
+	}
+	count = suite.Setting(t, "RECORDS", count, strconv.Atoi)
+	pools := count / 100
+	w := suite.Start(t, cluster.Options{Managers: 1, ManagerArgs: []string{"--orphan-grace=24h"}}) // nobody holds the blocks
+	w.Patience = 10 * time.Minute
+	w.Created(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "scrapes"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cadastre-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "prometheus"}},
+	})
+	token := w.Account("prometheus")
+	for i := range namespaces {
+		w.Namespace(namespace(i))
+	}
+	for i := range pools {
+		w.Created(build.Pool(pool(i)).CIDR(netip.PrefixFrom(address(256*i), 24).String()).Obj())
+	}
+	records.Store(t, w.AsOperator(), count, record)
+	w.Await("the manager has seen all records", func(context.Context) bool {
+		return scraped(t, w, token)[metrics.Unheld] == float64(count)
+	})
+	least := time.Hour
+	for range series {
+		before := scraped(t, w, token)[processCPU]
+		var after float64
+		for range scrapes {
+			after = scraped(t, w, token)[processCPU]
+		}
+		least = min(least, time.Duration((after-before)*float64(time.Second))/scrapes)
+	}
+	t.Logf("a scrape with %d pools and %d IPAllocations takes %s of the processors", pools, count, least.Round(100*time.Microsecond))
+	if least > most {
+		t.Errorf("a scrape takes %s, want %s at most", least, most)
+	}
+}
+
+func namespace(i int) string { return fmt.Sprintf("team-%02d", i%namespaces) }
+
+func pool(i int) string { return fmt.Sprintf("region-%d-machines", i) }
+
+func address(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i))))
+}
+
+// record is the i-th one: a hundred in each pool.
+func record(i int) ipam.Record {
+	claim := ipam.Name{Namespace: namespace(i), Name: fmt.Sprintf("workload-%06d", i)}
+	return ipam.Record{
+		Name:  ipam.Name{Namespace: claim.Namespace, Name: claim.Name + "-x7k2m9qd"},
+		Block: netip.PrefixFrom(address(256*(i/100)+i%100), 32), Pool: ipam.PoolNamed(pool(i / 100)),
+		Holder: adapt.HolderOfClaim(claim), HolderUID: string(uuid.NewUUID()),
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Project: claim.Namespace,
+	}
+}
+
+// processCPU is what the process has used of the processors, in seconds.
+const processCPU = "process_cpu_seconds_total"
+
+// scraped is the sum of each metric that is a counter or a gauge.
+func scraped(t *testing.T, w *suite.World, token string) map[string]float64 {
+	t.Helper()
+	code, text := w.Diagnostics(0, "/metrics", token)
+	if code != http.StatusOK {
+		t.Fatalf("a scrape is answered with %d: %s", code, text)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	suite.Must(t, err)
+	sums := map[string]float64{}
+	for name, family := range families {
+		for _, m := range family.Metric {
+			sums[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sums
+}
