@@ -18,7 +18,7 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 		return ExitDone
 	}
 	if text := explained(err); text != "" {
-		fmt.Fprintln(streams.ErrOut, "error: "+text)
+		fmt.Fprintln(streams.ErrOut, "error: "+printableLines(text))
 	}
 	return codeOf(err)
 }

@@ -153,7 +153,7 @@ func (r *ExplainReport) write(out io.Writer, painted bool, now time.Time) error 
 		return nil
 	}
 	fmt.Fprintf(out, "%s %s/%s asks for %s, and waits since %s (%s)\n", r.Object, r.Namespace, r.Name, r.Asks, r.Created.UTC().Format(time.RFC3339), age)
-	fmt.Fprintf(out, "%s: %s\n", r.Reason, r.Message)
+	fmt.Fprintf(out, "%s: %s\n", r.Reason, printableLines(r.Message))
 	if len(r.Candidates) > 0 {
 		fmt.Fprintln(out, "\nPools that could serve it:")
 		if err := r.table(false).write(out, painted, true); err != nil {
@@ -185,13 +185,13 @@ func (r *ExplainReport) writeBound(out io.Writer, age string) {
 	if r.Record != "" {
 		by := ""
 		if r.RequestedBy != "" {
-			by = ", requested by " + r.RequestedBy
+			by = ", requested by " + printable(r.RequestedBy)
 		}
 		fmt.Fprintf(out, "it is recorded as ipallocation/%s%s\n", r.Record, by)
 	}
 	fmt.Fprintln(out, r.Afterwards)
 	if r.Reason == v1alpha1.ReasonConflict {
-		fmt.Fprintf(out, "Conflict: %s\n", r.Message)
+		fmt.Fprintf(out, "Conflict: %s\n", printableLines(r.Message))
 	}
 }
 

@@ -95,6 +95,7 @@ func (t *table) writeOne(out io.Writer, painted, headers bool) error {
 		}
 		rows, first = append([][]cell{header}, rows...), 1
 	}
+	rows = printableRows(rows)
 	widths, gap := columnWidths(rows), cmp.Or(t.gap, usualGap)
 	var b strings.Builder
 	for n, row := range rows {
@@ -109,14 +110,26 @@ func (t *table) writeOne(out io.Writer, painted, headers bool) error {
 		}
 		b.WriteByte('\n')
 		if text := t.below[n-first]; text != "" {
-			b.WriteString(wrapped(text))
+			b.WriteString(wrapped(printable(text)))
 		}
 	}
 	if t.footer != "" {
-		b.WriteString(t.footer + "\n")
+		b.WriteString(printableLines(t.footer) + "\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// printableRows are the rows, each text of which is printable.
+func printableRows(rows [][]cell) [][]cell {
+	all := make([][]cell, len(rows))
+	for i, row := range rows {
+		all[i] = make([]cell, len(row))
+		for j, c := range row {
+			all[i][j] = cell{text: printable(c.text), style: c.style}
+		}
+	}
+	return all
 }
 
 func columnWidths(rows [][]cell) []int {

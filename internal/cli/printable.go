@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// printable is a text that others wrote, such as the name of a user, without what a terminal
+// would obey: control characters, and marks that turn the direction of writing (Unicode's
+// categories Cc and Cf). Each is shown as in Go, such as \x1b.
+func printable(text string) string { return spelled(text, "") }
+
+// printableLines is printable for a text of several lines.
+func printableLines(text string) string { return spelled(text, "\n\t") }
+
+func spelled(text, but string) string {
+	obeyed := func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) && !strings.ContainsRune(but, r) }
+	if !strings.ContainsFunc(text, obeyed) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if obeyed(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
