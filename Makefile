@@ -142,8 +142,10 @@ reference: ## Write docs/kubectl-ipam/, the reference of the kubectl plug-in.
 chart: $(if $(assets),bin/k8s/kubectl) ## Write what is generated of the Helm chart: templates, flags among the values, and the table of values.
 	@mkdir -p $(OUT)/chart
 	$(KUBEBUILDER_ASSETS)/kubectl kustomize config/overlays/cert-manager >$(OUT)/chart/default.yaml
-	$(KUBEBUILDER_ASSETS)/kubectl kustomize config/policy/mutating >$(OUT)/chart/mutating.yaml
-	go run ./test/lint/cmd/chart config/charts/cadastre $(OUT)/chart/default.yaml $(OUT)/chart/mutating.yaml
+	for optional in policy/mutating prometheus/service-monitor prometheus/pod-monitor prometheus/rules; do
+	  $(KUBEBUILDER_ASSETS)/kubectl kustomize config/$$optional >$(OUT)/chart/$${optional#*/}.yaml
+	done
+	go run ./test/lint/cmd/chart config/charts/cadastre $(OUT)/chart/{default,mutating,service-monitor,pod-monitor,rules}.yaml
 
 .PHONY: metrics-document
 metrics-document: ## Write the table of metrics into docs/metrics.md.

@@ -1,7 +1,10 @@
 package chart
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -30,6 +33,8 @@ func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
 		{kustomization: "config/overlays/cert-manager", release: "cadastre", namespace: "cadastre-system", values: "certManager.enabled=true"},
 		{kustomization: "config/overlays/another-namespace", release: "ipam", namespace: "address-management", values: "serviceAccount.name=cadastre"},
 		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "policies.mutating=true", more: []string{"config/policy/mutating"}},
+		{kustomization: "config/overlays/prometheus", release: "cadastre", namespace: "cadastre-system", values: "metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true"},
+		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "metrics.podMonitor.enabled=true", more: []string{"config/prometheus/pod-monitor"}},
 	} {
 		t.Run(c.kustomization+" "+c.values, func(t *testing.T) {
 			want := map[string]any{}
@@ -47,13 +52,72 @@ func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
 	}
 }
 
+// TestMonitorsAreInAnotherNamespace adds the monitors to a copy of the overlay with names of its
+// own, as a user does.
+func TestMonitorsAreInAnotherNamespace(t *testing.T) {
+	dir := t.TempDir()
+	to, err := filepath.Rel(dir, filepath.Join(module(t), "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := os.ReadFile(filepath.Join(module(t), "config/overlays/another-namespace/kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for monitor, values := range map[string]string{
+		"service-monitor": "metrics.serviceMonitor.enabled=true", "pod-monitor": "metrics.podMonitor.enabled=true", "rules": "metrics.alerts.enabled=true",
+	} {
+		text := strings.ReplaceAll(string(overlay), "../..", to) + "components: [" + to + "/prometheus/" + monitor + "]\n"
+		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := byName(t, kustomized(t, dir), forKustomize)
+		got := byName(t, rendered(t, "ipam", "address-management", "serviceAccount.name=cadastre", values), forHelm(t, "ipam"))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: what kustomize renders (-) is not what helm does (+):\n%s", monitor, diff)
+		}
+	}
+}
+
+// TestEveryKustomizationRenders runs kustomize in every directory of config that has one.
+func TestEveryKustomizationRenders(t *testing.T) {
+	var dirs []string
+	root := filepath.Join(module(t), "config")
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == "kustomization.yaml" {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"default", "overlays/prometheus", "prometheus/pod-monitor"} {
+		if !slices.Contains(dirs, filepath.Join(root, want)) {
+			t.Errorf("%s is not among the kustomizations %v", want, dirs)
+		}
+	}
+	for _, dir := range dirs {
+		if objects, err := Decode([]byte(kustomized(t, dir))); err != nil || len(objects) == 0 {
+			t.Errorf("%s renders %d objects: %v", dir, len(objects), err)
+		}
+	}
+}
+
+// kustomized is what kustomize renders of a directory, of the module or anywhere else.
 func kustomized(t *testing.T, dir string) string {
 	t.Helper()
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(module(t), dir)
+	}
 	kubectl, err := cluster.Binary("kubectl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join(module(t), dir)).Output()
+	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).Output()
+	if failure := new(exec.ExitError); errors.As(err, &failure) {
+		t.Fatalf("kubectl kustomize %s: %v: %s", dir, err, failure.Stderr)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,14 @@ func templates() []template {
 		{"flow-control.yaml", ".Values.flowControl.enabled", ofKind("FlowSchema", "PriorityLevelConfiguration")},
 		{"webhooks.yaml", "", ofKind("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")},
 		{"rbac.yaml", "", func(obj *unstructured.Unstructured) bool {
-			return obj.GetName() == "cadastre-manager" && ofKind("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")(obj)
+			return obj.GetName() == "cadastre-manager" && ofKind("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")(obj) ||
+				obj.GetName() == metricsReader && ofKind("ClusterRole")(obj)
 		}},
+		{"service-monitor.yaml", ".Values.metrics.serviceMonitor.enabled", ofKind("Service", "ServiceMonitor")},
+		{"pod-monitor.yaml", ".Values.metrics.podMonitor.enabled", func(obj *unstructured.Unstructured) bool {
+			return obj.GetName() == metricsReader || ofKind("PodMonitor")(obj)
+		}},
+		{"alerts.yaml", ".Values.metrics.alerts.enabled", ofKind("PrometheusRule")},
 		{"user-roles.yaml", ".Values.userRoles.create", ofKind("ClusterRole")},
 	}
 }
@@ -44,7 +50,13 @@ func templates() []template {
 // byHand reports whether a template of an object is written by hand, as its values change
 // more of it than names.
 func byHand(obj *unstructured.Unstructured) bool {
-	return ofKind("Namespace", "ServiceAccount", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "Issuer", "Certificate")(obj)
+	switch obj.GetKind() {
+	case "ServiceAccount":
+		return obj.GetName() == account
+	case "Service":
+		return obj.GetName() == "cadastre-webhook-service"
+	}
+	return ofKind("Namespace", "Deployment", "PodDisruptionBudget", "NetworkPolicy", "Issuer", "Certificate")(obj)
 }
 
 func ofKind(kinds ...string) func(*unstructured.Unstructured) bool {
@@ -116,11 +128,16 @@ const (
 	account   = "cadastre-controller-manager"
 )
 
+// metricsReader is the name of the role that reads metrics, and of what the PodMonitor has to
+// read them with.
+const metricsReader = "cadastre-metrics-reader"
+
 // CommonLabels are on all objects of the manifests; the chart has a template for them.
 func CommonLabels() []string { return []string{"app.kubernetes.io/name", "cluster.x-k8s.io/provider"} }
 
-// labelsMark stands for the template of the labels while an object is marshalled.
-const labelsMark = "zz-common-labels"
+// Each stands for a template while an object is marshalled: of the labels, and of the interval
+// of a monitor.
+const labelsMark, intervalMark = "zz-common-labels", "zz-interval"
 
 // generalize is the template of an object: with the labels of the release, and the names of
 // its namespace and service account.
@@ -137,13 +154,40 @@ func generalize(obj *unstructured.Unstructured) (string, error) {
 		annotations["helm.sh/resource-policy"] = "keep"
 		obj.SetAnnotations(annotations)
 	}
+	monitored := ofKind("ServiceMonitor", "PodMonitor", "PrometheusRule")(obj)
+	if err := setInterval(obj); err != nil {
+		return "", err
+	}
 	marshalled, err := yaml.Marshal(obj.Object)
 	if err != nil {
 		return "", err
 	}
 	text := strings.ReplaceAll(string(marshalled), "{{", `{{ "{{" }}`)
-	text = strings.ReplaceAll(text, "    "+labelsMark+": x\n", "    {{- include \"cadastre.labels\" . | nindent 4 }}\n")
+	labelled := "    {{- include \"cadastre.labels\" . | nindent 4 }}\n"
+	if monitored {
+		labelled += "    {{- with .Values.metrics.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n"
+	}
+	text = strings.ReplaceAll(text, "    "+labelsMark+": x\n", labelled)
+	text = strings.ReplaceAll(text, "    interval: "+intervalMark+"\n",
+		"    {{- with .Values.metrics.interval }}\n    interval: {{ . | quote }}\n    {{- end }}\n")
 	return certified(named(text)), nil
+}
+
+// setInterval marks where the endpoints of a monitor have their interval.
+func setInterval(obj *unstructured.Unstructured) error {
+	for _, field := range []string{"endpoints", "podMetricsEndpoints"} {
+		endpoints, there, err := unstructured.NestedSlice(obj.Object, "spec", field)
+		if err != nil || !there {
+			continue // an object of another kind
+		}
+		for _, endpoint := range endpoints {
+			endpoint.(map[string]any)["interval"] = intervalMark
+		}
+		if err := unstructured.SetNestedSlice(obj.Object, endpoints, "spec", field); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // named has a text name the release's namespace and service account: quoted where one of

@@ -141,6 +141,13 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 		{values: []string{"podAnnotations.a=b"}, has: "default-container: manager\n        a: b"},
 		{values: []string{"extraVolumes[0].name=ca", "extraVolumeMounts[0].name=ca", "extraVolumeMounts[0].mountPath=/ca"}, has: "mountPath: /ca"},
 		{values: []string{"resources.limits.memory=2Gi"}, has: "memory: 2Gi"},
+		{values: []string{"metrics.serviceMonitor.enabled=true"}, has: "kind: ServiceMonitor"},
+		{values: []string{"metrics.podMonitor.enabled=true"}, has: "kind: PodMonitor"},
+		{values: []string{"metrics.alerts.enabled=true"}, has: "kind: PrometheusRule"},
+		{usual: []string{"metrics.serviceMonitor.enabled=true"}, values: []string{"metrics.interval=15s"}, has: "\n    interval: \"15s\"\n"},
+		{usual: []string{"metrics.podMonitor.enabled=true"}, values: []string{"metrics.interval=15s"}, has: "\n    interval: \"15s\"\n"},
+		{usual: []string{"metrics.alerts.enabled=true"}, values: []string{"metrics.labels.release=monitoring"}, has: "    release: monitoring\n  name: cadastre\n"},
+		{usual: []string{"metrics.podMonitor.enabled=true"}, values: []string{"metrics.labels.release=monitoring"}, has: "    release: monitoring\n  name: cadastre\n"},
 	} {
 		t.Run(strings.Join(c.values, ","), func(t *testing.T) {
 			usual, out := rendered(t, "cadastre", "cadastre-system", c.usual...), rendered(t, "cadastre", "cadastre-system", append(c.usual, c.values...)...)
@@ -168,7 +175,10 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"image.digest=latest":             "/image/digest",
 		"serviceAccount.name=":            "/serviceAccount/name",
 		"topologySpread.topologyKey=null": "/topologySpread",
-		"certManager.enabled=true,flags.webhook-cert-source=self-signed": "leave out one of them",
+		"metrics.interval=often":          "/metrics/interval",
+		"metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true": "scraped twice: leave out one of them",
+		"metrics.serviceMonitor.enabled=true,flags.insecure-diagnostics=true": "leave out one of them",
+		"certManager.enabled=true,flags.webhook-cert-source=self-signed":      "leave out one of them",
 	} {
 		if out, err := attempt(t, "cadastre", "cadastre-system", values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %.100s, %v, want an error that names %s", values, out, err, want)

@@ -57,3 +57,14 @@ floating-point numbers of them. */ -}}
 {{- define "cadastre.port" -}}
 {{- regexFind "[0-9]+$" . -}}
 {{- end }}
+
+{{- /* Fails where the values about metrics cannot all be had. */ -}}
+{{- define "cadastre.checkMetrics" -}}
+{{- $monitored := or .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled -}}
+{{- if and .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled -}}
+{{- fail "metrics.serviceMonitor.enabled and metrics.podMonitor.enabled are true, and every replica would be scraped twice: leave out one of them" -}}
+{{- end -}}
+{{- if and $monitored (index .Values.flags "insecure-diagnostics") -}}
+{{- fail "flags.insecure-diagnostics is true, and the monitor scrapes over TLS: leave out one of them" -}}
+{{- end -}}
+{{- end }}
