@@ -142,10 +142,16 @@ reference: ## Write docs/kubectl-ipam/, the reference of the kubectl plug-in.
 chart: $(if $(assets),bin/k8s/kubectl) ## Write what is generated of the Helm chart: templates, flags among the values, and the table of values.
 	@mkdir -p $(OUT)/chart
 	$(KUBEBUILDER_ASSETS)/kubectl kustomize config/overlays/cert-manager >$(OUT)/chart/default.yaml
-	for optional in policy/mutating prometheus/service-monitor prometheus/pod-monitor prometheus/rules; do
+	for optional in policy/mutating prometheus/service-monitor prometheus/pod-monitor prometheus/rules dashboards; do
 	  $(KUBEBUILDER_ASSETS)/kubectl kustomize config/$$optional >$(OUT)/chart/$${optional#*/}.yaml
 	done
-	go run ./test/lint/cmd/chart config/charts/cadastre $(OUT)/chart/{default,mutating,service-monitor,pod-monitor,rules}.yaml
+	go run ./test/lint/cmd/chart config/charts/cadastre $(OUT)/chart/{default,mutating,service-monitor,pod-monitor,rules,dashboards}.yaml
+
+.PHONY: dashboards
+dashboards: ## Write the dashboards for Grafana into config/dashboards, and what docs/dashboards.md says of their panels.
+	@mkdir -p $(OUT)
+	go run ./test/lint/cmd/dashboards . >$(OUT)/panels.md
+	go run ./test/framework/cmd/splice docs/dashboards.md panels <$(OUT)/panels.md
 
 .PHONY: metrics-document
 metrics-document: ## Write the table of metrics into docs/metrics.md.

@@ -35,6 +35,7 @@ func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
 		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "policies.mutating=true", more: []string{"config/policy/mutating"}},
 		{kustomization: "config/overlays/prometheus", release: "cadastre", namespace: "cadastre-system", values: "metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true"},
 		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "metrics.podMonitor.enabled=true", more: []string{"config/prometheus/pod-monitor"}},
+		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "dashboards.enabled=true", more: []string{"config/dashboards"}},
 	} {
 		t.Run(c.kustomization+" "+c.values, func(t *testing.T) {
 			want := map[string]any{}

@@ -42,6 +42,7 @@ func templates() []template {
 		{"pod-monitor.yaml", ".Values.metrics.podMonitor.enabled", func(obj *unstructured.Unstructured) bool {
 			return obj.GetName() == metricsReader || ofKind("PodMonitor")(obj)
 		}},
+		{"dashboards.yaml", ".Values.dashboards.enabled", ofKind("ConfigMap")},
 		{"alerts.yaml", ".Values.metrics.alerts.enabled", ofKind("PrometheusRule")},
 		{"user-roles.yaml", ".Values.userRoles.create", ofKind("ClusterRole")},
 	}
@@ -164,6 +165,10 @@ func generalize(obj *unstructured.Unstructured) (string, error) {
 	}
 	text := strings.ReplaceAll(string(marshalled), "{{", `{{ "{{" }}`)
 	labelled := "    {{- include \"cadastre.labels\" . | nindent 4 }}\n"
+	if ofKind("ConfigMap")(obj) {
+		labelled += "    {{- with .Values.dashboards.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n" +
+			"  {{- with .Values.dashboards.annotations }}\n  annotations:\n    {{- toYaml . | nindent 4 }}\n  {{- end }}\n"
+	}
 	if monitored {
 		labelled += "    {{- with .Values.metrics.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n"
 	}

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"bytes"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	dto "github.com/prometheus/client_model/go"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/internal/metrics"
@@ -19,14 +17,6 @@ import (
 )
 
 const root = "../../.."
-
-// foreign are the metrics of others that alerts and documents read, with their labels.
-var foreign = map[string][]string{
-	"leader_election_master_status":                                 {"name"},
-	"apiserver_admission_webhook_rejection_count":                   {"name", "type", "operation", "error_type", "rejection_code"},
-	"apiserver_admission_webhook_fail_open_count":                   {"name", "type"},
-	"apiserver_admission_webhook_admission_duration_seconds_bucket": {"name", "type", "operation", "rejected", "le"},
-}
 
 func alerts(t *testing.T) *Alerts {
 	t.Helper()
@@ -149,43 +139,11 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// labelsOf are the labels of all metrics as a query names them: a histogram is three.
-func labelsOf() map[string][]string {
-	all := maps.Clone(foreign)
-	for _, d := range metrics.Definitions() {
-		if d.Type != dto.MetricType_HISTOGRAM {
-			all[d.Name] = d.Labels
-			continue
-		}
-		all[d.Name+"_sum"], all[d.Name+"_count"] = d.Labels, d.Labels
-		all[d.Name+"_bucket"] = append(slices.Clone(d.Labels), "le")
-	}
-	for name, labels := range all {
-		all[name] = append(slices.Clone(labels), "instance")
-	}
-	return all
-}
-
-// exist checks that what an expression reads exists: its metrics, their labels, and each label
-// by which it groups or matches, of one of its metrics.
+// exist checks that what expressions read exists.
 func exist(t *testing.T, what func(rule string) string, reads []Read) {
 	t.Helper()
-	known := labelsOf()
-	of := map[string][]string{}
-	for _, r := range reads {
-		labels, ok := known[r.Metric]
-		of[r.Rule] = append(of[r.Rule], labels...)
-		switch {
-		case r.Metric != "" && !ok:
-			t.Errorf("%s reads %s, which nothing exports", what(r.Rule), r.Metric)
-		case r.Metric != "" && r.Label != "" && !slices.Contains(labels, r.Label):
-			t.Errorf("%s selects %s by %s, which it does not have", what(r.Rule), r.Metric, r.Label)
-		}
-	}
-	for _, r := range reads {
-		if r.Metric == "" && !slices.Contains(of[r.Rule], r.Label) {
-			t.Errorf("%s groups or matches by %s, which none of its metrics has", what(r.Rule), r.Label)
-		}
+	for _, missing := range Missing(reads) {
+		t.Errorf("%s %s", what(missing.Rule), missing)
 	}
 }
 
@@ -212,7 +170,7 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 	}
 	named := regexp.MustCompile("`(cadastre_[a-z_]+)")
 	query := regexp.MustCompile("(?s)```promql\n(.*?)```")
-	known := labelsOf()
+	known := Known()
 	for _, d := range metrics.Definitions() {
 		known[d.Name] = d.Labels
 	}
