@@ -459,15 +459,25 @@ bin/goreleaser-check: test/framework/goreleaser/go.mod test/framework/goreleaser
 .PHONY: prometheus
 prometheus: bin/prometheus/promtool bin/prometheus/expressions ## Build what tests the alerts, promtool among it, into bin/prometheus.
 
+bin/prometheus/prometheus: package := github.com/prometheus/prometheus/cmd/prometheus
 bin/prometheus/promtool: package := github.com/prometheus/prometheus/cmd/promtool
 bin/prometheus/expressions: package := ./expressions
 
-bin/prometheus/promtool bin/prometheus/expressions: test/framework/prometheus/go.mod test/framework/prometheus/go.sum $(wildcard test/framework/prometheus/expressions/*.go)
+bin/prometheus/prometheus bin/prometheus/promtool bin/prometheus/expressions: test/framework/prometheus/go.mod test/framework/prometheus/go.sum $(wildcard test/framework/prometheus/expressions/*.go)
 	@cd test/framework/prometheus; begin=$$SECONDS
 	echo "prometheus: building $@"
 	CGO_ENABLED=0 go build -trimpath -tags remove_all_sd -o $(CURDIR)/$@ -ldflags "-s -w" $(package)
 	touch $(CURDIR)/$@
 	echo "prometheus: $@ took $$((SECONDS - begin)) s"
+
+# How long claims are made for the pictures of the dashboards.
+PICTURED ?= 6m
+
+.PHONY: dashboard-pictures
+dashboard-pictures: $(assets) build bin/prometheus/prometheus ## Run the operator and Prometheus for PICTURED (default 6m), and draw the dashboards with what it answers into docs/pictures.
+	@mkdir -p $(OUT) docs/pictures
+	go run ./test/perf/cmd/pictures --for=$(PICTURED) record $(OUT)/dashboards.json
+	go run ./test/perf/cmd/pictures draw $(OUT)/dashboards.json docs/pictures
 
 ##@ Other providers
 

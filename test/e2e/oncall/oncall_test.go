@@ -47,6 +47,7 @@ func TestOnCall(t *testing.T) {
 		{"a pool fills up, and is mended", (*world).poolFillsUp},
 		{"a missing policy raises an alert", (*world).policyIsMissing},
 		{"a scrape is as promtool wants it", (*world).lint},
+		{"the metrics of others are as alerts and dashboards read them", (*world).foreign},
 	} {
 		ok := t.Run(test.name, func(t *testing.T) {
 			of := *w

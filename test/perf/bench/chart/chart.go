@@ -31,7 +31,8 @@ const (
 	left, right, top, bottom = 70, 180, 44, 52
 )
 
-func colours() []string {
+// Colours of lines, in their order.
+func Colours() []string {
 	return []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"} // Okabe and Ito's, told apart by everybody
 }
 
@@ -104,7 +105,7 @@ func (c Chart) drawAxes(out *bytes.Buffer, x, y axis) {
 }
 
 func drawLine(out *bytes.Buffer, line Line, x, y axis, n int) {
-	colour := colours()[n%len(colours())]
+	colour := Colours()[n%len(Colours())]
 	points := slices.SortedStableFunc(slices.Values(line.Points), func(a, b Point) int {
 		switch {
 		case a.X < b.X:
