@@ -138,6 +138,14 @@ reference: ## Write docs/kubectl-ipam/, the reference of the kubectl plug-in.
 	go run ./test/lint/cmd/reference rights >$(OUT)/rights.md
 	go run ./test/framework/cmd/splice docs/kubectl-ipam/README.md rights <$(OUT)/rights.md
 
+.PHONY: api-reference
+api-reference: ## Write docs/api.md, the reference of the API, from its Go types.
+	@mkdir -p $(OUT)
+	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=tools/api-reference/config.yaml \
+	  --templates-dir=tools/api-reference --renderer=markdown --output-path=$(OUT)/api.md
+	go run ./test/lint/cmd/apireference >>$(OUT)/api.md
+	cat -s $(OUT)/api.md >docs/api.md
+
 .PHONY: chart
 chart: $(if $(assets),bin/k8s/kubectl) ## Write what is generated of the Helm chart: templates, flags among the values, and the table of values.
 	@mkdir -p $(OUT)/chart

@@ -2,46 +2,51 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Conditions of an IPClaim. Exactly one of Pending, Bound and Exhausted is
-// True; Ready has the status of Bound, for tools that look for it (kstatus), but where
-// another claim's record overlaps the block: then it is False, with reason Conflict.
+// Conditions. Of an IPClaim exactly one of Pending, Bound and Exhausted is True, and the
+// other two have the reason of that one.
+//
+// Each comment lists the reasons of the condition, by kind and status, in lines that
+// `make api-reference` reads.
 const (
-	// ConditionReady is True when the object does what it is there for.
+	// ConditionReady is True when the object does what it is there for. Of an IPClaim it has
+	// the status and the reason of Bound, for tools that look for Ready (kstatus), but where
+	// another claim's record overlaps the block: then it is False, with the reason Conflict.
 	//
-	// IPClaim: has the status and reason of Bound, or Conflict. IPPool, LocalIPPool: Ready, or
-	// Full where no address is left, when True; ParentNotReady, PoolExhausted,
-	// CannotFit, Invalid, Conflict, RecordRefused, LimitReached, Paused, Terminating
-	// when False.
-	// IPClass: Ready, NoPools, ForeignProvisioner when True; NotDefault when False.
+	//	IPClaim, True: Bound
+	//	IPClaim, False: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, ForeignProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed, PoolExhausted
+	//	IPPool, LocalIPPool, True: Ready, Full
+	//	IPPool, LocalIPPool, False: ParentNotReady, PoolExhausted, CannotFit, Invalid, Conflict, RecordRefused, LimitReached, Paused, Terminating
+	//	IPClass, True: Ready, NoPools, ForeignProvisioner
+	//	IPClass, False: NotDefault
+	//	IPAddressClaim, True: AddressAllocated
+	//	IPAddressClaim, False: PoolExhausted, PoolNotFound, PoolNotReady, ClusterNotFound, Paused, AllocationFailed, LimitReached, RecordRefused, TooManyWaiting
 	ConditionReady = "Ready"
 
 	// ConditionPending is True while something that the claim needs is missing
 	// or not ready. Nothing is held for it.
 	//
-	// Reasons: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady,
-	// NoPoolForClass, PolicyViolation, CannotFit, ForeignProvisioner, Conflict,
-	// LimitReached, RecordRefused, TooManyWaiting, NotServed, when True; Bound, PoolExhausted,
-	// when False.
+	//	IPClaim, True: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, ForeignProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed
 	ConditionPending = "Pending"
 
 	// ConditionBound is True when a block is held for the claim.
 	//
-	// Reasons: Bound when True; otherwise that of the condition that is.
+	//	IPClaim, True: Bound
 	ConditionBound = "Bound"
 
 	// ConditionExhausted is True when no pool that the claim may use has a free
 	// block of the requested length. The claim is bound as soon as one is
 	// released. On a pool: no address is left to hand out.
 	//
-	// Reasons: PoolExhausted when True, otherwise that of the condition that
-	// is; on a pool PoolExhausted or HasRoom.
+	//	IPClaim, True: PoolExhausted
+	//	IPPool, LocalIPPool, True: PoolExhausted
+	//	IPPool, LocalIPPool, False: HasRoom
 	ConditionExhausted = "Exhausted"
 
 	// ConditionAllocated is True when the pool's own CIDR is recorded, in its
 	// parent or in its routing domain, and nothing else overlaps it there.
 	//
-	// Reasons: Recorded when True; ParentNotReady, Conflict, PoolExhausted,
-	// CannotFit, RecordRefused, LimitReached, Invalid otherwise.
+	//	IPPool, LocalIPPool, True: Recorded
+	//	IPPool, LocalIPPool, False: ParentNotReady, PoolExhausted, CannotFit, Invalid, Conflict, RecordRefused, LimitReached
 	ConditionAllocated = "Allocated"
 )
 
