@@ -10,10 +10,11 @@
 {{ .heading }} {{ $type.Name }}
 
 {{ $type.Doc }}
-{{- if $type.References }}
+{{- $users := list }}
+{{- range $type.SortedReferences }}{{ if not (has .Name (list "PoolSpec" "HostSettings")) }}{{ $users = append $users (printf "[%s](#%s)" .Name (lower .Name)) }}{{ end }}{{ end }}
+{{- if $users }}
 
-Used by
-{{- range $i, $user := $type.SortedReferences }}{{ if $i }},{{ end }} [{{ $user.Name }}](#{{ lower $user.Name }}){{ end }}.
+Used by {{ join ", " $users }}.
 {{- end }}
 {{- range $rules }}
 {{- if not .FieldPath }}

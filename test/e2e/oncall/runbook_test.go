@@ -1,13 +1,11 @@
 package oncall
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/cadastre-dev/cadastre/test/framework/pages"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
@@ -15,41 +13,22 @@ const root = "../../.."
 
 // runbook is the commands of a page, in its order.
 type runbook struct {
-	w      *world
-	blocks []string
+	w    *world
+	page *pages.Page
 	// values are what the placeholders are filled in with.
 	values map[string]string
-	path   string
+	shell  *pages.Shell
 }
 
-// runbook reads a page. kubectl, and the plug-in as kubectl finds it, are in the path.
+// runbook reads a page.
 func (w *world) runbook(alert string) *runbook {
 	w.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/runbooks", alert+".md"))
+	page, err := pages.Read(root, "docs/runbooks/"+alert+".md")
 	suite.Must(w, err)
-	r := &runbook{w: w, values: map[string]string{}, path: w.tools()}
-	for _, block := range regexp.MustCompile("(?s) *```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		r.blocks = append(r.blocks, block[1])
-	}
-	if len(r.blocks) == 0 {
-		w.Fatalf("the runbook of %s has no commands", alert)
-	}
-	return r
-}
-
-// tools is a directory with kubectl and its plug-in.
-func (w *world) tools() string {
-	w.Helper()
-	dir := w.TB.(*testing.T).TempDir()
-	kubectl, err := filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"))
+	shell, err := pages.NewShell(w.Context(), root, w.TB.(*testing.T).TempDir(), w.Kubeconfig())
 	suite.Must(w, err)
-	suite.Must(w, os.Symlink(kubectl, filepath.Join(dir, "kubectl")))
-	build := exec.CommandContext(w.Context(), "go", "build", "-o", filepath.Join(dir, "kubectl-ipam"), "./cmd/kubectl-ipam")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		w.Fatalf("building the plug-in: %v\n%s", err, out)
-	}
-	return dir
+	shell.Dir = w.TB.(*testing.T).TempDir()
+	return &runbook{w: w, page: page, values: map[string]string{}, shell: shell}
 }
 
 // placeholder is a variable that a block sets, for the reader to change.
@@ -60,9 +39,9 @@ var placeholder = regexp.MustCompile(`(?m)^( *)([A-Z]+)=(\S+)`)
 func (r *runbook) run(command string) string {
 	r.w.Helper()
 	var found []string
-	for _, block := range r.blocks {
-		if strings.Contains(block, command) {
-			found = append(found, block)
+	for _, block := range r.page.Blocks {
+		if block.Language == "sh" && !block.Hidden && strings.Contains(block.Text, command) {
+			found = append(found, block.Text)
 		}
 	}
 	if len(found) != 1 {
@@ -76,15 +55,14 @@ func (r *runbook) run(command string) string {
 		}
 		return parts[1] + parts[2] + "=" + value
 	})
-	shell := exec.CommandContext(r.w.Context(), "bash", "-euo", "pipefail", "-c", script)
-	shell.Env = append(os.Environ(), "PATH="+r.path+":"+os.Getenv("PATH"), "KUBECONFIG="+r.w.Kubeconfig(), "NO_COLOR=1")
-	for name, value := range r.values {
-		shell.Env = append(shell.Env, name+"="+value)
+	for name, value := range r.values { // those of earlier blocks, too
+		script = name + "=" + value + "\n" + script
 	}
-	out, err := shell.CombinedOutput()
-	if err != nil {
-		r.w.Fatalf("%s: %v\n%s", script, err, out)
+	out, code, err := r.shell.Run(r.w.Context(), script)
+	suite.Must(r.w, err)
+	if code != 0 {
+		r.w.Fatalf("%s: exit code %d\n%s", script, code, out)
 	}
 	r.w.Logf("$ %s\n%s", strings.TrimSpace(script), out)
-	return string(out)
+	return out
 }

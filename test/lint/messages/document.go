@@ -91,7 +91,7 @@ func (r Row) where() string {
 
 // cell is a text as a table of Markdown has it.
 func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`).Replace(text)
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "](", `]\(`).Replace(text)
 }
 
 // distinct are the rows without those that say the same of other values.

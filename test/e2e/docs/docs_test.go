@@ -1,0 +1,236 @@
+package docs
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/pages"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+const root = "../../.."
+
+var update = flag.Bool("update", false, "write into the documents what the commands print")
+
+// world is a cluster, and a shell for its administrator.
+type world struct {
+	*suite.World
+	shell *pages.Shell
+}
+
+func TestDocs(t *testing.T) {
+	all, err := pages.All(root)
+	suite.Must(t, err)
+	w := &world{World: suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})}
+	w.shell, err = pages.NewShell(t.Context(), root, t.TempDir(), w.Kubeconfig())
+	suite.Must(t, err)
+	before := w.objects()
+	ran, left := 0, 0
+	for _, page := range all {
+		counts := count(page)
+		left += counts.left
+		if counts.run == 0 {
+			continue
+		}
+		ran += counts.run
+		t.Run(page.Path, func(t *testing.T) {
+			of := &world{World: w.For(t)}
+			of.shell, err = w.shell.In(filepath.Join(t.TempDir(), "page"), root)
+			suite.Must(t, err)
+			(&reader{world: of, page: page, texts: map[*pages.Block]string{}}).read()
+			of.reset(before)
+		})
+	}
+	t.Logf("%d blocks of documents run; %d are marked as not run:", ran, left)
+	for _, page := range all {
+		if page.RunBy != "" {
+			t.Logf("%s: run by %s", page.Path, page.RunBy)
+		}
+		for _, block := range page.Blocks {
+			if block.Marked {
+				t.Logf("%s:%d: %s", page.Path, block.Line, block.NotRun)
+			}
+		}
+	}
+}
+
+// counts are how many blocks of a page are run here, and how many are marked.
+type counts struct{ run, left int }
+
+func count(page *pages.Page) counts {
+	var n counts
+	for _, block := range page.Blocks {
+		switch {
+		case block.Marked:
+			n.left++
+		case page.RunBy == "" && pages.Runs(block.Language) && !block.Hidden:
+			n.run++
+		}
+	}
+	return n
+}
+
+// reader reads a page and does what it says.
+type reader struct {
+	*world
+	page *pages.Page
+	// texts are what blocks show anew.
+	texts map[*pages.Block]string
+}
+
+func (r *reader) read() {
+	for _, block := range r.page.Blocks {
+		if block.Marked || !pages.Runs(block.Language) {
+			continue
+		}
+		switch block.Language {
+		case "sh":
+			r.script(block)
+		case "yaml":
+			r.objects(block)
+		case "console":
+			r.console(block)
+		}
+		if r.Failed() {
+			return // what follows builds on it
+		}
+	}
+	if *update && len(r.texts) > 0 {
+		suite.Must(r, os.WriteFile(filepath.Join(root, r.page.Path), []byte(r.page.Replace(r.texts)), 0o644))
+	}
+}
+
+// run runs a script, and fails where it cannot be run.
+func (r *reader) run(script string) (string, int) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), 2*r.Patience)
+	defer cancel()
+	out, code, err := r.shell.Run(ctx, script)
+	if err != nil {
+		r.Fatalf("%s: %s: %v\n%s", r.page.Path, script, err, out)
+	}
+	return out, code
+}
+
+func (r *reader) script(block *pages.Block) {
+	if out, code := r.run(block.Text); code != 0 {
+		r.Errorf("%s:%d: exit code %d of\n%s\n%s", r.page.Path, block.Line, code, block.Text, out)
+	}
+}
+
+// objects applies the objects of a block. One that has a name of a file is a file, which
+// commands apply; it is checked as strictly by a dry run, unless what it takes is not there yet.
+func (r *reader) objects(block *pages.Block) {
+	if name := fileName(block.Text); name != "" {
+		path := filepath.Join(r.shell.Dir, name)
+		suite.Must(r, os.MkdirAll(filepath.Dir(path), 0o755))
+		suite.Must(r, os.WriteFile(path, []byte(block.Text), 0o644))
+		if !r.isUsed(name, block) {
+			r.Errorf("%s:%d: no later command of the page names the file %s", r.page.Path, block.Line, name)
+		}
+		return
+	}
+	suite.Must(r, os.WriteFile(filepath.Join(r.shell.Dir, "objects.yaml"), []byte(block.Text), 0o644))
+	if out, code := r.run("kubectl apply --server-side --validate=strict -f objects.yaml"); code != 0 {
+		r.Errorf("%s:%d: applying the block: %s", r.page.Path, block.Line, out)
+	}
+}
+
+// fileName is the name that the first line of a block gives it.
+func fileName(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	name, ok := strings.CutPrefix(first, "# ")
+	if !ok || strings.Contains(name, " ") || filepath.Ext(name) == "" {
+		return ""
+	}
+	return name
+}
+
+// isUsed reports whether a later block has a command that names a file.
+func (r *reader) isUsed(name string, block *pages.Block) bool {
+	for _, other := range r.page.Blocks {
+		if other.Line > block.Line && !other.Marked && other.Language != "yaml" && strings.Contains(other.Text, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// console runs the commands of a block and compares what they print. A command that only reads
+// is run until it prints what the page shows: the operator writes some of it a moment later.
+func (r *reader) console(block *pages.Block) {
+	var shown strings.Builder
+	for _, step := range pages.Steps(block.Text) {
+		if step.Typed == "" {
+			r.Errorf("%s:%d: the block does not begin with a command", r.page.Path, block.Line)
+			return
+		}
+		shown.WriteString(step.Typed)
+		shown.WriteString(r.step(block, step))
+	}
+	if text := shown.String(); text != block.Text {
+		r.texts[block] = text
+	}
+}
+
+// step runs one command, and returns what the page is to show of its output.
+func (r *reader) step(block *pages.Block, step pages.Step) string {
+	out, code := r.run(step.Command)
+	if !*update && reads(step.Command) && !pages.Fits(step.Output, out) {
+		r.patiently(func() bool {
+			out, code = r.run(step.Command)
+			return pages.Fits(step.Output, out)
+		})
+	}
+	fits := pages.Fits(step.Output, out)
+	if code != 0 && !refused(out) {
+		r.Errorf("%s:%d: exit code %d of\n%s\n%s", r.page.Path, block.Line, code, step.Command, out)
+	}
+	switch {
+	case fits:
+		return step.Output
+	case *update:
+		if strings.Contains("\n"+step.Output, "\n...\n") {
+			r.Logf("%s:%d: shows a part alone of what this prints, edit it by hand:\n%s%s", r.page.Path, block.Line, step.Command, out)
+			return step.Output
+		}
+		return out
+	}
+	r.Errorf("%s:%d: %sprints\n%s\nand the page shows\n%s\nwrite it anew with go test ./test/e2e/docs -update", r.page.Path, block.Line, step.Command, out, step.Output)
+	return step.Output
+}
+
+// refused reports whether a command ended with an error that the page can show.
+func refused(out string) bool {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "Error from server") || strings.HasPrefix(line, "The ") || strings.HasPrefix(line, "error: ") {
+			return true
+		}
+	}
+	return false
+}
+
+// reads reports whether a command changes nothing.
+func reads(command string) bool {
+	words := strings.Fields(command)
+	for len(words) > 1 && strings.HasPrefix(words[1], "-") {
+		words = append(words[:1:1], words[2:]...)
+	}
+	if len(words) < 3 || words[0] != "kubectl" {
+		return false
+	}
+	verb := words[1]
+	if verb == "ipam" {
+		verb += " " + words[2]
+	}
+	switch verb {
+	case "get", "describe", "ipam pools", "ipam tree", "ipam map", "ipam free", "ipam who", "ipam explain", "ipam check", "ipam doctor":
+		return true
+	}
+	return false
+}

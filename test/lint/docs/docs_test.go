@@ -1,0 +1,191 @@
+// Package docs checks the documents: their links, their one index, and that what is not run
+// of them says why.
+package docs
+
+import (
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/test/framework/pages"
+)
+
+const (
+	root  = "../../.."
+	index = "docs/README.md"
+)
+
+func all(t *testing.T) map[string]*pages.Page {
+	t.Helper()
+	read, err := pages.All(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byPath := map[string]*pages.Page{}
+	for _, page := range read {
+		byPath[page.Path] = page
+	}
+	if byPath["README.md"] == nil || byPath[index] == nil || len(byPath) < 40 {
+		t.Fatalf("found %d documents, and not README.md and %s among them", len(byPath), index)
+	}
+	return byPath
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	documents, checked := all(t), 0
+	for _, page := range documents {
+		for _, link := range page.Links() {
+			checked++
+			if wrong := broken(documents, page, link.Target); wrong != "" {
+				t.Errorf("%s:%d: %s: %s", page.Path, link.Line, link.Target, wrong)
+			}
+		}
+	}
+	if checked < 200 {
+		t.Errorf("found %d links only", checked)
+	}
+}
+
+// broken says what is wrong with a link; nothing where it leads somewhere. The network is not
+// asked: of links to elsewhere the form alone is checked.
+func broken(documents map[string]*pages.Page, from *pages.Page, target string) string {
+	to, err := url.Parse(target)
+	switch {
+	case err != nil:
+		return err.Error()
+	case to.Scheme != "":
+		if to.Scheme != "https" || !strings.Contains(to.Host, ".") {
+			return "is not a link of the form https://HOST/..."
+		}
+		return ""
+	case path.IsAbs(to.Path):
+		return "is absolute: write it relative to the page"
+	}
+	file := path.Join(path.Dir(from.Path), to.Path)
+	if to.Path == "" {
+		file = from.Path
+	}
+	if strings.HasPrefix(file, "../") {
+		return "leads out of the repository"
+	}
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		return "there is no " + file
+	}
+	if to.Fragment == "" {
+		return ""
+	}
+	page := documents[file]
+	if page == nil || !page.Anchors()[to.Fragment] {
+		return file + " has no heading #" + to.Fragment
+	}
+	return ""
+}
+
+// TestBrokenLinksAreFound has the check of links find what is wrong.
+func TestBrokenLinksAreFound(t *testing.T) {
+	page := pages.Parse("docs/install.md", "# A & B: `c`\n\n[a](#a--b-c) [b](#no) [c](none.md) [d](/README.md) [e](http://e.org) [f](../README.md#cadastre) [g](../../x) [h](README.md#no)\n\n```\n[i](none.md)\n```\n")
+	documents := all(t)
+	documents[page.Path] = page
+	want := map[string]bool{"#a--b-c": false, "#no": true, "none.md": true, "/README.md": true, "http://e.org": true, "../README.md#cadastre": false, "../../x": true, "README.md#no": true}
+	links := page.Links()
+	if len(links) != len(want) {
+		t.Errorf("found %d links, want %d", len(links), len(want))
+	}
+	for _, link := range links {
+		if wrong := broken(documents, page, link.Target); (wrong != "") != want[link.Target] {
+			t.Errorf("%s: %q, want a mistake: %t", link.Target, wrong, want[link.Target])
+		}
+	}
+}
+
+// TestTheIndexHasEveryPage: docs/README.md links to each page of docs, and to one of each other
+// folder, from which the others of that folder are reached.
+func TestTheIndexHasEveryPage(t *testing.T) {
+	documents := all(t)
+	reached := map[string]bool{}
+	next := []string{index}
+	for len(next) > 0 {
+		from := next[0]
+		next = next[1:]
+		reached[from] = true
+		for _, link := range documents[from].Links() {
+			file, _, _ := strings.Cut(link.Target, "#")
+			file = path.Join(path.Dir(from), file)
+			alike := from == index || path.Dir(file) == path.Dir(from) && path.Dir(from) != "docs" && from != "README.md"
+			if alike && documents[file] != nil && !reached[file] {
+				next = append(next, file)
+			}
+		}
+	}
+	for file := range documents {
+		if !reached[file] {
+			t.Errorf("%s does not lead to %s: add it to the index, or to the README of its folder", index, file)
+		}
+	}
+	if !slices.ContainsFunc(documents["README.md"].Links(), func(l pages.Link) bool { return l.Target == index }) {
+		t.Errorf("README.md has no link to %s", index)
+	}
+}
+
+// TestWhatIsNotRunSaysWhy: the suite of documents runs all blocks but those that are marked.
+func TestWhatIsNotRunSaysWhy(t *testing.T) {
+	tests := declared(t)
+	for _, page := range all(t) {
+		for _, mistake := range page.Mistakes {
+			t.Error(mistake)
+		}
+		if page.RunBy != "" && !tests[page.RunBy] {
+			t.Errorf("%s is run by %q, which is no test", page.Path, page.RunBy)
+		}
+		for _, block := range page.Blocks {
+			for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(block.NotRun, -1) {
+				if !tests[name] {
+					t.Errorf("%s:%d: names %s, which is no test", page.Path, block.Line, name)
+				}
+			}
+			switch {
+			case block.Marked && !pages.Runs(block.Language):
+				t.Errorf("%s:%d: a block of the language %q is never run: remove the marker", page.Path, block.Line, block.Language)
+			case block.Marked && len(strings.Fields(block.NotRun)) < 3:
+				t.Errorf("%s:%d: %q does not say why the block is not run", page.Path, block.Line, block.NotRun)
+			case !known[block.Language]:
+				t.Errorf("%s:%d: the language %q is none that this test knows", page.Path, block.Line, block.Language)
+			case !pages.Runs(block.Language) && command.MatchString(block.Text):
+				t.Errorf("%s:%d: the block has commands: give it the language sh or console, so that they are run", page.Path, block.Line)
+			}
+		}
+	}
+}
+
+// known are the languages of blocks. Those that are not run have no commands.
+var known = map[string]bool{"sh": true, "console": true, "yaml": true, "": true, "mermaid": true, "go": true, "promql": true, "csv": true, "json": true, "hcl": true}
+
+// command is a line that reads like one of a shell. The reference of the plug-in, which is
+// generated, indents its examples: TestExamplesOfTheCommandsAreCommands reads those.
+var command = regexp.MustCompile(`(?m)^(\$ |kubectl (get|apply|create|delete|patch)|helm |make )`)
+
+// declared are the names of all tests.
+func declared(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range function.FindAllSubmatch(source, -1) {
+			names[string(match[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
