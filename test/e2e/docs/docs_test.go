@@ -98,6 +98,8 @@ func (r *reader) read() {
 			r.objects(block)
 		case "console":
 			r.console(block)
+		default:
+			r.Errorf("%s:%d: nothing runs %s: mark it as not run, and say why", r.page.Path, block.Line, block.Language)
 		}
 		if r.Failed() {
 			return // what follows builds on it

@@ -6,6 +6,7 @@
 //	sh       a script, which must succeed
 //	console  commands after "$ ", each followed by what it prints; a line "..." stands for any
 //	         number of lines
+//	hcl      nothing runs it: it has to be marked
 //	yaml     objects, which are applied; with the first line "# NAME.yaml" the block is a file
 //	         of that name, which later commands of the page apply
 //
@@ -56,7 +57,7 @@ type Block struct {
 
 // Runs reports whether a language is one of blocks that are run.
 func Runs(language string) bool {
-	return slices.Contains([]string{"sh", "console", "yaml"}, language)
+	return slices.Contains([]string{"sh", "console", "yaml", "hcl"}, language)
 }
 
 // All reads all documents of the module, in order of their paths.
