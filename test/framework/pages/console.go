@@ -2,6 +2,7 @@ package pages
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -52,9 +53,15 @@ func Steps(text string) []Step {
 }
 
 // Fits reports whether a command has printed what the document says: the same but for what
-// differs from run to run, where a line "..." stands for any number of lines.
+// differs from run to run, where a line "..." stands for any number of lines. Where names end
+// at random the order of the lines does not count: kubectl sorts by names.
 func Fits(documented, printed string) bool {
-	return fits(lines(documented), lines(printed))
+	want, got := lines(documented), lines(printed)
+	if strings.Contains(Normal(documented), random) && !slices.Contains(want, "...") {
+		slices.Sort(want)
+		slices.Sort(got)
+	}
+	return fits(want, got)
 }
 
 func lines(text string) []string {
@@ -84,6 +91,9 @@ func fits(documented, printed []string) bool {
 	return len(documented) == len(printed)
 }
 
+// random stands for the end of a name.
+const random = "<random>"
+
 // age is a time as people read it: 5m30s, 3d.
 const age = `(?:\d+[dhm])?\d+[smhd]`
 
@@ -105,9 +115,9 @@ var varying = []replacement{
 	{regexp.MustCompile(`[a-zA-Z0-9.-]+_<uid>`), "<host>_<uid>"},
 	{regexp.MustCompile(`(?m)^(operator:? +)(?:devel|v\d\S*)$`), "$1<version>"},
 	// Record names end with 8 random characters.
-	{regexp.MustCompile(`\b([a-z0-9.]+(?:-[a-z0-9.]+)*)-[bcdfghjklmnpqrstvwxz2456789]{8}\b`), "$1-<random>"},
+	{regexp.MustCompile(`\b([a-z0-9.]+(?:-[a-z0-9.]+)*)-[bcdfghjklmnpqrstvwxz2456789]{8}\b`), "$1-" + random},
 	// Those of claims that existed end with a digest of their UID.
-	{regexp.MustCompile(`\b(ipallocation/[a-z0-9.-]+)-[a-z2-7]{8}\b`), "$1-<random>"},
+	{regexp.MustCompile(`\b(ipallocation/[a-z0-9.-]+)-[a-z2-7]{8}\b`), "$1-" + random},
 	// Ages: in parentheses, of what is retained or cools down, and in columns, with the spaces
 	// that pad them. A time that was typed, such as that of --wait=20s, is none.
 	{regexp.MustCompile(`\(` + age + `\)`), "(<age>)"},
