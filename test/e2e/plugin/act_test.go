@@ -48,11 +48,13 @@ func (w *world) pause(t *testing.T) {
 	admin := w.as(t, "")
 	admin.runs("kubectl ipam pause lab --dry-run")
 	admin.runs("kubectl ipam pause lab")
+	w.phase(t, "lab", v1alpha1.PoolPaused)
 	admin.runs("kubectl ipam pause lab")
 	admin.runs("kubectl ipam claim --pool lab --length 28 --name rests -n team-b").ends(cli.ExitExhausted)
 	admin.runs("kubectl ipam resume lab --dry-run=client")
 	admin.runs("kubectl ipam resume lab --dry-run=client -o jsonpath={.metadata.annotations}").hides("paused")
 	admin.runs("kubectl ipam resume lab")
+	w.phase(t, "lab", v1alpha1.PoolReady)
 	admin.runs("kubectl ipam resume lab")
 	admin.runs("kubectl ipam claim --pool lab --length 28 --name rests -n team-b --wait=20s -q").ends(cli.ExitDone)
 	admin.runs("kubectl ipam pause none").ends(cli.ExitNotFound)
@@ -64,6 +66,15 @@ func (w *world) pause(t *testing.T) {
 	alice.runs("kubectl ipam pause own -n team-a")
 	alice.runs("kubectl ipam resume localippool/own -n team-a")
 	alice.matches("pause-tenant")
+}
+
+// phase waits until a pool has a phase, so that the manager has seen what came before.
+func (w *world) phase(t *testing.T, name string, phase v1alpha1.PoolPhase) {
+	t.Helper()
+	pool := &v1alpha1.IPPool{}
+	w.For(t).Await(name+" is "+string(phase), func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Name: name}, pool) == nil && pool.Status.Phase == phase
+	})
 }
 
 // claim asks for blocks.
