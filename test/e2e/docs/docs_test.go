@@ -26,7 +26,10 @@ type world struct {
 func TestDocs(t *testing.T) {
 	all, err := pages.All(root)
 	suite.Must(t, err)
-	w := &world{World: suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})}
+	history := filepath.Join(t.TempDir(), "history.jsonl")
+	w := &world{World: suite.Start(t, cluster.Options{
+		Managers: 1, ControllerManager: true, ClusterAPICRDs: true, ManagerArgs: []string{"--history-file=" + history},
+	})}
 	w.shell, err = pages.NewShell(t.Context(), root, t.TempDir(), w.Kubeconfig())
 	suite.Must(t, err)
 	before := w.objects()
@@ -45,6 +48,7 @@ func TestDocs(t *testing.T) {
 			testdata, err := filepath.Abs("testdata")
 			suite.Must(t, err)
 			suite.Must(t, os.Symlink(testdata, filepath.Join(of.shell.Dir, "testdata")))
+			suite.Must(t, os.Symlink(history, filepath.Join(of.shell.Dir, filepath.Base(history))))
 			(&reader{world: of, page: page, texts: map[*pages.Block]string{}}).read()
 			of.reset(before)
 		})
