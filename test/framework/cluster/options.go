@@ -27,6 +27,10 @@ type Options struct {
 	// are otherwise.
 	APIServerFlags map[string]string
 
+	// TracesTo is the address of a collector to which etcd and the API server send their
+	// traces, all of them. Empty: they trace nothing.
+	TracesTo string
+
 	// Managers is how many replicas of the operator run. With more than none,
 	// all of config/default is installed, and the cluster is ready when each of
 	// them is.

@@ -81,6 +81,11 @@ func (c *Cluster) startPlane(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if c.options.TracesTo != "" {
+		if err := c.trace(c.options.TracesTo); err != nil {
+			return err
+		}
+	}
 	c.Etcd = &Part{Name: "etcd", files: c.files, start: c.plane.Etcd.Start, stop: c.plane.Etcd.Stop}
 	c.APIServer = &Part{Name: "kube-apiserver", files: c.files, start: c.plane.APIServer.Start, stop: c.plane.APIServer.Stop}
 	if err := c.Etcd.Start(ctx); err != nil {
