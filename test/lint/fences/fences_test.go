@@ -17,7 +17,7 @@ const module = "github.com/cadastre-dev/cadastre"
 // another has its row, and may import it. `*` stands for one element of a path.
 var rows = [][]string{
 	{"internal/ipam/space"},
-	{"internal/ipam", "internal/kube", "internal/metrics", "internal/version"},
+	{"internal/ipam", "internal/kube", "internal/metrics", "internal/tracing", "internal/version"},
 	{"api/*", "internal/history", "config/crd", "config/policy", "config/rbac", "config/webhook"},
 	{"internal/adapt", "internal/manifests"},
 	{"internal/ledger"},
