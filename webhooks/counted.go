@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -9,8 +8,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/internal/history"
@@ -21,31 +18,6 @@ import (
 type refusals struct {
 	metrics *metrics.Instruments
 	history *history.Recorder
-}
-
-// countingManager is a manager whose webhook server counts what its webhooks refuse, those that
-// builders register included.
-type countingManager struct {
-	manager.Manager
-	refusals refusals
-}
-
-// GetWebhookServer implements manager.Manager.
-func (c countingManager) GetWebhookServer() webhook.Server {
-	return countingServer{c.Manager.GetWebhookServer(), c.refusals}
-}
-
-type countingServer struct {
-	webhook.Server
-	refusals refusals
-}
-
-// Register implements webhook.Server.
-func (s countingServer) Register(path string, hook http.Handler) {
-	if hook, ok := hook.(*admission.Webhook); ok {
-		hook.Handler = s.refusals.of(hook.Handler)
-	}
-	s.Server.Register(path, hook)
 }
 
 // of is a handler of which what it refuses is counted and written.
@@ -64,7 +36,7 @@ func (r refusals) add(req admission.Request, response admission.Response) {
 	if response.Result != nil {
 		result = *response.Result
 	}
-	result.Code = cmp.Or(result.Code, http.StatusForbidden) // as the API server has it where none is given
+	result.Code = codeOf(response)
 	r.metrics.Refused(req.Resource.Resource, strings.ToLower(string(req.Operation)), result.Code)
 	if req.DryRun != nil && *req.DryRun { // nothing was to be done
 		return
@@ -91,4 +63,12 @@ func blockIn(object []byte) netip.Prefix {
 		return netip.PrefixFrom(address, address.BitLen())
 	}
 	return netip.Prefix{}
+}
+
+// codeOf is the HTTP status code of a refusal.
+func codeOf(response admission.Response) int32 {
+	if response.Result != nil && response.Result.Code != 0 {
+		return response.Result.Code
+	}
+	return http.StatusForbidden // as the API server has it where none is given
 }

@@ -40,7 +40,7 @@ func TestRefusalsAreCountedByTheirCode(t *testing.T) {
 		"conflict":  denied(subject{kind: "IPClaim", plural: "ipclaims"}.conflict(errors.New("taken"))),
 		"exhausted": admission.Errored(http.StatusInsufficientStorage, errors.New("full")),
 	}
-	countingServer{server, refusals{counter, nil}}.Register("/path", &admission.Webhook{Handler: admission.HandlerFunc(
+	observedServer{server, refusals{counter, nil}, nil}.Register("/path", &admission.Webhook{Handler: admission.HandlerFunc(
 		func(_ context.Context, req admission.Request) admission.Response { return answers[req.Name] })})
 	handler := server.hook.(*admission.Webhook).Handler
 	for name := range answers {

@@ -262,7 +262,7 @@ func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution
 	}
 	record, err := m.Allocator.Allocate(ctx, order)
 	if err == nil && ctx.Err() != nil { // nobody is there any more to take it
-		m.Allocator.Discard(record)
+		m.Allocator.Discard(ctx, record)
 		return ipam.Record{}, ipam.ErrUnconfirmed
 	}
 	return record, err

@@ -98,7 +98,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 			return denied(r.subject.refusal(full))
 		}
 	}
-	if errs := m.recheck(r, record); len(errs) > 0 {
+	if errs := m.recheck(ctx, r, record); len(errs) > 0 {
 		return denied(r.subject.invalid(errs...))
 	}
 	if err := r.fillIn(pool, record); err != nil {
@@ -152,7 +152,7 @@ func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool)
 	}
 	record, err := m.Allocator.Allocate(ctx, order)
 	if err == nil && ctx.Err() != nil { // nobody is there any more to take it
-		m.Allocator.Discard(record)
+		m.Allocator.Discard(ctx, record)
 		return ipam.Record{}, ipam.ErrUnconfirmed
 	}
 	return record, err
@@ -176,7 +176,7 @@ func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool)
 
 // recheck reads the pool again with the CIDR that it was given, which ranges,
 // gateway and bounds have to agree with.
-func (m *poolMutator) recheck(r *poolRequest, record ipam.Record) field.ErrorList {
+func (m *poolMutator) recheck(ctx context.Context, r *poolRequest, record ipam.Record) field.ErrorList {
 	if !record.Block.IsValid() || r.obj.PoolSpec().CIDR != "" {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (m *poolMutator) recheck(r *poolRequest, record ipam.Record) field.ErrorLis
 	carved.PoolSpec().CIDR = record.Block.String()
 	_, errs := adapt.Pool(carved)
 	if len(errs) > 0 && record.UID != "" {
-		m.Allocator.Discard(record)
+		m.Allocator.Discard(ctx, record)
 	}
 	return errs
 }

@@ -28,7 +28,7 @@ type Options struct {
 
 // Setup registers all webhooks with the manager's webhook server.
 func Setup(mgr manager.Manager, o Options) error {
-	mgr = countingManager{mgr, refusals{o.Metrics, o.History}}
+	mgr = observedManager{mgr, refusals{o.Metrics, o.History}, o.Tracer}
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	schemas, err := newSchemas()
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 // ipam.ErrEarlierAttempt, or the API's own.
 // After any error nothing is held, or it will be collected.
 func (a *Allocator) Allocate(ctx context.Context, order Order) (record ipam.Record, err error) {
-	began := a.metrics.Now()
-	defer func() { a.metrics.Allocated(measured(order), resultOf(err), began) }()
+	ctx, allocation := a.begun(ctx, order)
+	defer func() { allocation.ended(record, err) }()
 	order = a.named(order)
 	switch {
 	case order.Holder.IsPool():

@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"context"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -12,6 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
+	"github.com/cadastre-dev/cadastre/internal/tracing"
 )
 
 // Options are what an Allocator is given when it is made.
@@ -32,6 +34,8 @@ type Options struct {
 	Metrics *metrics.Instruments
 	// History says what became of blocks; nil: nobody.
 	History *history.Recorder
+	// Tracer has a span for each allocation, its steps, and each release. Nil: none.
+	Tracer *tracing.Tracer
 	// Log says of what fails in the background.
 	Log logr.Logger
 }
@@ -51,6 +55,7 @@ type Allocator struct {
 	limit     int
 	metrics   *metrics.Instruments
 	history   *history.Recorder
+	tracer    *tracing.Tracer
 	log       logr.Logger
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
@@ -64,13 +69,13 @@ type Allocator struct {
 func New(o Options) *Allocator {
 	a := &Allocator{
 		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, client: o.Client,
-		limit: o.UnclaimedLimit, metrics: o.Metrics, history: o.History, log: o.Log,
+		limit: o.UnclaimedLimit, metrics: o.Metrics, history: o.History, tracer: o.Tracer, log: o.Log,
 		attempts: semaphore.NewWeighted(AttemptsAtOnce),
 		claims:   newClaims(o.Ledger, o.Queue, o.Log),
 	}
 	a.ledger.Listen(func(c ledger.Change) {
 		if c.Kind == ledger.Abandoned {
-			a.discard(c.Record)
+			a.discard(context.Background(), c.Record)
 		}
 	})
 	return a

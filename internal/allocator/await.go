@@ -10,6 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/tracing"
 )
 
 const (
@@ -23,7 +24,9 @@ const (
 
 // awaitRoom waits, for a short time, until there may be room for an order that was not
 // served because of the cause. It reports whether to look for a block again.
-func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause error) bool {
+func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause error) (mayBeRoom bool) {
+	ctx, span := a.tracer.Start(ctx, tracing.Await)
+	defer func() { awaited(span, mayBeRoom) }()
 	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](cause); ok && exhausted.OutOfTurn {
 		return a.awaitTurn(ctx, order)
 	}

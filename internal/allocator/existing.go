@@ -26,9 +26,9 @@ import (
 // all the same, and confirmed once that is there; and those of Allocate that mean to try
 // again.
 func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.PoolKey) (record ipam.Record, err error) {
-	began := a.metrics.Now()
 	order.existing = true
-	defer func() { a.metrics.Allocated(measured(order), resultOf(err), began) }()
+	ctx, allocation := a.begun(ctx, order)
+	defer func() { allocation.ended(record, err) }()
 	if err := a.synced(); err != nil {
 		return ipam.Record{}, err
 	}

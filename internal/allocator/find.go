@@ -11,6 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/tracing"
 )
 
 // allocate takes over a retained block, or finds another, waiting for a short time where
@@ -48,8 +49,10 @@ func (a *Allocator) unlessEarlier(order Order, err error) error {
 
 // find tries the pools in order until a block is confirmed.
 func (a *Allocator) find(ctx context.Context, order Order) (ipam.Record, error) {
-	exhausted := order.exhausted()
+	exhausted, attempts := order.exhausted(), 0
+	defer func() { a.attempted(ctx, attempts) }()
 	for i := 0; i < len(order.Pools); {
+		attempts++
 		pool := order.Pools[i]
 		record, err := a.try(ctx, order, a.ask(order, pool))
 		switch {
@@ -90,13 +93,19 @@ func (a *Allocator) try(ctx context.Context, order Order, ask ledger.Ask) (ipam.
 // records, it waits for a moment: those of creates under way are claimed within
 // milliseconds.
 func (a *Allocator) hold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold, err error) {
-	defer a.metrics.Time(metrics.StepFind)()
+	ctx, step := a.step(ctx, metrics.StepFind, tracing.Find)
 	ctx, cancel := context.WithTimeout(ctx, beginWithin)
 	defer cancel()
 	a.ledger.Await(ctx, []ipam.PoolKey{ask.Pool}, func() bool {
 		hold, err = a.ledger.Hold(ask)
 		return !errors.Is(err, ipam.ErrTooManyUnclaimed)
 	})
+	found := ipam.Record{Pool: ask.Pool}
+	if err == nil {
+		found.Block = hold.Block
+	}
+	describe(step.span, found)
+	step.end(err)
 	return hold, err
 }
 
@@ -122,10 +131,7 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	record := order.recordOf(hold.Pool, hold.Block)
 	record.Project = hold.Project() // for which it was judged
 	traceRecord(ctx, "Holding a block", record)
-	obj := adapt.Allocation(record)
-	recorded := a.metrics.Time(metrics.StepRecord)
-	err := a.client.Create(ctx, obj)
-	recorded()
+	record, err := a.store(ctx, record)
 	if err != nil {
 		if kube.IsRejected(err) || order.nameIsFixed() {
 			hold.Drop()
@@ -134,11 +140,8 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 		}
 		return ipam.Record{}, unavailable(ctx, fmt.Errorf("recording %s: %w", record.Block, err))
 	}
-	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
 	traceRecord(ctx, "Recorded a block; waiting until the watch shows it", record)
-	confirmed := a.metrics.Time(metrics.StepConfirm)
-	err = hold.Confirm(ctx, record.UID)
-	confirmed()
+	err = a.await(ctx, hold, record)
 	switch {
 	case err == nil:
 		logChange(ctx, "Allocated a block", record)
@@ -149,6 +152,26 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 		return record, poolClosed(order.Holder, record.Pool)
 	}
 	return ipam.Record{}, a.abandon(ctx, order, record, err)
+}
+
+// store creates the IPAllocation of a record, and returns the record as it is stored.
+func (a *Allocator) store(ctx context.Context, record ipam.Record) (ipam.Record, error) {
+	ctx, step := a.step(ctx, metrics.StepRecord, tracing.Record)
+	describe(step.span, record)
+	obj := adapt.Allocation(record)
+	err := a.client.Create(ctx, obj)
+	step.end(err)
+	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
+	return record, err
+}
+
+// await waits until it is known whose the block of a record is.
+func (a *Allocator) await(ctx context.Context, hold *ledger.Hold, record ipam.Record) error {
+	ctx, step := a.step(ctx, metrics.StepConfirm, tracing.Confirm)
+	describe(step.span, record)
+	err := hold.Confirm(ctx, record.UID)
+	step.end(err)
+	return err
 }
 
 // abandon gives up a record that could not be confirmed, and returns what that means.
@@ -164,7 +187,7 @@ func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record
 			a.history.Granted(record, history.Existing)
 		}
 	case !order.nameIsFixed():
-		a.discard(record)
+		a.discard(ctx, record)
 	default: // the name is needed again
 		cause = errors.Join(cause, a.Release(ctx, record))
 	}

@@ -97,7 +97,7 @@ func TestABlockThatNobodyTookIsReleasedInTheHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.Discard(record)
+		a.Discard(t.Context(), record)
 		expectTold(t, entries, "Granted 10.0.0.0/28 Allocated", "Released 10.0.0.0/28 Unused")
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
+	"github.com/cadastre-dev/cadastre/internal/tracing"
 )
 
 // Parts are what allocation consists of, each of which is of the same ledger. They are
@@ -33,6 +34,8 @@ type Parts struct {
 	Metrics *metrics.Instruments
 	// History is told what became of blocks and requests. Its Run is to run.
 	History *history.Recorder
+	// Tracer has a span for each request, pass and allocation. Nil: none.
+	Tracer *tracing.Tracer
 }
 
 // PartsOptions are what Parts are given when they are made. Of the options of each part,
@@ -62,6 +65,8 @@ type PartsOptions struct {
 	// Clock paces live lists, and measures durations. Nil: the real one.
 	Clock clock.PassiveClock
 	Log   logr.Logger
+	// Tracer starts the spans of all parts. Nil: none.
+	Tracer *tracing.Tracer
 }
 
 // NewParts makes a catalogue, a queue and an allocator of one ledger. Until Close the
@@ -80,8 +85,8 @@ func NewParts(o PartsOptions) Parts {
 	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalogue: known, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: o.Log})
 	return Parts{
 		Ledger: o.Ledger, Catalogue: known, Queue: waiting,
-		Allocator: New(Options{Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Metrics: counted, History: told, Log: o.Log}),
-		Metrics:   counted, History: told,
+		Allocator: New(Options{Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Metrics: counted, History: told, Tracer: o.Tracer, Log: o.Log}),
+		Metrics:   counted, History: told, Tracer: o.Tracer,
 	}
 }
 

@@ -32,7 +32,9 @@ import (
 //
 // The own record of a pool is released in two steps (MarkReleasing); where blocks of
 // the pool are recorded the error is ipam.ErrPoolInUse.
-func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
+func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error) {
+	ctx, span := a.beginRelease(ctx, record)
+	defer func() { endRelease(span, err) }()
 	if record.Purpose == ipam.PurposePool {
 		marked, err := a.MarkReleasing(ctx, record)
 		if err != nil {
@@ -43,7 +45,7 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
 	if err := a.delete(ctx, record); err != nil {
 		return ignoreGone(err)
 	}
-	err := a.removeFinalizer(ctx, record)
+	err = a.removeFinalizer(ctx, record)
 	if err == nil {
 		logChange(ctx, "Released a record", record)
 	}
@@ -154,14 +156,16 @@ func (a *Allocator) removeFinalizerAmongOthers(ctx context.Context, record ipam.
 }
 
 // discard gives up a record of this process's own in the background, whatever
-// becomes of the request that it was for. What fails is left to the collection
-// of orphans.
-func (a *Allocator) discard(record ipam.Record) { a.discardThen(record, func() {}) }
+// becomes of the request that it was for, of which it keeps the values of ctx alone. What
+// fails is left to the collection of orphans.
+func (a *Allocator) discard(ctx context.Context, record ipam.Record) {
+	a.discardThen(ctx, record, func() {})
+}
 
 // discardThen is discard, and calls then once the record is released.
-func (a *Allocator) discardThen(record ipam.Record, then func()) {
+func (a *Allocator) discardThen(ctx context.Context, record ipam.Record, then func()) {
 	a.background.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), discardWithin)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardWithin)
 		defer cancel()
 		switch err := a.Release(ctx, record); {
 		case err == nil:
@@ -174,9 +178,9 @@ func (a *Allocator) discardThen(record ipam.Record, then func()) {
 
 // Discard gives up a record that was granted but will not be used. One that was
 // taken over is left to the collection of orphans, which may retain it.
-func (a *Allocator) Discard(record ipam.Record) {
+func (a *Allocator) Discard(ctx context.Context, record ipam.Record) {
 	if !record.Adopted {
-		a.discardThen(record, func() { a.history.Released(record, history.Unused) })
+		a.discardThen(ctx, record, func() { a.history.Released(record, history.Unused) })
 	}
 }
 

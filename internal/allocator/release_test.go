@@ -251,7 +251,7 @@ func TestWhatIsNotUsedIsGivenUp(t *testing.T) {
 				record := heldBlock("x", "10.0.0.0/28")
 				record.Adopted = adopted
 				record = over.stores(t, record)
-				a.Discard(record)
+				a.Discard(t.Context(), record)
 				synctest.Wait()
 				if there := over.stored(record.Name) != nil; there != adopted {
 					t.Errorf("the record is there: %t, want %t", there, adopted)
@@ -266,7 +266,7 @@ func TestWhatIsGivenUpInVainIsNotTriedForEver(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		own := over.stores(t, ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound))
 		calls := over.calls(map[string]error{"patch": errCut})
-		a.Discard(own)
+		a.Discard(t.Context(), own)
 		synctest.Wait()
 		if got := calls(); len(got) != 1 {
 			t.Errorf("calls were %v, want one", got)

@@ -87,7 +87,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 		WatchesRawSource(c.records()).
 		WatchesRawSource(c.arrivals()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff(c.Grace)}).
-		Complete(c.Within.Limit(c))
+		Complete(c.Within.Limit(c.Tracer.Passes("orphan", c)))
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -81,7 +81,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.Turns(kind)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff()}).
-		Complete(c.Within.Limit(c))
+		Complete(c.Within.Limit(c.Tracer.Passes("ipaddressclaim", c)))
 }
 
 // backOff has a claim that fails tried again a minute later at most: what refuses its

@@ -58,7 +58,7 @@ func (w *waiters) setup(mgr manager.Manager) error {
 		Watches(&ipamv1.IPAddress{}, &handler.EnqueueRequestForObject{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(w.client)), builder.WithPredicates(pauseChanged())).
 		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
-		Complete(w)
+		Complete(w.Tracer.Passes("ipaddressclaim-waiters", w))
 }
 
 // Reconcile implements reconcile.Reconciler.

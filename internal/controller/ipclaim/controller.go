@@ -55,7 +55,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.Turns(kind)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
-		Complete(c.Within.Limit(reconcile.AsReconciler(c.Client, c)))
+		Complete(c.Within.Limit(c.Tracer.Passes("ipclaim", reconcile.AsReconciler(c.Client, c))))
 }
 
 // Reconcile implements reconcile.ObjectReconciler. Nearly all claims are Bound since they

@@ -37,7 +37,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 		For(&v1alpha1.IPClass{}).
 		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.records()).
-		Complete(reconcile.AsReconciler(c.Client, c))
+		Complete(c.Tracer.Passes("ipclass", reconcile.AsReconciler(c.Client, c)))
 }
 
 // Reconcile implements reconcile.ObjectReconciler.

@@ -48,13 +48,14 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
 	var none T
 	kind := ipam.PoolKind(none.PoolKind())
+	name := strings.ToLower(string(kind))
 	return builder.ControllerManagedBy(mgr).
-		Named(strings.ToLower(string(kind))).
+		Named(name).
 		For(v1alpha1.NewPool(none.PoolKind())).
 		WatchesRawSource(c.changes(kind)).
 		WatchesRawSource(c.records(kind)).
 		WatchesRawSource(c.Turns(string(kind))).
-		Complete(reconcile.AsReconciler(c.Client, of[T]{c}))
+		Complete(c.Tracer.Passes(name, reconcile.AsReconciler(c.Client, of[T]{c})))
 }
 
 // of reconciles one kind of pool.

@@ -1,0 +1,237 @@
+package allocator
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/tracing"
+)
+
+// recorded are the spans of an allocator, as the tests read them.
+type recorded struct{ *tracetest.SpanRecorder }
+
+// traced has an allocator record spans.
+func traced(a *Allocator) recorded {
+	spans := recorded{tracetest.NewSpanRecorder()}
+	a.tracer = tracing.New(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
+	return spans
+}
+
+// tree is a line for each span, below its parent, with the attributes that are named.
+func (r recorded) tree(keys ...attribute.Key) string {
+	ended := slices.SortedStableFunc(slices.Values(r.Ended()), func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) })
+	var text strings.Builder
+	var write func(parent, indent string)
+	write = func(parent, indent string) {
+		for _, span := range ended {
+			if of := span.Parent(); of.IsValid() && of.SpanID().String() != parent || !of.IsValid() && parent != "" {
+				continue
+			}
+			text.WriteString(indent + span.Name())
+			for _, key := range keys {
+				for _, of := range span.Attributes() {
+					if of.Key == key {
+						fmt.Fprintf(&text, " %s", of.Value.String())
+					}
+				}
+			}
+			if span.Status().Code == codes.Error {
+				text.WriteString(" FAILED")
+			}
+			text.WriteString("\n")
+			write(span.SpanContext().SpanID().String(), indent+"  ")
+		}
+	}
+	write("", "")
+	return text.String()
+}
+
+func expectTree(t *testing.T, got, want string) {
+	t.Helper()
+	if want = strings.TrimLeft(want, "\n"); got != want {
+		t.Errorf("got spans\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAnAllocationHasASpanForEachStep(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		spans := traced(a)
+		order := ordered(claimOrder("a", 30), parent())
+		order.Terms.Class = "gold"
+		if _, err := a.Allocate(t.Context(), order); err != nil {
+			t.Fatal(err)
+		}
+		expectTree(t, spans.tree(tracing.Name, tracing.Origin, tracing.Class, tracing.Length, tracing.Candidates, tracing.Attempts, tracing.Block, tracing.Result), `
+allocate a admission gold 30 1 1 10.0.0.0/30 allocated
+  find 10.0.0.0/30 allocated
+  record 10.0.0.0/30 allocated
+  confirm 10.0.0.0/30 allocated
+`)
+	})
+}
+
+// racing is a link on which something happens before a record is created.
+type racing struct {
+	*steady
+	before func()
+}
+
+// Create implements client.Writer.
+func (r *racing) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	r.before()
+	return r.steady.Create(ctx, obj, opts...)
+}
+
+// TestALostRaceIsSeenInTheTrace: another replica records the block first; the record that gives
+// way is released, and the next block is tried.
+func TestALostRaceIsSeenInTheTrace(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		spans := traced(a)
+		a.client = &racing{over, sync.OnceFunc(func() { over.stores(t, heldBlock("x", "10.0.0.0/30")) })}
+		if _, err := a.Allocate(t.Context(), ordered(claimOrder("a", 30), parent())); err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		expectTree(t, spans.tree(tracing.Attempts, tracing.Result), `
+allocate 2 allocated
+  find allocated
+  record allocated
+  confirm lost_race
+  find allocated
+  record allocated
+  confirm allocated
+  release released
+`)
+	})
+}
+
+func TestWhatHasNoRoomIsNoFailure(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		spans := traced(a)
+		if _, err := a.Allocate(t.Context(), ordered(claimOrder("b", 8), parent())); err == nil {
+			t.Fatal("a block larger than the pool is allocated")
+		}
+		expectTree(t, spans.tree(tracing.Attempts, tracing.Result), `
+allocate 1 exhausted
+  find exhausted
+  await room exhausted
+`)
+	})
+}
+
+func TestWhatTheAPIServerDoesNotAnswerIsAFailure(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		spans := traced(a)
+		over.fails = errCut
+		if _, err := a.Allocate(t.Context(), ordered(claimOrder("a", 30), parent())); err == nil {
+			t.Fatal("a block is allocated without an API server")
+		}
+		expectTree(t, spans.tree(tracing.Result, tracing.ErrorType), `
+allocate error error FAILED
+  find allocated
+  record error error FAILED
+`)
+	})
+}
+
+// TestAHolderThatWaitedSaysForHowLong has the spans of a controller.
+func TestAHolderThatWaitedSaysForHowLong(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		spans := traced(a)
+		order := ordered(claimOrder("a", 30), parent())
+		order.Origin, order.HolderUID = OriginController, "uid"
+		order.Waiting.Since = a.metrics.Now().Add(-90 * time.Second)
+		if _, err := a.Allocate(t.Context(), order); err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(spans.tree(tracing.Origin, tracing.Waited), "\n")
+		if first != "allocate controller 90" {
+			t.Errorf("the span is %q", first)
+		}
+	})
+}
+
+// TestWithoutTracerNothingIsSpent: what begins and ends an allocation and its steps allocates
+// as much memory as metrics alone.
+func TestWithoutTracerNothingIsSpent(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		record := heldBlock("x", "10.0.0.0/30")
+		ctx := t.Context()
+		spent := testing.AllocsPerRun(100, func() {
+			ctx, span := a.tracer.Start(ctx, tracing.Record)
+			describe(span, record)
+			end(span, nil)
+			ctx, span = a.beginRelease(ctx, record)
+			endRelease(span, nil)
+			a.attempted(ctx, 1)
+			awaited(span, true)
+		})
+		if spent != 0 {
+			t.Errorf("without a tracer %v objects are allocated, want none", spent)
+		}
+	})
+}
+
+// BenchmarkAllocate allocates and releases an address, with an API server in memory: what the
+// operator itself takes for it.
+func BenchmarkAllocate(b *testing.B) {
+	provider := func(sampler sdktrace.Sampler) *sdktrace.TracerProvider {
+		return sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithBatcher(tracetest.NewNoopExporter()))
+	}
+	for name, tracer := range map[string]*tracing.Tracer{
+		"off": nil, "unsampled": tracing.New(provider(sdktrace.NeverSample())), "sampled": tracing.New(provider(sdktrace.AlwaysSample())),
+	} {
+		b.Run(name, func(b *testing.B) {
+			a := benched(b)
+			a.tracer = tracer
+			order := ordered(claimOrder("a", 32), parent())
+			order.Record = ipam.Name{} // a new one each time
+			b.ReportAllocs()
+			for b.Loop() {
+				record, err := a.Allocate(b.Context(), order)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := a.Release(b.Context(), record); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// benched is an allocator whose view follows an API server in memory.
+func benched(b *testing.B) *Allocator {
+	over := &steady{link: link{server: newAPIServer(parent())}}
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
+	a := newAllocator(PartsOptions{Ledger: view, Client: over})
+	view.Describe(parent())
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		view.Run(ctx, quick{over.server}, &v1alpha1.IPAllocation{})
+	}()
+	b.Cleanup(func() { stop(); <-ended; a.Close() })
+	for !view.Synced() {
+		runtime.Gosched()
+	}
+	return a
+}
