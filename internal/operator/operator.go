@@ -28,6 +28,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/requester"
+	"github.com/cadastre-dev/cadastre/internal/tracing"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
@@ -51,6 +52,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // the API server's priority and fairness is the throttle
+	tracer, stopTracing, err := startTracing(ctx, cfg, o)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	to, err := connect(cfg)
 	if err != nil {
 		return err
@@ -71,7 +77,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	parts, err := newParts(ctx, o, view, to.client)
+	parts, err := newParts(ctx, o, view, to.client, tracer)
 	if err != nil {
 		return err
 	}
@@ -89,7 +95,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	return op.run(ctx)
 }
 
-func newParts(ctx context.Context, o Options, view *ledger.Ledger, c client.Client) (allocator.Parts, error) {
+func newParts(ctx context.Context, o Options, view *ledger.Ledger, c client.Client, tracer *tracing.Tracer) (allocator.Parts, error) {
 	sinks, err := o.sinks(ctx)
 	if err != nil {
 		return allocator.Parts{}, err
@@ -97,7 +103,7 @@ func newParts(ctx context.Context, o Options, view *ledger.Ledger, c client.Clie
 	return allocator.NewParts(allocator.PartsOptions{
 		Ledger: view, Client: c, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily),
 		UnclaimedLimit: o.UnclaimedLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,
-		Sinks: sinks, Replica: replica(), Log: o.Log.WithName("allocator"),
+		Sinks: sinks, Replica: replica(), Log: o.Log.WithName("allocator"), Tracer: tracer,
 	}), nil
 }
 

@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/tracing/export"
 )
 
 // UnsafeOrphanGraceEnv is the environment variable that, set to anything, allows any
@@ -79,6 +81,13 @@ type Options struct {
 	// Workers is how many claims are reconciled at a time.
 	Workers int
 
+	// TracingEndpoint is the address of the collector to which traces are sent; empty:
+	// nothing is traced.
+	TracingEndpoint string
+	// TracingSamplingRate is of how many in a million traces that begin in the operator
+	// spans are recorded.
+	TracingSamplingRate int
+
 	// What follows is for a process that does more than to run one operator.
 
 	// SkipNameValidation allows several managers in one process.
@@ -108,6 +117,7 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	o.bindServers(fs)
 	o.bindElection(fs)
 	o.History.bind(fs)
+	o.bindTracing(fs)
 }
 
 // bindWatch registers what Cluster API's providers have in common.
@@ -132,6 +142,11 @@ func (o *Options) bindElection(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 2*time.Second, "How long a leader that died keeps its lease.")
 	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 0, "How long a leader tries to renew its lease before it gives up. Default: three quarters of the lease.")
 	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 0, "How long replicas wait between tries to get or renew the lease. Default: an eighth of the lease.")
+}
+
+func (o *Options) bindTracing(fs *pflag.FlagSet) {
+	fs.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Address of the collector to which traces are sent by OTLP over gRPC, such as https://collector.example.com:4317; with http:// the connection is without TLS. The environment variables of OpenTelemetry's exporter, such as OTEL_EXPORTER_OTLP_HEADERS, say the rest. Default: nothing is traced.")
+	fs.IntVar(&o.TracingSamplingRate, "tracing-sampling-rate-per-million", 0, "Of how many in a million traces that begin in the operator, which are those of controllers, spans are sent. A request that the API server traces is traced as the API server decides. 0: none begins here.")
 }
 
 // normalize gives a flag one name: Cluster API's providers and those made with
@@ -170,7 +185,20 @@ func (o *Options) validate() error {
 	if o.OrphanGrace < safeOrphanGrace && !o.UnsafeOrphanGrace {
 		return fmt.Errorf("--orphan-grace=%s is shorter than a request to create a claim can last: set %s or more", o.OrphanGrace, safeOrphanGrace)
 	}
-	return o.History.validate()
+	return errors.Join(o.History.validate(), o.validateTracing())
+}
+
+func (o *Options) validateTracing() error {
+	if o.TracingSamplingRate < 0 || o.TracingSamplingRate > export.PerMillion {
+		return fmt.Errorf("--tracing-sampling-rate-per-million=%d is out of range: set 0 to %d", o.TracingSamplingRate, export.PerMillion)
+	}
+	if o.TracingEndpoint == "" {
+		return nil
+	}
+	if _, err := export.Endpoint(o.TracingEndpoint); err != nil {
+		return fmt.Errorf("--tracing-endpoint=%w", err)
+	}
+	return nil
 }
 
 // User is the name under which the API server knows the operator.

@@ -1,0 +1,73 @@
+package operator
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"k8s.io/client-go/rest"
+)
+
+// TestRequestsOfASpanCarryItOn: others, such as those of informers, are left as they are.
+func TestRequestsOfASpanCarryItOn(t *testing.T) {
+	var header string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { header = r.Header.Get("Traceparent") }))
+	defer server.Close()
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	client := http.Client{Transport: carrying(http.DefaultTransport, provider)}
+	get := func(ctx context.Context) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+	}
+	get(t.Context())
+	if header != "" || len(recorder.Ended()) > 0 {
+		t.Errorf("a request of no span has the header %q, and %d spans", header, len(recorder.Ended()))
+	}
+	ctx, span := provider.Tracer("test").Start(t.Context(), "record")
+	get(ctx)
+	span.End()
+	ended := recorder.Ended()
+	if len(ended) != 2 || ended[0].Name() != "HTTP GET" || ended[0].Parent().SpanID() != span.SpanContext().SpanID() {
+		t.Fatalf("spans are %v, want that of the request below that of the step", ended)
+	}
+	if of := ended[0].SpanContext(); header != "00-"+of.TraceID().String()+"-"+of.SpanID().String()+"-01" {
+		t.Errorf("the server is told of %q, want of span %s", header, of.SpanID())
+	}
+}
+
+func TestWithoutCollectorNothingIsTraced(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // it is the flag that switches traces on
+	cfg := &rest.Config{}
+	tracer, stop, err := startTracing(t.Context(), cfg, Options{TracingSamplingRate: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if tracer != nil || cfg.WrapTransport != nil {
+		t.Errorf("without collector there is the tracer %v, and requests are wrapped: %t", tracer, cfg.WrapTransport != nil)
+	}
+}
+
+func TestWithCollectorRequestsAreWrapped(t *testing.T) {
+	cfg := &rest.Config{}
+	tracer, stop, err := startTracing(t.Context(), cfg, Options{TracingEndpoint: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if tracer == nil || cfg.WrapTransport == nil {
+		t.Error("there is no tracer, or requests do not carry traces on")
+	}
+}
