@@ -173,6 +173,16 @@ history-document: ## Write the tables of the history's fields and reasons into d
 	go run ./test/lint/cmd/history >$(OUT)/history.md
 	go run ./test/framework/cmd/splice docs/history.md history <$(OUT)/history.md
 
+.PHONY: tracing-document
+tracing-document: $(assets) build ## Write the tables of spans, and the picture of a trace, into docs/tracing.md.
+	@mkdir -p $(OUT)
+	go run ./test/lint/cmd/tracing spans >$(OUT)/spans.md
+	go run ./test/framework/cmd/splice docs/tracing.md spans <$(OUT)/spans.md
+	go run ./test/lint/cmd/tracing attributes >$(OUT)/attributes.md
+	go run ./test/framework/cmd/splice docs/tracing.md attributes <$(OUT)/attributes.md
+	TRACE_PICTURE=$(CURDIR)/$(OUT)/trace.md go test -count=1 -run 'TestTracing/one_trace' ./test/e2e/tracing
+	go run ./test/framework/cmd/splice docs/tracing.md picture <$(OUT)/trace.md
+
 # clusterctl fills in what is left in ${...}. The namespace is one of those, as some
 # of what names it is beyond what clusterctl rewrites for --target-namespace.
 .PHONY: release-manifests
@@ -291,9 +301,9 @@ explored := ./test/chaos/model/...
 
 # Tests that run programs, such as a control plane: their results are not cached,
 # as Go does not see what those programs are. Here are those of test/ and those that
-# import from it, other than builders, what collects messages and what lists flags; what is tested with
+# import from it, other than builders, the collector of traces, what collects messages and what lists flags; what is tested with
 # the race detector, and the model, are left out.
-on_processes := { own = $$1; sub(/^[^ ]+/, ""); gsub("cadastre/test/(lint/messages|lint/chart|framework/build)( |$$)", " ") } own !~ /\/test\/(lint\/messages|framework\/build)$$/ && (own $$0) ~ /\/test\/|\/envtest/
+on_processes := { own = $$1; sub(/^[^ ]+/, ""); gsub("cadastre/test/(lint/messages|lint/chart|framework/build|framework/collector)( |$$)", " ") } own !~ /\/test\/(lint\/messages|framework\/build)$$/ && (own $$0) ~ /\/test\/|\/envtest/
 
 # The suites that begin first, so that none of them is left alone at the end.
 longest := integration|restore|contract|replicas|torture
@@ -378,6 +388,11 @@ bench-space: ## Measure the free space of a pool (BENCH_COUNT runs, default 5) i
 	go test -run '^$$' -bench . -benchtime 0.2s -count $(BENCH_COUNT) ./internal/ipam/space | tee out/bench-space.txt
 	go run ./internal/ipam/space/benchtable <out/bench-space.txt >out/bench-space.md
 	go run ./test/framework/cmd/splice docs/benchmarks.md space <out/bench-space.md
+
+.PHONY: bench-observed
+bench-observed: $(assets) build bin/bench ## Measure what metrics and traces cost, a round without and with them in turn, into docs/tracing.md: about eight minutes; QUICK=1: 2 minutes.
+	@bin/bench --out=out/observed --only=observed $(if $(QUICK),--quick)
+	go run ./test/framework/cmd/splice docs/tracing.md cost <out/observed/observed.md
 
 .PHONY: bench-plugin
 bench-plugin: $(assets) ## Measure the plug-in with so many allocations beside kubectl, into docs/benchmarks.md (RECORDS, default 100,000): about ten minutes.

@@ -1,0 +1,307 @@
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/tracing"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/collector"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// The services whose spans the collector has.
+const (
+	apiServer = "apiserver"
+	etcd      = "etcd"
+	operator  = "cadastre"
+)
+
+// The spans of a create call, as the services name them.
+const (
+	admits  = "admission CREATE ipclaims"
+	creates = "POST /apis/ipam.cadastre.dev/v1alpha1/namespaces/{:namespace}/ipclaims"
+	records = "POST /apis/ipam.cadastre.dev/v1alpha1/namespaces/{:namespace}/ipallocations"
+	writes  = "etcdserverpb.KV/Txn"
+)
+
+func TestTracing(t *testing.T) {
+	w := start(t)
+	w.Namespace("team")
+	w.Pools(
+		build.Pool("offices").CIDR("10.0.0.0/16").Classes("office").Obj(),
+		build.Pool("one").CIDR("10.1.0.0/32").Obj(),
+	)
+	w.Created(build.Class("office").Lengths(24, 32).Obj())
+	for _, test := range []struct {
+		name string
+		run  func(*world)
+	}{
+		{"one trace leads from the client to etcd", (*world).leadsThrough},
+		{"a claim that waits is served in a trace of the controller", (*world).waits},
+		{"a refusal is in the trace with its code", (*world).refuses},
+		{"what the client does not sample is not traced", (*world).isNotSampled},
+		{"all that spans have is documented, and no secret", (*world).documented},
+		{"a collector that hangs holds up no create", (*world).hangs},
+	} {
+		ok := t.Run(test.name, func(t *testing.T) {
+			of := *w
+			of.World = w.For(t)
+			test.run(&of)
+		})
+		if !ok {
+			break
+		}
+	}
+}
+
+// leadsThrough creates a claim as a client that traces.
+func (w *world) leadsThrough() {
+	client := w.begin(true)
+	claim := build.Claim("team", "desk").Class("office").Length(32).Obj()
+	suite.Must(w, client.Create(w.Context(), claim))
+
+	var created collector.Span
+	spans := w.spans(client, "the trace is complete", func(spans collector.Spans) bool {
+		stored, known := spans.Of(etcd, writes, apiServer+" "+records)
+		_, claimed := spans.Of(etcd, writes, apiServer+" "+creates)
+		_, ended := spans.Of(operator, tracing.Confirm)
+		created, _ = spans.Of(apiServer, creates)
+		return known && claimed && ended && created.ID != "" && stored.Trace != created.Trace
+	})
+	if created.Trace != client.id || created.Parent != client.span {
+		w.Errorf("the API server's span has trace %s and parent %s, want the client's, %s and %s", created.Trace, created.Parent, client.id, client.span)
+	}
+	allocates := []string{operator + " " + tracing.Allocate, operator + " " + admits, apiServer + " HTTP POST", apiServer + " Call mutating webhook", apiServer + " " + creates}
+	for _, step := range []string{tracing.Find, tracing.Record, tracing.Confirm} {
+		span, ok := spans.Of(operator, step, allocates...)
+		if !ok || span.Trace != client.id || !has(span, tracing.Block, claim.Status.AllocatedCIDR) {
+			w.Errorf("%s: got %+v, want one of the block %s below %q", step, span, claim.Status.AllocatedCIDR, allocates)
+		}
+	}
+	called, _ := spans.Of(operator, "HTTP POST", operator+" "+tracing.Record)
+	recorded, _ := spans.Of(apiServer, records)
+	if called.ID == "" || !slices.Contains(recorded.Links, called.ID) {
+		w.Errorf("the API server's span of the record is linked to %q, want to the operator's request %q", recorded.Links, called.ID)
+	}
+	w.drawn(spans)
+}
+
+// waits has a claim wait for the only address of a pool.
+func (w *world) waits() {
+	first, waits := build.Claim("team", "first").Pool("one").Length(32).Obj(), build.Claim("team", "waits").Pool("one").Length(32).Obj()
+	w.Created(first)
+	client := w.begin(true)
+	suite.Must(w, client.Create(w.Context(), waits))
+	w.spans(client, "the request of the claim that waits is traced", func(spans collector.Spans) bool {
+		admitted, _ := spans.Of(operator, admits)
+		allocated, _ := spans.Of(operator, tracing.Allocate, operator+" "+admits)
+		_, awaited := spans.Of(operator, tracing.Await, operator+" "+tracing.Allocate)
+		return has(admitted, tracing.Allowed, "true") && has(allocated, tracing.Result, "exhausted") && awaited
+	})
+	w.Deleted(first)
+	var pass, release collector.Spans
+	w.Await("its turn and the release before it are traced", func(context.Context) bool {
+		pass = w.of(tracing.Allocate, func(s collector.Span) bool {
+			return has(s, tracing.Name, "waits") && has(s, tracing.Origin, "controller") && has(s, tracing.Result, "allocated")
+		})
+		release = w.of(tracing.Release, func(s collector.Span) bool { return has(s, tracing.Name, "first") })
+		return len(pass) == 1 && len(release) == 1
+	})
+	if waited, _ := pass[0].Attributes[string(tracing.Waited)].(float64); waited <= 0 {
+		w.Errorf("the claim has waited %v s, want more than none", waited)
+	}
+	w.isBelow(pass[0], tracing.NameOfPass("ipclaim"), "waits")
+	w.isBelow(release[0], tracing.NameOfPass("orphan"), "")
+	w.Await("what the release asks of the API server is in its trace", func(context.Context) bool {
+		requests := w.of("HTTP ", func(s collector.Span) bool { return s.Parent == release[0].ID })
+		return slices.ContainsFunc(requests, func(s collector.Span) bool { return s.Name == "HTTP DELETE" })
+	})
+}
+
+// isBelow expects that the parent of a span is of that name, and about an object.
+func (w *world) isBelow(span collector.Span, name, object string) {
+	w.Helper()
+	w.Await(name+" has ended", func(context.Context) bool {
+		return len(w.of(name, func(s collector.Span) bool {
+			return s.ID == span.Parent && (object == "" || has(s, tracing.Name, object))
+		})) == 1
+	})
+}
+
+// refuses asks for a block that another claim has.
+func (w *world) refuses() {
+	client := w.begin(true)
+	taken := build.Claim("team", "taken").Pool("offices").CIDR("10.0.0.0/32").Obj()
+	if err := client.Create(w.Context(), taken); !apierrors.IsConflict(err) {
+		w.Fatalf("a block in use is answered with %v, want 409", err)
+	}
+	w.spans(client, "the refusal is traced", func(spans collector.Spans) bool {
+		admitted, _ := spans.Of(operator, admits)
+		allocated, _ := spans.Of(operator, tracing.Allocate)
+		return has(admitted, tracing.Allowed, "false") && has(admitted, tracing.Code, fmt.Sprint(http.StatusConflict)) && has(allocated, tracing.Result, "taken")
+	})
+}
+
+// isNotSampled: what a replica has recorded it sends before it ends. Of a trace that is not
+// sampled there is nothing then.
+func (w *world) isNotSampled() {
+	quiet, loud := w.begin(false), w.begin(true)
+	for n := range 10 {
+		suite.Must(w, quiet.Create(w.Context(), build.Claim("team", fmt.Sprint("quiet-", n)).Pool("offices").Length(32).Obj()))
+		suite.Must(w, loud.Create(w.Context(), build.Claim("team", fmt.Sprint("loud-", n)).Pool("offices").Length(32).Obj()))
+	}
+	for _, manager := range w.Managers {
+		suite.Must(w, manager.Stop())
+	}
+	of := func(claims string) collector.Spans {
+		return w.of(admits, func(s collector.Span) bool {
+			return strings.HasPrefix(fmt.Sprint(s.Attributes[string(tracing.Name)]), claims)
+		})
+	}
+	if sent := of("loud-"); len(sent) != 10 {
+		w.Errorf("when the replicas have ended there are spans of %d requests that are sampled, want 10", len(sent))
+	}
+	if sent := of("quiet-"); len(sent) > 0 {
+		w.Errorf("spans are sent of %d requests that are not sampled", len(sent))
+	}
+	if sent, _ := w.collector.Spans(func(s collector.Span) bool { return s.Trace == quiet.id }); len(sent) > 0 {
+		w.Errorf("%d spans are sent of a trace that is not sampled: %+v", len(sent), sent[0])
+	}
+	for _, manager := range w.Managers {
+		suite.Must(w, manager.Start(w.Context()))
+	}
+}
+
+// documented compares the spans of all tests with the definitions, of which the tables of the
+// documentation are made.
+func (w *world) documented() {
+	may, seen := map[string][]string{}, map[string]bool{}
+	for _, definition := range tracing.Definitions() {
+		for _, key := range definition.Attributes {
+			may[definition.Name] = append(may[definition.Name], string(key))
+		}
+	}
+	secret := w.pathSecret()
+	for _, span := range w.of("", func(collector.Span) bool { return true }) {
+		name := span.Name
+		for _, of := range []string{tracing.Admission, tracing.Reconcile} {
+			if strings.HasPrefix(name, of+" ") {
+				name = of
+			}
+		}
+		for key, value := range span.Attributes {
+			seen[key] = true
+			if strings.Contains(fmt.Sprint(value), secret) {
+				w.Errorf("%s of %s has the secret of the webhooks' paths", key, span.Name)
+			}
+			if !strings.HasPrefix(name, "HTTP ") && !slices.Contains(may[name], key) {
+				w.Errorf("%s has the attribute %s, which is not documented", span.Name, key)
+			}
+		}
+	}
+	for _, attribute := range tracing.Attributes() {
+		if !seen[string(attribute.Key)] {
+			w.Errorf("no span has the attribute %s", attribute.Key)
+		}
+	}
+}
+
+// pathSecret is the first element of the path of the webhooks. The API server's spans have it,
+// as docs/tracing.md warns.
+func (w *world) pathSecret() string {
+	w.Helper()
+	spans, _ := w.collector.Spans(func(s collector.Span) bool {
+		return s.Service == apiServer && strings.Contains(fmt.Sprint(s.Attributes["url.full"]), "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim")
+	})
+	if len(spans) == 0 {
+		w.Fatal("no span of the API server has the address of a webhook: docs/tracing.md says so")
+	}
+	return strings.Split(fmt.Sprint(spans[0].Attributes["url.full"]), "/")[3]
+}
+
+// hangs compares creates while the collector hangs, and while it takes no connections, with
+// those while it does not, a round each in turn.
+func (w *world) hangs() {
+	const rounds, creates = 3, 40
+	took := map[string][]time.Duration{}
+	client, n := w.begin(true), 0
+	for range rounds {
+		for _, state := range []struct {
+			name           string
+			hangs, refuses bool
+		}{{"works", false, false}, {"hangs", true, false}, {"refuses", false, true}} {
+			w.collector.is(state.hangs, state.refuses)
+			for range creates {
+				n++
+				claim := build.Claim("team", fmt.Sprint("timed-", n)).Pool("offices").Length(32).Obj()
+				began := time.Now()
+				suite.Must(w, client.Create(w.Context(), claim))
+				took[state.name] = append(took[state.name], time.Since(began))
+				if claim.Status.Phase != v1alpha1.ClaimBound {
+					w.Fatalf("while the collector %s a claim is %s", state.name, claim.Status.Phase)
+				}
+			}
+		}
+	}
+	w.collector.is(false, false)
+	median := func(name string) time.Duration {
+		slices.Sort(took[name])
+		return took[name][len(took[name])/2]
+	}
+	w.Logf("a create takes %s while the collector works, %s while it hangs, %s while it is gone", median("works"), median("hangs"), median("refuses"))
+	for _, name := range []string{"hangs", "refuses"} {
+		if median(name) > 2*median("works") {
+			w.Errorf("a create takes %s while the collector %s, and %s while it works", median(name), name, median("works"))
+		}
+	}
+}
+
+// document has the picture of a trace.
+var document = filepath.Join("..", "..", "..", "docs", "tracing.md")
+
+// drawn expects that the documentation shows this trace, whatever times and random names are.
+// With TRACE_PICTURE set it writes the picture to that file instead.
+func (w *world) drawn(spans collector.Spans) {
+	w.Helper()
+	picture := collector.Picture{
+		// What stands between these is the API server's own: its filters and encoders.
+		Passes: func(s collector.Span) bool {
+			return s.Service == apiServer && !slices.Contains([]string{creates, records, "Create", "Call mutating webhook", "HTTP POST", "Create etcd3", writes}, s.Name)
+		},
+		Describe: func(s collector.Span) string {
+			var said []string
+			for _, key := range []string{string(tracing.Candidates), string(tracing.Pool), string(tracing.Block), string(tracing.Result)} {
+				if value, ok := s.Attributes[key]; ok && s.Service == operator {
+					said = append(said, fmt.Sprintf("%s=%v", strings.TrimPrefix(key, "cadastre."), value))
+				}
+			}
+			return strings.Join(said, " ")
+		},
+	}.Draw(slices.DeleteFunc(slices.Clone(spans), func(s collector.Span) bool { return s.Name == http.MethodGet }))
+	if path := os.Getenv("TRACE_PICTURE"); path != "" {
+		suite.Must(w, os.WriteFile(path, []byte("```text\n"+picture+"```\n"), 0o644))
+		return
+	}
+	text, err := os.ReadFile(document)
+	suite.Must(w, err)
+	if !strings.Contains(timeless(string(text)), timeless(picture)) {
+		w.Errorf("docs/tracing.md does not show this trace (run `make tracing-document`):\n%s", picture)
+	}
+}
+
+// timeless is text without durations.
+func timeless(text string) string {
+	return regexp.MustCompile(` +[0-9.]+(µs|ms|s)\b`).ReplaceAllString(text, "")
+}

@@ -1,0 +1,113 @@
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/collector"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// world is a cluster of which all parts send their spans to one collector.
+type world struct {
+	*suite.World
+	collector *slow
+}
+
+func start(t *testing.T) *world {
+	to := newSlow(t)
+	return &world{collector: to, World: suite.Start(t, cluster.Options{
+		Managers: 2, TracesTo: to.Address,
+		ManagerArgs: []string{"--tracing-endpoint=http://" + to.Address, "--tracing-sampling-rate-per-million=1000000"},
+		ManagerEnv:  []string{"OTEL_BSP_SCHEDULE_DELAY=50"},
+	})}
+}
+
+// header sends requests as those of a trace that somebody else began.
+type header struct {
+	http.RoundTripper
+	parent string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Traceparent", h.parent)
+	return h.RoundTripper.RoundTrip(r)
+}
+
+// trace is a trace that begins with a client.
+type trace struct {
+	client.Client
+	id, span string
+}
+
+// begin begins one. Kubernetes continues the traces of system:masters, which the
+// administrator is in.
+func (w *world) begin(sampled bool) trace {
+	w.Helper()
+	id := uuid.New()
+	begun := trace{id: fmt.Sprintf("%x", id[:]), span: fmt.Sprintf("%x", id[:8])}
+	flags := "00"
+	if sampled {
+		flags = "01"
+	}
+	config := w.Config()
+	config.Wrap(func(over http.RoundTripper) http.RoundTripper {
+		return header{over, "00-" + begun.id + "-" + begun.span + "-" + flags}
+	})
+	begun.Client = w.Client(config)
+	return begun
+}
+
+// spans waits until those of the trace, with the traces that are linked to it, are what is
+// waited for, and returns them.
+func (w *world) spans(of trace, what string, are func(collector.Spans) bool) collector.Spans {
+	w.Helper()
+	var spans collector.Spans
+	w.Await(what, func(context.Context) bool {
+		spans = w.received(of)
+		return are(spans)
+	})
+	return spans
+}
+
+// received are the spans of a trace, and of traces that are linked to it.
+func (w *world) received(of trace) collector.Spans {
+	all, _ := w.collector.Spans(func(collector.Span) bool { return true })
+	traces := []string{of.id}
+	for i := 0; i < len(traces); i++ {
+		for _, span := range all {
+			if !slices.Contains(traces, span.Trace) && slices.ContainsFunc(span.Links, func(id string) bool { return isOf(all, id, traces[i]) }) {
+				traces = append(traces, span.Trace)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(s collector.Span) bool { return !slices.Contains(traces, s.Trace) })
+}
+
+func isOf(all []collector.Span, id, trace string) bool {
+	return slices.ContainsFunc(all, func(s collector.Span) bool { return s.ID == id && s.Trace == trace })
+}
+
+// of are the operator's spans of a name, of any trace, that fit.
+func (w *world) of(name string, fits func(collector.Span) bool) collector.Spans {
+	spans, _ := w.collector.Spans(func(s collector.Span) bool {
+		return s.Service == operator && strings.HasPrefix(s.Name, name) && fits(s)
+	})
+	return spans
+}
+
+// has reports whether a span has an attribute with this value, as text.
+func has(s collector.Span, key attribute.Key, value string) bool {
+	return fmt.Sprint(s.Attributes[string(key)]) == value
+}
