@@ -25,10 +25,11 @@ func (w *World) Run(ctx context.Context) error {
 		{"fill", w.fill},
 		{"restart", w.restart},
 		{"profile", w.profile},
+		{"observed", w.observed}, // which changes the flags of the managers
 		{"ablation", w.ablation}, // which changes what is installed: the last
 	} {
 		asked := slices.Contains(w.options.Only, scenario.name)
-		if !asked && (len(w.options.Only) > 0 || scenario.name == "ablation") {
+		if !asked && (len(w.options.Only) > 0 || scenario.name == "observed" || scenario.name == "ablation") {
 			continue
 		}
 		w.say("%s", scenario.name)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/google/uuid"
 	"k8s.io/client-go/rest"
 )
 
@@ -19,6 +20,8 @@ import (
 type wire struct {
 	host string
 	http *http.Client
+	// traced has each request begin a trace, which is to be recorded.
+	traced bool
 }
 
 func newWire(config *rest.Config) (*wire, error) {
@@ -67,6 +70,10 @@ func (w *wire) open(ctx context.Context, method, path string, body []byte) (*htt
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
+	if w.traced {
+		id := uuid.New()
+		request.Header.Set("Traceparent", fmt.Sprintf("00-%x-%x-01", id[:], id[:8]))
+	}
 	return w.http.Do(request)
 }
 

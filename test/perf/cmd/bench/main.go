@@ -83,6 +83,12 @@ func save(report *figures.Report, dir string) error {
 	if err := report.Save(filepath.Join(dir, "bench.json")); err != nil {
 		return err
 	}
+	if observed := document.Observed(report); observed != "" {
+		fmt.Printf("\n%s", observed)
+		if err := os.WriteFile(filepath.Join(dir, "observed.md"), []byte(observed), 0o644); err != nil {
+			return err
+		}
+	}
 	for name, plot := range document.Plots(report) {
 		if err := os.WriteFile(filepath.Join(dir, "bench-"+name+".svg"), plot, 0o644); err != nil {
 			return err
