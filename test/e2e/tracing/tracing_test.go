@@ -291,7 +291,7 @@ func (w *world) drawn(spans collector.Spans) {
 		},
 	}.Draw(slices.DeleteFunc(slices.Clone(spans), func(s collector.Span) bool { return s.Name == http.MethodGet }))
 	if path := os.Getenv("TRACE_PICTURE"); path != "" {
-		suite.Must(w, os.WriteFile(path, []byte("```text\n"+picture+"```\n"), 0o644))
+		suite.Must(w, os.WriteFile(path, []byte("```\n"+picture+"```\n"), 0o644))
 		return
 	}
 	text, err := os.ReadFile(document)
