@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -29,6 +30,8 @@ type env struct {
 	flags *genericclioptions.ConfigFlags
 	color string
 	clock clock.PassiveClock
+	// everywhere has an error where the caller may not list something in all namespaces.
+	everywhere bool
 	// server is the API server's clock.
 	server *serverClock
 }
@@ -44,6 +47,12 @@ func (e *env) bind(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&e.color, "color", e.color, "whether to print in colour: auto (on a terminal, unless NO_COLOR is set), always or never")
 	complete(root, "color", colors()...)
 	completeWith(root, "namespace", e.completeNamespaces)
+}
+
+// bindEverywhere registers the flag of kubectl for a command that reads all namespaces where
+// the caller may.
+func (e *env) bindEverywhere(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&e.everywhere, "all-namespaces", "A", false, "fail where you may not read all namespaces; without it, what you may not read is left out")
 }
 
 func colors() []string { return []string{"auto", "always", "never"} }
@@ -114,7 +123,10 @@ func (e *env) readScope(cmd *cobra.Command, scope register.Scope) (*register.Reg
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Unread) > 0 {
+	switch {
+	case len(r.Unread) > 0 && e.everywhere:
+		return nil, coded(ExitForbidden, errors.New(register.Explain(r.Unread)+": leave --all-namespaces out for the rest"))
+	case len(r.Unread) > 0:
 		e.note("%s", register.Explain(r.Unread))
 	}
 	for _, err := range r.Invalid {

@@ -37,6 +37,7 @@ operator tells in answer to a dry run. HELD is then what you can see of it.`,
 		ValidArgsFunction: e.first(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
 	}
 	o := bindOutput(cmd)
+	e.bindEverywhere(cmd)
 	count := cmd.Flags().Bool("count", false, "count the records, rather than to take the figures from the pools' status")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		scope := register.NoneOfKnown()

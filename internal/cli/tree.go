@@ -37,6 +37,7 @@ by the owners of its claims, such as Machines, to the addresses.`,
 		ValidArgsFunction: e.first(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
 	}
 	o := bindOutput(cmd)
+	e.bindEverywhere(cmd)
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("list all blocks, not only the first %d of each pool", mostLeaves))
 	cluster := cmd.Flags().String("cluster", "", "show the addresses of this Cluster of the namespace")
 	completeWith(cmd, "cluster", e.completeClusters)

@@ -45,6 +45,7 @@ refused of these addresses.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o := bindOutput(cmd)
+	e.bindEverywhere(cmd)
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("list all blocks, not only the first %d", mostBlocks))
 	var past historyOptions
 	cmd.Flags().StringArrayVar(&past.files, "history-file", nil, "also show what this file of the operator's history says; may be given several times, - is the standard input")

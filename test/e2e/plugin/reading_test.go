@@ -183,6 +183,8 @@ func (w *world) tree(t *testing.T) {
 	alice := w.as(t, "alice")
 	alice.runs("kubectl ipam tree -n team-a").says("apps").hides(secret).hides("team-b")
 	alice.matches("tree-tenant")
+	admin.runs("kubectl ipam tree vips -A").ends(cli.ExitDone)
+	alice.runs("kubectl ipam tree -A -n team-a").ends(cli.ExitForbidden).says("--all-namespaces").hides(secret)
 	alice.runs("kubectl ipam tree --cluster prod -n team-b").ends(cli.ExitForbidden)
 }
 
