@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -20,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/test/framework/entries"
 )
 
 // registered keeps what is registered.
@@ -64,23 +63,10 @@ cadastre_webhook_refusals_total{code="507",operation="create",resource="ipclaims
 	}
 }
 
-// told is a sink that keeps what it is told.
-type told []history.Entry
-
-func (s *told) Write(_ context.Context, entries []history.Entry) error {
-	*s = append(*s, entries...)
-	return nil
-}
-
-func (s *told) Close(context.Context) error { return nil }
-
 // TestRefusalsAreInTheHistory with who was refused what, but for dry runs, which were to
 // change nothing.
 func TestRefusalsAreInTheHistory(t *testing.T) {
-	var entries told
-	recorder := history.New(history.Options{
-		Sinks: map[string]history.Sink{"told": &entries}, Clock: clock.RealClock{}, Lost: func(string, int) {}, Log: logr.Discard(),
-	})
+	recorder, take := entries.Recorder()
 	conflict := denied(subject{kind: "IPClaim", plural: "ipclaims", name: "shop"}.conflict(errors.New("taken")))
 	handler := refusals{metrics.New(clock.RealClock{}), recorder}.of(admission.HandlerFunc(
 		func(_ context.Context, req admission.Request) admission.Response {
@@ -101,11 +87,8 @@ func TestRefusalsAreInTheHistory(t *testing.T) {
 	ask("address", `{"spec":{"address":"10.0.0.7"}}`, false)
 	ask("odd", `{"spec":{"cidr":["10.0.0.0/24"]}}`, false)
 	ask("wrong", `{"spec":{"cidr":"10.0.0.0/99"}}`, false)
-	stopped, stop := context.WithCancel(t.Context())
-	stop()
-	recorder.Run(stopped)
 	var got []string
-	for _, e := range entries {
+	for _, e := range take() {
 		got = append(got, fmt.Sprintf("%s %s %s %s/%s %s %d %s", e.Action, e.Operation, e.HolderKind, e.HolderNamespace, e.Holder, e.Block, e.Code, e.Reason))
 		if e.RequestedBy != "alice" || !strings.Contains(e.Message, "taken") {
 			t.Errorf("entry %+v, want the user and the message", e)

@@ -1,7 +1,6 @@
 package allocator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,47 +8,29 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/framework/entries"
 )
 
-// told is a sink that keeps what it is told.
-type told []history.Entry
-
-func (s *told) Write(_ context.Context, entries []history.Entry) error {
-	*s = append(*s, entries...)
-	return nil
-}
-
-func (s *told) Close(context.Context) error { return nil }
-
-// tells has the allocator keep its history, and returns what was told since it was last
-// asked.
-func tells(a *Allocator) func() []string {
-	entries := &told{}
-	a.history = history.New(history.Options{
-		Sinks: map[string]history.Sink{"told": entries}, Clock: clock.RealClock{}, Lost: func(string, int) {}, Log: logr.Discard(),
-	})
-	stopped, stop := context.WithCancel(context.Background())
-	stop()
+// recording has the allocator keep its history, and returns what was recorded since it was
+// last asked.
+func recording(a *Allocator) func() []string {
+	recorder, take := entries.Recorder()
+	a.history = recorder
 	return func() []string {
-		a.history.Run(stopped)
 		var got []string
-		for _, e := range *entries {
+		for _, e := range take() {
 			got = append(got, fmt.Sprintf("%s %s %s", e.Action, e.Block, e.Reason))
 		}
-		*entries = nil
 		return got
 	}
 }
 
-func expectTold(t *testing.T, got func() []string, want ...string) {
+func expectRecorded(t *testing.T, got func() []string, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	if diff := cmp.Diff(want, got()); diff != "" {
@@ -60,12 +41,12 @@ func expectTold(t *testing.T, got func() []string, want ...string) {
 // TestTheHistoryOfABlock from the grant until it is given up, each once.
 func TestTheHistoryOfABlock(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		entries, ctx := tells(a), t.Context()
+		recorded, ctx := recording(a), t.Context()
 		record, err := a.Allocate(ctx, ordered(claimOrder("x", 28), parent()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		expectTold(t, entries, "Granted 10.0.0.0/28 Allocated")
+		expectRecorded(t, recorded, "Granted 10.0.0.0/28 Allocated")
 
 		if err := a.Keep(ctx, record, ipam.Transition{State: ipam.StateRetained, ReleaseAfter: time.Now().Add(time.Hour)}); err != nil {
 			t.Fatal(err)
@@ -74,17 +55,17 @@ func TestTheHistoryOfABlock(t *testing.T) {
 		if record, err = a.Allocate(ctx, ordered(claimOrder("x", 28), parent())); err != nil {
 			t.Fatal(err)
 		}
-		expectTold(t, entries, "Granted 10.0.0.0/28 TakenOver")
+		expectRecorded(t, recorded, "Granted 10.0.0.0/28 TakenOver")
 
 		if record, err = a.takeOver(ctx, record, record.HolderUID); err != nil {
 			t.Fatal(err)
 		}
-		expectTold(t, entries, "Granted 10.0.0.0/28 Adopted")
+		expectRecorded(t, recorded, "Granted 10.0.0.0/28 Adopted")
 
 		if err := a.giveUp(ctx, record, nil); err != nil {
 			t.Fatal(err)
 		}
-		expectTold(t, entries, "Released 10.0.0.0/28 GivenUp")
+		expectRecorded(t, recorded, "Released 10.0.0.0/28 GivenUp")
 	})
 }
 
@@ -92,20 +73,20 @@ func TestTheHistoryOfABlock(t *testing.T) {
 // answered.
 func TestABlockThatNobodyTookIsReleasedInTheHistory(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		entries := tells(a)
+		recorded := recording(a)
 		record, err := a.Allocate(t.Context(), ordered(claimOrder("x", 28), parent()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		a.Discard(t.Context(), record)
-		expectTold(t, entries, "Granted 10.0.0.0/28 Allocated", "Released 10.0.0.0/28 Unused")
+		expectRecorded(t, recorded, "Granted 10.0.0.0/28 Allocated", "Released 10.0.0.0/28 Unused")
 	})
 }
 
 // TestAnAttemptThatFailsIsNotInTheHistory: nobody had the block.
 func TestAnAttemptThatFailsIsNotInTheHistory(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		entries := tells(a)
+		recorded := recording(a)
 		order := a.named(ordered(claimOrder("x", 28), parent()))
 		lost := over.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
 		if err := a.abandon(t.Context(), order, lost, ledger.ErrLost); !errors.Is(err, ledger.ErrLost) {
@@ -115,7 +96,7 @@ func TestAnAttemptThatFailsIsNotInTheHistory(t *testing.T) {
 		if over.stored(lost.Name) != nil {
 			t.Error("the record of the attempt is there")
 		}
-		expectTold(t, entries)
+		expectRecorded(t, recorded)
 	})
 }
 
@@ -123,20 +104,20 @@ func TestAnAttemptThatFailsIsNotInTheHistory(t *testing.T) {
 // is confirmed only once that is there.
 func TestABlockThatIsInUseAlreadyIsInTheHistory(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		entries := tells(a)
+		recorded := recording(a)
 		holder := adapt.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "a"})
 		order := Order{Origin: OriginAddress, Holder: holder}
 		order.Terms.Block, order.Terms.Length = netip.MustParsePrefix("10.0.0.7/32"), 32
 		if _, err := a.RecordExisting(t.Context(), order, parent().Key); err != nil {
 			t.Fatal(err)
 		}
-		expectTold(t, entries, "Granted 10.0.0.7/32 Existing")
+		expectRecorded(t, recorded, "Granted 10.0.0.7/32 Existing")
 
 		order.Holder = adapt.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "b"})
 		_, err := a.RecordExisting(t.Context(), order, ipam.PoolNamed("missing"))
 		if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
 			t.Fatalf("error %v, want that the pool is missing", err)
 		}
-		expectTold(t, entries, "Granted 10.0.0.7/32 Existing")
+		expectRecorded(t, recorded, "Granted 10.0.0.7/32 Existing")
 	})
 }

@@ -32,7 +32,7 @@ type Parts struct {
 	Allocator *Allocator
 	// Metrics count what the parts, and those that use them, do.
 	Metrics *metrics.Instruments
-	// History is told what became of blocks and requests. Its Run is to run.
+	// History records what becomes of blocks and requests, while its Run runs.
 	History *history.Recorder
 	// Tracer has a span for each request, pass and allocation. Nil: none.
 	Tracer *tracing.Tracer
@@ -76,7 +76,7 @@ func NewParts(o PartsOptions) Parts {
 		o.Clock = clock.RealClock{}
 	}
 	counted := metrics.New(o.Clock)
-	told := history.New(history.Options{
+	recorder := history.New(history.Options{
 		Sinks: o.Sinks, Replica: o.Replica, Clock: o.Clock, Lost: counted.HistoryLost, Log: o.Log.WithName("history"),
 	})
 	known := catalogue.New(catalogue.Options{
@@ -85,8 +85,8 @@ func NewParts(o PartsOptions) Parts {
 	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalogue: known, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: o.Log})
 	return Parts{
 		Ledger: o.Ledger, Catalogue: known, Queue: waiting,
-		Allocator: New(Options{Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Metrics: counted, History: told, Tracer: o.Tracer, Log: o.Log}),
-		Metrics:   counted, History: told, Tracer: o.Tracer,
+		Allocator: New(Options{Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Metrics: counted, History: recorder, Tracer: o.Tracer, Log: o.Log}),
+		Metrics:   counted, History: recorder, Tracer: o.Tracer,
 	}
 }
 

@@ -85,7 +85,7 @@ func parseAsked(text string) (netip.Prefix, error) {
 }
 
 func (e *env) who(cmd *cobra.Command, o *output, asked netip.Prefix, most int, past historyOptions) error {
-	told, err := past.read(e, asked, most)
+	before, err := past.read(e, asked, most)
 	if err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func (e *env) who(cmd *cobra.Command, o *output, asked netip.Prefix, most int, p
 		return err
 	}
 	report := whoReport(r, asked, most)
-	report.History = told
-	if len(report.Places) == 0 && (told == nil || len(told.Entries) == 0) {
+	report.History = before
+	if len(report.Places) == 0 && (before == nil || len(before.Entries) == 0) {
 		return coded(ExitNotFound, fmt.Errorf("%s lies in no pool that you may read: see kubectl ipam pools", bare(asked)))
 	}
 	c, err := e.client()

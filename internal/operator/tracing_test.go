@@ -43,7 +43,7 @@ func TestRequestsOfASpanCarryItOn(t *testing.T) {
 		t.Fatalf("spans are %v, want that of the request below that of the step", ended)
 	}
 	if of := ended[0].SpanContext(); header != "00-"+of.TraceID().String()+"-"+of.SpanID().String()+"-01" {
-		t.Errorf("the server is told of %q, want of span %s", header, of.SpanID())
+		t.Errorf("the server has the header %q, want of span %s", header, of.SpanID())
 	}
 }
 

@@ -2,24 +2,16 @@ package plugin
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"net/netip"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/uuid"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	stored "github.com/cadastre-dev/cadastre/test/framework/records"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
-
-// namespaces have the same number of records each.
-const namespaces = 50
 
 // world is a control plane without the operator, so that records can be stored as they are.
 type world struct {
@@ -33,31 +25,15 @@ type world struct {
 func load(t testing.TB, records int) *world {
 	w := &world{suite.Start(t, cluster.Options{}), build.Pool("hosts").CIDR("10.0.0.0/12").Obj(), records}
 	w.Created(w.pool)
-	for i := range namespaces {
-		w.Namespace(namespace(i))
+	for i := range stored.Namespaces {
+		w.Namespace(stored.Namespace(i))
 	}
 	stored.Store(t, w, records, record)
 	return w
 }
 
-func namespace(i int) string { return fmt.Sprintf("team-%02d", i%namespaces) }
-
-// record is the i-th one.
-func record(i int) ipam.Record {
-	claim := ipam.Name{Namespace: namespace(i), Name: fmt.Sprintf("workload-%06d", i)}
-	return ipam.Record{
-		Name:  ipam.Name{Namespace: claim.Namespace, Name: claim.Name + "-x7k2m9qd"},
-		Block: netip.PrefixFrom(address(i), 32), Pool: ipam.PoolNamed("hosts"), Class: "cluster-nodes",
-		Holder: adapt.HolderOfClaim(claim), HolderUID: string(uuid.NewUUID()),
-		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
-		Project: claim.Namespace, RequestedBy: "system:serviceaccount:" + claim.Namespace + ":deployer",
-	}
-}
-
-// address is the i-th one of the pool.
-func address(i int) netip.Addr {
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i))))
-}
+// record is the i-th one of the pool.
+func record(i int) ipam.Record { return stored.Of(i, "hosts", stored.Address(i)) }
 
 // counted writes the status of the pool, as the operator does; where mixed is true, as if
 // some of the records were of larger blocks.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	stored "github.com/cadastre-dev/cadastre/test/framework/records"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
@@ -38,7 +39,7 @@ type command struct {
 const reference = "kubectl get ipallocations -A"
 
 func commands(records int) []command {
-	held := address(records / 2).String()
+	held := stored.Address(records / 2).String()
 	return []command{
 		{line: []string{"kubectl", "get", "ipallocations", "-A"}, most: 1, small: 1, what: "500 objects a request"},
 		{line: []string{"kubectl-ipam", "who", held}, most: 0.13, small: 1, what: "an address that is held"},
@@ -46,7 +47,7 @@ func commands(records int) []command {
 		{line: []string{"kubectl-ipam", "who", "10.15.255.254"}, most: 0.5, small: 2, what: "the same where blocks may have any size: a request for each length", mixed: true},
 		{line: []string{"kubectl-ipam", "pools"}, most: 0.13, small: 1, what: "from the status of the pools"},
 		{line: []string{"kubectl-ipam", "pools", "--count"}, most: 1, small: 1.5, what: "all records"},
-		{line: []string{"kubectl-ipam", "who", address(0).String() + "/28"}, most: 1, small: 1.5, what: "all records"},
+		{line: []string{"kubectl-ipam", "who", stored.Address(0).String() + "/28"}, most: 1, small: 1.5, what: "all records"},
 		{line: []string{"kubectl-ipam", "map", "hosts"}, most: 1, small: 1.5, what: "all records of the pool"},
 		{line: []string{"kubectl-ipam", "tree"}, most: 1, small: 1.5, what: "all records"},
 	}

@@ -4,7 +4,6 @@ package scrape
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -16,9 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
@@ -32,8 +29,6 @@ const (
 	most = 50 * time.Millisecond
 	// Of several series of scrapes that counts which took least: the operator has other work.
 	series, scrapes = 5, 20
-	// namespaces have the same number of records each.
-	namespaces = 50
 )
 
 // TestAScrapeOfARealManagerIsCheap with 1,000 pools and 100,000 IPAllocations, TLS and the
@@ -53,11 +48,11 @@ func TestAScrapeOfARealManagerIsCheap(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "prometheus"}},
 	})
 	token := w.Account("prometheus")
-	for i := range namespaces {
-		w.Namespace(namespace(i))
+	for i := range records.Namespaces {
+		w.Namespace(records.Namespace(i))
 	}
 	for i := range pools {
-		w.Created(build.Pool(pool(i)).CIDR(netip.PrefixFrom(address(256*i), 24).String()).Obj())
+		w.Created(build.Pool(pool(i)).CIDR(netip.PrefixFrom(records.Address(256*i), 24).String()).Obj())
 	}
 	records.Store(t, w.AsOperator(), count, record)
 	w.Await("the manager has seen all records", func(context.Context) bool {
@@ -78,23 +73,11 @@ func TestAScrapeOfARealManagerIsCheap(t *testing.T) {
 	}
 }
 
-func namespace(i int) string { return fmt.Sprintf("team-%02d", i%namespaces) }
-
 func pool(i int) string { return fmt.Sprintf("region-%d-machines", i) }
-
-func address(i int) netip.Addr {
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i))))
-}
 
 // record is the i-th one: a hundred in each pool.
 func record(i int) ipam.Record {
-	claim := ipam.Name{Namespace: namespace(i), Name: fmt.Sprintf("workload-%06d", i)}
-	return ipam.Record{
-		Name:  ipam.Name{Namespace: claim.Namespace, Name: claim.Name + "-x7k2m9qd"},
-		Block: netip.PrefixFrom(address(256*(i/100)+i%100), 32), Pool: ipam.PoolNamed(pool(i / 100)),
-		Holder: adapt.HolderOfClaim(claim), HolderUID: string(uuid.NewUUID()),
-		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Project: claim.Namespace,
-	}
+	return records.Of(i, pool(i/100), records.Address(256*(i/100)+i%100))
 }
 
 // processCPU is what the process has used of the processors, in seconds.
