@@ -39,25 +39,18 @@ func TestOnCall(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cadastre-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "prometheus"}},
 	})
-	for _, test := range []struct {
-		name string
-		run  func(*world)
-	}{
-		{"metrics are for accounts that may get them", (*world).scrapes},
-		{"a pool fills up, and is mended", (*world).poolFillsUp},
-		{"a missing policy raises an alert", (*world).policyIsMissing},
-		{"a scrape is as promtool wants it", (*world).lint},
-		{"the metrics of others are as alerts and dashboards read them", (*world).foreign},
-	} {
-		ok := t.Run(test.name, func(t *testing.T) {
-			of := *w
-			of.World = w.For(t)
-			test.run(&of)
-		})
-		if !ok {
-			break
-		}
+	in := func(t *testing.T) *world {
+		of := *w
+		of.World = w.For(t)
+		return &of
 	}
+	suite.Steps(t, in,
+		suite.Step[*world]{Name: "metrics are for accounts that may get them", Run: (*world).scrapes},
+		suite.Step[*world]{Name: "a pool fills up, and is mended", Run: (*world).poolFillsUp},
+		suite.Step[*world]{Name: "a missing policy raises an alert", Run: (*world).policyIsMissing},
+		suite.Step[*world]{Name: "a scrape is as promtool wants it", Run: (*world).lint},
+		suite.Step[*world]{Name: "the metrics of others are as alerts and dashboards read them", Run: (*world).foreign},
+	)
 }
 
 func (w *world) scrapes() {

@@ -44,26 +44,19 @@ func TestTracing(t *testing.T) {
 		build.Pool("one").CIDR("10.1.0.0/32").Obj(),
 	)
 	w.Created(build.Class("office").Lengths(24, 32).Obj())
-	for _, test := range []struct {
-		name string
-		run  func(*world)
-	}{
-		{"one trace leads from the client to etcd", (*world).leadsThrough},
-		{"a claim that waits is served in a trace of the controller", (*world).waits},
-		{"a refusal is in the trace with its code", (*world).refuses},
-		{"what the client does not sample is not traced", (*world).isNotSampled},
-		{"all that spans have is documented, and no secret", (*world).documented},
-		{"a collector that hangs holds up no create", (*world).hangs},
-	} {
-		ok := t.Run(test.name, func(t *testing.T) {
-			of := *w
-			of.World = w.For(t)
-			test.run(&of)
-		})
-		if !ok {
-			break
-		}
+	in := func(t *testing.T) *world {
+		of := *w
+		of.World = w.For(t)
+		return &of
 	}
+	suite.Steps(t, in,
+		suite.Step[*world]{Name: "one trace leads from the client to etcd", Run: (*world).leadsThrough},
+		suite.Step[*world]{Name: "a claim that waits is served in a trace of the controller", Run: (*world).waits},
+		suite.Step[*world]{Name: "a refusal is in the trace with its code", Run: (*world).refuses},
+		suite.Step[*world]{Name: "what the client does not sample is not traced", Run: (*world).isNotSampled},
+		suite.Step[*world]{Name: "all that spans have is documented, and no secret", Run: (*world).documented},
+		suite.Step[*world]{Name: "a collector that hangs holds up no create", Run: (*world).hangs},
+	)
 }
 
 // leadsThrough creates a claim as a client that traces.
