@@ -104,10 +104,11 @@ func (w *world) waits() {
 		return has(admitted, tracing.Allowed, "true") && has(allocated, tracing.Result, "exhausted") && awaited
 	})
 	w.Deleted(first)
+	// A pass that reads the claim as it was before finds the record, and makes no attempt.
 	var pass, release collector.Spans
 	w.Await("its turn and the release before it are traced", func(context.Context) bool {
 		pass = w.of(tracing.Allocate, func(s collector.Span) bool {
-			return has(s, tracing.Name, "waits") && has(s, tracing.Origin, "controller") && has(s, tracing.Result, "allocated")
+			return has(s, tracing.Name, "waits") && has(s, tracing.Origin, "controller") && has(s, tracing.Result, "allocated") && has(s, tracing.Attempts, "1")
 		})
 		release = w.of(tracing.Release, func(s collector.Span) bool { return has(s, tracing.Name, "first") })
 		return len(pass) == 1 && len(release) == 1
