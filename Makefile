@@ -243,14 +243,14 @@ image: ## Build the operator's image, IMG, by docker, podman, nerdctl or buildah
 ##@ Check
 
 .PHONY: test
-test: $(assets) capi helm goreleaser providers prometheus build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
+test: $(assets) capi helm cert-manager goreleaser providers prometheus build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
 	@$(call tests,-short,$(SIDE_BY_SIDE))
 
 .PHONY: test-all
 test-all: test test-large ## Run all tests, and then again at full size those that are smaller in `make test`.
 
 .PHONY: test-large
-test-large: $(assets) capi helm goreleaser providers prometheus build ## Run at full size the tests that are smaller in `make test`, one package after the other.
+test-large: $(assets) capi helm cert-manager goreleaser providers prometheus build ## Run at full size the tests that are smaller in `make test`, one package after the other.
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list | grep -vE '/test/($(at_length))$$')
 	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
@@ -464,6 +464,17 @@ bin/helm: test/framework/helm/go.mod test/framework/helm/go.sum
 	  -X helm.sh/helm/v4/internal/version.version=$$version" helm.sh/helm/v4/cmd/helm
 	touch $(CURDIR)/$@
 	echo "helm: $@ took $$((SECONDS - begin)) s"
+
+##@ cert-manager
+
+.PHONY: cert-manager
+cert-manager: bin/cert-manager ## Build the controllers of cert-manager into bin/.
+
+bin/cert-manager: test/framework/certmanager/go.mod test/framework/certmanager/go.sum test/framework/certmanager/main.go
+	@cd test/framework/certmanager; begin=$$SECONDS
+	echo "cert-manager: building $@"
+	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ -ldflags "-s -w" .
+	echo "cert-manager: $@ took $$((SECONDS - begin)) s"
 
 ##@ Goreleaser
 

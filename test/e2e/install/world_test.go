@@ -49,6 +49,7 @@ func TestInstall(t *testing.T) {
 	}{
 		{"Helm", (*world).byHelm},
 		{"kustomize", (*world).byKustomize},
+		{"cert-manager", (*world).withCertManager},
 	} {
 		if !t.Run(tool.name, func(t *testing.T) {
 			tool.test(&world{World: w.For(t), root: root, home: home, helm: helm})

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"k8s.io/client-go/util/cert"
 )
@@ -58,18 +56,7 @@ func (c *Cluster) InstallClusterAPICRDs(ctx context.Context) error {
 // ClusterAPIDir is the directory of the Cluster API module that bin/capi is
 // built from.
 func (c *Cluster) ClusterAPIDir(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "sigs.k8s.io/cluster-api")
-	cmd.Dir = filepath.Join(c.moduleRoot, "test", "framework", "capi")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("downloading Cluster API: %w: %s", err, out)
-	}
-	cmd = exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
-	cmd.Dir = filepath.Join(c.moduleRoot, "test", "framework", "capi")
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("looking for Cluster API: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
+	return c.moduleDir(ctx, "capi", "sigs.k8s.io/cluster-api")
 }
 
 func (c *Cluster) coreBinary() string {

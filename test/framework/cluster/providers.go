@@ -15,18 +15,29 @@ import (
 // InstallInCluster installs the CRDs of the in-cluster IPAM provider, out of its module.
 // Nobody converts between their versions, so only the stored one is served.
 func (c *Cluster) InstallInCluster(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster")
-	cmd.Dir = filepath.Join(c.moduleRoot, "test", "framework", "incluster")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("downloading the in-cluster provider: %w: %s", err, out)
+	module, err := c.moduleDir(ctx, "incluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster")
+	if err != nil {
+		return err
 	}
-	cmd = exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster")
-	cmd.Dir = filepath.Join(c.moduleRoot, "test", "framework", "incluster")
+	return c.installBases(ctx, filepath.Join(module, "config", "crd", "bases"))
+}
+
+// moduleDir is the directory of a module of the version that a module below test/framework
+// requires.
+func (c *Cluster) moduleDir(ctx context.Context, requiredBy, path string) (string, error) {
+	dir := filepath.Join(c.moduleRoot, "test", "framework", requiredBy)
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", path)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("downloading %s: %w: %s", path, err, out)
+	}
+	cmd = exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", path)
+	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("looking for the in-cluster provider: %w", err)
+		return "", fmt.Errorf("looking for %s: %w", path, err)
 	}
-	return c.installBases(ctx, filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "bases"))
+	return strings.TrimSpace(string(out)), nil
 }
 
 // InstallMetal3 installs the CRDs of Metal3's IP address manager, which `make providers`
