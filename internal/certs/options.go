@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/cadastre-dev/cadastre/internal/tracing"
 )
 
 // Mode says who issues the certificate.
@@ -34,6 +36,8 @@ type Options struct {
 	// MutatingWebhook and ValidatingWebhook are the configurations that have to
 	// trust the certificate. They may be made after the operator has started.
 	MutatingWebhook, ValidatingWebhook string
+	// Tracer has a span for each pass. Nil: there are none.
+	Tracer *tracing.Tracer
 	// Clock is the real one where it is nil.
 	Clock clock.PassiveClock
 }

@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/internal/tracing"
 )
 
 const pathOwner = client.FieldOwner("cadastre-webhook-path")
@@ -43,6 +45,8 @@ type PathOptions struct {
 	MutatingWebhook, ValidatingWebhook string
 	// Plain has the webhooks that get a path. Others are left as they are.
 	Plain PlainPaths
+	// Tracer has a span for each pass. Nil: there are none.
+	Tracer *tracing.Tracer
 	// Clock is the real one where it is nil.
 	Clock clock.PassiveClock
 }
@@ -86,7 +90,8 @@ func (p *Paths) Setup(mgr ctrl.Manager) error {
 	watched := map[client.Object]cache.ByObject{}
 	watchSecret(watched, p.options.secret())
 	watchConfigurations(watched, p.options.MutatingWebhook, p.options.ValidatingWebhook)
-	if err := runOnEveryReplica(mgr, "webhook-path", p, watched); err != nil {
+	const name = "webhook-path"
+	if err := runOnEveryReplica(mgr, name, p.options.Tracer.Passes(name, p), watched); err != nil {
 		return fmt.Errorf("webhook path: %w", err)
 	}
 	return nil

@@ -24,7 +24,8 @@ import (
 // be configured in any way; the manager's scheme needs the core and the
 // admissionregistration types.
 func (c *Certs) Setup(mgr ctrl.Manager) error {
-	if err := runOnEveryReplica(mgr, "webhook-certificate", c, c.watched()); err != nil {
+	const name = "webhook-certificate"
+	if err := runOnEveryReplica(mgr, name, c.options.Tracer.Passes(name, c), c.watched()); err != nil {
 		return fmt.Errorf("webhook certificate: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
+	"github.com/cadastre-dev/cadastre/internal/tracing"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
@@ -28,11 +29,11 @@ type guard struct {
 }
 
 // newGuard makes both. The client reads and writes without a cache.
-func newGuard(direct client.Client, o Options) (guard, error) {
+func newGuard(direct client.Client, o Options, tracer *tracing.Tracer) (guard, error) {
 	certificate, err := certs.New(certs.Options{
 		Mode: certs.Mode(o.CertSource), Namespace: o.Namespace,
 		SecretName: certificateSecret, ServiceName: o.WebhookService,
-		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook,
+		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook, Tracer: tracer,
 	}, direct, direct)
 	if err != nil {
 		return guard{}, err
@@ -43,7 +44,7 @@ func newGuard(direct client.Client, o Options) (guard, error) {
 	}
 	paths, err := certs.NewPaths(certs.PathOptions{
 		Namespace: o.Namespace, SecretName: pathSecret, Plain: plain,
-		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook,
+		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook, Tracer: tracer,
 	}, direct, direct)
 	return guard{certificate: certificate, paths: paths}, err
 }

@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	guard, err := newGuard(to.client, o)
+	guard, err := newGuard(to.client, o, tracer)
 	if err != nil {
 		return err
 	}

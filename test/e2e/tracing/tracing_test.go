@@ -52,6 +52,8 @@ func TestTracing(t *testing.T) {
 	suite.Steps(t, in,
 		suite.Step[*world]{Name: "one trace leads from the client to etcd", Run: (*world).leadsThrough},
 		suite.Step[*world]{Name: "a claim that waits is served in a trace of the controller", Run: (*world).waits},
+		suite.Step[*world]{Name: "an address is allocated in a trace of the controller", Run: (*world).addresses},
+		suite.Step[*world]{Name: "the certificate and the paths are kept in traces of their own", Run: (*world).guards},
 		suite.Step[*world]{Name: "a refusal is in the trace with its code", Run: (*world).refuses},
 		suite.Step[*world]{Name: "what the client does not sample is not traced", Run: (*world).isNotSampled},
 		suite.Step[*world]{Name: "all that spans have is documented, and no secret", Run: (*world).documented},
@@ -122,6 +124,34 @@ func (w *world) waits() {
 		requests := w.of("HTTP ", func(s collector.Span) bool { return s.Parent == release[0].ID })
 		return slices.ContainsFunc(requests, func(s collector.Span) bool { return s.Name == "HTTP DELETE" })
 	})
+}
+
+// addresses creates an IPAddressClaim, which the leader serves. A pass that reads it as it was
+// before finds the record, and makes no attempt.
+func (w *world) addresses() {
+	w.Created(build.AddressClaim("team", "machine").Pool("offices").Obj())
+	var pass collector.Spans
+	w.Await("the allocation of its address is traced", func(context.Context) bool {
+		pass = w.of(tracing.Allocate, func(s collector.Span) bool {
+			return has(s, tracing.Kind, "IPAddressClaim") && has(s, tracing.Name, "machine") && has(s, tracing.Result, "allocated") && has(s, tracing.Attempts, "1")
+		})
+		return len(pass) == 1
+	})
+	w.isBelow(pass[0], tracing.NameOfPass("ipaddressclaim"), "machine")
+	for _, step := range []string{tracing.Find, tracing.Record, tracing.Confirm} {
+		if len(w.of(step, func(s collector.Span) bool { return s.Parent == pass[0].ID })) != 1 {
+			w.Errorf("the allocation has no span %q", step)
+		}
+	}
+}
+
+// guards expects the passes of what runs on every replica.
+func (w *world) guards() {
+	for _, controller := range []string{"webhook-certificate", "webhook-path"} {
+		w.Await(controller+" is traced", func(context.Context) bool {
+			return len(w.of(tracing.NameOfPass(controller), func(collector.Span) bool { return true })) >= len(w.Managers)
+		})
+	}
 }
 
 // isBelow expects that the parent of a span is of that name, and about an object.

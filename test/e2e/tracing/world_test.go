@@ -26,7 +26,7 @@ type world struct {
 func start(t *testing.T) *world {
 	to := newSlow(t)
 	return &world{collector: to, World: suite.Start(t, cluster.Options{
-		Managers: 2, TracesTo: to.Address,
+		Managers: 2, ClusterAPICRDs: true, TracesTo: to.Address,
 		ManagerArgs: []string{"--tracing-endpoint=http://" + to.Address, "--tracing-sampling-rate-per-million=1000000"},
 		ManagerEnv:  []string{"OTEL_BSP_SCHEDULE_DELAY=50"},
 	})}
