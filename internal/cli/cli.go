@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/cadastre-dev/cadastre/internal/cli/terminal"
 )
 
 // Run runs a command line, without the name of the program, and prints what it says. An error
@@ -18,7 +20,7 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 		return ExitDone
 	}
 	if text := explained(err); text != "" {
-		fmt.Fprintln(streams.ErrOut, "error: "+printableLines(text))
+		fmt.Fprintln(streams.ErrOut, "error: "+terminal.PrintableLines(text))
 	}
 	return codeOf(err)
 }

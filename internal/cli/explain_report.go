@@ -12,6 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/cli/register"
+	"github.com/cadastre-dev/cadastre/internal/cli/terminal"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -153,7 +154,7 @@ func (r *ExplainReport) write(out io.Writer, painted bool, now time.Time) error 
 		return nil
 	}
 	fmt.Fprintf(out, "%s %s/%s asks for %s, and waits since %s (%s)\n", r.Object, r.Namespace, r.Name, r.Asks, r.Created.UTC().Format(time.RFC3339), age)
-	fmt.Fprintf(out, "%s: %s\n", r.Reason, printableLines(r.Message))
+	fmt.Fprintf(out, "%s: %s\n", r.Reason, terminal.PrintableLines(r.Message))
 	if len(r.Candidates) > 0 {
 		fmt.Fprintln(out, "\nPools that could serve it:")
 		if err := r.table(false).write(out, painted, true); err != nil {
@@ -185,13 +186,13 @@ func (r *ExplainReport) writeBound(out io.Writer, age string) {
 	if r.Record != "" {
 		by := ""
 		if r.RequestedBy != "" {
-			by = ", requested by " + printable(r.RequestedBy)
+			by = ", requested by " + terminal.Printable(r.RequestedBy)
 		}
 		fmt.Fprintf(out, "it is recorded as ipallocation/%s%s\n", r.Record, by)
 	}
 	fmt.Fprintln(out, r.Afterwards)
 	if r.Reason == v1alpha1.ReasonConflict {
-		fmt.Fprintf(out, "Conflict: %s\n", printableLines(r.Message))
+		fmt.Fprintf(out, "Conflict: %s\n", terminal.PrintableLines(r.Message))
 	}
 }
 

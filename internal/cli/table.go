@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cadastre-dev/cadastre/internal/cli/terminal"
 )
 
 // style is how a text is shown on a terminal: the parameters of an escape sequence (ECMA-48
@@ -110,11 +112,11 @@ func (t *table) writeOne(out io.Writer, painted, headers bool) error {
 		}
 		b.WriteByte('\n')
 		if text := t.below[n-first]; text != "" {
-			b.WriteString(wrapped(printable(text)))
+			b.WriteString(wrapped(terminal.Printable(text)))
 		}
 	}
 	if t.footer != "" {
-		b.WriteString(printableLines(t.footer) + "\n")
+		b.WriteString(terminal.PrintableLines(t.footer) + "\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
@@ -126,7 +128,7 @@ func printableRows(rows [][]cell) [][]cell {
 	for i, row := range rows {
 		all[i] = make([]cell, len(row))
 		for j, c := range row {
-			all[i][j] = cell{text: printable(c.text), style: c.style}
+			all[i][j] = cell{text: terminal.Printable(c.text), style: c.style}
 		}
 	}
 	return all

@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/internal/cli/terminal"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -94,7 +95,7 @@ func (r *run) print(pl plan) error {
 
 // say tells what was done.
 func (r *run) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(r.out, format+"\n", args...)
+	_, _ = fmt.Fprintln(r.out, terminal.PrintableLines(fmt.Sprintf(format, args...)))
 }
 
 // settle waits for what the other provider may still be doing.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/cadastre-dev/cadastre/internal/cli/terminal"
 )
 
 // row is a line of a plan: an object, what becomes of it, and why or what to know.
@@ -15,7 +17,7 @@ func printTable(out io.Writer, rows []row) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(w, "OBJECT\tBECOMES\tNOTE")
 	for _, r := range rows {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", r.object, r.becomes, r.note)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", terminal.Printable(r.object), terminal.Printable(r.becomes), terminal.Printable(r.note))
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("printing the plan: %w", err)

@@ -1,4 +1,5 @@
-package cli
+// Package terminal prepares texts for a terminal.
+package terminal
 
 import (
 	"strconv"
@@ -6,13 +7,13 @@ import (
 	"unicode"
 )
 
-// printable is a text that others wrote, such as the name of a user, without what a terminal
+// Printable is a text that others wrote, such as the name of a user, without what a terminal
 // would obey: control characters, and marks that turn the direction of writing (Unicode's
 // categories Cc and Cf). Each is shown as in Go, such as \x1b.
-func printable(text string) string { return spelled(text, "") }
+func Printable(text string) string { return spelled(text, "") }
 
-// printableLines is printable for a text of several lines.
-func printableLines(text string) string { return spelled(text, "\n\t") }
+// PrintableLines is Printable for a text of several lines.
+func PrintableLines(text string) string { return spelled(text, "\n\t") }
 
 func spelled(text, but string) string {
 	obeyed := func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) && !strings.ContainsRune(but, r) }
