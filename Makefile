@@ -2,8 +2,9 @@
 #
 # Needs Go, make, git and bash. Everything else, the control plane included, is
 # built from Go modules pinned in go.mod, tools/go.mod
-# and the go.mod of test/framework/controlplane, capi, helm, goreleaser, incluster, metal3
-# and prometheus.
+# and the go.mod of test/framework/controlplane, capi, helm, certmanager, goreleaser, incluster,
+# metal3 and prometheus. The tests of the browser view need Chromium and Node too: without them
+# they are skipped.
 # test/README.md describes the suites.
 
 SHELL := bash
@@ -243,14 +244,14 @@ image: ## Build the operator's image, IMG, by docker, podman, nerdctl or buildah
 ##@ Check
 
 .PHONY: test
-test: $(assets) capi helm cert-manager goreleaser providers prometheus build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
+test: $(assets) capi helm cert-manager goreleaser providers prometheus browser build ## Run all tests, the suites on the control plane included, with small counts: about twenty minutes on two cores.
 	@$(call tests,-short,$(SIDE_BY_SIDE))
 
 .PHONY: test-all
 test-all: test test-large ## Run all tests, and then again at full size those that are smaller in `make test`.
 
 .PHONY: test-large
-test-large: $(assets) capi helm cert-manager goreleaser providers prometheus build ## Run at full size the tests that are smaller in `make test`, one package after the other.
+test-large: $(assets) capi helm cert-manager goreleaser providers prometheus browser build ## Run at full size the tests that are smaller in `make test`, one package after the other.
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list | grep -vE '/test/($(at_length))$$')
 	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
@@ -475,6 +476,25 @@ bin/cert-manager: test/framework/certmanager/go.mod test/framework/certmanager/g
 	echo "cert-manager: building $@"
 	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ -ldflags "-s -w" .
 	echo "cert-manager: $@ took $$((SECONDS - begin)) s"
+
+##@ Browser
+
+# axe-core judges the accessibility of the browser view. The suites find Chromium and Node in
+# PATH; where one of them is missing, the tests that need it are skipped, and say so.
+.PHONY: browser
+browser: ## Fetch what the tests of the browser view need beside Chromium, and say what is missing.
+	@for tool in chromium node npm; do
+	  command -v $$tool >/dev/null || echo "browser: $$tool is missing: tests of the browser view are skipped (in Debian: apt-get install chromium nodejs npm)"
+	done
+	if command -v npm >/dev/null; then $(MAKE) bin/axe.min.js; fi
+
+bin/axe.min.js: test/framework/browser/package.json test/framework/browser/package-lock.json
+	@mkdir -p bin
+	into=$$(mktemp -d)
+	trap 'rm -rf "$$into"' EXIT
+	cp test/framework/browser/package.json test/framework/browser/package-lock.json "$$into"
+	npm ci --prefix "$$into" --no-audit --no-fund --ignore-scripts --loglevel=error
+	cp "$$into/node_modules/axe-core/axe.min.js" $@
 
 ##@ Goreleaser
 

@@ -1,0 +1,125 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/chromedp/cdproto/heapprofiler"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// Value is what an expression of JavaScript comes to, once it is settled where it is a promise.
+func Value[T any](p *Page, expression string) T {
+	p.t.Helper()
+	return run(p, "evaluating "+expression, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise, chromedp.EvalAsValue))
+}
+
+// Run runs a statement of JavaScript.
+func (p *Page) Run(statement string) {
+	p.t.Helper()
+	Value[bool](p, "(async()=>{"+statement+";return true})()")
+}
+
+// Await waits until an expression is true.
+func (p *Page) Await(what, expression string) {
+	p.t.Helper()
+	run(p, "waiting until "+what, chromedp.Poll[bool]("!!("+expression+")"))
+}
+
+// AwaitText waits until an element has a text in it.
+func (p *Page) AwaitText(selector, text string) {
+	p.t.Helper()
+	p.Await(fmt.Sprintf("%s says %q", selector, text), fmt.Sprintf("(document.querySelector(%s)?.innerText??'').includes(%s)", quoted(selector), quoted(text)))
+}
+
+// Text is what is seen of an element.
+func (p *Page) Text(selector string) string {
+	p.t.Helper()
+	return Value[string](p, fmt.Sprintf("document.querySelector(%s)?.innerText??''", quoted(selector)))
+}
+
+// Has reports whether an element is there and seen.
+func (p *Page) Has(selector string) bool {
+	p.t.Helper()
+	return Value[bool](p, fmt.Sprintf("!!document.querySelector(%s)?.checkVisibility({visibilityProperty:true})", quoted(selector)))
+}
+
+// Click clicks into the middle of an element, once it is seen.
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	p.do("clicking on "+selector, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+}
+
+// Type replaces what a field has, as a person who types.
+func (p *Page) Type(selector, text string) {
+	p.t.Helper()
+	p.do("typing into "+selector, chromedp.Steps(
+		chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible),
+		chromedp.Clear(chromedp.CSS(selector)),
+		chromedp.SendKeys(chromedp.CSS(selector), text),
+	))
+}
+
+// Press presses keys, each a rune: see chromedp's package kb for those without a letter.
+func (p *Page) Press(keys string, options ...chromedp.KeyOption) {
+	p.t.Helper()
+	p.do(fmt.Sprintf("pressing %q", keys), chromedp.KeyEvent(keys, options...))
+}
+
+// Wheel turns the wheel of the mouse at a point. Negative is up.
+func (p *Page) Wheel(x, y, delta float64) {
+	p.t.Helper()
+	p.do("turning the wheel", chromedp.MouseEvent(input.DispatchMouseEventTypeMouseWheel, x, y, func(e *input.DispatchMouseEventParams) { e.DeltaY = delta }))
+}
+
+// Drag drags from one point to another.
+func (p *Page) Drag(fromX, fromY, toX, toY float64) {
+	p.t.Helper()
+	p.do("dragging", chromedp.DragAndDropXY(fromX, fromY, toX, toY, 10))
+}
+
+// Box is where an element is, in pixels of CSS.
+type Box struct{ X, Y, Width, Height float64 }
+
+// Box is that of an element.
+func (p *Page) Box(selector string) Box {
+	p.t.Helper()
+	return Value[Box](p, fmt.Sprintf("(()=>{const b=document.querySelector(%s).getBoundingClientRect();return {X:b.x,Y:b.y,Width:b.width,Height:b.height}})()", quoted(selector)))
+}
+
+// Picture writes what is seen to a file, as PNG.
+func (p *Page) Picture(path string) {
+	p.t.Helper()
+	p.write(path, run(p, "taking a picture", chromedp.CaptureScreenshot()))
+}
+
+// Print writes the page as it would be printed to a file, as PDF.
+func (p *Page) Print(path string) {
+	p.t.Helper()
+	p.write(path, run(p, "printing", chromedp.PrintToPDF()))
+}
+
+func (p *Page) write(path string, content []byte) {
+	p.t.Helper()
+	p.must("writing "+path, os.MkdirAll(filepath.Dir(path), 0o755))
+	p.must("writing "+path, os.WriteFile(path, content, 0o644))
+}
+
+// Heap is how many bytes the objects of the page take, after what is not used was collected.
+func (p *Page) Heap() float64 {
+	p.t.Helper()
+	_, err := chromedp.Call(p.ctx, heapprofiler.CollectGarbage, struct{}{})
+	p.must("collecting garbage", err)
+	usage, err := chromedp.Call(p.ctx, runtime.GetHeapUsage, struct{}{})
+	p.must("measuring the heap", err)
+	return usage.UsedSize
+}
+
+func quoted(text string) string {
+	literal, _ := json.Marshal(text) // of a string: no error
+	return string(literal)
+}
