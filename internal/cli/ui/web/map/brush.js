@@ -1,0 +1,82 @@
+// Rectangles are collected by style and filled together, because changing the fill style is
+// what costs most.
+
+class Heap {
+  constructor(style, colour) {
+    this.style = style
+    this.colour = colour
+    this.numbers = new Float64Array(256)
+    this.length = 0
+  }
+
+  push(x, y, width, height) {
+    if (this.length + 4 > this.numbers.length) {
+      const larger = new Float64Array(this.numbers.length * 2)
+      larger.set(this.numbers)
+      this.numbers = larger
+    }
+    this.numbers[this.length++] = x
+    this.numbers[this.length++] = y
+    this.numbers[this.length++] = width
+    this.numbers[this.length++] = height
+  }
+}
+
+export class Brush {
+  /** @param {import('./patterns.js').Patterns} patterns */
+  constructor(patterns) {
+    this.patterns = patterns
+    /** @type {Map<string, Map<string|null, Heap>>} by colour key and pattern */
+    this.heaps = new Map()
+    this.drawn = 0
+  }
+
+  /** Begins to draw on a canvas with a theme. */
+  begin(ctx, theme) {
+    this.ctx = ctx
+    if (theme !== this.theme) this.heaps.clear()
+    this.theme = theme
+    this.drawn = 0
+  }
+
+  heap(key, pattern) {
+    let byPattern = this.heaps.get(key)
+    if (byPattern === undefined) this.heaps.set(key, (byPattern = new Map()))
+    let heap = byPattern.get(pattern)
+    if (heap === undefined) {
+      const colour = this.theme.colours[key] ?? this.theme.colours.unknown
+      const style = this.patterns.style(this.ctx, this.theme, key in this.theme.colours ? key : 'unknown', pattern)
+      byPattern.set(pattern, (heap = new Heap(style, colour)))
+    }
+    return heap
+  }
+
+  /** A rectangle of a colour and a pattern. */
+  push(key, pattern, x, y, width, height) {
+    this.heap(key, pattern).push(x, y, width, height)
+  }
+
+  /** Fills what was pushed; where a colour has an edge, the rectangle has it. */
+  flush() {
+    for (const byPattern of this.heaps.values()) {
+      for (const heap of byPattern.values()) if (heap.length > 0) this.fill(heap)
+    }
+  }
+
+  fill(heap) {
+    const { ctx } = this
+    const { numbers, length, colour } = heap
+    const hasEdge = colour.edge !== colour.fill
+    if (hasEdge) {
+      ctx.fillStyle = colour.edge
+      for (let i = 0; i < length; i += 4) ctx.fillRect(numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3])
+    }
+    ctx.fillStyle = heap.style
+    for (let i = 0; i < length; i += 4) {
+      if (!hasEdge) ctx.fillRect(numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3])
+      else if (numbers[i + 2] > 2 && numbers[i + 3] > 2) ctx.fillRect(numbers[i] + 1, numbers[i + 1] + 1, numbers[i + 2] - 2, numbers[i + 3] - 2)
+    }
+    this.drawn += length / 4
+    heap.length = 0
+  }
+}

@@ -1,0 +1,214 @@
+// Which category, and so which colour, a strip has: by its state, by a facet, or by its age.
+// The lanes count strips by category.
+
+/** @typedef {{label: string, colour: string, pattern: string|null}} Category colour is a key of a theme */
+
+export const PATTERNS = {
+  free: 'none',
+  held: 'solid',
+  carved: 'rules',
+  withheld: 'cross',
+  retained: 'rising',
+  cooling: 'dots',
+  drained: 'falling',
+  releasing: 'bars',
+  waiting: 'chevrons',
+  unknown: 'checks',
+}
+
+const STATES = Object.keys(PATTERNS)
+const LABELS = {
+  carved: 'carved into a child pool',
+  drained: 'out of range',
+  waiting: 'waited for',
+}
+
+/** How many values of a facet have a colour of their own. */
+export const FACETS = 11
+const NONE = 0
+const OTHER = 1
+const SPAN = 2
+const FIRST = 3
+
+/** Ages up to so many milliseconds, with what the legend says. */
+export const AGES = [
+  [3600e3, 'up to 1 hour'],
+  [86400e3, 'up to 1 day'],
+  [7 * 86400e3, 'up to 7 days'],
+  [30 * 86400e3, 'up to 30 days'],
+  [90 * 86400e3, 'up to 90 days'],
+  [365 * 86400e3, 'up to 1 year'],
+  [Infinity, 'older than 1 year'],
+]
+
+/** @returns the colouring of a name: 'state', 'age' or a facet. @param {() => number} now in ms */
+export function colouringOf(name, now) {
+  if (name === 'state') return new ByState()
+  return name === 'age' ? new ByAge(now) : new ByFacet(name)
+}
+
+class Counting {
+  constructor() {
+    this.reset()
+  }
+
+  reset() {
+    this.counts = new Array(this.categories?.length ?? 0).fill(0)
+  }
+
+  count(strip, by) {
+    const k = this.of(strip)
+    this.counts[k] = (this.counts[k] ?? 0) + by
+  }
+
+  /** Called before categories are assigned. @returns {boolean} whether they changed for all strips */
+  prepare() {
+    return false
+  }
+
+  /** What the legend says: categories that have strips. */
+  legend() {
+    return this.categories.map((category, k) => ({ ...category, count: this.counts[k] ?? 0 })).filter((category) => category.count > 0)
+  }
+}
+
+class ByState extends Counting {
+  categories = STATES.map((state) => ({ label: LABELS[state] ?? state, colour: state, pattern: PATTERNS[state] }))
+
+  of(strip) {
+    const k = STATES.indexOf(strip.state)
+    return k < 0 ? STATES.length - 1 : k
+  }
+
+  /** Free space is what nothing covers, so it is in the legend without strips, too. */
+  legend() {
+    const entries = super.legend().filter((category) => category.label !== 'free')
+    return [{ ...this.categories[0], count: this.counts[0] ?? 0 }, ...entries]
+  }
+}
+
+class ByAge extends Counting {
+  categories = [
+    { label: 'no date', colour: 'none', pattern: null },
+    { label: 'withheld', colour: 'withheld', pattern: PATTERNS.withheld },
+    ...AGES.map(([, label], k) => ({ label, colour: `age${k}`, pattern: null })),
+  ]
+
+  constructor(now) {
+    super()
+    this.now = now
+    this.at = now()
+  }
+
+  reset() {
+    super.reset()
+    if (this.now !== undefined) this.at = this.now()
+  }
+
+  /** Strips grow older. @returns {boolean} whether it is time to look at all of them again */
+  isStale() {
+    return Math.abs(this.now() - this.at) > 60e3
+  }
+
+  of(strip) {
+    if (strip.kind === 'span') return 1
+    if (!(strip.since > 0) || strip.kind === 'pool') return 0
+    return 2 + AGES.findIndex(([most]) => this.at - strip.since <= most)
+  }
+}
+
+class ByFacet extends Counting {
+  constructor(name) {
+    super()
+    this.name = name
+    this.reset()
+  }
+
+  reset() {
+    this.values = new Map()
+    this.spans = 0
+    this.total = 0
+    this.ranked = 0
+    this.slots = new Array(FACETS).fill(null)
+    this.slotOf = new Map()
+    this.name ??= ''
+    this.label()
+  }
+
+  count(strip, by) {
+    if (strip.kind === 'span') {
+      this.spans += by
+      return
+    }
+    const value = strip.facets?.[this.name] ?? ''
+    const count = (this.values.get(value) ?? 0) + by
+    this.total += by
+    if (count > 0) this.values.set(value, count)
+    else this.values.delete(value)
+  }
+
+  of(strip) {
+    if (strip.kind === 'span') return SPAN
+    const value = strip.facets?.[this.name] ?? ''
+    if (value === '') return NONE
+    const slot = this.slotOf.get(value)
+    return slot === undefined ? OTHER : FIRST + slot
+  }
+
+  /**
+   * Gives colours to values. A value keeps its colour while it has strips, except when there
+   * are twice as many strips as when the most frequent values were chosen.
+   */
+  prepare() {
+    if (this.total > 2 * this.ranked) {
+      this.ranked = this.total
+      this.slots.fill(null)
+    }
+    const before = [...this.slotOf.keys()].join('\n')
+    this.slots = this.slots.map((value) => (value !== null && this.values.has(value) ? value : null))
+    this.slotOf = new Map(this.slots.flatMap((value, slot) => (value === null ? [] : [[value, slot]])))
+    const frequent = [...this.values].filter(([value]) => value !== '' && !this.slotOf.has(value))
+    frequent.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1))
+    const chosen = frequent.slice(0, FACETS - this.slotOf.size).map(([value]) => value)
+    for (const value of chosen.sort()) this.assign(value)
+    this.label()
+    return before !== [...this.slotOf.keys()].join('\n')
+  }
+
+  /** The slot of a value follows from its text; if it is taken, the next free one is used. */
+  assign(value) {
+    let slot = hash(value) % FACETS
+    while (this.slots[slot] !== null) slot = (slot + 1) % FACETS
+    this.slots[slot] = value
+    this.slotOf.set(value, slot)
+  }
+
+  label() {
+    this.categories = [
+      { label: `no ${this.name}`, colour: 'none', pattern: null },
+      { label: 'other', colour: 'other', pattern: null },
+      { label: 'withheld', colour: 'withheld', pattern: PATTERNS.withheld },
+      ...this.slots.map((value, slot) => ({ label: value ?? '', colour: `facet${slot}`, pattern: null })),
+    ]
+  }
+
+  legend() {
+    const shown = this.slots.reduce((sum, value) => sum + (value === null ? 0 : this.values.get(value) ?? 0), 0)
+    const none = this.values.get('') ?? 0
+    const count = (category, k) => {
+      if (k === NONE) return none
+      if (k === OTHER) return this.total - none - shown
+      return k === SPAN ? this.spans : this.values.get(category.label) ?? 0
+    }
+    const entries = this.categories.map((category, k) => ({ ...category, count: count(category, k) }))
+    const valued = entries.slice(FIRST).sort((a, b) => b.count - a.count)
+    return [...valued, entries[OTHER], entries[NONE], entries[SPAN]].filter((entry) => entry.count > 0)
+  }
+}
+
+/** FNV-1a over UTF-16 units. */
+function hash(text) {
+  let h = 0x811c9dc5
+  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193)
+  return h >>> 0
+}

@@ -1,0 +1,61 @@
+// The map of address spaces: nested strips in address order on a canvas. It takes data and
+// knows nothing of where they come from. It uses the document of the element that it is given,
+// and nothing global.
+
+import { bitsOf } from './address.js'
+import { MapState } from './state.js'
+
+export * as address from './address.js'
+export { THEMES } from './theme.js'
+export { PATTERNS } from './colouring.js'
+export { NAMES as PATTERN_NAMES, drawTile } from './patterns.js'
+
+/**
+ * Draws a map in an element.
+ * @param {HTMLElement} element
+ * @param {{theme?: 'light'|'dark', labels?: boolean, now?: () => Date}} [options]
+ */
+export function createMap(element, options = {}) {
+  const state = new MapState(element, options)
+  return {
+    set: (data) => state.set(data),
+    change: (delta) => state.change(delta),
+    colourBy: (name) => state.colourBy(name),
+    legend: () => state.legend(),
+    get view() {
+      return state.viewOf(state.activeSpace())
+    },
+    set view(view) {
+      state.show(view)
+    },
+    fit: (target, how) => state.fit(target, how),
+    zoom: (factor, at) => state.zoom(factor, at),
+    pan: (fraction) => state.pan(fraction),
+    select: (id) => state.select(id),
+    get selected() {
+      return state.selected
+    },
+    highlight: (ids) => state.highlight(ids),
+    on: (name, listener) => state.on(name, listener),
+    at: (x, y) => state.at(x, y),
+    around: (id) => state.store.around(id),
+    visible: (most) => state.visible(most),
+    stats: () => ({ ...state.stats }),
+    paintTo: (context, width, height, scale) => state.paintTo(context, width, height, scale),
+    set theme(name) {
+      state.setTheme(name)
+    },
+    get theme() {
+      return state.themeName
+    },
+    set labels(on) {
+      state.setLabels(on)
+    },
+    get canvas() {
+      return state.canvas
+    },
+    destroy: () => state.destroy(),
+  }
+}
+
+export { bitsOf }

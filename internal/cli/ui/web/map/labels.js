@@ -1,0 +1,109 @@
+// Labels of a row: where they fit, and nowhere above each other or above another strip.
+
+import { LABEL, LINE, SUB } from './text.js'
+
+const PAD = 6
+/** Space between a label and the text behind it on the same line. */
+const APART = 8
+
+export class Labels {
+  /** @param {import('./paint.js').Painter} painter */
+  constructor(painter) {
+    this.painter = painter
+    this.offers = []
+    this.used = 0
+    this.sheets = []
+  }
+
+  /** Begins a row. */
+  begin(panel, row) {
+    this.panel = panel
+    this.row = row
+    this.used = 0
+    this.sheets.length = 0
+  }
+
+  /** The strips that are offered from now on are those of a lane, above all before. */
+  sheet(lane, band) {
+    this.sheets.push({ lane, band })
+  }
+
+  /** A strip that may have a label in pixels x0 to x1 of the view. */
+  offer(entry, key, pattern, x0, x1) {
+    let offer = this.offers[this.used]
+    if (offer === undefined) this.offers.push((offer = {}))
+    this.used++
+    offer.entry = entry
+    offer.key = key
+    offer.pattern = pattern
+    offer.x0 = x0
+    offer.x1 = x1
+    offer.sheet = this.sheets.length - 1
+  }
+
+  draw() {
+    for (let k = 0; k < this.used; k++) this.drawOffer(this.offers[k])
+    this.used = 0
+  }
+
+  drawOffer(offer) {
+    const { painter } = this
+    const { ctx, measure } = painter
+    const { band } = this.sheets[offer.sheet]
+    const room = offer.x1 - offer.x0 - 2 * PAD
+    const { strip } = offer.entry
+    if (band.height < LINE || room <= 0) return
+    const label = measure.fit(ctx, LABEL, strip.label, room)
+    if (label === '') return
+    const width = measure.width(ctx, LABEL, label)
+    const twoLines = band.height >= 2 * LINE + 4
+    const left = twoLines ? room : room - width - APART
+    const sub = label === strip.label || twoLines ? measure.fit(ctx, SUB, strip.sub ?? '', left) : ''
+    const box = this.boxOf(offer, band, width, sub, twoLines && sub !== '')
+    if (this.isCovered(offer, box)) return
+    this.write(offer, box, label, sub)
+  }
+
+  boxOf(offer, band, width, sub, twoLines) {
+    const { ctx, measure } = this.painter
+    const subWidth = sub === '' ? 0 : measure.width(ctx, SUB, sub)
+    const height = twoLines ? 2 * LINE : LINE
+    return {
+      x: this.panel.left + offer.x0 + PAD,
+      y: Math.round(band.y + (band.height - height) / 2),
+      width: twoLines ? Math.max(width, subWidth) : width + (subWidth > 0 ? APART + subWidth : 0),
+      height,
+      labelWidth: width,
+      twoLines,
+    }
+  }
+
+  /** Reports whether a strip of a higher lane is drawn where a label would be. */
+  isCovered(offer, box) {
+    const x0 = box.x - this.panel.left - 3
+    for (let k = offer.sheet + 1; k < this.sheets.length; k++) {
+      const { lane, band } = this.sheets[k]
+      if (band.y >= box.y + box.height || band.y + band.height <= box.y) continue
+      if (lane.touches(this.panel.view, x0, x0 + box.width + 6)) return true
+    }
+    return false
+  }
+
+  write(offer, box, label, sub) {
+    const { ctx, theme } = this.painter
+    const colour = theme.colours[offer.key] ?? theme.colours.unknown
+    ctx.textBaseline = 'middle'
+    ctx.textAlign = 'left'
+    if (offer.pattern !== 'solid' && offer.pattern !== 'none') {
+      ctx.fillStyle = colour.fill // a plate, on which text is legible
+      ctx.fillRect(box.x - 3, box.y, box.width + 6, box.height)
+    }
+    ctx.fillStyle = colour.text
+    ctx.font = LABEL
+    ctx.fillText(label, box.x, box.y + LINE / 2)
+    if (sub === '') return
+    ctx.font = SUB
+    if (box.twoLines) ctx.fillText(sub, box.x, box.y + LINE * 1.5)
+    else ctx.fillText(sub, box.x + box.labelWidth + APART, box.y + LINE / 2)
+  }
+}

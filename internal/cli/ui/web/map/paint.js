@@ -1,0 +1,241 @@
+// Draws panels on a canvas: from the ground up the lines of the axis, free space, strips layer
+// by layer, labels, and what is selected.
+
+import { formatRange } from './address.js'
+import { drawAxis } from './axis.js'
+import { Brush } from './brush.js'
+import { PATTERNS } from './colouring.js'
+import { Labels } from './labels.js'
+import { LAYERS } from './store.js'
+import { MARGIN, bandOf } from './layout.js'
+import { LABEL, SUB } from './text.js'
+import { drawMarks } from './marks.js'
+import { shareOf, walk } from './walk.js'
+
+/** A strip that is drawn is so high at least, however little of its column it covers. */
+const LEAST_HEIGHT = 3
+/** Neighbours at least so wide are drawn with a pixel between them. */
+const SEPARATE = 4
+/** Strips at least so wide may have a label. */
+const LABELLED = 24
+/** Pools at least so wide show how much of them is used. */
+const GAUGED = 3
+
+export class Painter {
+  /**
+   * @param {import('./patterns.js').Patterns} patterns
+   * @param {import('./text.js').Measure} measure
+   */
+  constructor(patterns, measure) {
+    this.brush = new Brush(patterns)
+    this.measure = measure
+    this.labels = new Labels(this)
+    this.run = { key: null, pattern: null, x: 0, width: 0 }
+    this.heights = new Int32Array(32)
+    this.column = new Int32Array(32)
+    this.gauges = new Brush(patterns)
+    this.clumps = new Brush(patterns)
+    this.track = { wide: (lane, i, x0, x1) => this.addTrack(x0, x1), clump: (lane, i, j, column) => this.addTrack(column, column + 1) }
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} ctx whose unit is one pixel of the panels
+   * @param {{store: import('./store.js').Store, panels: import('./layout.js').Panel[], width: number,
+   *   height: number, theme: object, labels: boolean, selected: string|null, lit: Map<object, Int32Array>,
+   *   scroll: number, whole: number, active: object|null}} scene
+   */
+  paint(ctx, scene) {
+    this.ctx = ctx
+    this.scene = scene
+    this.theme = scene.theme
+    this.brush.begin(ctx, scene.theme)
+    this.categories = scene.store.colouring.categories
+    ctx.fillStyle = scene.theme.background
+    ctx.fillRect(0, 0, scene.width, scene.height)
+    for (const panel of scene.panels) {
+      if (panel.top + panel.height < 0 || panel.top > scene.height) continue
+      this.paintPanel(panel)
+    }
+    this.paintScroll()
+    return this.brush.drawn
+  }
+
+  paintPanel(panel) {
+    const { ctx } = this
+    this.panel = panel
+    ctx.save()
+    ctx.beginPath()
+    ctx.rect(panel.left, panel.top - 2, panel.view.width, panel.height + 4)
+    ctx.clip()
+    const length = drawAxis(this, panel)
+    this.paintDomain(panel, length)
+    for (const row of panel.rows) this.paintRow(panel, row)
+    drawMarks(this, panel)
+    ctx.restore()
+  }
+
+  /** The ribbon of a space: its name, and what part of it is shown. */
+  paintDomain({ space, view, left, domain }, length) {
+    const { ctx, theme, measure } = this
+    ctx.fillStyle = theme.line
+    ctx.fillRect(left, domain.y + domain.height - 1, view.width, 1)
+    ctx.textBaseline = 'middle'
+    ctx.textAlign = 'left'
+    const y = domain.y + domain.height / 2
+    const name = measure.fit(ctx, LABEL, `${space.name} · IPv${space.family}`, view.width - 8)
+    ctx.font = LABEL
+    ctx.fillStyle = theme.text
+    ctx.fillText(name, left, y)
+    const room = view.width - measure.width(ctx, LABEL, name) - 24
+    const range = formatRange(view.from, view.to, view.family)
+    const shown = [`${range} · ticks every /${length}`, range].find((text) => measure.width(ctx, SUB, text) <= room)
+    if (shown === undefined) return
+    ctx.font = SUB
+    ctx.fillStyle = theme.muted
+    ctx.fillText(shown, left + view.width - measure.width(ctx, SUB, shown), y)
+  }
+
+  paintRow(panel, row) {
+    const { space, view } = panel
+    const layers = space.levels[row.level]
+    this.row = row
+    this.paintTracks(panel, row)
+    if (layers === undefined) return
+    this.labels.begin(panel, row)
+    for (let k = 0; k < layers.length; k++) {
+      this.layer = LAYERS[k]
+      this.band = bandOf(row, this.layer)
+      for (const lane of layers[k].lanes) {
+        if (lane.count === 0) continue
+        this.labels.sheet(lane, this.band)
+        this.paintLane(lane, view)
+      }
+    }
+    if (this.scene.labels) this.labels.draw()
+  }
+
+  /** Free space: all of the pools of the level above, on which the strips are drawn then. */
+  paintTracks({ space, view }, row) {
+    const above = row.level === 1 ? null : space.levels[row.level - 1]
+    if (!above) return
+    this.trackEnd = null
+    for (const lane of above[LAYERS.indexOf('pool')].lanes) walk(lane, view, this.track)
+    this.flushTrack()
+    this.brush.flush()
+  }
+
+  addTrack(x0, x1) {
+    if (this.trackEnd === x0 && x1 - x0 < SEPARATE) {
+      this.trackEnd = x1
+      return
+    }
+    this.flushTrack()
+    this.trackStart = x0
+    this.trackEnd = x1
+  }
+
+  flushTrack() {
+    if (this.trackEnd === null) return
+    const width = this.trackEnd - this.trackStart
+    this.brush.push('free', 'none', this.panel.left + this.trackStart, this.row.y, width >= SEPARATE ? width - 1 : width, this.row.height)
+    this.trackEnd = null
+  }
+
+  /** First what is a pixel wide or more, and above it the columns of what is not. */
+  paintLane(lane, view) {
+    this.clumps.begin(this.ctx, this.theme)
+    this.gauges.begin(this.ctx, this.theme)
+    this.run.width = 0
+    walk(lane, view, this)
+    this.flushRun()
+    this.brush.flush()
+    this.gauges.flush()
+    this.clumps.flush()
+    this.brush.drawn += this.clumps.drawn
+  }
+
+  /** A strip by itself. */
+  wide(lane, i, x0, x1) {
+    const { panel, band } = this
+    const entry = lane.items[i]
+    const category = this.categories[lane.category[i]]
+    const { state } = entry.strip
+    const isPlain = category.colour === 'none' && this.layer === 'pool'
+    const key = isPlain ? state : category.colour
+    const pattern = PATTERNS[state] ?? PATTERNS.unknown
+    const width = x1 - x0 >= SEPARATE ? x1 - x0 - 1 : x1 - x0
+    this.brush.push(key, pattern, panel.left + x0, band.y, width, band.height)
+    if (this.layer === 'pool' && width >= GAUGED) this.gauge(entry, panel.left + x0, width)
+    if (width >= LABELLED) this.labels.offer(entry, key, pattern, Math.max(x0, 0), Math.min(x0 + width, panel.view.width))
+  }
+
+  /** How much of a pool is used, from the bottom up. */
+  gauge(entry, x, width) {
+    const share = this.scene.store.used(this.panel.space, entry)
+    if (share <= 0) return
+    const height = Math.max(2, Math.round(share * (this.band.height - 2)))
+    const y = this.band.y + this.band.height - 1 - height
+    this.gauges.push('level', null, x + 1, y, width - 2, height)
+    this.gauges.push('levelTop', null, x + 1, y, width - 2, 1)
+  }
+
+  /** Strips i to j-1, which are in one column. Equal neighbours are joined to one rectangle. */
+  clump(lane, i, j, x) {
+    const { heights, column, run, categories } = this
+    const share = shareOf(lane, this.panel.view, i, j, x)
+    const full = Math.max(LEAST_HEIGHT, Math.round(share * this.band.height))
+    this.divide(lane, i, j, full)
+    let isSame = run.width > 0 && run.x + run.width === x
+    for (let k = 0; isSame && k < categories.length; k++) isSame = column[k] === heights[k]
+    if (isSame) {
+      run.width++
+      return
+    }
+    this.flushRun()
+    heights.set(column)
+    run.x = x
+    run.width = 1
+  }
+
+  /** Divides a height among the categories of strips i to j-1; each that is there is seen. */
+  divide(lane, i, j, full) {
+    const { column } = this
+    column.fill(0)
+    if (j - i === 1) {
+      column[lane.category[i]] = full
+      return
+    }
+    let most = 0
+    let rest = full
+    for (let k = 0; k < lane.categories; k++) {
+      const count = lane.counted(i, j, k)
+      if (count === 0) continue
+      column[k] = Math.max(1, Math.floor((full * count) / (j - i)))
+      rest -= column[k]
+      if (column[k] > column[most]) most = k
+    }
+    column[most] = Math.max(1, column[most] + rest)
+  }
+
+  flushRun() {
+    const { run, heights, categories, band } = this
+    if (run.width === 0) return
+    let y = band.y + band.height
+    for (let k = 0; k < categories.length; k++) {
+      if (heights[k] === 0) continue
+      y -= heights[k]
+      const { colour, pattern } = categories[k]
+      this.clumps.push(colour, pattern, this.panel.left + run.x, y, run.width, heights[k])
+    }
+    run.width = 0
+  }
+
+  paintScroll() {
+    const { whole, height, width, scroll } = this.scene
+    if (whole <= height) return
+    const size = Math.max(24, Math.round((height * height) / whole))
+    const y = Math.round((scroll / (whole - height)) * (height - size))
+    this.ctx.fillStyle = this.theme.muted
+    this.ctx.fillRect(width - MARGIN / 2 - 1, y, 4, size)
+  }
+}

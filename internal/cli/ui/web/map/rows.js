@@ -1,0 +1,125 @@
+// What is on the screen, as rows in the order of the addresses, for a table that says the same
+// as the canvas does: strips, several strips that are in one place, and free space.
+
+import { formatCount, formatRange } from './address.js'
+import { LAYERS } from './store.js'
+import { walk } from './walk.js'
+
+/**
+ * @typedef {{id: string|null, space: string, level: number, from: bigint, to: bigint,
+ *   state: string, label: string, sub: string, count: number}} Row id is null for free space,
+ *   and for several strips (count) that are too narrow to be drawn by themselves
+ */
+
+/** Free space that is narrower than so many pixels has no row. */
+const LEAST_FREE = 2
+
+/**
+ * @param {import('./layout.js').Panel[]} panels
+ * @param {number} most
+ * @returns {Row[] & {more: number}} more is how many rows were left out
+ */
+export function rowsOf(panels, most, categories) {
+  const rows = []
+  for (const panel of panels) rows.push(...rowsOfPanel(panel, categories))
+  const shown = rows.slice(0, most)
+  shown.more = rows.length - shown.length
+  return shown
+}
+
+function rowsOfPanel({ space, view }, categories) {
+  const rows = []
+  let pools = []
+  for (let level = 1; level < space.levels.length; level++) {
+    const found = rowsOfLevel(space, level, view, categories)
+    rows.push(...found, ...freeOf(space, level, view, pools, found))
+    pools = found.filter((row) => row.isPool)
+  }
+  return rows.sort(inOrder).map(({ isPool, ...row }) => row)
+}
+
+function inOrder(a, b) {
+  if (a.from !== b.from) return a.from < b.from ? -1 : 1
+  if (a.level !== b.level) return a.level - b.level
+  return a.to === b.to ? 0 : a.to > b.to ? -1 : 1
+}
+
+function rowsOfLevel(space, level, view, categories) {
+  const rows = []
+  LAYERS.forEach((name, k) => {
+    const layer = space.levels[level][k]
+    const add = ({ strip }) => rows.push(rowOf(strip, level, name))
+    for (const lane of layer.lanes) {
+      const clumps = new Clumps(space, level, name, categories, rows)
+      walk(lane, view, { wide: (_, i) => add(lane.items[i]), clump: (_, i, j, column) => clumps.add(lane, i, j, column) })
+    }
+    for (const entry of layer.spill) if (entry.strip.to >= view.from && entry.strip.from <= view.to) add(entry)
+  })
+  return rows
+}
+
+function rowOf(strip, level, layer) {
+  const { id, space, from, to, state, label, sub } = strip
+  return { id, space, level, from, to, state, label, sub: sub ?? '', count: 1, isPool: layer === 'pool' }
+}
+
+/** Joins clumps in neighbouring columns to one row. */
+class Clumps {
+  constructor(space, level, layer, categories, rows) {
+    Object.assign(this, { space, level, layer, categories, rows })
+    this.end = -2
+  }
+
+  add(lane, i, j, column) {
+    if (j - i === 1) {
+      this.end = -2
+      this.rows.push(rowOf(lane.items[i].strip, this.level, this.layer))
+      return
+    }
+    if (column > this.end + 1) {
+      this.first = i
+      this.row = { id: null, space: this.space.id, level: this.level, from: lane.items[i].strip.from, state: 'several', sub: '', isPool: this.layer === 'pool' }
+      this.rows.push(this.row)
+    }
+    this.end = column
+    const { row, first } = this
+    row.to = lane.items[j - 1].strip.to
+    row.count = j - first
+    row.label = `${formatRange(row.from, row.to, this.space.family)}: ${row.count} strips`
+    const parts = this.categories.map((category, k) => [category.label, lane.counted(first, j, k)]).filter(([, count]) => count > 0)
+    row.sub = parts.map(([label, count]) => `${count} ${label}`).join(', ')
+  }
+}
+
+/** The rows of free space: what is in pools of the level above and in no row of this one. */
+function freeOf(space, level, view, pools, found) {
+  const sorted = found.filter((row) => row.state !== 'waiting').sort(inOrder)
+  const free = []
+  const add = (from, to) => {
+    if (to < from || Number(to - from + 1n) * view.scale < LEAST_FREE || to < view.from || from > view.to) return
+    const label = `${formatCount(to - from + 1n)} free`
+    free.push({ id: null, space: space.id, level, from, to, state: 'free', label, sub: formatRange(from, to, space.family), count: 1, isPool: false })
+  }
+  for (const pool of pools) {
+    if (pool.count > 1) continue
+    let next = pool.from
+    for (let k = firstIn(sorted, pool.from); k < sorted.length && sorted[k].from <= pool.to; k++) {
+      if (sorted[k].to < next) continue
+      add(next, sorted[k].from - 1n)
+      next = sorted[k].to + 1n
+    }
+    add(next, pool.to)
+  }
+  return free
+}
+
+function firstIn(sorted, from) {
+  let below = 0
+  let above = sorted.length
+  while (below < above) {
+    const mid = (below + above) >>> 1
+    if (sorted[mid].from < from) below = mid + 1
+    else above = mid
+  }
+  return below
+}

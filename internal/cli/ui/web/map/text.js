@@ -1,0 +1,57 @@
+// Measuring and shortening text.
+
+export const LABEL = '600 12px system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif'
+export const SUB = '400 11px system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif'
+/** How high a line of text is. */
+export const LINE = 15
+const ELLIPSIS = '…'
+/** Shortened texts have as many characters at least. */
+const LEAST = 4
+
+/** Measures texts by their characters, each of which is measured once. */
+export class Measure {
+  constructor() {
+    this.fonts = new Map()
+  }
+
+  /** How wide a text is, in whole pixels, rounded up. */
+  width(ctx, font, text) {
+    let widths = this.fonts.get(font)
+    if (widths === undefined) this.fonts.set(font, (widths = new Map()))
+    let sum = 0
+    for (const character of text) {
+      let width = widths.get(character)
+      if (width === undefined) {
+        ctx.font = font
+        width = ctx.measureText(character).width
+        widths.set(character, width)
+      }
+      sum += width
+    }
+    return Math.ceil(sum)
+  }
+
+  /**
+   * The text, or a shorter one that fits into so many pixels, or ''. An address or a CIDR is not
+   * cut off, because what is left of it would be read as another one; of a CIDR its length is
+   * shown.
+   */
+  fit(ctx, font, text, room) {
+    if (room <= 0 || text === '') return ''
+    if (this.width(ctx, font, text) <= room) return text
+    const cidr = /^[0-9a-fA-F:.]+(\/\d+)?$/.exec(text)
+    if (cidr !== null) {
+      const length = cidr[1] ?? ''
+      return length !== '' && this.width(ctx, font, length) <= room ? length : ''
+    }
+    const characters = [...text]
+    let low = 0
+    let high = characters.length - 1
+    while (low < high) {
+      const mid = (low + high + 1) >>> 1
+      if (this.width(ctx, font, characters.slice(0, mid).join('') + ELLIPSIS) <= room) low = mid
+      else high = mid - 1
+    }
+    return low < LEAST - 1 ? '' : characters.slice(0, low).join('').trimEnd() + ELLIPSIS
+  }
+}

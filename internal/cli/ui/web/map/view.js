@@ -1,0 +1,133 @@
+// What part of an address space is on the screen, and how wide. Addresses are fixed-point
+// BigInts with FRACTION bits, so that a view moves by less than an address and is exact at a
+// /128 in ::/0. For drawing, `locate` turns limbs into pixels without BigInt.
+
+import { lastOf } from './address.js'
+import { HIGH, MIDDLE, high, low, middle } from './limbs.js'
+
+const FRACTION = 32n
+const ONE = 1n << FRACTION
+/** Resolution of a share of the width. */
+const SHARE = 40
+/** Pixels further away than this are as good as infinitely far: canvases stay exact below. */
+const FAR = 1e7
+
+export class View {
+  /** @param {4|6} family */
+  constructor(family) {
+    this.family = family
+    this.whole = (lastOf(family) + 1n) << FRACTION
+    this.width = 1
+    this.set(0n, lastOf(family))
+  }
+
+  /** Shows the addresses from..to, both included. */
+  set(from, to) {
+    this.start = from << FRACTION
+    this.span = (to - from + 1n) << FRACTION
+    this.limit()
+  }
+
+  /** @returns {bigint} the first address of which something is shown */
+  get from() {
+    return this.start >> FRACTION
+  }
+
+  /** @returns {bigint} the last one */
+  get to() {
+    return (this.start + this.span - 1n) >> FRACTION
+  }
+
+  /** Sets how many pixels wide the view is. */
+  resize(width) {
+    this.width = Math.max(1, width)
+    this.measure()
+  }
+
+  /** Keeps the view in its family, not smaller than one address. */
+  limit() {
+    if (this.span < ONE) this.span = ONE
+    if (this.span > this.whole) this.span = this.whole
+    if (this.start < 0n) this.start = 0n
+    if (this.start + this.span > this.whole) this.start = this.whole - this.span
+    this.measure()
+  }
+
+  measure() {
+    const origin = this.start >> FRACTION
+    this.high = high(origin)
+    this.middle = middle(origin)
+    this.low = low(origin)
+    this.fraction = Number(this.start & (ONE - 1n)) / Number(ONE)
+    /** Pixels an address. */
+    this.scale = this.width / (Number(this.span) / Number(ONE))
+  }
+
+  /** The pixel at which the address of these limbs begins, cut off far outside of the view. */
+  locate(a, b, c) {
+    const x = ((a - this.high) * HIGH + (b - this.middle) * MIDDLE + (c - this.low) - this.fraction) * this.scale
+    return x > FAR ? FAR : x < -FAR ? -FAR : x
+  }
+
+  /** The pixel at which an address begins. @param {bigint} address */
+  pixel(address) {
+    return this.locate(high(address), middle(address), low(address))
+  }
+
+  /** The fixed-point address at a pixel. */
+  point(x) {
+    return this.start + scaled(this.span, x / this.width)
+  }
+
+  /** The address at a pixel, inside of the family. @returns {bigint} */
+  address(x) {
+    const at = this.point(x) >> FRACTION
+    const last = lastOf(this.family)
+    return at < 0n ? 0n : at > last ? last : at
+  }
+
+  /** Zooms in by a factor (out, below 1) so that what is at pixel x stays there. */
+  zoom(factor, x) {
+    const anchor = this.point(x)
+    let span = scaled(this.span, 1 / factor)
+    if (span < ONE) span = ONE
+    if (span > this.whole) span = this.whole
+    this.span = span
+    this.start = anchor - scaled(span, x / this.width)
+    this.limit()
+  }
+
+  /** Moves by pixels: what was at x is at x - pixels then. */
+  pan(pixels) {
+    this.start += scaled(this.span, pixels / this.width)
+    this.limit()
+  }
+
+  /** @returns {{start: bigint, span: bigint}} to return to, or to go to step by step */
+  snapshot() {
+    return { start: this.start, span: this.span }
+  }
+
+  /** Shows what is between two snapshots: 0 is the first and 1 is the second. */
+  between(first, second, share) {
+    if (share >= 1) {
+      this.start = second.start
+      this.span = second.span
+      return this.limit()
+    }
+    // The span changes by equal factors in equal steps, and the start with it so that one
+    // address stays where it is.
+    const ratio = Number(second.span) / Number(first.span)
+    const done = Math.abs(ratio - 1) < 1e-9 ? share : (ratio ** share - 1) / (ratio - 1)
+    this.start = first.start + scaled(second.start - first.start, done)
+    this.span = first.span + scaled(second.span - first.span, done)
+    this.limit()
+  }
+}
+
+/** A BigInt times a number, as exact as the number is for shares of a width. */
+function scaled(value, factor) {
+  if (!Number.isFinite(factor)) throw new RangeError(`a view cannot change by a factor of ${factor}`)
+  const whole = Math.trunc(factor)
+  return value * BigInt(whole) + ((value * BigInt(Math.round((factor - whole) * 2 ** SHARE))) >> BigInt(SHARE))
+}

@@ -1,0 +1,79 @@
+// The strips of a lane as they are on the screen: what is a pixel wide or more by itself, and
+// the others by the column in which they begin. So a lane costs no more steps than it has
+// pixels, whatever its number of strips. Drawing, pointing and listing all go this way, so
+// that they agree.
+
+/** How far outside of the view rectangles may reach: their edges must not be seen. */
+const BEYOND = 4
+
+/** Cuts a pixel off outside of the view, and rounds it. */
+export function edge(view, x) {
+  return Math.round(Math.min(Math.max(x, -BEYOND), view.width + BEYOND))
+}
+
+/** Reports whether strip i is drawn by itself. */
+export function isWide(lane, view, i) {
+  return lane.right(view, i) - lane.left(view, i) >= 1
+}
+
+/** The pixel column of a strip that is less than a pixel wide. */
+export function columnOf(lane, view, i) {
+  return Math.max(0, Math.round(lane.left(view, i)))
+}
+
+/**
+ * Visits what a view shows of a lane, in order.
+ * @param {import('./lane.js').Lane} lane
+ * @param {import('./view.js').View} view
+ * @param {{wide(lane, i, x0, x1): void, clump(lane, i, j, column): void}} sink wide: strip i is
+ *   drawn from pixel x0 up to x1; clump: strips i to j-1 are in a column together
+ */
+export function walk(lane, view, sink) {
+  let i = lane.firstAfter(view, 0)
+  while (i < lane.count) {
+    const left = lane.left(view, i)
+    if (left >= view.width) return
+    const right = lane.right(view, i)
+    if (right - left >= 1) {
+      sink.wide(lane, i, edge(view, left), edge(view, right))
+      i++
+      continue
+    }
+    const column = columnOf(lane, view, i)
+    let j = lane.nextFrom(view, i, column + 0.5)
+    if (j - 1 > i && isWide(lane, view, j - 1)) j--
+    sink.clump(lane, i, j, column)
+    i = j
+  }
+}
+
+/** The share of a column, and of the space between its neighbours, that strips i..j-1 cover. */
+export function shareOf(lane, view, i, j, column) {
+  let from = column - 0.5
+  let to = column + 0.5
+  const left = lane.left(view, i)
+  const right = lane.right(view, j - 1)
+  if (i > 0 && left - lane.right(view, i - 1) < 0.5) from = left
+  if (j < lane.count && lane.left(view, j) - right < 0.5) to = lane.left(view, j)
+  if (right > to) to = right
+  if (left < from) from = left
+  return Math.min((lane.covered(i, j) * view.scale) / (to - from), 1)
+}
+
+/**
+ * The strip that is drawn at a pixel.
+ * @param {bigint} address the address there: of several in a column, the one nearest to it
+ * @returns {number} -1 if there is none
+ */
+export function hit(lane, view, pixel, address) {
+  const first = pixel === 0 ? lane.firstAfter(view, 0) : lane.nextFrom(view, -1, pixel - 0.5)
+  if (first < lane.count && !isWide(lane, view, first) && columnOf(lane, view, first) === pixel) {
+    let end = lane.nextFrom(view, first, pixel + 0.5)
+    if (end - 1 > first && isWide(lane, view, end - 1)) end--
+    return Math.min(Math.max(lane.search(address), first), end - 1)
+  }
+  for (let i = lane.firstAfter(view, pixel - 1); i < lane.count && lane.left(view, i) < pixel + 1; i++) {
+    if (isWide(lane, view, i) && edge(view, lane.left(view, i)) <= pixel && pixel < edge(view, lane.right(view, i))) return i
+  }
+  return -1
+}
