@@ -84,7 +84,7 @@ function parseIPv4(text) {
 function parseIPv6(text) {
   const halves = text.split('::')
   if (halves.length > 2) return null
-  const groups = halves.map(groupsOf)
+  const groups = halves.map((half, k) => groupsOf(half, k === halves.length - 1))
   if (groups.includes(null)) return null
   const count = groups.reduce((sum, half) => sum + half.length, 0)
   if (halves.length === 1 ? count !== 8 : count > 7) return null
@@ -93,13 +93,13 @@ function parseIPv6(text) {
   return [...groups[0], ...zeros, ...(groups[1] ?? [])].reduce((value, group) => (value << 16n) | BigInt(group), 0n)
 }
 
-/** The groups of one side of "::", an IPv4 address at its end included. */
-function groupsOf(half) {
+/** The groups of one side of "::"; the last one may end with an IPv4 address. */
+function groupsOf(half, mayEndDotted) {
   if (half === '') return []
   const parts = half.split(':')
   const last = parts[parts.length - 1]
   const tail = []
-  if (last.includes('.')) {
+  if (mayEndDotted && last.includes('.')) {
     const value = parseIPv4(last)
     if (value === null) return null
     tail.push(Number(value >> 16n), Number(value & 0xffffn))

@@ -3,7 +3,10 @@
 import { bitsOf, format } from './address.js'
 import { SUB } from './text.js'
 
-const ROOM = 18
+/** Pixels between a label and the next tick. */
+const ROOM = 14
+/** Ticks are so far apart at least. */
+const LEAST = 48
 /** Labels wider than this share of the view are shortened to what differs. */
 const WIDEST = 0.3
 
@@ -17,8 +20,8 @@ const WIDEST = 0.3
 export function ticksOf(view, widthOf) {
   const bits = bitsOf(view.family)
   const text = writer(view, widthOf)
-  const room = Math.max(widthOf(text(view.from)), widthOf(text(view.to)), 30) + ROOM
-  const host = Math.min(Math.max(Math.ceil(Math.log2(room / view.scale)), 0), bits)
+  let host = Math.min(Math.max(Math.ceil(Math.log2(LEAST / view.scale)), 0), bits)
+  while (host < bits && !hasRoom(view, host, (address) => widthOf(text(address)))) host++
   const step = 1n << BigInt(host)
   const ticks = []
   for (let at = ((view.from + step - 1n) / step) * step; at <= view.to; at += step) {
@@ -26,6 +29,13 @@ export function ticksOf(view, widthOf) {
     if (x >= 0 && x <= view.width) ticks.push({ x, text: text(at) })
   }
   return { length: bits - host, ticks, minor: minorOf(view, host) }
+}
+
+/** Reports whether labels of ticks that are so many bits apart fit between them. */
+function hasRoom(view, host, widthOf) {
+  const width = (address) => widthOf((address >> BigInt(host)) << BigInt(host))
+  const widest = Math.max(width(view.from), width(view.to), width((view.from + view.to) / 2n))
+  return widest + ROOM <= 2 ** host * view.scale
 }
 
 /** Where the prefixes two bits longer begin. */

@@ -11,7 +11,7 @@ export class Labels {
   constructor(painter) {
     this.painter = painter
     this.offers = []
-    this.used = 0
+    this.offers.length = 0
     this.sheets = []
   }
 
@@ -19,7 +19,7 @@ export class Labels {
   begin(panel, row) {
     this.panel = panel
     this.row = row
-    this.used = 0
+    this.offers.length = 0
     this.sheets.length = 0
   }
 
@@ -28,22 +28,18 @@ export class Labels {
     this.sheets.push({ lane, band })
   }
 
-  /** A strip that may have a label in pixels x0 to x1 of the view. */
-  offer(entry, key, pattern, x0, x1) {
-    let offer = this.offers[this.used]
-    if (offer === undefined) this.offers.push((offer = {}))
-    this.used++
-    offer.entry = entry
-    offer.key = key
-    offer.pattern = pattern
-    offer.x0 = x0
-    offer.x1 = x1
-    offer.sheet = this.sheets.length - 1
+  /**
+   * A strip that may have a label.
+   * @param {import('./store.js').Entry} entry
+   * @param {{key: string, pattern: string, level: number, x0: number, x1: number}} place colour and
+   *   pattern of the strip, from which y on it is filled with a plain colour, and its pixels in the view
+   */
+  offer(entry, place) {
+    this.offers.push({ entry, ...place, sheet: this.sheets.length - 1 })
   }
 
   draw() {
-    for (let k = 0; k < this.used; k++) this.drawOffer(this.offers[k])
-    this.used = 0
+    for (const offer of this.offers) this.drawOffer(offer)
   }
 
   drawOffer(offer) {
@@ -96,7 +92,8 @@ export class Labels {
     ctx.textAlign = 'left'
     if (offer.pattern !== 'solid' && offer.pattern !== 'none') {
       ctx.fillStyle = colour.fill // a plate, on which text is legible
-      ctx.fillRect(box.x - 3, box.y, box.width + 6, box.height)
+      const height = Math.min(box.height, offer.level - box.y)
+      if (height > 0) ctx.fillRect(box.x - 3, box.y, box.width + 6, height)
     }
     ctx.fillStyle = colour.text
     ctx.font = LABEL

@@ -165,18 +165,19 @@ export class Painter {
     const pattern = PATTERNS[state] ?? PATTERNS.unknown
     const width = x1 - x0 >= SEPARATE ? x1 - x0 - 1 : x1 - x0
     this.brush.push(key, pattern, panel.left + x0, band.y, width, band.height)
-    if (this.layer === 'pool' && width >= GAUGED) this.gauge(entry, panel.left + x0, width)
-    if (width >= LABELLED) this.labels.offer(entry, key, pattern, Math.max(x0, 0), Math.min(x0 + width, panel.view.width))
+    const level = this.layer === 'pool' && width >= GAUGED ? this.gauge(entry, panel.left + x0, width) : band.y + band.height
+    if (width >= LABELLED) this.labels.offer(entry, { key, pattern, level, x0: Math.max(x0, 0), x1: Math.min(x0 + width, panel.view.width) })
   }
 
-  /** How much of a pool is used, from the bottom up. */
+  /** How much of a pool is used, from the bottom up. @returns {number} up to which y */
   gauge(entry, x, width) {
     const share = this.scene.store.used(this.panel.space, entry)
-    if (share <= 0) return
+    if (share <= 0) return this.band.y + this.band.height
     const height = Math.max(2, Math.round(share * (this.band.height - 2)))
     const y = this.band.y + this.band.height - 1 - height
     this.gauges.push('level', null, x + 1, y, width - 2, height)
     this.gauges.push('levelTop', null, x + 1, y, width - 2, 1)
+    return y
   }
 
   /** Strips i to j-1, which are in one column. Equal neighbours are joined to one rectangle. */

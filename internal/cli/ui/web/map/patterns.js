@@ -7,7 +7,7 @@ const SIZE = 8
 const RECTANGLES = {
   none: [],
   solid: [],
-  rules: [[0, 3, 8, 1], [0, 7, 8, 1]],
+  rules: [[0, 5, 8, 1]],
   bars: [[1, 0, 2, 8], [5, 0, 2, 8]],
   dots: [[1, 1, 2, 2], [5, 5, 2, 2]],
   checks: [[0, 0, 4, 4], [4, 4, 4, 4]],

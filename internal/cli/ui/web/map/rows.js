@@ -51,7 +51,12 @@ function rowsOfLevel(space, level, view, categories) {
     const add = ({ strip }) => rows.push(rowOf(strip, level, name))
     for (const lane of layer.lanes) {
       const clumps = new Clumps(space, level, name, categories, rows)
-      walk(lane, view, { wide: (_, i) => add(lane.items[i]), clump: (_, i, j, column) => clumps.add(lane, i, j, column) })
+      const wide = (_, i) => {
+        clumps.finish()
+        add(lane.items[i])
+      }
+      walk(lane, view, { wide, clump: (_, i, j, column) => clumps.add(lane, i, j, column) })
+      clumps.finish()
     }
     for (const entry of layer.spill) if (entry.strip.to >= view.from && entry.strip.from <= view.to) add(entry)
   })
@@ -68,26 +73,35 @@ class Clumps {
   constructor(space, level, layer, categories, rows) {
     Object.assign(this, { space, level, layer, categories, rows })
     this.end = -2
+    this.last = null
   }
 
   add(lane, i, j, column) {
+    if (this.last !== null && column <= this.end + 1) this.last.j = j
+    else {
+      this.finish()
+      this.last = { lane, i, j }
+    }
+    this.end = column
+  }
+
+  /** Adds the row of the clumps that were joined. */
+  finish() {
+    if (this.last === null) return
+    const { lane, i, j } = this.last
+    this.last = null
+    const { from } = lane.items[i].strip
+    const { to } = lane.items[j - 1].strip
     if (j - i === 1) {
-      this.end = -2
       this.rows.push(rowOf(lane.items[i].strip, this.level, this.layer))
       return
     }
-    if (column > this.end + 1) {
-      this.first = i
-      this.row = { id: null, space: this.space.id, level: this.level, from: lane.items[i].strip.from, state: 'several', sub: '', isPool: this.layer === 'pool' }
-      this.rows.push(this.row)
-    }
-    this.end = column
-    const { row, first } = this
-    row.to = lane.items[j - 1].strip.to
-    row.count = j - first
-    row.label = `${formatRange(row.from, row.to, this.space.family)}: ${row.count} strips`
-    const parts = this.categories.map((category, k) => [category.label, lane.counted(first, j, k)]).filter(([, count]) => count > 0)
-    row.sub = parts.map(([label, count]) => `${count} ${label}`).join(', ')
+    const parts = this.categories.map((category, k) => [category.label, lane.counted(i, j, k)]).filter(([, count]) => count > 0)
+    this.rows.push({
+      id: null, space: this.space.id, level: this.level, from, to, state: 'several', count: j - i, isPool: this.layer === 'pool',
+      label: `${formatRange(from, to, this.space.family)}: ${j - i} strips`,
+      sub: parts.map(([label, count]) => `${count} ${label}`).join(', '),
+    })
   }
 }
 

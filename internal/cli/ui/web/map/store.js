@@ -248,7 +248,7 @@ export class Store {
     if (children === undefined || this.byId.get(id)?.level === before?.level) return
     for (const child of [...children]) {
       const level = this.levelOf(child.strip)
-      if (level === child.level || level > MOST_LEVELS) continue
+      if (child.dead || level === child.level) continue
       const moved = { ...child, lane: null, at: -1 }
       child.dead = true
       child.layer.dirty = true

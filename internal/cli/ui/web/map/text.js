@@ -49,9 +49,15 @@ export class Measure {
     let high = characters.length - 1
     while (low < high) {
       const mid = (low + high + 1) >>> 1
-      if (this.width(ctx, font, characters.slice(0, mid).join('') + ELLIPSIS) <= room) low = mid
+      if (this.width(ctx, font, shortened(characters, mid)) <= room) low = mid
       else high = mid - 1
     }
-    return low < LEAST - 1 ? '' : characters.slice(0, low).join('').trimEnd() + ELLIPSIS
+    return low < LEAST - 1 ? '' : shortened(characters, low)
   }
+}
+
+/** So many characters of a text: of long ones the end, too, by which names often differ. */
+function shortened(characters, count) {
+  const end = count < 6 ? 0 : Math.floor(count / 3)
+  return characters.slice(0, count - end).join('') + ELLIPSIS + characters.slice(characters.length - end, characters.length).join('')
 }

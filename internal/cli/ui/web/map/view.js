@@ -7,8 +7,6 @@ import { HIGH, MIDDLE, high, low, middle } from './limbs.js'
 
 const FRACTION = 32n
 const ONE = 1n << FRACTION
-/** Resolution of a share of the width. */
-const SHARE = 40
 /** Pixels further away than this are as good as infinitely far: canvases stay exact below. */
 const FAR = 1e7
 
@@ -110,24 +108,23 @@ export class View {
 
   /** Shows what is between two snapshots: 0 is the first and 1 is the second. */
   between(first, second, share) {
-    if (share >= 1) {
-      this.start = second.start
-      this.span = second.span
-      return this.limit()
-    }
+    const [outer, inner, depth] = first.span >= second.span ? [first, second, share] : [second, first, 1 - share]
     // The span changes by equal factors in equal steps, and the start with it so that one
-    // address stays where it is.
-    const ratio = Number(second.span) / Number(first.span)
-    const done = Math.abs(ratio - 1) < 1e-9 ? share : (ratio ** share - 1) / (ratio - 1)
-    this.start = first.start + scaled(second.start - first.start, done)
-    this.span = first.span + scaled(second.span - first.span, done)
+    // address stays where it is. It is calculated from the smaller view, to be exact there.
+    const ratio = Number(outer.span) / Number(inner.span)
+    const factor = ratio ** (1 - depth)
+    const left = ratio - 1 < 1e-9 ? 1 - depth : (factor - 1) / (ratio - 1)
+    this.start = inner.start + scaled(outer.start - inner.start, left)
+    this.span = inner.span + scaled(outer.span - inner.span, left)
     this.limit()
   }
 }
 
-/** A BigInt times a number, as exact as the number is for shares of a width. */
+/** A BigInt times a number, as exact as the number is. */
 function scaled(value, factor) {
   if (!Number.isFinite(factor)) throw new RangeError(`a view cannot change by a factor of ${factor}`)
-  const whole = Math.trunc(factor)
-  return value * BigInt(whole) + ((value * BigInt(Math.round((factor - whole) * 2 ** SHARE))) >> BigInt(SHARE))
+  if (factor === 0) return 0n
+  const shift = Math.min(52 - Math.floor(Math.log2(Math.abs(factor))), 1000)
+  const mantissa = BigInt(Math.round(factor * 2 ** shift))
+  return shift >= 0 ? (value * mantissa) >> BigInt(shift) : (value * mantissa) << BigInt(-shift)
 }
