@@ -69,7 +69,7 @@ function drawLit({ ctx, theme, scene }, panel) {
           ctx.fillRect(left + x0 + width - 3, row.y, 2, row.height)
           ctx.fillRect(left + x0, row.y + row.height - 2, width - 1, 2)
         }
-        k = isAlone ? k + 1 : lowest(lit, lane.nextFrom(view, i, x0 + 0.5))
+        k = isAlone ? k + 1 : lowest(lit, lane.nextFrom(view, i, x0 + 1))
       }
     }
   }

@@ -61,7 +61,7 @@ const LIGHT = {
   facet3: '#b8404f',
   facet4: '#7a5bb5',
   facet5: '#96702a',
-  facet6: '#c0569a',
+  facet6: '#b54a8f',
   facet7: '#2e8f97',
   facet8: '#6f8a1f',
   facet9: '#4d5bb8',
@@ -106,7 +106,7 @@ const DARK = {
   age2: '#86d0c8',
   age3: '#5fb6c8',
   age4: '#5097c2',
-  age5: '#5479b4',
+  age5: '#5c84be',
   age6: '#6064a8',
 }
 

@@ -6,19 +6,22 @@
 /** How far outside of the view rectangles may reach: their edges must not be seen. */
 const BEYOND = 4
 
-/** Cuts a pixel off outside of the view, and rounds it. */
+/** Positions that differ less are the same: they are calculated with such an error. */
+const ERROR = 1e-4
+
+/** The pixel of a position, cut off outside of the view. */
 export function edge(view, x) {
-  return Math.round(Math.min(Math.max(x, -BEYOND), view.width + BEYOND))
+  return Math.floor(Math.min(Math.max(x, -BEYOND), view.width + BEYOND) + ERROR)
 }
 
 /** Reports whether strip i is drawn by itself. */
 export function isWide(lane, view, i) {
-  return lane.right(view, i) - lane.left(view, i) >= 1
+  return lane.right(view, i) - lane.left(view, i) >= 1 - ERROR
 }
 
 /** The pixel column of a strip that is less than a pixel wide. */
 export function columnOf(lane, view, i) {
-  return Math.max(0, Math.round(lane.left(view, i)))
+  return Math.max(0, Math.floor(lane.left(view, i) + ERROR))
 }
 
 /**
@@ -34,29 +37,33 @@ export function walk(lane, view, sink) {
     const left = lane.left(view, i)
     if (left >= view.width) return
     const right = lane.right(view, i)
-    if (right - left >= 1) {
+    if (right - left >= 1 - ERROR) {
       sink.wide(lane, i, edge(view, left), edge(view, right))
       i++
       continue
     }
     const column = columnOf(lane, view, i)
-    let j = lane.nextFrom(view, i, column + 0.5)
+    let j = lane.nextFrom(view, i, column + 1 - ERROR)
     if (j - 1 > i && isWide(lane, view, j - 1)) j--
     sink.clump(lane, i, j, column)
     i = j
   }
 }
 
-/** The share of a column, and of the space between its neighbours, that strips i..j-1 cover. */
+/**
+ * The share of a column that strips i..j-1 cover. Strips that continue in the next column, or
+ * in the one before, are measured without the space at their ends, so that the edges of
+ * addresses and pixels make no pattern.
+ */
 export function shareOf(lane, view, i, j, column) {
-  let from = column - 0.5
-  let to = column + 0.5
   const left = lane.left(view, i)
   const right = lane.right(view, j - 1)
-  if (i > 0 && left - lane.right(view, i - 1) < 0.5) from = left
-  if (j < lane.count && lane.left(view, j) - right < 0.5) to = lane.left(view, j)
-  if (right > to) to = right
-  if (left < from) from = left
+  const isContinued = j < lane.count && lane.left(view, j) - right < 0.5
+  const continues = i > 0 && left - lane.right(view, i - 1) < 0.5
+  const from = continues || isContinued ? left : Math.min(left, column)
+  let to = Math.max(right, column + 1)
+  if (isContinued) to = lane.left(view, j)
+  else if (continues) to = right
   return Math.min((lane.covered(i, j) * view.scale) / (to - from), 1)
 }
 
@@ -66,9 +73,9 @@ export function shareOf(lane, view, i, j, column) {
  * @returns {number} -1 if there is none
  */
 export function hit(lane, view, pixel, address) {
-  const first = pixel === 0 ? lane.firstAfter(view, 0) : lane.nextFrom(view, -1, pixel - 0.5)
+  const first = pixel === 0 ? lane.firstAfter(view, 0) : lane.nextFrom(view, -1, pixel - ERROR)
   if (first < lane.count && !isWide(lane, view, first) && columnOf(lane, view, first) === pixel) {
-    let end = lane.nextFrom(view, first, pixel + 0.5)
+    let end = lane.nextFrom(view, first, pixel + 1 - ERROR)
     if (end - 1 > first && isWide(lane, view, end - 1)) end--
     return Math.min(Math.max(lane.search(address), first), end - 1)
   }
