@@ -198,7 +198,8 @@ class ByFacet extends Counting {
     const count = (category, k) => {
       if (k === NONE) return none
       if (k === OTHER) return this.total - none - shown
-      return k === SPAN ? this.spans : this.values.get(category.label) ?? 0
+      if (k === SPAN) return this.spans
+      return this.slots[k - FIRST] === null ? 0 : this.values.get(category.label) ?? 0
     }
     const entries = this.categories.map((category, k) => ({ ...category, count: count(category, k) }))
     const valued = entries.slice(FIRST).sort((a, b) => b.count - a.count)

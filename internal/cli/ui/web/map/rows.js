@@ -30,7 +30,7 @@ export function rowsOf(panels, most, categories) {
 function rowsOfPanel({ space, view }, categories) {
   const rows = []
   let pools = []
-  for (let level = 1; level < space.levels.length; level++) {
+  for (let level = 1; level <= space.depth; level++) {
     const found = rowsOfLevel(space, level, view, categories)
     rows.push(...found, ...freeOf(space, level, view, pools, found))
     pools = found.filter((row) => row.isPool)
@@ -46,6 +46,7 @@ function inOrder(a, b) {
 
 function rowsOfLevel(space, level, view, categories) {
   const rows = []
+  if (space.levels[level] === undefined) return rows
   LAYERS.forEach((name, k) => {
     const layer = space.levels[level][k]
     const add = ({ strip }) => rows.push(rowOf(strip, level, name))

@@ -99,11 +99,12 @@ class SpaceStrips {
     return this.levels[level][LAYERS.indexOf(name)]
   }
 
-  /** The deepest level that has strips; 0 where there are none. */
+  /** The deepest level that is shown: below the deepest pool its free space is. */
   get depth() {
     let depth = this.levels.length - 1
     while (depth > 0 && this.levels[depth].every((layer) => layer.lanes[0].count === 0)) depth--
-    return Math.max(depth, 0)
+    const hasPools = depth > 0 && this.levels[depth][LAYERS.indexOf('pool')].lanes[0].count > 0
+    return Math.max(depth, 0) + (hasPools ? 1 : 0)
   }
 
   /** The lanes of a level, from the lowest one to the one on top. */
