@@ -61,7 +61,8 @@ export function large(count, seed = 1, now = Date.UTC(2026, 10, 26)) {
   for (let k = 0; k < 10; k++) {
     const child = pool(`nodes-${k}`, 'default', 'core', ip(10, 16 + k * 20), 12)
     strips.push(strip(`g${k}`, 'default', child.id, child.from, child.from + 4095n, { kind: 'span', state: 'withheld', label: 'withheld' }))
-    const size = k % 3 === 0 ? 256n : 16n
+    let size = k % 3 === 0 ? 256n : 16n
+    while (size > 1n && each * 1.4 > 2 ** 20 / Number(size)) size /= 2n
     fill(strips, { ...child, from: child.from + 4096n, until: strips.length + each }, size, each * 1.4, random, now)
   }
   fill(strips, { ...core, from: ip(10, 226), to: ip(10, 239, 255, 255), until: strips.length + each }, 1n << 14n, 40, random, now)
@@ -69,7 +70,7 @@ export function large(count, seed = 1, now = Date.UTC(2026, 10, 26)) {
   const six = pool('v6', 'six', null, 0x20010db8n << 96n, 32, 128)
   for (let k = 0n; k < 4n; k++) {
     const child = pool(`site-${k}`, 'six', 'v6', six.from + (k * 5n << 92n), 36, 128)
-    fill(strips, { ...child, until: strips.length + each / 2 }, 1n << 80n, Math.min(each, 3000), random, now)
+    fill(strips, { ...child, until: strips.length + each / 2 }, 1n << 72n, Math.min(each, 250000), random, now)
   }
   return { spaces: [{ id: 'default', name: 'default', family: 4 }, { id: 'six', name: 'default', family: 6 }], strips }
 }
