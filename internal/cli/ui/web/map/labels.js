@@ -94,6 +94,10 @@ export class Labels {
       ctx.fillStyle = colour.fill // a plate, on which text is legible
       const height = Math.min(box.height, offer.level - box.y)
       if (height > 0) ctx.fillRect(box.x - 3, box.y, box.width + 6, height)
+      if (height > 0 && height < box.height) {
+        ctx.fillStyle = theme.colours.level.fill // without the line above it
+        ctx.fillRect(box.x - 3, offer.level, box.width + 6, 1)
+      }
     }
     ctx.fillStyle = colour.text
     ctx.font = LABEL

@@ -3,7 +3,7 @@
 
 import { bandOf } from './layout.js'
 import { layerOf } from './store.js'
-import { columnOf, edge, isWide } from './walk.js'
+import { columnOf, edge, isWide, rightEdge } from './walk.js'
 
 /** The pixels of a strip, if it is on the screen. */
 export function boxOf(panel, entry) {
@@ -14,7 +14,7 @@ export function boxOf(panel, entry) {
   if (lane.right(view, at) <= 0 || lane.left(view, at) >= view.width) return null
   const isAlone = isWide(lane, view, at)
   const x0 = isAlone ? edge(view, lane.left(view, at)) : columnOf(lane, view, at)
-  const x1 = isAlone ? edge(view, lane.right(view, at)) : x0 + 1
+  const x1 = isAlone ? rightEdge(lane, view, at) : x0 + 1
   const band = bandOf(row, layerOf(entry.strip))
   return { x: left + x0, y: band.y, width: x1 - x0, height: band.height }
 }
@@ -62,7 +62,7 @@ function drawLit({ ctx, theme, scene }, panel) {
         if (lane.left(view, i) >= view.width) break
         const isAlone = isWide(lane, view, i)
         const x0 = isAlone ? edge(view, lane.left(view, i)) : columnOf(lane, view, i)
-        const width = isAlone ? Math.max(edge(view, lane.right(view, i)) - x0, 1) : 1
+        const width = isAlone ? rightEdge(lane, view, i) - x0 : 1
         ctx.fillRect(left + x0, row.y - 3, Math.max(width, 2), 4)
         if (width >= 8) {
           ctx.fillRect(left + x0, row.y, 2, row.height)

@@ -5,6 +5,7 @@ import { formatRange } from './address.js'
 import { drawAxis } from './axis.js'
 import { Brush } from './brush.js'
 import { PATTERNS } from './colouring.js'
+import { Gaps } from './gaps.js'
 import { Labels } from './labels.js'
 import { LAYERS } from './store.js'
 import { MARGIN, bandOf } from './layout.js'
@@ -30,6 +31,7 @@ export class Painter {
     this.brush = new Brush(patterns)
     this.measure = measure
     this.labels = new Labels(this)
+    this.gaps = new Gaps()
     this.run = { key: null, pattern: null, x: 0, width: 0 }
     this.heights = new Int32Array(32)
     this.column = new Int32Array(32)
@@ -99,19 +101,25 @@ export class Painter {
     const { space, view } = panel
     const layers = space.levels[row.level]
     this.row = row
+    this.gaps.begin(view.width)
     this.paintTracks(panel, row)
-    if (layers === undefined) return
     this.labels.begin(panel, row)
+    if (layers !== undefined) this.paintLayers(layers, view)
+    if (!this.scene.labels) return
+    this.gaps.draw(this, panel, row)
+    this.labels.draw()
+  }
+
+  paintLayers(layers, view) {
     for (let k = 0; k < layers.length; k++) {
       this.layer = LAYERS[k]
-      this.band = bandOf(row, this.layer)
+      this.band = bandOf(this.row, this.layer)
       for (const lane of layers[k].lanes) {
         if (lane.count === 0) continue
         this.labels.sheet(lane, this.band)
         this.paintLane(lane, view)
       }
     }
-    if (this.scene.labels) this.labels.draw()
   }
 
   /** Free space: all of the pools of the level above, on which the strips are drawn then. */
@@ -125,6 +133,7 @@ export class Painter {
   }
 
   addTrack(x0, x1) {
+    this.gaps.track(x0, x1)
     if (this.trackEnd === x0 && x1 - x0 < SEPARATE) {
       this.trackEnd = x1
       return
@@ -137,7 +146,7 @@ export class Painter {
   flushTrack() {
     if (this.trackEnd === null) return
     const width = this.trackEnd - this.trackStart
-    this.brush.push('free', 'none', this.panel.left + this.trackStart, this.row.y, width >= SEPARATE ? width - 1 : width, this.row.height)
+    this.brush.push('free', 'none', this.panel.left + this.trackStart, this.row.y, width, this.row.height)
     this.trackEnd = null
   }
 
@@ -158,12 +167,14 @@ export class Painter {
   wide(lane, i, x0, x1) {
     const { panel, band } = this
     const entry = lane.items[i]
+    this.gaps.strip(x0, x1)
     const category = this.categories[lane.category[i]]
     const { state } = entry.strip
     const isPlain = category.colour === 'none' && this.layer === 'pool'
     const key = isPlain ? state : category.colour
     const pattern = PATTERNS[state] ?? PATTERNS.unknown
-    const width = x1 - x0 >= SEPARATE ? x1 - x0 - 1 : x1 - x0
+    const isBeside = i + 1 < lane.count && lane.left(panel.view, i + 1) < x1 + 1
+    const width = isBeside && x1 - x0 >= SEPARATE ? x1 - x0 - 1 : x1 - x0
     this.brush.push(key, pattern, panel.left + x0, band.y, width, band.height)
     const level = this.layer === 'pool' && width >= GAUGED ? this.gauge(entry, panel.left + x0, width) : band.y + band.height
     if (width >= LABELLED) this.labels.offer(entry, { key, pattern, level, x0: Math.max(x0, 0), x1: Math.min(x0 + width, panel.view.width) })
@@ -183,6 +194,7 @@ export class Painter {
   /** Strips i to j-1, which are in one column. Equal neighbours are joined to one rectangle. */
   clump(lane, i, j, x) {
     const { heights, column, run, categories } = this
+    this.gaps.strip(x, x + 1)
     const share = shareOf(lane, this.panel.view, i, j, x)
     const full = Math.max(LEAST_HEIGHT, Math.round(share * this.band.height))
     this.divide(lane, i, j, full)

@@ -6,7 +6,7 @@ export const SUB = '400 11px system-ui, "Segoe UI", Roboto, "Liberation Sans", s
 export const LINE = 15
 const ELLIPSIS = '…'
 /** Shortened texts have as many characters at least. */
-const LEAST = 4
+const LEAST = 5
 
 /** Measures texts by their characters, each of which is measured once. */
 export class Measure {
@@ -56,8 +56,8 @@ export class Measure {
   }
 }
 
-/** So many characters of a text: of long ones the end, too, by which names often differ. */
+/** So many characters of a text: also the last ones, by which names often differ. */
 function shortened(characters, count) {
-  const end = count < 6 ? 0 : Math.floor(count / 3)
+  const end = count < 4 ? 0 : Math.floor(count / 2)
   return characters.slice(0, count - end).join('') + ELLIPSIS + characters.slice(characters.length - end, characters.length).join('')
 }

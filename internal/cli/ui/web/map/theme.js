@@ -46,7 +46,7 @@ const LIGHT = {
   levelTop: '#66788f',
   held: '#3a74b4',
   carved: ['#e2e9f2', '#66788f'],
-  withheld: ['#d3d9e0', '#6f7a88'],
+  withheld: ['#d6dbe2', '#667180'],
   retained: '#b9801f',
   cooling: '#3d96a3',
   drained: '#a8323f',
@@ -117,7 +117,7 @@ export const THEMES = {
       accent: '#0b57d0', mark: '#c2185b', shade: 'rgba(11, 87, 208, 0.07)',
     },
     LIGHT,
-    0.5,
+    0.4,
   ),
   dark: themeOf(
     {
@@ -125,7 +125,7 @@ export const THEMES = {
       accent: '#8ab4f8', mark: '#ff7eb6', shade: 'rgba(138, 180, 248, 0.10)',
     },
     DARK,
-    0.5,
+    0.42,
   ),
   print: themeOf(
     {

@@ -14,6 +14,17 @@ export function edge(view, x) {
   return Math.floor(Math.min(Math.max(x, -BEYOND), view.width + BEYOND) + ERROR)
 }
 
+/**
+ * The pixel up to which a strip is drawn that is a pixel wide or more: with the last one that it
+ * has a part of, unless the next strip begins there.
+ */
+export function rightEdge(lane, view, i) {
+  const right = lane.right(view, i)
+  const last = Math.ceil(Math.min(Math.max(right, -BEYOND), view.width + BEYOND) - ERROR)
+  const isShared = i + 1 < lane.count && lane.left(view, i + 1) < last - ERROR
+  return isShared ? edge(view, right) : last
+}
+
 /** Reports whether strip i is drawn by itself. */
 export function isWide(lane, view, i) {
   return lane.right(view, i) - lane.left(view, i) >= 1 - ERROR
@@ -38,7 +49,7 @@ export function walk(lane, view, sink) {
     if (left >= view.width) return
     const right = lane.right(view, i)
     if (right - left >= 1 - ERROR) {
-      sink.wide(lane, i, edge(view, left), edge(view, right))
+      sink.wide(lane, i, edge(view, left), rightEdge(lane, view, i))
       i++
       continue
     }
@@ -52,18 +63,23 @@ export function walk(lane, view, sink) {
 
 /**
  * The share of a column that strips i..j-1 cover. Strips that continue in the next column, or
- * in the one before, are measured without the space at their ends, so that the edges of
- * addresses and pixels make no pattern.
+ * in the one before, are measured with the space between them and without the space at the ends, so
+ * that the edges of addresses and pixels make no pattern.
  */
 export function shareOf(lane, view, i, j, column) {
   const left = lane.left(view, i)
   const right = lane.right(view, j - 1)
   const isContinued = j < lane.count && lane.left(view, j) - right < 0.5
   const continues = i > 0 && left - lane.right(view, i - 1) < 0.5
-  const from = continues || isContinued ? left : Math.min(left, column)
+  let from = Math.min(left, column)
   let to = Math.max(right, column + 1)
-  if (isContinued) to = lane.left(view, j)
-  else if (continues) to = right
+  if (isContinued) {
+    from = left
+    to = lane.left(view, j)
+  } else if (continues) {
+    from = lane.right(view, i - 1)
+    to = right
+  }
   return Math.min((lane.covered(i, j) * view.scale) / (to - from), 1)
 }
 
@@ -80,7 +96,7 @@ export function hit(lane, view, pixel, address) {
     return Math.min(Math.max(lane.search(address), first), end - 1)
   }
   for (let i = lane.firstAfter(view, pixel - 1); i < lane.count && lane.left(view, i) < pixel + 1; i++) {
-    if (isWide(lane, view, i) && edge(view, lane.left(view, i)) <= pixel && pixel < edge(view, lane.right(view, i))) return i
+    if (isWide(lane, view, i) && edge(view, lane.left(view, i)) <= pixel && pixel < rightEdge(lane, view, i)) return i
   }
   return -1
 }

@@ -74,3 +74,23 @@ export function large(count, seed = 1, now = Date.UTC(2026, 10, 26)) {
   }
   return { spaces: [{ id: 'default', name: 'default', family: 4 }, { id: 'six', name: 'default', family: 6 }], strips }
 }
+
+/** A pool that has strips in each state, wide and narrow, and child pools that are used to different degrees. */
+export function everyState() {
+  const ip = (a, b = 0, c = 0, d = 0) => BigInt(a) * 16777216n + BigInt(b * 65536 + c * 256 + d)
+  const strips = [strip('lab', 's', null, ip(10), ip(10, 0, 15, 255), { kind: 'pool', state: 'carved', label: 'lab', sub: '10.0.0.0/20' })]
+  const states = ['held', 'retained', 'cooling', 'drained', 'releasing', 'unknown', 'withheld', 'waiting']
+  states.forEach((state, k) => {
+    const kind = state === 'withheld' ? 'span' : 'block'
+    strips.push(strip(state, 's', 'lab', ip(10, 0, k), ip(10, 0, k, 191), { kind, state, label: `${state}-1`, sub: `10.0.${k}.0/25` }))
+    for (let n = 0; n < 8; n++) {
+      strips.push(strip(`${state}${n}`, 's', 'lab', ip(10, 0, k, 192 + n * 8), ip(10, 0, k, 195 + n * 8), { kind, state, label: 'x' }))
+    }
+  })
+  for (let k = 0; k < 4; k++) {
+    const id = `child-${k}`
+    strips.push(strip(id, 's', 'lab', ip(10, 0, 8 + 2 * k), ip(10, 0, 9 + 2 * k, 255), { kind: 'pool', state: 'carved', label: id, sub: `${k * 30} % used` }))
+    for (let n = 0; n < Math.floor(k * 0.3 * 512); n++) strips.push(strip(`${id}-${n}`, 's', id, ip(10, 0, 8 + 2 * k) + BigInt(n), ip(10, 0, 8 + 2 * k) + BigInt(n)))
+  }
+  return { spaces: [{ id: 's', name: 'team-a/default', family: 4 }], strips }
+}

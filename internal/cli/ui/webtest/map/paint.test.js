@@ -183,7 +183,7 @@ test('a /128 in ::/0 is seen in all of it, and fills the view when it is opened'
   assert.equal(held()[0].width, 1)
   assert.equal(map.at(held()[0].x + 0.5, held()[0].y + 1).strip.id, 'b')
   map.view = { space: 's', from: address, to: address }
-  assert.deepEqual(held().map(({ width }) => width), [979])
+  assert.deepEqual(held().map(({ width }) => width), [980])
   assert.equal(map.at(500, held()[0].y + 1).address, address)
   map.fit('b')
   const [one] = held()

@@ -22,6 +22,7 @@ for (const [name, theme] of Object.entries(THEMES)) {
     }
     assert.ok(contrast(theme.background, theme.text) >= 7)
     assert.ok(contrast(theme.background, theme.muted) >= 4.5)
+    assert.ok(contrast(theme.colours.free.fill, theme.muted) >= 4.5, 'labels of free space')
   })
 
   test(`fills, or the edges that they have, stand out from the background, ${name}`, () => {
