@@ -14,12 +14,17 @@ export function edge(view, x) {
   return Math.floor(Math.min(Math.max(x, -BEYOND), view.width + BEYOND) + ERROR)
 }
 
+/** Strips at least so wide are drawn with the last pixel that they have a part of. */
+const GENEROUS = 8
+
 /**
- * The pixel up to which a strip is drawn that is a pixel wide or more: with the last one that it
- * has a part of, unless the next strip begins there.
+ * The pixel up to which a strip is drawn that is a pixel wide or more: of a long one with the
+ * last pixel that it has a part of, unless the next strip begins there, so that what is in it
+ * does not stand out.
  */
 export function rightEdge(lane, view, i) {
   const right = lane.right(view, i)
+  if (right - lane.left(view, i) < GENEROUS) return edge(view, right)
   const last = Math.ceil(Math.min(Math.max(right, -BEYOND), view.width + BEYOND) - ERROR)
   const isShared = i + 1 < lane.count && lane.left(view, i + 1) < last - ERROR
   return isShared ? edge(view, right) : last
