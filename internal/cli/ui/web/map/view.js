@@ -19,7 +19,7 @@ export class View {
     this.set(0n, lastOf(family))
   }
 
-  /** Shows the addresses from..to, both included. */
+  /** Shows the addresses from..to of the family, both included. */
   set(from, to) {
     this.start = from << FRACTION
     this.span = (to - from + 1n) << FRACTION
@@ -42,10 +42,8 @@ export class View {
     this.measure()
   }
 
-  /** Keeps the view in its family, not smaller than one address. */
+  /** Keeps the view in its family. */
   limit() {
-    if (this.span < ONE) this.span = ONE
-    if (this.span > this.whole) this.span = this.whole
     if (this.start < 0n) this.start = 0n
     if (this.start + this.span > this.whole) this.start = this.whole - this.span
     this.measure()
@@ -84,14 +82,13 @@ export class View {
     return at < 0n ? 0n : at > last ? last : at
   }
 
-  /** Zooms in by a factor (out, below 1) so that what is at pixel x stays there. */
+  /** Zooms in by a factor (out, below 1) so that what is at pixel x stays there, down to one address. */
   zoom(factor, x) {
     const anchor = this.point(x)
-    let span = scaled(this.span, 1 / factor)
-    if (span < ONE) span = ONE
-    if (span > this.whole) span = this.whole
-    this.span = span
-    this.start = anchor - scaled(span, x / this.width)
+    this.span = scaled(this.span, 1 / factor)
+    if (this.span < ONE) this.span = ONE
+    if (this.span > this.whole) this.span = this.whole
+    this.start = anchor - scaled(this.span, x / this.width)
     this.limit()
   }
 

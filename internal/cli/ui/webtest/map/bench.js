@@ -9,7 +9,7 @@ import { mapOf } from './scene.js'
 const FRAMES = 120
 
 /** Counts what a map does in each of many frames while its view moves. */
-export function measure(count, clock = () => performance.now()) {
+export function measure(count, frames = FRAMES, clock = () => performance.now()) {
   const data = large(count)
   const before = clock()
   const { map, window, context } = mapOf(data, { width: 1400, height: 800, Context: CountingContext })
@@ -25,7 +25,7 @@ export function measure(count, clock = () => performance.now()) {
     for (const depth of [0, 3, 8]) {
       map.fit('default')
       map.zoom(2 ** depth, 0)
-      for (let k = 0; k < FRAMES; k++) {
+      for (let k = 0; k < frames; k++) {
         context.calls = 0
         steps = 0
         map.pan(k % 40 < 20 ? 0.013 : -0.013)
@@ -37,7 +37,7 @@ export function measure(count, clock = () => performance.now()) {
   } finally {
     View.prototype.locate = locate
   }
-  for (let k = 0; k < FRAMES; k++) {
+  for (let k = 0; k < frames; k++) {
     map.pan(k % 40 < 20 ? 0.013 : -0.013)
     const start = clock()
     window.frame()

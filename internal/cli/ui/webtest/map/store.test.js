@@ -201,3 +201,13 @@ test('a change costs what it has: what did not change is copied, not converted',
   store.flush()
   assert.equal(converted, 50)
 })
+
+test('the addresses that thousands of large strips cover are counted exactly', () => {
+  const store = storeOf()
+  for (const size of [(1n << 42n) - 1n, (1n << 84n) - 1n]) {
+    const strips = Array.from({ length: 5000 }, (_, k) => strip(`b${k}`, 's', null, BigInt(k) * (size + 1n), BigInt(k) * (size + 1n) + size - 1n))
+    store.set({ spaces: [{ id: 's', name: 's', family: 6 }], strips })
+    store.flush()
+    checkLane(store.byId.get('b0').lane, store, `${size}`)
+  }
+})
