@@ -32,7 +32,7 @@ test('labels do not overlap, and are inside of the view and of a rectangle of th
     const { texts, rectangles } = draw()
     const measure = new Measure()
     const { context } = { context: map.canvas.getContext('2d') }
-    const boxes = texts.map(({ text, x, y, font, clipped, after }) => ({ text, x0: x, x1: x + measure.width(context, font, text), y0: y - 6, y1: y + 6, clipped, after }))
+    const boxes = texts.map(({ text, x, y, font, clipped, after }) => ({ text, x0: x, x1: x + measure.width(context, font, text), y0: y - 7, y1: y + 7, clipped, after }))
     for (const [k, a] of boxes.entries()) {
       assert.ok(a.x0 >= a.clipped.x && a.x1 <= a.clipped.x + a.clipped.width, `seed ${seed}: ${a.text} is cut off`)
       for (const b of boxes.slice(k + 1)) {
@@ -123,6 +123,17 @@ test('a column of many strips shows how much they cover, and each of their state
   assert.ok(rectangles.some(({ style, y }) => style.isPattern && y > 100), 'one of 401 is seen')
   assert.ok(rectangles.length < 150, `${rectangles.length} rectangles: equal columns are joined`)
   assert.equal(map.at(MARGIN + 300.5, held[0].y + 3).strip.parent, 'p')
+})
+
+test('of several strips in a column the one under the pointer is found, and one that goes on behind it is drawn', () => {
+  const strips = [pool('p', null, 0n, 97999n), strip('a', 's', 'p', 0n, 9n), strip('b', 's', 'p', 40n, 49n), strip('c', 's', 'p', 80n, 899n, { state: 'retained' })]
+  const { draw, map } = mapOf({ spaces: four, strips })
+  const pattern = draw().rectangles.filter(({ style, y }) => style.isPattern && y > 100)
+  assert.deepEqual(pattern.map(({ x, width }) => [x, width]), [[MARGIN, 9]])
+  const y = pattern[0].y + 1
+  const found = [0.05, 0.45, 0.9, 1.5, 8.5].map((x) => map.at(MARGIN + x, y).strip?.id)
+  assert.deepEqual(found, ['a', 'b', 'b', 'c', 'c'])
+  assert.equal(map.at(MARGIN + 9.5, y).strip, null)
 })
 
 test('free and full are told apart though every strip is narrower than a pixel', () => {

@@ -146,6 +146,7 @@ test('how much of a pool is used counts the blocks on all levels below it, and w
   const pool = (id, parent, from, to, more) => strip(id, 's', parent, from, to, { kind: 'pool', state: 'carved', ...more })
   store.set({ spaces: [{ id: 's', name: 's', family: 4 }], strips: [
     pool('root', null, 0n, 1023n), pool('child', 'root', 512n, 1023n), pool('unread', 'root', 256n, 511n, { used: 0.75 }),
+    pool('beside', null, 2000n, 2999n), pool('below', 'beside', 2000n, 2499n), strip('far', 's', 'below', 2000n, 2099n),
     strip('a', 's', 'root', 0n, 127n), strip('b', 's', 'child', 512n, 639n, { state: 'cooling' }),
     strip('w', 's', 'child', 640n, 700n, { state: 'waiting' }), strip('x', 's', 'root', 128n, 255n, { kind: 'span', state: 'withheld' }),
   ] })
@@ -155,6 +156,8 @@ test('how much of a pool is used counts the blocks on all levels below it, and w
   assert.equal(used('root'), 256 / 1024)
   assert.equal(used('child'), 128 / 512)
   assert.equal(used('unread'), 0.75)
+  assert.equal(used('beside'), 0.1)
+  assert.equal(used('below'), 0.2)
   const six = storeOf()
   six.set({ spaces: [{ id: 's', name: 's', family: 6 }], strips: [pool('all', null, 0n, lastOf(6)), strip('half', 's', 'all', 1n << 127n, lastOf(6))] })
   six.flush()
