@@ -21,21 +21,23 @@ export function ticksOf(view, widthOf) {
   const bits = bitsOf(view.family)
   const text = writer(view, widthOf)
   let host = Math.min(Math.max(Math.ceil(Math.log2(LEAST / view.scale)), 0), bits)
-  while (host < bits && !hasRoom(view, host, (address) => widthOf(text(address)))) host++
+  let ticks = ticksAt(view, host, text)
+  while (host < bits && ticks.some((tick) => widthOf(tick.text) + ROOM > 2 ** host * view.scale)) {
+    host++
+    ticks = ticksAt(view, host, text)
+  }
+  return { length: bits - host, ticks, minor: minorOf(view, host) }
+}
+
+/** The ticks that are so many bits apart. */
+function ticksAt(view, host, text) {
   const step = 1n << BigInt(host)
   const ticks = []
   for (let at = ((view.from + step - 1n) / step) * step; at <= view.to; at += step) {
     const x = view.pixel(at)
     if (x >= 0 && x <= view.width) ticks.push({ x, text: text(at) })
   }
-  return { length: bits - host, ticks, minor: minorOf(view, host) }
-}
-
-/** Reports whether labels of ticks that are so many bits apart fit between them. */
-function hasRoom(view, host, widthOf) {
-  const width = (address) => widthOf((address >> BigInt(host)) << BigInt(host))
-  const widest = Math.max(width(view.from), width(view.to), width((view.from + view.to) / 2n))
-  return widest + ROOM <= 2 ** host * view.scale
+  return ticks
 }
 
 /** Where the prefixes two bits longer begin. */

@@ -100,6 +100,14 @@ test('keys select in the order of the addresses, and up and down the levels', ()
   assert.equal(events.some(([name]) => name === 'open'), false)
 })
 
+test('down goes to the first strip that is on the screen', () => {
+  const { map, press } = made()
+  map.view = { space: 's', from: 450n, to: 650n }
+  map.select('p')
+  press('ArrowDown')
+  assert.equal(map.selected, 'child')
+})
+
 test('what keys select comes into view', () => {
   const { map, press } = made()
   map.view = { space: 's', from: 100n, to: 149n }

@@ -136,6 +136,33 @@ test('of several strips in a column the one under the pointer is found, and one 
   assert.equal(map.at(MARGIN + 9.5, y).strip, null)
 })
 
+test('one strip of a hundred in a column is seen', () => {
+  const strips = [pool('p', null, 0n, 97999n)]
+  for (let k = 0; k < 100; k++) strips.push(strip(`b${k}`, 's', 'p', BigInt(k), BigInt(k), { state: k === 50 ? 'cooling' : 'held' }))
+  const { rectangles } = mapOf({ spaces: four, strips }).draw()
+  const pattern = rectangles.filter(({ style, y }) => style.isPattern && y > 100)
+  assert.deepEqual(pattern.map(({ width, height }) => [width, height]), [[1, 1]])
+})
+
+test('of blocks in each other the inner one is found', () => {
+  const { map } = mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n), strip('outer', 's', 'p', 0n, 499n), strip('inner', 's', 'p', 100n, 199n)] })
+  const y = 55 + 68 + 4 + 20
+  assert.deepEqual([50, 150, 250].map((x) => map.at(MARGIN + x, y).strip.id), ['outer', 'inner', 'outer'])
+})
+
+test('free space has a label where it is wide, and not above strips', () => {
+  const freeLabels = (strips) => mapOf({ spaces: four, strips: [pool('p', null, 0n, 979999n), ...strips] }).draw().texts.map(({ text }) => text).filter((text) => text.endsWith(' free'))
+  assert.deepEqual(freeLabels([]), ['980,000 free'])
+  assert.deepEqual(freeLabels([strip('a', 's', 'p', 100000n, 799999n)]), ['100,000 free', '180,000 free'])
+  assert.deepEqual(freeLabels(Array.from({ length: 33 }, (_, k) => strip(`b${k}`, 's', 'p', BigInt(k) * 30000n, BigInt(k) * 30000n))), [])
+})
+
+test('a band that is too low for text has none', () => {
+  const data = { spaces: four, strips: [pool('p', null, 0n, 979n), strip('w', 's', 'p', 0n, 979n, { state: 'waiting', label: 'claim' })] }
+  assert.ok(mapOf(data).draw().texts.some(({ text }) => text === 'claim'))
+  assert.ok(!mapOf(data, { height: 100 }).draw().texts.some(({ text }) => text === 'claim'))
+})
+
 test('free and full are told apart though every strip is narrower than a pixel', () => {
   const strips = [pool('p', null, 0n, 99999n)]
   for (let k = 0; k < 50000; k++) strips.push(strip(`h${k}`, 's', 'p', BigInt(k), BigInt(k)))

@@ -32,6 +32,8 @@ test('strips that are too narrow are one row, with what they are', () => {
   const several = map.visible().find(({ state }) => state === 'several')
   assert.deepEqual([several.count, several.from, several.to], [500, 0n, 499n])
   assert.match(several.sub, /497 held.*3 cooling/)
+  map.change({ put: { strips: Array.from({ length: 9 }, (_, k) => strip(`far${k}`, 's', 'p', BigInt(500000 + k), BigInt(500000 + k))) } })
+  assert.deepEqual(map.visible().filter(({ state }) => state === 'several').map(({ count }) => count), [500, 9])
   map.view = { space: 's', from: 0n, to: 4n }
   assert.deepEqual(map.visible().map(({ id }) => id), ['p', 'b0', 'b1', 'b2', 'b3', 'b4'])
 })
