@@ -3,11 +3,10 @@
 
 import { formatCount } from './address.js'
 import { freeAt } from './locate.js'
-import { LINE, SUB } from './text.js'
+import { LINE, PAD, SUB } from './text.js'
 
 /** Free space that is narrower has no label. */
 const LEAST = 56
-const PAD = 6
 const NOTHING = 0
 const FREE = 1
 const STRIP = 2

@@ -1,8 +1,7 @@
 // Labels of a row: where they fit, and nowhere above each other or above another strip.
 
-import { LABEL, LINE, SUB } from './text.js'
+import { LABEL, LINE, PAD, SUB } from './text.js'
 
-const PAD = 6
 /** Space between a label and the text behind it on the same line. */
 const APART = 8
 

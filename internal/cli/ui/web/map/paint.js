@@ -9,7 +9,7 @@ import { Gaps } from './gaps.js'
 import { Labels } from './labels.js'
 import { LAYERS } from './store.js'
 import { MARGIN, bandOf } from './layout.js'
-import { LABEL, SUB } from './text.js'
+import { LABEL, PAD, SUB } from './text.js'
 import { drawMarks } from './marks.js'
 import { shareOf, walk } from './walk.js'
 
@@ -79,22 +79,23 @@ export class Painter {
   /** The ribbon of a space: its name, and what part of it is shown. */
   paintDomain({ space, view, left, domain }, length) {
     const { ctx, theme, measure } = this
-    ctx.fillStyle = theme.line
-    ctx.fillRect(left, domain.y + domain.height - 1, view.width, 1)
+    ctx.fillStyle = theme.grid
+    ctx.fillRect(left, domain.y, view.width, domain.height)
     ctx.textBaseline = 'middle'
     ctx.textAlign = 'left'
     const y = domain.y + domain.height / 2
-    const name = measure.fit(ctx, LABEL, `${space.name} · IPv${space.family}`, view.width - 8)
+    const room = view.width - 2 * PAD
+    const name = measure.fit(ctx, LABEL, `${space.name} · IPv${space.family}`, room)
     ctx.font = LABEL
     ctx.fillStyle = theme.text
-    ctx.fillText(name, left, y)
-    const room = view.width - measure.width(ctx, LABEL, name) - 24
+    ctx.fillText(name, left + PAD, y)
     const range = formatRange(view.from, view.to, view.family)
-    const shown = [`${range} · ticks every /${length}`, range].find((text) => measure.width(ctx, SUB, text) <= room)
+    const remaining = room - measure.width(ctx, LABEL, name) - 3 * PAD
+    const shown = [`${range} · ticks every /${length}`, range].find((text) => measure.width(ctx, SUB, text) <= remaining)
     if (shown === undefined) return
     ctx.font = SUB
     ctx.fillStyle = theme.muted
-    ctx.fillText(shown, left + view.width - measure.width(ctx, SUB, shown), y)
+    ctx.fillText(shown, left + view.width - PAD - measure.width(ctx, SUB, shown), y)
   }
 
   paintRow(panel, row) {

@@ -2,6 +2,8 @@
 
 export const LABEL = '600 12px system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif'
 export const SUB = '400 11px system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif'
+/** Space between text and what is around it. */
+export const PAD = 6
 /** How high a line of text is. */
 export const LINE = 15
 const ELLIPSIS = '…'

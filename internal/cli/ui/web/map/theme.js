@@ -113,7 +113,7 @@ const DARK = {
 export const THEMES = {
   light: themeOf(
     {
-      background: '#ffffff', text: '#18202b', muted: '#566476', line: '#dfe5ec', grid: '#eef1f5',
+      background: '#ffffff', text: '#18202b', muted: '#566476', grid: '#eef1f5',
       accent: '#0b57d0', mark: '#c2185b', shade: 'rgba(11, 87, 208, 0.07)',
     },
     LIGHT,
@@ -121,7 +121,7 @@ export const THEMES = {
   ),
   dark: themeOf(
     {
-      background: '#0e131a', text: '#e6ebf2', muted: '#9aa8ba', line: '#27313e', grid: '#1a222c',
+      background: '#0e131a', text: '#e6ebf2', muted: '#9aa8ba', grid: '#1a222c',
       accent: '#8ab4f8', mark: '#ff7eb6', shade: 'rgba(138, 180, 248, 0.10)',
     },
     DARK,
@@ -129,7 +129,7 @@ export const THEMES = {
   ),
   print: themeOf(
     {
-      background: '#ffffff', text: '#000000', muted: '#404040', line: '#c8c8c8', grid: '#ececec',
+      background: '#ffffff', text: '#000000', muted: '#404040', grid: '#ececec',
       accent: '#000000', mark: '#000000', shade: 'rgba(0, 0, 0, 0.06)',
     },
     LIGHT,

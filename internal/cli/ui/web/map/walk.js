@@ -67,25 +67,19 @@ export function walk(lane, view, sink) {
 }
 
 /**
- * The share of a column that strips i..j-1 cover. Strips that continue in the next column, or
- * in the one before, are measured with the space between them and without the space at the ends, so
- * that the edges of addresses and pixels make no pattern.
+ * The share of a column that strips cover, of which i to j-1 begin in it. Where they go on in the
+ * next column it is measured from the first of them to the next one behind them, so that the
+ * edges of addresses and pixels make no pattern.
  */
 export function shareOf(lane, view, i, j, column) {
+  const covered = lane.covered(i, j) * view.scale
   const left = lane.left(view, i)
   const right = lane.right(view, j - 1)
-  const isContinued = j < lane.count && lane.left(view, j) - right < 0.5
-  const continues = i > 0 && left - lane.right(view, i - 1) < 0.5
-  let from = Math.min(left, column)
-  let to = Math.max(right, column + 1)
-  if (isContinued) {
-    from = left
-    to = lane.left(view, j)
-  } else if (continues) {
-    from = lane.right(view, i - 1)
-    to = right
-  }
-  return Math.min((lane.covered(i, j) * view.scale) / (to - from), 1)
+  const before = i > 0 ? lane.right(view, i - 1) : -Infinity
+  const next = j < lane.count ? lane.left(view, j) : Infinity
+  if (left - before < 0.5 && next - right < 0.5) return Math.min(covered / (next - left), 1)
+  const beyond = Math.max(0, right - column - 1)
+  return Math.min(covered + Math.max(0, before - column) - beyond, 1)
 }
 
 /**

@@ -240,6 +240,38 @@ test('what is withheld and held besides is drawn as the block, and what is waite
   assert.deepEqual([230, 245, 258, 262].map((x) => map.at(MARGIN + x + 0.5, y - 10).strip?.id), ['drained', 'wait', 'wait', 'span'])
 })
 
+test('the theme that is set is the one that is drawn', () => {
+  const { map, draw } = mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n), strip('a', 's', 'p', 0n, 99n), strip('b', 's', 'p', 200n, 299n, { state: 'cooling' })] })
+  const light = new Set(draw().rectangles.map(({ style }) => style))
+  map.theme = 'dark'
+  const dark = new Set(draw().rectangles.map(({ style }) => style))
+  assert.deepEqual([...light].filter((style) => dark.has(style)), [])
+  assert.ok(dark.has(THEMES.dark.colours.held.fill))
+})
+
+test('a CIDR is not cut off: of one that does not fit only the length is shown', () => {
+  const label = (text, width) => mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n, { label: '' }), strip('a', 's', 'p', 0n, BigInt(width - 1), { label: text })] })
+    .draw().texts.filter(({ y }) => y > 100).map((one) => one.text).filter((one) => !one.endsWith('free'))
+  assert.deepEqual(label('10.0.0.0/24', 200), ['10.0.0.0/24'])
+  assert.deepEqual(label('10.0.0.0/24', 60), ['/24'])
+  assert.deepEqual(label('10.0.0.100', 60), [])
+  assert.deepEqual(label('2001:db8:1::/48', 60), ['/48'])
+  assert.deepEqual(label('web-server-1', 80), ['web-…r-1'])
+  assert.deepEqual(label('web-server-1', 30), [])
+})
+
+test('a column that many strips go on in, and one where they end, are as high as they cover', () => {
+  // Four addresses in five, 73 addresses in a pixel, up to the middle of column 400.
+  const strips = [pool('p', null, 0n, 979n * 73n + 72n)]
+  for (let k = 0; k < 400.5 * 73; k++) if (k % 5 !== 4) strips.push(strip(`b${k}`, 's', 'p', BigInt(k), BigInt(k)))
+  const { rectangles } = mapOf({ spaces: four, strips }).draw()
+  const held = rectangles.filter(({ style, y }) => style === THEMES.light.colours.held.fill && y > 100)
+  const column = (x) => held.find((r) => r.x <= MARGIN + x && MARGIN + x < r.x + r.width)?.height
+  for (let x = 1; x < 399; x++) assert.ok(Math.abs(column(x) - 0.8 * 68) <= 1.5, `column ${x} is ${column(x)} high`)
+  assert.ok(Math.abs(column(400) - 0.4 * 68) <= 2, `the last column is ${column(400)} high`)
+  assert.equal(column(401), undefined)
+})
+
 test('a frame is drawn when something changed, and only then', () => {
   const { map, window } = mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n)] })
   const { frames } = map.stats()

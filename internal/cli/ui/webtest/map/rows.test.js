@@ -122,6 +122,8 @@ test('the selected strip is outlined where it is, and what is above and below it
   const [top] = drawn(THEMES.light.accent)
   assert.deepEqual([top.x, top.width], [108, 54])
   assert.deepEqual(drawn(THEMES.light.shade).map(({ x, width }) => [x, width]), [[110, 50], [110, 50]])
+  map.view = { space: 's', from: 500n, to: 599n }
+  assert.equal(drawn(THEMES.light.accent).length, 0, 'it is not on the screen')
   map.change({ remove: ['a'] })
   assert.equal(drawn(THEMES.light.accent).length, 0)
 })

@@ -23,6 +23,7 @@ for (const [name, theme] of Object.entries(THEMES)) {
     assert.ok(contrast(theme.background, theme.text) >= 7)
     assert.ok(contrast(theme.background, theme.muted) >= 4.5)
     assert.ok(contrast(theme.colours.free.fill, theme.muted) >= 4.5, 'labels of free space')
+    assert.ok(contrast(theme.grid, theme.muted) >= 4.5, 'the ribbon of a space')
   })
 
   test(`fills, or the edges that they have, stand out from the background, ${name}`, () => {
@@ -104,6 +105,12 @@ test('a value of a facet has the same colour, whatever others there are', () => 
   add('web', 1)
   colouring.prepare()
   assert.equal(of('payments'), before)
+  const eight = facets(Object.fromEntries(Array.from({ length: 8 }, (_, k) => [`n${k}`, 10])))
+  const slots = Array.from({ length: 8 }, (_, k) => eight.of(`n${k}`))
+  for (const value of ['a', 'b', 'c']) eight.add(value, 1)
+  eight.colouring.prepare()
+  assert.deepEqual(Array.from({ length: 8 }, (_, k) => eight.of(`n${k}`)), slots)
+  assert.equal(new Set([...slots, ...['a', 'b', 'c'].map(eight.of)]).size, 11)
 })
 
 test('the eleven most frequent values have colours, and the rest is other', () => {
