@@ -10,6 +10,8 @@ export class Actions {
   constructor(state) {
     this.state = state
     this.panel = null
+    /** After Escape the next Tab leaves the map, however many strips there are. */
+    this.isLeaving = false
   }
 
   /** The panel at a height becomes the active one. */
@@ -100,6 +102,7 @@ export class Actions {
   }
 
   escape() {
+    this.isLeaving = true
     if (this.state.selected !== null) this.state.select(null)
     else this.home()
   }
@@ -112,6 +115,7 @@ export class Actions {
   /** Selects an entry and moves the view so that it can be seen. */
   goTo(entry) {
     if (entry === null || entry === undefined) return false
+    this.isLeaving = false
     const { state } = this
     state.select(entry.strip.id)
     const view = state.moving()
@@ -155,11 +159,17 @@ export class Actions {
     return this.state.store.spaces.get(entry.strip.space)
   }
 
-  /** The next strip on the screen, of all levels. @returns {boolean} false behind the last one */
+  /**
+   * The next strip on the screen, of all levels.
+   * @returns {boolean} false where the focus is to leave the map: behind the last strip, before
+   *   the first one, and after Escape
+   */
   tab(direction) {
+    const isLeaving = this.isLeaving || (direction < 0 && this.state.selected === null)
+    this.isLeaving = false
+    if (isLeaving) return false
     const ids = this.state.visible(Infinity).filter((row) => row.id !== null).map((row) => row.id)
     const at = ids.indexOf(this.state.selected)
-    const next = at < 0 ? (direction > 0 ? 0 : ids.length - 1) : at + direction
-    return this.goTo(this.state.store.byId.get(ids[next]))
+    return this.goTo(this.state.store.byId.get(ids[at < 0 && direction < 0 ? ids.length - 1 : at + direction]))
   }
 }

@@ -11,7 +11,11 @@ export { PATTERNS } from './colouring.js'
 export { NAMES as PATTERN_NAMES, drawTile } from './patterns.js'
 
 /**
- * Draws a map in an element.
+ * Draws a map in an element. With the focus on it, Tab goes through the strips on the screen,
+ * the arrows go to the strips beside, above and below the selected one (with shift, and where
+ * none is selected, they move the view), + and - zoom, Enter shows the selected strip in full,
+ * Escape selects nothing, and lets the next Tab leave the map, Home shows everything, and page
+ * up and down scroll where there are more spaces than fit.
  * @param {HTMLElement} element
  * @param {{theme?: 'light'|'dark', labels?: boolean, now?: () => Date}} [options]
  */

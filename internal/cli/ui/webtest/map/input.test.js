@@ -170,6 +170,20 @@ test('Tab goes through the strips on the screen and leaves the map behind the la
   assert.equal(press('q'), false, 'other keys are the page\'s')
 })
 
+test('after Escape the next Tab leaves the map, and backwards it leaves where nothing is selected', () => {
+  const { map, press } = made()
+  assert.equal(press('Tab', { shiftKey: true }), false)
+  press('Tab')
+  press('Tab')
+  press('Escape')
+  assert.equal(map.selected, null)
+  assert.equal(press('Tab'), false)
+  assert.equal(press('Tab'), true, 'when it has the focus again it goes through the strips')
+  press('Escape')
+  press('ArrowDown')
+  assert.equal(press('Tab'), true, 'who goes on has not left')
+})
+
 test('the pointer tells what is under it', () => {
   const { canvas, events } = made()
   canvas.send('pointermove', { offsetX: 120, offsetY: Y[2] })
