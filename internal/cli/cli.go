@@ -63,6 +63,7 @@ out, and the command says so.`,
 		newResume(e),
 		newSupportBundle(e),
 		newTree(e),
+		newUI(e),
 		newVersion(e),
 		newWho(e),
 	)

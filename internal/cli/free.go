@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/cli/register"
@@ -93,26 +95,35 @@ func (e *env) freeByDryRun(cmd *cobra.Command, o *output, name string, options f
 	if err != nil {
 		return err
 	}
-	claim := probeOfPool(ipam.PoolNamed(name), options.length)
-	claim.Namespace = namespace
-	answer, err := probe(cmd.Context(), c, claim)
-	if err != nil {
-		return probeError(err, name, options)
-	}
 	if options.count > 1 {
 		e.note("only the next block is known, as you may not list ippools")
 	}
-	report := &FreeReport{TypeMeta: reportType("FreeReport"), Pool: refOfPool(ipam.PoolNamed(name)), Source: sourceDryRun, name: name}
+	report, err := dryRunReport(cmd.Context(), c, namespace, ipam.PoolNamed(name), options)
+	if err != nil {
+		return err
+	}
+	return e.print(o, report)
+}
+
+// dryRunReport is what a claim of a namespace would get that names the pool.
+func dryRunReport(ctx context.Context, c client.Client, namespace string, pool ipam.PoolKey, options freeOptions) (*FreeReport, error) {
+	claim := probeOfPool(pool, options.length)
+	claim.Namespace = namespace
+	answer, err := probe(ctx, c, claim)
+	if err != nil {
+		return nil, probeError(err, pool.Name, options)
+	}
+	report := &FreeReport{TypeMeta: reportType("FreeReport"), Pool: refOfPool(pool), Source: sourceDryRun, name: pool.Name}
 	for _, candidate := range candidatesOf(answer) {
-		if candidate.pool == ipam.PoolNamed(name) {
+		if candidate.pool == pool {
 			report.Free, report.LargestFreePrefix = candidate.available, candidate.largestFreePrefix
 		}
 	}
 	if answer.Status.AllocatedCIDR == "" {
-		return whyNothing(answer, name)
+		return nil, whyNothing(answer, pool.Name)
 	}
 	report.Blocks = []string{answer.Status.AllocatedCIDR}
-	return e.print(o, report)
+	return report, nil
 }
 
 // probeError is why the claim of a dry run is refused.

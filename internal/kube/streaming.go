@@ -3,9 +3,11 @@ package kube
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -47,10 +49,25 @@ type StreamingSource struct{ *cache.ListWatch }
 // events of a watch.
 func (StreamingSource) IsWatchListSemanticsUnSupported() bool { return true }
 
+// Selection is which objects of a resource a source reads.
+type Selection struct {
+	// Resource in the plural, as in a role: ippools.
+	Resource string
+	// Namespace is empty for all namespaces.
+	Namespace string
+	// Fields is nil for all objects.
+	Fields fields.Selector
+}
+
 // NewStreamingSource lists and watches the objects of T's kind in all namespaces,
 // unfiltered. The scheme must know the kind. Objects of a list are transformed, events of
 // the watch are not.
 func NewStreamingSource[T any, P object[T]](cfg *rest.Config, over *http.Client, scheme *runtime.Scheme, resource string, transform cache.TransformFunc) (StreamingSource, error) {
+	return NewSelectingSource[T, P](cfg, over, scheme, Selection{Resource: resource}, transform)
+}
+
+// NewSelectingSource is NewStreamingSource for some of the objects.
+func NewSelectingSource[T any, P object[T]](cfg *rest.Config, over *http.Client, scheme *runtime.Scheme, which Selection, transform cache.TransformFunc) (StreamingSource, error) {
 	kind, err := apiutil.GVKForObject(P(new(T)), scheme)
 	if err != nil {
 		return StreamingSource{}, err
@@ -59,26 +76,38 @@ func NewStreamingSource[T any, P object[T]](cfg *rest.Config, over *http.Client,
 	if err != nil {
 		return StreamingSource{}, err
 	}
-	ask := func(options metav1.ListOptions) *rest.Request {
-		return from.Get().Resource(resource).
-			SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
-	}
+	return NewReadingSource(from, which, func(body io.Reader) (runtime.Object, error) {
+		return readList[T, P](body, transform)
+	}), nil
+}
+
+// NewReadingSource is a source whose lists a function reads from their JSON, such as with
+// StreamItems; it returns an internalversion.List of what it has read.
+func NewReadingSource(from rest.Interface, which Selection, read func(body io.Reader) (runtime.Object, error)) StreamingSource {
 	return StreamingSource{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			body, err := ask(options).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
+			body, err := which.request(from, options).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
 			if err != nil {
 				return nil, err
 			}
 			defer func() { _ = body.Close() }()
-			list, err := readList[T, P](body, transform)
+			list, err := read(body)
 			if err != nil {
-				return nil, fmt.Errorf("reading a list of %s: %w", resource, err)
+				return nil, fmt.Errorf("reading a list of %s: %w", which.Resource, err)
 			}
 			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.Watch = true
-			return ask(options).Watch(ctx)
+			return which.request(from, options).Watch(ctx)
 		},
-	}}, nil
+	}}
+}
+
+func (s Selection) request(from rest.Interface, options metav1.ListOptions) *rest.Request {
+	if s.Fields != nil {
+		options.FieldSelector = s.Fields.String()
+	}
+	return from.Get().Resource(s.Resource).NamespaceIfScoped(s.Namespace, s.Namespace != "").
+		SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
 }

@@ -17,6 +17,12 @@ type Objects struct {
 	Pools       []v1alpha1.IPPool
 	LocalPools  []v1alpha1.LocalIPPool
 	Allocations []*v1alpha1.IPAllocation
+	// Records are allocations that have been read already. Registers share them, but for
+	// those of pools.
+	Records []*Record
+	// Mentioned are pools that other objects name, with their families. Those that are not
+	// among the pools are added, as those are of which blocks are recorded.
+	Mentioned map[ipam.PoolKey]ipam.Family
 	// RecordsRead says that allocations were listed: those in the scope, or all.
 	RecordsRead bool
 	// Waiting are the IPClaims that hold no block.
@@ -43,7 +49,8 @@ type Register struct {
 	// Invalid are objects that could not be understood, with the reason of each.
 	Invalid []error
 
-	pools map[ipam.PoolKey]*Pool
+	pools   map[ipam.PoolKey]*Pool
+	classes []class
 }
 
 // Domain is one family of a routing domain: the space in which root pools exclude each
@@ -105,7 +112,18 @@ func Build(objects *Objects) *Register {
 	r.addPools(objects)
 	domains := map[ipam.PoolKey]*Domain{}
 	for _, allocation := range objects.Allocations {
-		r.addRecord(domains, allocation)
+		r.addAllocation(domains, allocation)
+	}
+	for _, record := range objects.Records {
+		if record.Purpose == ipam.PurposePool { // whose child is that of this register
+			record = new(*record)
+		}
+		r.addRecord(domains, record)
+	}
+	for key, family := range objects.Mentioned {
+		if r.pools[key] == nil {
+			r.pools[key] = &Pool{Pool: ipam.Pool{Key: key, Family: family}}
+		}
 	}
 	for _, pool := range r.pools {
 		r.place(domains, pool)
@@ -134,17 +152,29 @@ func (r *Register) addPool(obj v1alpha1.Pool) {
 	r.pools[pool.Key] = &Pool{Pool: pool, Object: obj}
 }
 
-func (r *Register) addRecord(domains map[ipam.PoolKey]*Domain, obj *v1alpha1.IPAllocation) {
-	read, err := adapt.Record(obj)
+func (r *Register) addAllocation(domains map[ipam.PoolKey]*Domain, obj *v1alpha1.IPAllocation) {
+	record, err := NewRecord(obj)
 	if err != nil {
-		r.Invalid = append(r.Invalid, &InvalidError{Object: ipam.Holder{Kind: "IPAllocation", Namespace: obj.Namespace, Name: obj.Name}, Err: err})
+		r.Invalid = append(r.Invalid, err)
 		return
 	}
-	record := &Record{Record: read, Since: obj.CreationTimestamp.Time}
+	r.addRecord(domains, record)
+}
+
+// NewRecord reads an IPAllocation. The error is an InvalidError.
+func NewRecord(obj *v1alpha1.IPAllocation) (*Record, error) {
+	read, err := adapt.Record(obj)
+	if err != nil {
+		return nil, &InvalidError{Object: ipam.Holder{Kind: "IPAllocation", Namespace: obj.Namespace, Name: obj.Name}, Err: err}
+	}
+	return &Record{Record: read, Since: obj.CreationTimestamp.Time}, nil
+}
+
+func (r *Register) addRecord(domains map[ipam.PoolKey]*Domain, record *Record) {
 	if record.Purpose == ipam.PurposePool {
 		record.Child = r.child(record)
 	}
-	if obj.Spec.PoolRef == nil {
+	if record.Pool.Kind == ipam.PoolKindRoutingDomain {
 		domain := domainOf(domains, record.Pool)
 		domain.Records = append(domain.Records, record)
 		return

@@ -2,7 +2,9 @@ package register
 
 import (
 	"context"
+	"io"
 
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,6 +65,28 @@ func (a *allocation) object() *v1alpha1.IPAllocation {
 	}
 }
 
+// Records lists and watches IPAllocations, in one namespace or in all. Lists have what keep
+// makes of each.
+func (s *Source) Records(namespace string, keep func(*v1alpha1.IPAllocation) runtime.Object) kube.StreamingSource {
+	which := kube.Selection{Resource: "ipallocations", Namespace: namespace}
+	return kube.NewReadingSource(s.records, which, func(body io.Reader) (runtime.Object, error) {
+		list := &internalversion.List{}
+		meta, err := readRecords(body, func(record *v1alpha1.IPAllocation) { list.Items = append(list.Items, keep(record)) })
+		list.ListMeta = meta
+		return list, err
+	})
+}
+
+// readRecords reads a list of IPAllocations as it arrives.
+func readRecords(body io.Reader, keep func(*v1alpha1.IPAllocation)) (metav1.ListMeta, error) {
+	return kube.StreamItems(body, func(decode func(any) error) error {
+		var item allocation
+		err := decode(&item)
+		keep(item.object())
+		return err
+	})
+}
+
 // listRecords lists IPAllocations, in one namespace or in all, and reads them while the API
 // server writes them.
 func (s *Source) listRecords(ctx context.Context, namespace string, which fields.Selector) ([]*v1alpha1.IPAllocation, error) {
@@ -75,11 +99,6 @@ func (s *Source) listRecords(ctx context.Context, namespace string, which fields
 	}
 	defer func() { _ = body.Close() }()
 	var records []*v1alpha1.IPAllocation
-	_, err = kube.StreamItems(body, func(decode func(any) error) error {
-		var item allocation
-		err := decode(&item)
-		records = append(records, item.object())
-		return err
-	})
+	_, err = readRecords(body, func(record *v1alpha1.IPAllocation) { records = append(records, record) })
 	return records, err
 }

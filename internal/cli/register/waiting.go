@@ -17,30 +17,31 @@ func (r *Register) assignWaiting(objects *Objects) {
 	slices.SortStableFunc(r.Waiting, func(a, b v1alpha1.IPClaim) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
-	classes := readClasses(objects.Classes)
+	r.classes = readClasses(objects.Classes)
 	for i := range r.Waiting {
 		claim := &r.Waiting[i]
 		request, errs := adapt.Claim(claim)
 		if len(errs) > 0 {
 			continue
 		}
-		for _, key := range r.mayServe(request, classes) {
-			r.pools[key].Waiting = append(r.pools[key].Waiting, claim)
+		for _, pool := range r.MayServe(request) {
+			pool.Waiting = append(pool.Waiting, claim)
 		}
 	}
 }
 
-// mayServe are the pools that a request may be served from.
-func (r *Register) mayServe(request ipam.Request, classes []class) []ipam.PoolKey {
+// MayServe are the pools that a request may be served from, as far as is known: see
+// Pool.Waiting.
+func (r *Register) MayServe(request ipam.Request) []*Pool {
 	if request.Pool != (ipam.PoolKey{}) {
 		if r.pools[request.Pool] == nil {
 			return nil
 		}
-		return []ipam.PoolKey{request.Pool}
+		return []*Pool{r.pools[request.Pool]}
 	}
 	var by *ipam.Class
 	if request.Selects == nil {
-		if by = classOf(request, classes); by == nil {
+		if by = classOf(request, r.classes); by == nil {
 			return nil
 		}
 	}
@@ -55,11 +56,11 @@ func (r *Register) mayServe(request ipam.Request, classes []class) []ipam.PoolKe
 		return nil
 	}
 	fitting, _, _ := terms.Fitting(pools) // none: no pool hands out what is asked for
-	keys := make([]ipam.PoolKey, len(fitting))
+	serving := make([]*Pool, len(fitting))
 	for i, pool := range fitting {
-		keys[i] = pool.Key
+		serving[i] = r.pools[pool.Key]
 	}
-	return keys
+	return serving
 }
 
 // isMeant reports whether a request that does not name a pool leads to this one: by its
