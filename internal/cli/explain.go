@@ -112,7 +112,10 @@ func findQuestion(ctx context.Context, c client.Client, namespace, argument stri
 	claim, address := &v1alpha1.IPClaim{ObjectMeta: key}, &ipamv1.IPAddressClaim{ObjectMeta: key}
 	switch kind {
 	case "ipclaim":
-		return aboutClaim(claim), get(ctx, c, claim)
+		if err := get(ctx, c, claim); err != nil {
+			return nil, err
+		}
+		return aboutClaim(claim), nil
 	case "ipaddressclaim":
 		if err := get(ctx, c, address); err != nil {
 			return nil, err

@@ -1,0 +1,98 @@
+package ui
+
+import (
+	"context"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// world is a cluster with an address space in it:
+//
+//	domain default   core 10.0.0.0/8 ── east 10.0.0.0/16 ── nodes 10.0.0.0/24 with a network
+//	                                 └─ west 10.1.0.0/16
+//	                 vips 192.0.2.0/29, full, two claims wait
+//	                 v6 2001:db8::/32
+//	domain lab       lab 10.0.0.0/16
+//	namespace team-a a LocalIPPool own 172.16.0.0/24
+//
+// team-a and team-b hold blocks, one of which is retained. alice has the role edit in team-a.
+type world struct {
+	*suite.World
+	// plugin is the program.
+	plugin string
+}
+
+func TestUI(t *testing.T) {
+	w := &world{plugin: buildPlugin(t)}
+	w.World = suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})
+	w.fill()
+	t.Run("begins", w.begins)
+}
+
+func (w *world) fill() {
+	for _, name := range []string{"team-a", "team-b"} {
+		w.Namespace(name)
+	}
+	w.Created(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "alice"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
+	})
+	w.Created(
+		build.Class("cluster-nodes").Length(32).Obj(),
+		build.Class("subnets").Default().Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.AllowRetain = new(true) }).Obj(),
+	)
+	w.Pools(
+		build.Pool("core").CIDR("10.0.0.0/8").Label("site", "all").Obj(),
+		build.Pool("east").Child("core", 16).Obj(),
+		build.Pool("west").Child("core", 16).Classes("subnets").Obj(),
+		build.Pool("nodes").Child("east", 24).Classes("cluster-nodes").Network(24, "10.0.0.1").Obj(),
+		build.Pool("vips").CIDR("192.0.2.0/29").Reserved("192.0.2.0/30").Obj(),
+		build.Pool("v6").CIDR("2001:db8::/32").Obj(),
+		build.Pool("lab").CIDR("10.0.0.0/16").Domain("lab").Obj(),
+		build.Pool("own").CIDR("172.16.0.0/24").In("team-a"),
+	)
+	w.Created(
+		build.Claim("team-a", "apps").Class("subnets").Obj(),
+		build.Claim("team-a", "keep").Class("subnets").With(func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj(),
+		build.Claim("team-b", "batch").Class("subnets").Length(22).Obj(),
+		build.Claim("team-b", "rig").Pool("lab").Length(20).Obj(),
+		build.Claim("team-a", "six").Pool("v6").Length(64).Obj(),
+		build.Claim("team-a", "private").LocalPool("own").Length(28).Obj(),
+		build.Claim("team-a", "vip").Pool("vips").Length(31).Obj(),
+		build.Claim("team-b", "vip").Pool("vips").Length(31).Obj(),
+		build.Claim("team-a", "vip-2").Pool("vips").Length(32).Obj(),
+		build.Claim("team-b", "vip-2").Pool("vips").Length(31).Obj(),
+		&clusterv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod"},
+			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
+		},
+		build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").Obj(),
+	)
+	address := &ipamv1.IPAddressClaim{}
+	w.Await("machine-0 has an address", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "machine-0"}, address) == nil && address.Status.AddressRef.Name != ""
+	})
+	w.retained("team-a", "keep")
+}
+
+// retained deletes a claim, and waits until its block is retained.
+func (w *world) retained(namespace, name string) {
+	w.Helper()
+	claim, record := &v1alpha1.IPClaim{}, &v1alpha1.IPAllocation{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, claim))
+	w.Deleted(claim)
+	w.Await(name+" is retained", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim.Spec.AllocationName}, record) == nil && record.Spec.State == v1alpha1.AllocationRetained
+	})
+}
