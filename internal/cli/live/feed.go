@@ -53,6 +53,8 @@ type feed struct {
 	namespace string
 	source    func(namespace string) (kube.StreamingSource, error)
 	store     cache.ReflectorStore
+	// first resources are shown before the others are read.
+	first bool
 	// quiet resources are not among what is said to be unread.
 	quiet bool
 	// optional resources need not be served.
@@ -117,7 +119,7 @@ func (f *feed) follow(ctx context.Context, namespace string, narrowed error) err
 	seen := &heardStore{ReflectorStore: f.store, feed: f, unread: f.lack(namespace, narrowed)}
 	cache.NewReflectorWithOptions(f.observed(from, stop), nil, seen, cache.ReflectorOptions{
 		Name: f.resource, Clock: f.clock,
-		Backoff: &wait.Backoff{Duration: 300 * time.Millisecond, Cap: 5 * time.Second, Steps: 20, Factor: 1.6, Jitter: 0.3},
+		Backoff: &wait.Backoff{Duration: 300 * time.Millisecond, Cap: 3 * time.Second, Steps: 20, Factor: 1.6, Jitter: 0.3},
 	}).RunWithContext(ctx)
 	return context.Cause(ctx)
 }

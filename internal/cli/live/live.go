@@ -133,7 +133,7 @@ func (l *Live) judge() {
 	for _, f := range l.feeds {
 		now := f.stand()
 		all = all && now.decided
-		pools = pools && (now.decided || !strings.HasSuffix(f.resource, "ippools"))
+		pools = pools && (now.decided || !f.first)
 		if now.behind != nil {
 			behind[now.behind.Error()] = append(behind[now.behind.Error()], f.resource)
 		}

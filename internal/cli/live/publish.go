@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"slices"
@@ -145,6 +146,7 @@ func (l *Live) updatePool(change *Change, pool *register.Pool, counted bool) {
 	if was != nil {
 		now.Usage, now.UsageFrom = was.Usage, was.UsageFrom
 		if counted && was.UsageFrom == fromRecords && reflect.DeepEqual(was.Pool, now) {
+			s.used[pool.Key] = true // it may have other pools below it
 			return
 		}
 	}
@@ -166,6 +168,7 @@ func (l *Live) updateUsage(change *Change) time.Duration {
 		return 0
 	}
 	var later time.Duration
+	var pools []Pool
 	for key := range s.used {
 		for pool := s.shown.register.Pool(key); pool != nil; pool = pool.Parent {
 			s.used[pool.Key] = true
@@ -187,24 +190,33 @@ func (l *Live) updateUsage(change *Change) time.Duration {
 			continue
 		}
 		was.Usage, was.UsageFrom, was.at = usage, from, now
-		change.pools = append(change.pools, was.Pool)
+		pools = append(pools, was.Pool)
 	}
+	slices.SortFunc(pools, func(a, b Pool) int { return cmp.Compare(a.ID, b.ID) })
+	change.pools = append(change.pools, pools...)
 	return later
 }
 
 // updateBlocks shows the blocks that have changed.
 func (l *Live) updateBlocks(change *Change) {
 	s := &l.state
-	if len(l.subscribers) > 0 {
-		for uid := range s.changed {
-			if record := s.records[uid]; record != nil {
-				change.blocks = append(change.blocks, blockMessage(s.shown.register, record))
-			} else {
-				change.gone.Blocks = append(change.gone.Blocks, uid)
-			}
+	defer clear(s.changed)
+	if len(l.subscribers) == 0 {
+		return
+	}
+	var records []*register.Record
+	for uid := range s.changed {
+		if record := s.records[uid]; record != nil {
+			records = append(records, record)
+		} else {
+			change.gone.Blocks = append(change.gone.Blocks, uid)
 		}
 	}
-	clear(s.changed)
+	slices.SortFunc(records, register.ByBlock)
+	slices.Sort(change.gone.Blocks)
+	for _, record := range records {
+		change.blocks = append(change.blocks, blockMessage(s.shown.register, record))
+	}
 }
 
 // updateClaims shows the claims that wait.
@@ -222,6 +234,8 @@ func (l *Live) updateClaims(change *Change) {
 		}
 	}
 	s.shown.claims = waiting
+	slices.SortFunc(change.claims, bySince)
+	slices.Sort(change.gone.Claims)
 }
 
 // counted reports whether what is used is counted from the records: all of them have been

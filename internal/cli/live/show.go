@@ -2,6 +2,7 @@ package live
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,9 +43,7 @@ func poolMessage(pool *register.Pool) Pool {
 	if pool.ReuseDelay > 0 {
 		message.ReuseDelay = pool.ReuseDelay.String()
 	}
-	for name, value := range pool.Labels {
-		message.Labels[name] = value
-	}
+	maps.Copy(message.Labels, pool.Labels)
 	message.Limits = limitsOf(pool.Limit)
 	if pool.CIDR.IsValid() {
 		message.CIDR, message.MinLength, message.MaxLength = pool.CIDR.String(), pool.Lengths.Min, pool.Lengths.Max

@@ -42,8 +42,8 @@ func NewSources(config *rest.Config, reader client.Reader, scheme *runtime.Schem
 func (s *Sources) feeds(l *Live) []*feed {
 	notBound := fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.ClaimBound))
 	return []*feed{
-		{resource: "ippools", store: l.poolStore(ipam.PoolKindIPPool), source: source[v1alpha1.IPPool](s, "ippools", nil, dropped)},
-		{resource: "localippools", namespaced: true, store: l.poolStore(ipam.PoolKindLocalIPPool), source: source[v1alpha1.LocalIPPool](s, "localippools", nil, dropped)},
+		{resource: "ippools", first: true, store: l.poolStore(ipam.PoolKindIPPool), source: source[v1alpha1.IPPool](s, "ippools", nil, dropped)},
+		{resource: "localippools", first: true, namespaced: true, store: l.poolStore(ipam.PoolKindLocalIPPool), source: source[v1alpha1.LocalIPPool](s, "localippools", nil, dropped)},
 		{resource: "ipallocations", namespaced: true, store: l.recordStore(), source: func(namespace string) (kube.StreamingSource, error) {
 			return s.records.Records(namespace, readRecord), nil
 		}},

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -38,7 +39,7 @@ func (l *Live) Subscribe() *Subscription {
 	l.rouse()          // for what it has left for later
 	s := &Subscription{
 		Unread: l.state.shown.unread, Pools: l.shownPools(),
-		Waiting: slices.Collect(maps.Values(l.state.shown.claims)),
+		Waiting: slices.SortedFunc(maps.Values(l.state.shown.claims), bySince),
 		live:    l, register: l.state.shown.register,
 		records: slices.Collect(maps.Values(l.state.records)),
 		changes: make(chan *Change, mostChanges),
@@ -67,11 +68,14 @@ func (l *Live) shownPools() []Pool {
 	return pools
 }
 
-// Blocks are those that are known at first, a message at a time.
+func bySince(a, b Waiting) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) }
+
+// Blocks are those that are known at first, a message at a time, in address order.
 func (s *Subscription) Blocks() iter.Seq[[]Block] {
 	return func(yield func([]Block) bool) {
 		records := s.records
 		s.records = nil
+		slices.SortFunc(records, register.ByBlock)
 		for chunk := range slices.Chunk(records, mostBlocks) {
 			blocks := make([]Block, len(chunk))
 			for i, record := range chunk {

@@ -239,13 +239,13 @@ func (r *Register) cutCycles() {
 func (r *Register) sort(domains map[ipam.PoolKey]*Domain) {
 	for _, domain := range domains {
 		slices.SortFunc(domain.Roots, byAddress)
-		slices.SortFunc(domain.Records, byBlock)
+		slices.SortFunc(domain.Records, ByBlock)
 		r.Domains = append(r.Domains, domain)
 	}
 	slices.SortFunc(r.Domains, func(a, b *Domain) int { return compareKeys(a.Key, b.Key) })
 	for _, pool := range r.pools {
 		slices.SortFunc(pool.Children, byAddress)
-		slices.SortFunc(pool.Records, byBlock)
+		slices.SortFunc(pool.Records, ByBlock)
 	}
 	for _, domain := range r.Domains {
 		for _, root := range domain.Roots {
@@ -285,8 +285,12 @@ func byAddress(a, b *Pool) int {
 	return cmp.Or(comparePrefixes(a.CIDR, b.CIDR), compareKeys(a.Key, b.Key))
 }
 
-func byBlock(a, b *Record) int {
-	return cmp.Or(comparePrefixes(a.Block, b.Block), cmp.Compare(a.Name.String(), b.Name.String()))
+// ByBlock orders records by address, and what contains before what it contains.
+func ByBlock(a, b *Record) int {
+	if order := comparePrefixes(a.Block, b.Block); order != 0 {
+		return order
+	}
+	return cmp.Compare(a.Name.String(), b.Name.String())
 }
 
 // comparePrefixes orders by address, and what contains before what it contains.

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,10 @@ type Options struct {
 	Clock clock.WithTicker
 	// Now is the time of the API server, by which objects are stamped.
 	Now func() time.Time
+
+	// takeWithin is how long a client may take for what is sent at once, until it is cut
+	// off; 0: takeWithin of the package.
+	takeWithin time.Duration
 }
 
 const (
@@ -118,6 +123,7 @@ func newHandler(hosts []string, options Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	options.takeWithin = cmp.Or(options.takeWithin, takeWithin)
 	s := &server{Options: options, streams: newTurns(mostStreams), questions: map[string]turns{}}
 	mux := http.NewServeMux()
 	mux.Handle("/", files)

@@ -166,7 +166,7 @@ func (s *sending) line(text []byte, err error) error {
 	if err != nil {
 		return err
 	}
-	if err := s.control.SetWriteDeadline(s.Clock.Now().Add(takeWithin)); err != nil {
+	if err := s.control.SetWriteDeadline(s.Clock.Now().Add(s.takeWithin)); err != nil {
 		return err
 	}
 	if _, err := s.out.Write(text); err != nil {

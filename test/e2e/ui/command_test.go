@@ -53,7 +53,7 @@ func (w *world) start(t testing.TB, user string, flags ...string) *command {
 	out, err := c.process.StdoutPipe()
 	suite.Must(t, err)
 	suite.Must(t, c.process.Start())
-	t.Cleanup(func() { c.stop() })
+	t.Cleanup(func() { _ = c.stop() }) // tests say how it is to end
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if _, address, found := strings.Cut(lines.Text(), "Serving the address space at "); found {

@@ -1,0 +1,322 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// objects are what an API server has, by what names them.
+type objects map[string]client.Object
+
+// put stores an object as an API server does, and delivers it.
+func (o objects) put(t *testing.T, l *Live, obj client.Object) {
+	t.Helper()
+	key := fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName())
+	obj.SetUID(types.UID(key))
+	obj.SetResourceVersion(fmt.Sprint(rand.Uint64()))
+	obj.SetGeneration(int64(rand.Uint32()))
+	o[key] = obj
+	if err := storeOf(l, obj).Update(obj.DeepCopyObject()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (o objects) remove(t *testing.T, l *Live, key string) {
+	t.Helper()
+	if err := storeOf(l, o[key]).Delete(o[key].DeepCopyObject()); err != nil {
+		t.Fatal(err)
+	}
+	delete(o, key)
+}
+
+func storeOf(l *Live, obj client.Object) *store {
+	switch obj.(type) {
+	case *v1alpha1.IPPool:
+		return l.poolStore(ipam.PoolKindIPPool)
+	case *v1alpha1.LocalIPPool:
+		return l.poolStore(ipam.PoolKindLocalIPPool)
+	case *v1alpha1.IPAllocation:
+		return l.recordStore()
+	case *v1alpha1.IPClaim:
+		return l.claimStore()
+	case *v1alpha1.IPClass:
+		return l.classStore()
+	case *ipamv1.IPAddressClaim:
+		return l.addressClaimStore()
+	default:
+		panic(fmt.Sprintf("%T is not watched", obj))
+	}
+}
+
+// allocation is the record of a block.
+func allocation(pool ipam.PoolKey, name, block string, holder ipam.Holder) *v1alpha1.IPAllocation {
+	return adapt.Allocation(ipam.Record{
+		Name: ipam.Name{Namespace: "team", Name: name}, Pool: pool, Block: netip.MustParsePrefix(block), Holder: holder,
+		Purpose: purposeOf(holder), State: ipam.StateBound, Reclaim: ipam.ReclaimDelete,
+	})
+}
+
+func purposeOf(holder ipam.Holder) ipam.Purpose {
+	if holder.IsPool() {
+		return ipam.PurposePool
+	}
+	return ipam.PurposeClaim
+}
+
+func claimed(pool, name, block string) *v1alpha1.IPAllocation {
+	return allocation(ipam.PoolNamed(pool), name, block, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}))
+}
+
+// follower puts together what a subscription delivers.
+type follower struct {
+	pools  map[string]Pool
+	blocks map[string]Block
+	claims map[string]Waiting
+}
+
+func begun(s *Subscription) *follower {
+	f := &follower{map[string]Pool{}, map[string]Block{}, map[string]Waiting{}}
+	for blocks := range s.Blocks() {
+		f.take(&Change{blocks: blocks})
+	}
+	f.take(&Change{pools: s.Pools, claims: s.Waiting})
+	return f
+}
+
+func (f *follower) take(c *Change) {
+	for _, pool := range c.pools {
+		f.pools[pool.ID] = pool
+	}
+	for _, block := range c.blocks {
+		f.blocks[block.ID] = block
+	}
+	for _, claim := range c.claims {
+		f.claims[claim.ID] = claim
+	}
+	for _, id := range c.gone.Pools {
+		delete(f.pools, id)
+	}
+	for _, id := range c.gone.Blocks {
+		delete(f.blocks, id)
+	}
+	for _, id := range c.gone.Claims {
+		delete(f.claims, id)
+	}
+}
+
+// mentions are the IDs of pools that anything mentions.
+func (f *follower) mentions() []string {
+	var all []string
+	for _, pool := range f.pools {
+		all = append(all, pool.Parent)
+	}
+	for _, block := range f.blocks {
+		all = append(all, block.Pool, block.Child)
+	}
+	for _, claim := range f.claims {
+		all = append(all, claim.Pools...)
+	}
+	return slices.DeleteFunc(all, func(id string) bool { return id == "" })
+}
+
+// TestWhoFollowsHasWhatWhoBeginsHas changes pools, blocks, claims and classes at random, and
+// compares what a subscriber has put together from changes with what one gets that begins
+// with a Live that has read the same objects anew.
+func TestWhoFollowsHasWhatWhoBeginsHas(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			random, stored := rand.New(rand.NewPCG(seed, 0)), objects{}
+			l := newLive(clock.RealClock{})
+			subscription := l.Subscribe()
+			following := begun(subscription)
+			for step := range 120 {
+				change(t, l, random, stored)
+				if random.IntN(3) > 0 {
+					time.Sleep(usageEvery) // the usage of every pool is due
+					l.publish()
+				}
+				for len(subscription.changes) > 0 {
+					following.take(<-subscription.changes)
+				}
+				if step%10 != 9 {
+					continue
+				}
+				time.Sleep(usageEvery)
+				l.publish()
+				for len(subscription.changes) > 0 {
+					following.take(<-subscription.changes)
+				}
+				anew := newLive(clock.RealClock{})
+				for _, obj := range stored {
+					if err := storeOf(anew, obj).Update(obj.DeepCopyObject()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want := begun(anew.Subscribe())
+				if diff := cmp.Diff(want, following, cmp.AllowUnexported(follower{})); diff != "" {
+					t.Fatalf("seed %d, step %d: (-begins +follows)\n%s", seed, step, diff)
+				}
+				for _, id := range following.mentions() {
+					if _, known := following.pools[id]; !known {
+						t.Fatalf("seed %d, step %d: %s is mentioned, and is not among the pools", seed, step, id)
+					}
+				}
+			}
+		})
+	}
+}
+
+// change is one of the things that happen.
+func change(t *testing.T, l *Live, random *rand.Rand, stored objects) {
+	n := random.IntN(6)
+	root, child := fmt.Sprint("root-", n%3), fmt.Sprint("child-", n)
+	switch random.IntN(12) {
+	case 0:
+		stored.put(t, l, build.Pool(root).CIDR(fmt.Sprintf("10.%d.0.0/16", n%3)).Domain([]string{"default", "lab"}[random.IntN(2)]).
+			Reserved(fmt.Sprintf("10.%d.%d.0/24", n%3, random.IntN(4))).Classes("small").Obj())
+	case 1:
+		stored.put(t, l, build.Pool(child).Child(root, 24).Classes("small").Obj())
+	case 2:
+		stored.put(t, l, allocation(ipam.PoolNamed(root), "of-"+child, fmt.Sprintf("10.%d.%d.0/24", n%3, n), adapt.HolderOfPool(ipam.PoolNamed(child))))
+	case 3, 4, 5:
+		stored.put(t, l, claimed(root, fmt.Sprint("r", n), fmt.Sprintf("10.%d.%d.0/28", n%3, random.IntN(8))))
+	case 6:
+		stored.put(t, l, claimed(child, fmt.Sprint("c", n), fmt.Sprintf("10.%d.%d.%d/32", n%3, n, random.IntN(4))))
+	case 7:
+		stored.put(t, l, build.Claim("team", fmt.Sprint("waits-", n)).Class("small").Length(24+int32(n%2)).Obj())
+	case 8:
+		stored.put(t, l, build.AddressClaim("team", fmt.Sprint("machine-", n)).Pool(child).Obj())
+	case 9:
+		stored.put(t, l, build.Class("small").Default().Obj())
+	case 10:
+		stored.put(t, l, build.Pool(fmt.Sprint("own-", n)).CIDR("172.16.0.0/24").In("team"))
+	default:
+		for _, key := range slices.Sorted(maps.Keys(stored)) {
+			if random.IntN(len(stored)) < 2 {
+				stored.remove(t, l, key)
+			}
+		}
+	}
+}
+
+// TestChangesAreGatheredAndUsageIsPublishedOnceASecond has a thousand blocks recorded, one
+// every millisecond.
+func TestChangesAreGatheredAndUsageIsPublishedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stored, l := objects{}, newLive(clock.RealClock{})
+		stored.put(t, l, build.Pool("p").CIDR("10.0.0.0/16").Obj())
+		subscription := l.Subscribe()
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		go l.Run(ctx)
+		for i := range 1000 {
+			stored.put(t, l, claimed("p", fmt.Sprint("b", i), fmt.Sprintf("10.0.%d.%d/32", i/256, i%256)))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(2 * usageEvery)
+		synctest.Wait()
+		changes, usages, blocks, last := len(subscription.changes), 0, 0, Pool{}
+		for len(subscription.changes) > 0 {
+			c := <-subscription.changes
+			usages, blocks = usages+len(c.pools), blocks+len(c.blocks)
+			for _, pool := range c.pools {
+				last = pool
+			}
+		}
+		if most := 1000/50 + 3; changes > most || changes < 10 {
+			t.Errorf("%d changes in a second and a bit, want %d at most", changes, most)
+		}
+		if usages > 3 || last.Usage.Held != "1000" || last.Usage.Free != "64536" {
+			t.Errorf("the pool was published %d times, last with %+v", usages, last.Usage)
+		}
+		if blocks != 1000 {
+			t.Errorf("%d blocks were published, want each once", blocks)
+		}
+	})
+}
+
+// TestASlowSubscriberIsCutOff does not take what is published.
+func TestASlowSubscriberIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stored, l := objects{}, newLive(clock.RealClock{})
+		slow, quick := l.Subscribe(), l.Subscribe()
+		taken := 0
+		for i := range mostChanges + 1 {
+			stored.put(t, l, claimed("p", fmt.Sprint("b", i%7), "10.0.0.0/32"))
+			l.publish()
+			for len(quick.changes) > 0 {
+				quick.Taken(<-quick.changes)
+				taken++
+			}
+		}
+		left := 0
+		for range slow.Changes() { // it is closed
+			left++
+		}
+		if left != mostChanges || len(l.subscribers) != 1 {
+			t.Errorf("the slow one had %d changes waiting, want %d; %d subscribers are left, want the other one", left, mostChanges, len(l.subscribers))
+		}
+		if taken != mostChanges+1 || quick.items != 0 {
+			t.Errorf("the other one took %d changes, and has %d things waiting", taken, quick.items)
+		}
+		slow.Close() // once more
+	})
+}
+
+// TestARegisterIsPutTogetherOnceAfterAChange asks twice, and again after a change.
+func TestARegisterIsPutTogetherOnceAfterAChange(t *testing.T) {
+	stored, l := objects{}, newLive(clock.RealClock{})
+	stored.put(t, l, build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	stored.put(t, l, claimed("p", "b", "10.0.0.0/32"))
+	first := l.Register()
+	if l.Register() != first {
+		t.Error("it is put together again, and nothing has changed")
+	}
+	stored.put(t, l, claimed("p", "c", "10.0.0.1/32"))
+	second := l.Register()
+	if got := len(second.Pool(ipam.PoolNamed("p")).Records); second == first || got != 2 {
+		t.Errorf("after a change it has %d records, want 2", got)
+	}
+	if got := len(first.Pool(ipam.PoolNamed("p")).Records); got != 1 {
+		t.Errorf("the first one has %d records now, want 1 as before", got)
+	}
+}
+
+// TestLongChangesAreSeveralMessages has more blocks in one change than a message may have.
+func TestLongChangesAreSeveralMessages(t *testing.T) {
+	change := &Change{blocks: make([]Block, 2*mostBlocks+1)}
+	lines, err := change.Lines()
+	if err != nil || len(lines) != 3 {
+		t.Fatalf("%d lines, %v; want 3", len(lines), err)
+	}
+	sum := 0
+	for _, line := range lines {
+		var message blocksMessage
+		if err := json.Unmarshal(line, &message); err != nil || len(message.Blocks) > mostBlocks {
+			t.Errorf("%d blocks, %v", len(message.Blocks), err)
+		}
+		sum += len(message.Blocks)
+	}
+	if sum != len(change.blocks) {
+		t.Errorf("%d blocks in all, want %d", sum, len(change.blocks))
+	}
+}

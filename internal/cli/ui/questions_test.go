@@ -1,0 +1,115 @@
+package ui
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+func TestQuestionsAndWrites(t *testing.T) {
+	writes := func(o *Options) { o.Hello.ReadOnly = false }
+	l := filled(t).live()
+	reads, all := serve(t, l), serve(t, l, writes)
+	const claim = `{"namespace":"team","name":"new","pool":"IPPool/west","length":24}`
+	for name, tc := range map[string]struct {
+		of           *site
+		method, path string
+		body         string
+		code         int
+		answer       string
+	}{
+		"who":                              {reads, "GET", "/api/who?address=10.1.0.1", "", 200, `{"pools":5,"who":"10.1.0.1"}`},
+		"who, without an address":          {reads, "GET", "/api/who", "", 400, "address is needed"},
+		"who, which fails":                 {reads, "GET", "/api/who?address=fails", "", 418, `{"message":"of the command","exitCode":7}`},
+		"who, by another method":           {reads, "POST", "/api/who?address=10.1.0.1", "", 404, "there is no POST /api/who"},
+		"explain":                          {reads, "GET", "/api/explain?kind=ipclaim&namespace=team&name=web", "", 200, `{"Kind":"ipclaim","Namespace":"team","Name":"web"}`},
+		"explain, without a namespace":     {reads, "GET", "/api/explain?kind=ipclaim&name=web", "", 400, "kind, namespace and name"},
+		"free":                             {reads, "GET", "/api/free?pool=IPPool/west&length=24&count=5", "", 200, `"Length":24,"Count":5`},
+		"free, of any length":              {reads, "GET", "/api/free?pool=LocalIPPool/team/own", "", 200, `"Length":-1,"Count":1`},
+		"free, of no pool":                 {reads, "GET", "/api/free?pool=west", "", 400, "is not the ID of a pool"},
+		"free, of no pool of a namespace":  {reads, "GET", "/api/free?pool=LocalIPPool/own", "", 400, "is not the ID of a pool"},
+		"free, too many":                   {reads, "GET", "/api/free?pool=IPPool/west&count=1001", "", 400, "must be 1 to 1000"},
+		"free, of no length":               {reads, "GET", "/api/free?pool=IPPool/west&length=129", "", 400, "is not a prefix length"},
+		"machine":                          {reads, "GET", "/api/machine?name=m-0", "", 200, `"m-0"`},
+		"a claim, read-only":               {reads, "POST", "/api/claims", claim, 403, "--read-only=false"},
+		"a release, read-only":             {reads, "DELETE", "/api/claims?namespace=team&name=web&uid=1", "", 403, "--read-only=false"},
+		"a claim":                          {all, "POST", "/api/claims", claim, 200, `"pool":"IPPool/west"`},
+		"a claim of no pool":               {all, "POST", "/api/claims", `{"namespace":"team","pool":"west"}`, 400, "is not the ID of a pool"},
+		"a claim of no namespace":          {all, "POST", "/api/claims", `{"name":"new"}`, 400, "namespace is needed"},
+		"a claim with a field that is not": {all, "POST", "/api/claims", `{"namespace":"team","size":24}`, 400, `unknown field \"size\"`},
+		"a claim that is too long":         {all, "POST", "/api/claims", `{"namespace":"` + strings.Repeat("x", mostBody) + `"}`, 400, "too large"},
+		"a release":                        {all, "DELETE", "/api/claims?namespace=team&name=web&uid=1", "", 200, `["team","web","1"]`},
+		"a release of any UID":             {all, "DELETE", "/api/claims?namespace=team&name=web", "", 400, "uid of the claim"},
+		"what is not there":                {reads, "GET", "/api/nothing", "", 404, "there is no GET /api/nothing"},
+		"the page":                         {reads, "GET", "/", "", 200, "<!doctype html>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var body io.Reader
+			if tc.body != "" {
+				body = strings.NewReader(tc.body)
+			}
+			answered := tc.of.request(tc.method, tc.path, body, "Content-Type", "application/json")
+			text, err := io.ReadAll(answered.Body)
+			if err != nil || answered.StatusCode != tc.code || !strings.Contains(string(text), tc.answer) {
+				t.Errorf("%d %s (%v); want %d %s", answered.StatusCode, text, err, tc.code, tc.answer)
+			}
+		})
+	}
+	if answered := all.request(http.MethodPost, "/api/claims", strings.NewReader(claim), "Content-Type", "text/plain"); answered.StatusCode != http.StatusBadRequest {
+		t.Errorf("a claim as a form sends it: %s", answered.Status)
+	}
+}
+
+// TestQuestionsOfAKindAreAnsweredInTurn asks while another question is being answered.
+func TestQuestionsOfAKindAreAnsweredInTurn(t *testing.T) {
+	l := filled(t).live()
+	<-l.AllRead()
+	s := &server{Options: Options{Live: l, Commands: commands{}}, questions: map[string]turns{"/a": newTurns(1)}}
+	begun, end := make(chan struct{}), make(chan struct{})
+	slow := s.question("/a", func(context.Context, url.Values) (any, error) { close(begun); <-end; return "slow", nil })
+	first := make(chan *httptest.ResponseRecorder)
+	ask := func(ctx context.Context, of http.HandlerFunc) *httptest.ResponseRecorder {
+		answered := httptest.NewRecorder()
+		of(answered, httptest.NewRequestWithContext(ctx, http.MethodGet, "/a", nil))
+		return answered
+	}
+	go func() { first <- ask(t.Context(), slow) }()
+	<-begun
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	asked := false
+	if answered := ask(gone, s.question("/a", func(context.Context, url.Values) (any, error) { asked = true; return "", nil })); answered.Code != http.StatusServiceUnavailable || asked {
+		t.Errorf("another one while the first is answered: %d, asked: %t", answered.Code, asked)
+	}
+	close(end)
+	if answered := <-first; answered.Code != http.StatusOK {
+		t.Errorf("the first: %d", answered.Code)
+	}
+	if answered := ask(t.Context(), s.question("/a", func(context.Context, url.Values) (any, error) { return "next", nil })); answered.Code != http.StatusOK {
+		t.Errorf("the next: %d", answered.Code)
+	}
+}
+
+// TestTurnsAreTaken takes more turns than there are.
+func TestTurnsAreTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := newTurns(1)
+		if !of.tryTake() || of.tryTake() {
+			t.Error("there is more than one turn, or none")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), askWithin)
+		defer cancel()
+		if of.take(ctx) {
+			t.Error("a turn is taken twice")
+		}
+		of.end()
+		if !of.take(t.Context()) {
+			t.Error("a turn that has ended cannot be taken")
+		}
+	})
+}
