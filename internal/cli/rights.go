@@ -46,6 +46,7 @@ func Rights() []CommandRights {
 		{Command: "resume", Needed: rules(ours("get patch", "ippools", "localippools"))},
 		{Command: "support-bundle", Wanted: bundled, Operator: bundledOfOperator, Like: []string{"check", "doctor", "version"}},
 		{Command: "tree", Wanted: register},
+		uiRights(),
 		{
 			Command: "version", Wanted: rules(definitions(), admission("get", "mutatingwebhookconfigurations")),
 			Operator: rules(lease(), rule("apps", "list", "deployments")),
@@ -69,6 +70,18 @@ func doctorRights() CommandRights {
 		Operator: rules(
 			core("get", "secrets", "services"), lease(), rule("apps", "list", "deployments"),
 			rule("networking.k8s.io", "list", "networkpolicies"), rule("policy", "list", "poddisruptionbudgets"),
+		),
+	}
+}
+
+// uiRights are those to follow the register, and to answer what the page asks. To create and to
+// delete is for --read-only=false.
+func uiRights() CommandRights {
+	return CommandRights{
+		Command: "ui",
+		Wanted: rules(
+			ours("list watch", "ippools", "localippools", "ipallocations", "ipclasses"), ours("get list watch create delete", "ipclaims"),
+			capi("get list watch", "ipaddressclaims"), core("list", "namespaces"),
 		),
 	}
 }

@@ -26,7 +26,7 @@ const (
 	// API server that starts does so while it does not know the roles and the CRDs yet.
 	patience = 10 * time.Second
 	// again is how long it takes at most until rights that were granted are seen.
-	again = 30 * time.Second
+	again = 15 * time.Second
 	// silent is how long nothing may be heard on a watch that has had a bookmark, which the
 	// API server sends about every minute.
 	silent = 150 * time.Second

@@ -23,7 +23,7 @@ func TestQuestionsAndWrites(t *testing.T) {
 		code         int
 		answer       string
 	}{
-		"who":                              {reads, "GET", "/api/who?address=10.1.0.1", "", 200, `{"pools":5,"who":"10.1.0.1"}`},
+		"who":                              {reads, "GET", "/api/who?address=10.1.0.1", "", 200, `{"pools":4,"who":"10.1.0.1"}`},
 		"who, without an address":          {reads, "GET", "/api/who", "", 400, "address is needed"},
 		"who, which fails":                 {reads, "GET", "/api/who?address=fails", "", 418, `{"message":"of the command","exitCode":7}`},
 		"who, by another method":           {reads, "POST", "/api/who?address=10.1.0.1", "", 404, "there is no POST /api/who"},

@@ -1,15 +1,219 @@
 package ui
 
-import "testing"
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
 
-// begins compares the first state with what the API server has.
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/cli/live"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// kubectlSays are the items that kubectl lists in all namespaces, read as T, by UID.
+func kubectlSays[T any, P interface {
+	*T
+	client.Object
+}](t *testing.T, w *world, resource string) map[string]P {
+	t.Helper()
+	kubectl, err := cluster.Binary("kubectl")
+	suite.Must(t, err)
+	out, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+w.Kubeconfig(), "--cache-dir="+t.TempDir(), "get", resource, "-A", "-o", "json").Output()
+	suite.Must(t, err)
+	var list struct{ Items []T }
+	suite.Must(t, json.Unmarshal(out, &list))
+	all := map[string]P{}
+	for i := range list.Items {
+		item := P(&list.Items[i])
+		all[string(item.GetUID())] = item
+	}
+	return all
+}
+
+// says is what the stream and kubectl are compared by: a line for each object.
+type says []string
+
+func (s *says) add(format string, args ...any) { *s = append(*s, fmt.Sprintf(format, args...)) }
+
+func (s *says) addPool(id string, pool v1alpha1.Pool) {
+	status := pool.PoolStatus()
+	s.add("pool %s %s %s: %s free of %s, %d blocks", id, status.AllocatedCIDR, status.Phase, status.Capacity.Available, status.Capacity.Total, status.Allocations)
+}
+
+// fromKubectl is what kubectl says.
+func fromKubectl(t *testing.T, w *world) says {
+	var all says
+	for _, pool := range kubectlSays[v1alpha1.IPPool](t, w, "ippools") {
+		all.addPool("IPPool/"+pool.Name, pool)
+	}
+	for _, pool := range kubectlSays[v1alpha1.LocalIPPool](t, w, "localippools") {
+		all.addPool("LocalIPPool/"+pool.Namespace+"/"+pool.Name, pool)
+	}
+	for uid, record := range kubectlSays[v1alpha1.IPAllocation](t, w, "ipallocations") {
+		state, pool := string(record.Spec.State), ""
+		if record.Spec.Purpose == v1alpha1.PurposePool {
+			state = "Carved"
+		}
+		if ref := record.Spec.PoolRef; ref != nil && ref.Kind == v1alpha1.PoolKindIPPool {
+			pool = "IPPool/" + ref.Name
+		} else if ref != nil {
+			pool = "LocalIPPool/" + record.Namespace + "/" + ref.Name
+		}
+		all.add("block %s %s %s of %q, held by %s %s, as %s/%s, project %q", uid, record.Spec.CIDR, state, pool,
+			record.Spec.ClaimRef.Kind, record.Spec.ClaimRef.Name, record.Namespace, record.Name, record.Spec.Project)
+	}
+	for uid, claim := range kubectlSays[v1alpha1.IPClaim](t, w, "ipclaims") {
+		if claim.Status.Phase != v1alpha1.ClaimBound {
+			all.add("claim %s %s/%s", uid, claim.Namespace, claim.Name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// fromStream is what the stream says.
+func (s seen) says() says {
+	var all says
+	for id, pool := range s.pools {
+		if pool.Usage == nil {
+			all.add("pool %s, without usage", id)
+			continue
+		}
+		all.add("pool %s %s %s: %s free of %s, %d blocks", id, pool.CIDR, pool.Phase, pool.Usage.Free, pool.Usage.Total, pool.Usage.Blocks)
+	}
+	for id, block := range s.blocks {
+		all.add("block %s %s %s of %q, held by %s %s, as %s, project %q", id, block.CIDR, block.State, block.Pool,
+			block.Holder.Kind, block.Holder.Name, block.Allocation, block.Project)
+	}
+	for id, claim := range s.claims {
+		all.add("claim %s %s/%s", id, claim.Namespace, claim.Name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// same waits until the stream says what kubectl says.
+func (w *world) same(t *testing.T, v *view) {
+	t.Helper()
+	var diff string
+	w.For(t).Await("the stream says what kubectl says", func(context.Context) bool {
+		want := fromKubectl(t, w)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if diff = cmp.Diff(want, v.says()); diff != "" && t.Context().Err() == nil {
+			return false
+		}
+		return true
+	})
+	if diff != "" {
+		t.Errorf("(-kubectl +stream)\n%s", diff)
+	}
+}
+
+// begins compares the first state with what kubectl says.
 func (w *world) begins(t *testing.T) {
 	c := w.start(t, "")
 	v := c.views().isReady(t)
-	t.Log(v.text())
-	for _, q := range []string{"/api/who?address=10.1.0.1", "/api/who?address=9.9.9.9", "/api/explain?kind=ipclaim&namespace=team-b&name=vip-2", "/api/free?pool=IPPool/west&length=24&count=3", "/api/machine?name=m", "/"} {
-		code, text := c.get(q)
-		t.Log(q, code, text)
+	w.same(t, v)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if hello := v.hello; hello.Version == "" || hello.Namespace != "default" || !hello.ReadOnly || v.unread.Text != "" {
+		t.Errorf("%+v, unread: %q", v.hello, v.unread.Text)
 	}
-	t.Log(c.stop(), c.errs.String())
+	if first := strings.Join(slices.Compact(v.order), " "); !strings.HasPrefix(first, "hello unread pools") || !strings.HasSuffix(first, "blocks waiting ready") {
+		t.Errorf("messages: %s", first)
+	}
+	for _, id := range []string{"core", "east", "nodes"} {
+		if pool := v.pools["IPPool/"+id]; pool.Domain != "default" || pool.UsageFrom != "records" {
+			t.Errorf("%+v", pool)
+		}
+	}
+	if nodes := v.pools["IPPool/nodes"]; nodes.Parent != "IPPool/east" || !nodes.HostAddresses || len(nodes.Withheld) != 3 {
+		t.Errorf("%+v", nodes)
+	}
+}
+
+// changes follows an allocation and a release, and a claim that waited.
+func (w *world) changes(t *testing.T) {
+	in := w.For(t)
+	c := w.start(t, "")
+	v, other := c.views().isReady(t), c.views().isReady(t)
+	claim := build.Claim("team-b", "live").Class("subnets").Length(26).Obj()
+	in.Created(claim)
+	holder := live.Object{Kind: "IPClaim", Namespace: "team-b", Name: "live"}
+	for _, each := range []*view{v, other} {
+		each.awaits(t, "the block has come", func(s seen) bool { b, held := s.holds(holder); return held && b.CIDR == claim.Status.AllocatedCIDR })
+	}
+	in.Deleted(claim)
+	v.awaits(t, "the block has gone", func(s seen) bool { _, held := s.holds(holder); return !held })
+	in.Deleted(&v1alpha1.IPClaim{ObjectMeta: build.Claim("team-b", "vip").Obj().ObjectMeta})
+	v.awaits(t, "team-a/vip-2, which is older than team-b/vip-2, does not wait any more", func(s seen) bool {
+		_, held := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "vip-2"})
+		return held && len(s.claims) == 1
+	})
+	pool := build.Pool("late").CIDR("192.168.0.0/24").Obj()
+	in.Pools(pool)
+	v.awaits(t, "the pool has come", func(s seen) bool { return s.pools["IPPool/late"].Phase == "Ready" })
+	in.Deleted(pool)
+	v.awaits(t, "the pool has gone", func(s seen) bool { _, there := s.pools["IPPool/late"]; return !there })
+	w.same(t, v)
+	w.same(t, other)
+}
+
+// ends ends the command as Ctrl-C does.
+func (w *world) ends(t *testing.T) {
+	c := w.start(t, "")
+	v := c.views().isReady(t)
+	v.awaits(t, "it is in step", func(s seen) bool { return s.beats > 0 && s.behind == "" })
+	if err := c.stop(); err != nil || c.errs.String() != "" {
+		t.Errorf("it ends with %v, and says %q", err, c.errs.String())
+	}
+	if _, err := http.Get(c.origin); err == nil { //nolint:noctx // it is refused at once
+		t.Error("something is still served")
+	}
+}
+
+// restarts restarts the API server, and has things change before the command can see them.
+func (w *world) restarts(t *testing.T) {
+	in := w.For(t)
+	gone := build.Claim("team-a", "gone-meanwhile").Class("subnets").Obj()
+	in.Created(gone)
+	c := w.start(t, "")
+	v := c.views().isReady(t)
+	suite.Must(t, w.APIServer.Stop())
+	v.awaits(t, "it says that it is behind", func(s seen) bool { return strings.Contains(s.behind, "ipallocations") })
+	suite.Must(t, c.process.Process.Signal(syscall.SIGSTOP))
+	suite.Must(t, w.APIServer.Start(t.Context()))
+	in.AwaitUnlessFailed("a claim is served", func(ctx context.Context) (bool, error) {
+		return w.Create(ctx, build.Claim("team-a", "come-meanwhile").Class("subnets").Obj()) == nil, nil
+	})
+	in.Deleted(gone)
+	in.Gone(gone)
+	in.Await("its record is gone", func(ctx context.Context) bool {
+		return client.IgnoreNotFound(w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: gone.Spec.AllocationName}, &v1alpha1.IPAllocation{})) == nil &&
+			w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: gone.Spec.AllocationName}, &v1alpha1.IPAllocation{}) != nil
+	})
+	suite.Must(t, c.process.Process.Signal(syscall.SIGCONT))
+	v.awaits(t, "it is in step again, with what has changed", func(s seen) bool {
+		_, come := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "come-meanwhile"})
+		_, left := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "gone-meanwhile"})
+		return s.behind == "" && come && !left
+	})
+	w.same(t, v)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.unread.Text != "" {
+		t.Errorf("after the restart it says: %s", v.unread.Text)
+	}
 }

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/cli"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
@@ -25,7 +27,8 @@ import (
 //	domain lab       lab 10.0.0.0/16
 //	namespace team-a a LocalIPPool own 172.16.0.0/24
 //
-// team-a and team-b hold blocks, one of which is retained. alice has the role edit in team-a.
+// team-a and team-b hold blocks, one of which is retained, and the Machine node-7 of Cluster API
+// an address. alice has the role edit in team-a.
 type world struct {
 	*suite.World
 	// plugin is the program.
@@ -37,6 +40,14 @@ func TestUI(t *testing.T) {
 	w.World = suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})
 	w.fill()
 	t.Run("begins", w.begins)
+	t.Run("questions", w.questions)
+	t.Run("refuses", w.refuses)
+	t.Run("tenant", w.tenant)
+	t.Run("rights", w.comes)
+	t.Run("changes", w.changes)
+	t.Run("writes", w.writes)
+	t.Run("restarts", w.restarts)
+	t.Run("ends", w.ends)
 }
 
 func (w *world) fill() {
@@ -77,8 +88,17 @@ func (w *world) fill() {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod"},
 			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
 		},
-		build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").Obj(),
 	)
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "node-7"},
+		Spec: clusterv1.MachineSpec{
+			ClusterName: "prod", Bootstrap: clusterv1.Bootstrap{DataSecretName: new("node-7")},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.example.com", Kind: "LabVM", Name: "node-7"},
+		},
+	}
+	w.Created(machine)
+	owner := metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))
+	w.Created(build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").OwnedBy(*owner).Obj())
 	address := &ipamv1.IPAddressClaim{}
 	w.Await("machine-0 has an address", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "machine-0"}, address) == nil && address.Status.AddressRef.Name != ""
@@ -94,5 +114,16 @@ func (w *world) retained(namespace, name string) {
 	w.Deleted(claim)
 	w.Await(name+" is retained", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim.Spec.AllocationName}, record) == nil && record.Spec.State == v1alpha1.AllocationRetained
+	})
+}
+
+// readsAll gives a user the rights that are documented for the command.
+func (w *world) readsAll(t *testing.T, user string) {
+	all := cli.Rights()
+	of := all[slices.IndexFunc(all, func(of cli.CommandRights) bool { return of.Command == "ui" })]
+	w.For(t).Created(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reads-all"}, Rules: append(of.Needed, of.Wanted...)}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reads-all"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	})
 }
