@@ -68,7 +68,8 @@ type run struct {
 }
 
 // TestCommandsAreQuickBesideKubectl compares the time of commands that read the register
-// with that in which kubectl lists the records, in one run, by the medians of their rounds.
+// with that in which kubectl lists the records, in one run, by the medians of their rounds, and
+// that of the page of `kubectl ipam ui`.
 // $RECORDS says how many records there are. With $PLUGIN_FIGURES it writes what it has measured there.
 func TestCommandsAreQuickBesideKubectl(t *testing.T) {
 	records := 100_000
@@ -106,8 +107,9 @@ func TestCommandsAreQuickBesideKubectl(t *testing.T) {
 			fmt.Sprintf("%.2f", m.cpu.Seconds()), fmt.Sprint(m.mib),
 		})
 	}
+	page := w.page(t, programs["kubectl"], programs["kubectl-ipam"])
 	if path := os.Getenv("PLUGIN_FIGURES"); path != "" {
-		suite.Must(t, os.WriteFile(path, []byte(markdown(records, rows)), 0o644))
+		suite.Must(t, os.WriteFile(path, []byte(markdown(records, rows)+page), 0o644))
 	}
 }
 
@@ -149,7 +151,7 @@ func medians(runs []run) run {
 	}
 }
 
-func median[T cmp.Ordered](runs []run, of func(run) T) T {
+func median[R any, T cmp.Ordered](runs []R, of func(R) T) T {
 	var values []T
 	for _, r := range runs {
 		values = append(values, of(r))
