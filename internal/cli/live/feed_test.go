@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,10 +119,8 @@ var claims = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: 
 // refusing is without the right to read in some namespaces, or all of them.
 func refusing(refused ...string) func(string) error {
 	return func(namespace string) error {
-		for _, name := range refused {
-			if name == namespace {
-				return apierrors.NewForbidden(claims, "", errors.New("no role"))
-			}
+		if slices.Contains(refused, namespace) {
+			return apierrors.NewForbidden(claims, "", errors.New("no role"))
 		}
 		return nil
 	}

@@ -37,14 +37,9 @@ func TestARegisterOf100000RecordsFitsIntoMemory(t *testing.T) {
 	l := newLive(clock.RealClock{})
 	objects{}.put(t, l, build.Pool("p").CIDR("10.0.0.0/8").Obj())
 	begin := time.Now()
-	listed := make([]any, many)
-	for i := range many {
-		listed[i] = scattered(i)
-	}
-	if err := l.recordStore().Replace(listed, ""); err != nil {
+	if err := l.recordStore().Replace(allScattered(), ""); err != nil {
 		t.Fatal(err)
 	}
-	listed = nil
 	l.publish()
 	read, kept := time.Since(begin), heap()-before
 	begin = time.Now()
@@ -66,6 +61,14 @@ func TestARegisterOf100000RecordsFitsIntoMemory(t *testing.T) {
 	}
 	runtime.KeepAlive(r)
 	runtime.KeepAlive(l)
+}
+
+func allScattered() []any {
+	listed := make([]any, many)
+	for i := range many {
+		listed[i] = scattered(i)
+	}
+	return listed
 }
 
 // scattered is the i-th record of many, as a list has it.

@@ -56,7 +56,7 @@ func serve(t *testing.T, l *live.Live, change ...func(*Options)) *site {
 	ctx, end := context.WithCancel(t.Context())
 	s := &site{T: t, origin: "http://" + hosts[0], end: end, ended: make(chan error, 1)}
 	go func() { s.ended <- Serve(ctx, listener, hosts, options) }()
-	t.Cleanup(func() { s.stopped() })
+	t.Cleanup(func() { _ = s.stopped() }) // a test says how it is to end
 	return s
 }
 
@@ -68,8 +68,15 @@ func (s *site) stopped() error {
 	return err
 }
 
+// answered is an answer, of which the body is closed when the test ends.
+type answered struct {
+	io.Reader
+	code int
+	kind string
+}
+
 // request sends a request with the token.
-func (s *site) request(method, path string, body io.Reader, headers ...string) *http.Response {
+func (s *site) request(method, path string, body io.Reader, headers ...string) *answered {
 	s.Helper()
 	req, err := http.NewRequestWithContext(s.Context(), method, s.origin+path, body)
 	if err != nil {
@@ -84,7 +91,7 @@ func (s *site) request(method, path string, body io.Reader, headers ...string) *
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { resp.Body.Close() })
-	return resp
+	return &answered{resp.Body, resp.StatusCode, resp.Header.Get("Content-Type")}
 }
 
 // reading reads a stream.
@@ -97,10 +104,10 @@ type reading struct {
 func (s *site) reads() *reading {
 	s.Helper()
 	resp := s.request(http.MethodGet, "/api/stream", nil)
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/x-ndjson" {
-		s.Fatalf("%s, %s", resp.Status, resp.Header.Get("Content-Type"))
+	if resp.code != http.StatusOK || resp.kind != "application/x-ndjson" {
+		s.Fatalf("%d, %s", resp.code, resp.kind)
 	}
-	return &reading{T: s.T, lines: bufio.NewReader(resp.Body)}
+	return &reading{T: s.T, lines: bufio.NewReader(resp)}
 }
 
 // until reads messages up to the first of a type, and writes down what was read, but beats.
@@ -227,7 +234,9 @@ func filled(t *testing.T) *cluster {
 
 func TestTheStreamIsAsItIsDescribed(t *testing.T) {
 	c := filled(t)
-	r := serve(t, c.live()).reads()
+	l := c.live()
+	<-l.AllRead() // what comes before: see TestPoolsAreSentBeforeTheRecordsAreRead
+	r := serve(t, l).reads()
 	r.until("ready")
 	r.until("beat")
 	r.then("a claim gets its block", func() { c.put(record(ipam.PoolNamed("west"), "new", "10.1.3.0/24", claimOf("new"))) }, "blocks", "pools")
@@ -318,8 +327,8 @@ func TestStreamsAreCounted(t *testing.T) {
 	for range mostStreams {
 		s.reads().until("hello")
 	}
-	if resp := s.request(http.MethodGet, "/api/stream", nil); resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("one more: %s", resp.Status)
+	if resp := s.request(http.MethodGet, "/api/stream", nil); resp.code != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d", resp.code)
 	}
 }
 

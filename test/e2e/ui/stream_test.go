@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
+	"net"
 	"os/exec"
 	"slices"
 	"strings"
@@ -179,8 +179,9 @@ func (w *world) ends(t *testing.T) {
 	if err := c.stop(); err != nil || c.errs.String() != "" {
 		t.Errorf("it ends with %v, and says %q", err, c.errs.String())
 	}
-	if _, err := http.Get(c.origin); err == nil { //nolint:noctx // it is refused at once
-		t.Error("something is still served")
+	var dialer net.Dialer
+	if conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(c.origin, "http://")); err == nil {
+		t.Error("something is still served", conn.Close())
 	}
 }
 
