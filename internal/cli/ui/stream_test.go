@@ -272,10 +272,11 @@ func TestPoolsAreSentBeforeTheRecordsAreRead(t *testing.T) {
 // changes.
 func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	c := filled(t)
-	for i := range 15_000 { // more than the buffers of a connection have room for
-		c.put(record(ipam.PoolNamed("core"), strings.Repeat("long-", 40)+fmt.Sprint(i), "10.200.0.0/24", claimOf("web")))
+	wordy := func(r *ipam.Record) { r.RequestedBy = strings.Repeat("x", v1alpha1.MaxRequestedBy) }
+	for i := range 8000 { // more than the buffers of a connection have room for
+		c.put(record(ipam.PoolNamed("core"), fmt.Sprint("long-", i), "10.200.0.0/24", claimOf("web"), wordy))
 	}
-	s := serve(t, c.live(), func(o *Options) { o.takeWithin = 300 * time.Millisecond })
+	s := serve(t, c.live(), func(o *Options) { o.takeWithin = time.Second })
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.origin, "http://"))
 	if err != nil {
