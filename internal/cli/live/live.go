@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/internal/cli/register"
@@ -65,16 +66,14 @@ func (l *Live) Run(ctx context.Context) {
 // not be read at the first attempt. Run is running.
 func (l *Live) Begun(ctx context.Context) error {
 	for {
-		behind, moved := l.Behind()
+		_, moved := l.Behind()
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
 		case <-l.poolsRead:
 			return nil
 		default:
 		}
-		if behind != "" {
-			return l.firstError()
+		if err := l.firstError(); err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -86,10 +85,10 @@ func (l *Live) Begun(ctx context.Context) error {
 	}
 }
 
-// firstError is why the first of the feeds is behind that is.
+// firstError is why pools could not be read, without a lack of rights.
 func (l *Live) firstError() error {
 	for _, f := range l.feeds {
-		if now := f.stand(); now.behind != nil {
+		if now := f.stand(); f.first && now.behind != nil && !apierrors.IsForbidden(now.behind) {
 			return now.behind
 		}
 	}

@@ -282,6 +282,53 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 	})
 }
 
+// TestASubscriberIsCutOffByWhatWaitsForIt has a few changes of very many blocks wait.
+func TestASubscriberIsCutOffByWhatWaitsForIt(t *testing.T) {
+	l := newLive(clock.RealClock{})
+	s := l.Subscribe()
+	large := &Change{blocks: make([]Block, mostItems)}
+	l.offer(s, large) // it takes what there is, however much that is
+	if s.cut || len(s.changes) != 1 {
+		t.Fatalf("cut off: %t, with %d changes waiting", s.cut, len(s.changes))
+	}
+	l.offer(s, large)
+	if !s.cut || len(l.subscribers) != 0 {
+		t.Errorf("cut off: %t; %d subscribers are left", s.cut, len(l.subscribers))
+	}
+}
+
+// TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt has a block and a claim name pools
+// that cannot be read.
+func TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt(t *testing.T) {
+	stored, l := objects{}, newLive(clock.RealClock{})
+	l.publish()
+	subscription := l.Subscribe()
+	following := begun(subscription)
+	has := func(want ...string) {
+		t.Helper()
+		l.publish()
+		for len(subscription.changes) > 0 {
+			following.take(<-subscription.changes)
+		}
+		if got := slices.Sorted(maps.Keys(following.pools)); !slices.Equal(got, want) {
+			t.Errorf("pools: %v, want %v", got, want)
+		}
+		for id, pool := range following.pools {
+			if pool.Known || pool.Usage != nil {
+				t.Errorf("%s is known: %+v", id, pool)
+			}
+		}
+	}
+	stored.put(t, l, claimed("hidden", "b", "10.0.0.0/32"))
+	has("IPPool/hidden")
+	stored.put(t, l, build.Claim("team", "web").Pool("named").Length(32).Obj())
+	has("IPPool/hidden", "IPPool/named")
+	stored.remove(t, l, "*v1alpha1.IPAllocation team/b")
+	has("IPPool/named")
+	stored.remove(t, l, "*v1alpha1.IPClaim team/web")
+	has()
+}
+
 // TestARegisterIsPutTogetherOnceAfterAChange asks twice, and again after a change.
 func TestARegisterIsPutTogetherOnceAfterAChange(t *testing.T) {
 	stored, l := objects{}, newLive(clock.RealClock{})
