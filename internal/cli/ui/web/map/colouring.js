@@ -41,10 +41,16 @@ export const AGES = [
   [Infinity, 'older than 1 year'],
 ]
 
-/** @returns the colouring of a name: 'state', 'age' or a facet. @param {() => number} now in ms */
-export function colouringOf(name, now) {
+/**
+ * The colouring of a name: 'state', 'age' or a facet.
+ * @param {string} name
+ * @param {() => number} now in ms
+ * @param {Map<string, number>|null} [slots] which value of a facet has which colour, from 0 to
+ *   FACETS - 1; null: that follows from the strips
+ */
+export function colouringOf(name, now, slots = null) {
   if (name === 'state') return new ByState()
-  return name === 'age' ? new ByAge(now) : new ByFacet(name)
+  return name === 'age' ? new ByAge(now) : new ByFacet(name, slots)
 }
 
 class Counting {
@@ -118,9 +124,10 @@ class ByAge extends Counting {
 }
 
 class ByFacet extends Counting {
-  constructor(name) {
+  constructor(name, given) {
     super()
     this.name = name
+    this.given = given
     this.reset()
   }
 
@@ -130,7 +137,8 @@ class ByFacet extends Counting {
     this.total = 0
     this.ranked = 0
     this.slots = new Array(FACETS).fill(null)
-    this.slotOf = new Map()
+    this.slotOf = new Map(this.given)
+    for (const [value, slot] of this.slotOf) this.slots[slot] = value
     this.name ??= ''
     this.label()
   }
@@ -160,6 +168,7 @@ class ByFacet extends Counting {
    * are twice as many strips as when the most frequent values were chosen.
    */
   prepare() {
+    if (this.given) return false
     if (this.total > 2 * this.ranked) {
       this.ranked = this.total
       this.slots.fill(null)

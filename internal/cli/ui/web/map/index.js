@@ -7,7 +7,7 @@ import { MapState } from './state.js'
 
 export * as address from './address.js'
 export { THEMES } from './theme.js'
-export { PATTERNS } from './colouring.js'
+export { FACETS, PATTERNS } from './colouring.js'
 export { NAMES as PATTERN_NAMES, drawTile } from './patterns.js'
 
 /**
@@ -24,7 +24,8 @@ export function createMap(element, options = {}) {
   return {
     set: (data) => state.set(data),
     change: (delta) => state.change(delta),
-    colourBy: (name) => state.colourBy(name),
+    /** With slots several maps give a value the same colour. */
+    colourBy: (name, options) => state.colourBy(name, options),
     legend: () => state.legend(),
     get view() {
       return state.viewOf(state.activeSpace())

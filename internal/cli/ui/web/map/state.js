@@ -163,8 +163,8 @@ export class MapState {
     this.invalidate()
   }
 
-  colourBy(name) {
-    this.store.recolour(colouringOf(name, this.now))
+  colourBy(name, { slots = null } = {}) {
+    this.store.recolour(colouringOf(name, this.now, slots))
     this.layout = null
     this.invalidate()
   }

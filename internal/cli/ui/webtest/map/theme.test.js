@@ -113,6 +113,18 @@ test('a value of a facet has the same colour, whatever others there are', () => 
   assert.equal(new Set([...slots, ...['a', 'b', 'c'].map(eight.of)]).size, 11)
 })
 
+test('values have the colours that they are given, and the rest is other', () => {
+  const colouring = colouringOf('project', () => 0, new Map([['web', 3], ['gone', 4]]))
+  const of = (value) => strip('x', 's', null, 0n, 0n, { facets: { project: value } })
+  for (const value of ['web', 'web', 'payments', '']) colouring.count(of(value), 1)
+  colouring.prepare()
+  assert.equal(colouring.categories[colouring.of(of('web'))].colour, 'facet3')
+  assert.equal(colouring.categories[colouring.of(of('payments'))].label, 'other')
+  assert.deepEqual(colouring.legend().map(({ label, count }) => [label, count]), [['web', 2], ['other', 1], ['no project', 1]])
+  colouring.reset()
+  assert.equal(colouring.categories[colouring.of(of('web'))].colour, 'facet3')
+})
+
 test('the eleven most frequent values have colours, and the rest is other', () => {
   const counts = Object.fromEntries(Array.from({ length: 15 }, (_, k) => [`p${k}`, 20 - k]))
   const { colouring, of } = facets({ ...counts, '': 4 })
