@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -51,7 +52,13 @@ func (u *uiCommands) Explain(ctx context.Context, r *register.Register, claim ui
 		return nil, err
 	}
 	defer known.close()
-	return explanation(ctx, asked, known), nil
+	return &explainedClaim{explanation(ctx, asked, known), asked.obj.GetUID()}, nil
+}
+
+// explainedClaim is a report with the UID of the claim, which its release has to name.
+type explainedClaim struct {
+	*ExplainReport
+	UID types.UID `json:"uid"`
 }
 
 // Free implements ui.Commands.

@@ -17,7 +17,7 @@ func (w *world) questions(t *testing.T) {
 		"/api/who?address=10.0.0.2":                                        {http.StatusOK, []string{`"name":"machine-0"`, `"kind":"Machine"`}},
 		"/api/who?address=9.9.9.9":                                         {http.StatusNotFound, []string{`"exitCode":4`}},
 		"/api/who?address=10.1.0.1/16":                                     {http.StatusBadRequest, []string{"has host bits set", `"exitCode":2`}},
-		"/api/explain?kind=ipclaim&namespace=team-b&name=vip-2":            {http.StatusOK, []string{`"kind":"ExplainReport"`, `"reason":"PoolExhausted"`, `"remedies"`}},
+		"/api/explain?kind=ipclaim&namespace=team-b&name=vip-2":            {http.StatusOK, []string{`"kind":"ExplainReport"`, `"reason":"PoolExhausted"`, `"remedies"`, `"uid":"`}},
 		"/api/explain?kind=ipaddressclaim&namespace=team-a&name=machine-0": {http.StatusOK, []string{`"block":"10.0.0.2/32"`}},
 		"/api/explain?kind=ipclaim&namespace=team-b&name=none":             {http.StatusNotFound, []string{`"exitCode":4`}},
 		"/api/free?pool=IPPool/west&length=24&count=2":                     {http.StatusOK, []string{`"blocks":["10.1.2.0/24","10.1.3.0/24"]`}},
