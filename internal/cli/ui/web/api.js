@@ -1,0 +1,70 @@
+// Questions to the command, and what it is asked to do.
+
+/** An answer that is not what was asked for. The message is in words. */
+export class Refusal extends Error {
+  /**
+   * @param {string} message
+   * @param {number} status of HTTP; 0: there was no answer
+   * @param {number} [exitCode] of the command that says the same
+   */
+  constructor(message, status, exitCode = 0) {
+    super(message)
+    this.status = status
+    this.exitCode = exitCode
+  }
+}
+
+/**
+ * Makes the client.
+ * @param {string} token
+ * @param {(url: string, options: object) => Promise<Response>} [send] tests replace it
+ */
+export function createApi(token, send = (url, options) => fetch(url, options)) {
+  const headers = { Authorization: `Bearer ${token}` }
+
+  async function ask(method, path, params, { body, signal } = {}) {
+    const query = new URLSearchParams(params).toString()
+    const options = { method, headers: { ...headers }, signal, cache: 'no-store' }
+    if (body !== undefined) {
+      options.headers['Content-Type'] = 'application/json'
+      options.body = JSON.stringify(body)
+    }
+    let response
+    try {
+      response = await send(query ? `${path}?${query}` : path, options)
+    } catch (error) {
+      if (error.name === 'AbortError') throw error
+      throw new Refusal('the command does not answer: it may have ended', 0)
+    }
+    return read(response)
+  }
+
+  return {
+    /** What `kubectl ipam who` says of an address or a CIDR. */
+    who: (address, signal) => ask('GET', '/api/who', { address }, { signal }),
+    /** What `kubectl ipam explain` says of a claim. */
+    explain: (claim, signal) =>
+      ask('GET', '/api/explain', { kind: claim.kind.toLowerCase(), namespace: claim.namespace, name: claim.name }, { signal }),
+    /** What `kubectl ipam free` says of a pool; length "": all lengths. */
+    free: (pool, length, count, signal) =>
+      ask('GET', '/api/free', length === '' ? { pool, count } : { pool, length, count }, { signal }),
+    /** The IPAddressClaims that a Machine owns. */
+    machine: (name, signal) => ask('GET', '/api/machine', { name }, { signal }),
+    /** Creates an IPClaim. */
+    claim: (asked) => ask('POST', '/api/claims', {}, { body: asked }),
+    /** Releases an IPClaim of this UID. */
+    release: ({ namespace, name, uid }) => ask('DELETE', '/api/claims', { namespace, name, uid }),
+  }
+}
+
+async function read(response) {
+  const text = await response.text()
+  let answer
+  try {
+    answer = text === '' ? {} : JSON.parse(text)
+  } catch {
+    answer = { message: text.trim() }
+  }
+  if (response.ok) return answer
+  throw new Refusal(answer.message || `the command answered with status ${response.status}`, response.status, answer.exitCode)
+}

@@ -1,0 +1,112 @@
+// What has changed since the page was opened: the last ones, and how many there were.
+
+import { poolName } from './words.js'
+
+/**
+ * A change.
+ * @typedef {object} Change
+ * @property {number} number counts up
+ * @property {number} time milliseconds
+ * @property {string} what such as granted, released, retained
+ * @property {string} text what it is about: a block, a pool or a claim
+ * @property {string} detail its holder, or why
+ * @property {string} key of what is shown when it is followed
+ * @property {string} pool its id
+ * @property {import('./store.js').Block|object} of what it was about, for a place on the map
+ */
+
+const STATE_WORDS = { Bound: 'bound', Retained: 'retained', Cooling: 'cooling', Releasing: 'releasing', Carved: 'carved' }
+
+/** The last changes, at most so many; twice as many may be in memory. */
+export class Changes {
+  /** How many there were in all. */
+  total = 0
+  #most
+  #now
+  #kept = []
+
+  /**
+   * @param {object} [options]
+   * @param {number} [options.most]
+   * @param {() => number} [options.now]
+   */
+  constructor({ most = 1000, now = () => Date.now() } = {}) {
+    this.#most = most
+    this.#now = now
+  }
+
+  /**
+   * Takes a delta of the store. The first state is no change.
+   * @param {import('./store.js').Delta} delta
+   * @returns {number} how many changes it had
+   */
+  take(delta) {
+    if (delta.first) return 0
+    const before = this.total
+    for (const [old, block] of delta.blocks) this.#block(old, block)
+    for (const [old, pool] of delta.pools) this.#pool(old, pool)
+    for (const [old, claim] of delta.waiting) this.#waiting(old, claim)
+    return this.total - before
+  }
+
+  /**
+   * The changes that are kept, the last one first.
+   * @param {number} [most]
+   * @returns {Change[]}
+   */
+  last(most = this.#most) {
+    return this.#kept.slice(-most).reverse()
+  }
+
+  /** How many are in memory. */
+  get kept() {
+    return this.#kept.length
+  }
+
+  #add(change) {
+    this.total++
+    this.#kept.push({ number: this.total, time: this.#now(), ...change })
+    if (this.#kept.length > 2 * this.#most) this.#kept.splice(0, this.#kept.length - this.#most)
+  }
+
+  #block(old, block) {
+    const of = block ?? old
+    const what = blockChange(old, block)
+    if (what === '') return
+    const key = of.child ? `p:${of.child}` : `b:${of.id}`
+    this.#add({ what, text: of.cidr, detail: holder(of), key, pool: of.pool, of })
+  }
+
+  #pool(old, pool) {
+    const of = pool ?? old
+    if (!of.known) return
+    const same = old && pool && old.known && old.phase === pool.phase
+    if (same) return
+    let what = 'pool deleted'
+    if (!old?.known && pool?.known) what = 'pool added'
+    else if (pool) what = pool.phase ? `pool is ${pool.phase}` : 'pool has no phase'
+    this.#add({ what, text: poolName(of.id), detail: pool && old ? pool.message || '' : of.cidr, key: `p:${of.id}`, pool: of.id, of })
+  }
+
+  #waiting(old, claim) {
+    if (old && claim && old.reason === claim.reason) return
+    const of = claim ?? old
+    const what = !claim ? 'waits no more' : old ? `waits: ${claim.reason}` : 'waits'
+    const detail = claim && !old ? claim.reason : ''
+    this.#add({ what, text: `${of.namespace}/${of.name}`, detail, key: `w:${of.id}`, pool: of.pools[0] ?? '', of })
+  }
+}
+
+function blockChange(old, block) {
+  if (!old) return block.child ? 'carved' : block.state === 'Bound' ? 'granted' : STATE_WORDS[block.state] ?? block.state
+  if (!block) return 'released'
+  if (old.state !== block.state) return STATE_WORDS[block.state] ?? block.state
+  if (old.drained !== block.drained) return block.drained ? 'out of range' : 'in range again'
+  if (!old.terminating && block.terminating) return 'terminating'
+  return ''
+}
+
+function holder(block) {
+  if (!block.holderKind) return ''
+  return `${block.holderKind} ${block.holderNamespace ? `${block.holderNamespace}/` : ''}${block.holderName}`
+}

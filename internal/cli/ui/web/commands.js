@@ -1,0 +1,103 @@
+// kubectl commands and manifests that say what the page shows.
+
+const SAFE = /^[A-Za-z0-9_./:@%+=,-]+$/
+
+/**
+ * Quotes an argument for a shell where it has to be.
+ * @param {string} text
+ * @returns {string}
+ */
+export function quote(text) {
+  return SAFE.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+}
+
+/**
+ * A command of the plug-in.
+ * @param {...string} args
+ * @returns {string}
+ */
+export function ipam(...args) {
+  return ['kubectl', 'ipam', ...args].map(quote).join(' ')
+}
+
+/**
+ * How commands name a pool: "core", and "localippool/lab" with its namespace.
+ * @param {{kind: string, namespace: string, name: string}} pool
+ * @returns {string[]}
+ */
+export function poolArgs(pool) {
+  return pool.kind === 'LocalIPPool' ? [`localippool/${pool.name}`, '-n', pool.namespace] : [`ippool/${pool.name}`]
+}
+
+/**
+ * What an IPClaim asks for.
+ * @typedef {object} Asked
+ * @property {string} namespace
+ * @property {string} name
+ * @property {{kind: string, namespace: string, name: string}|null} pool
+ * @property {string} [class]
+ * @property {string} [cidr] exactly this block
+ * @property {number} [length] -1: that of the class or the pool
+ */
+
+/**
+ * A claim for exactly a block of a pool.
+ * @param {{kind: string, namespace: string, name: string}} pool
+ * @param {string} cidr
+ * @param {number} length
+ * @param {string} namespace that is used unless the pool is of one namespace
+ * @returns {Asked} with a name such as claim-10-2-0-0-24
+ */
+export function claimFor(pool, cidr, length, namespace) {
+  const name = `claim-${cidr.toLowerCase().replace(/[^0-9a-f]+/g, '-').replace(/-$/, '')}`
+  return { namespace: pool.kind === 'LocalIPPool' ? pool.namespace : namespace, name, pool, cidr, length }
+}
+
+/**
+ * The command that claims it.
+ * @param {Asked} asked
+ * @returns {string}
+ */
+export function claimCommand(asked) {
+  const args = ['claim', '-n', asked.namespace, '--name', asked.name]
+  if (asked.pool) args.push('--pool', `${asked.pool.kind.toLowerCase()}/${asked.pool.name}`)
+  if (asked.class) args.push('--class', asked.class)
+  if (asked.cidr) args.push('--cidr', asked.cidr)
+  else if (asked.length !== undefined && asked.length >= 0) args.push('--length', String(asked.length))
+  return ipam(...args)
+}
+
+/**
+ * The manifest of the IPClaim.
+ * @param {Asked} asked
+ * @returns {string} YAML
+ */
+export function claimManifest(asked) {
+  const lines = [
+    'apiVersion: ipam.cadastre.dev/v1alpha1',
+    'kind: IPClaim',
+    'metadata:',
+    `  name: ${scalar(asked.name)}`,
+    `  namespace: ${scalar(asked.namespace)}`,
+    'spec:',
+  ]
+  if (asked.pool) lines.push('  poolRef:', `    kind: ${asked.pool.kind}`, `    name: ${scalar(asked.pool.name)}`)
+  if (asked.class) lines.push(`  className: ${scalar(asked.class)}`)
+  if (asked.cidr) lines.push(`  cidr: ${scalar(asked.cidr)}`)
+  else if (asked.length !== undefined && asked.length >= 0) lines.push(`  prefixLength: ${asked.length}`)
+  if (lines.length === 6) lines[5] = 'spec: {}'
+  return `${lines.join('\n')}\n`
+}
+
+const PLAIN = /^[a-z]([a-z0-9.-]*[a-z0-9])?$/
+const WORDS = new Set(['true', 'false', 'yes', 'no', 'on', 'off', 'null', 'y', 'n'])
+
+/**
+ * A string as a scalar of YAML.
+ * @param {string} text
+ * @returns {string}
+ */
+function scalar(text) {
+  if (/^\d+\.\d+\.\d+\.\d+(\/\d+)?$/.test(text)) return text
+  return PLAIN.test(text) && !WORDS.has(text) ? text : JSON.stringify(text)
+}

@@ -1,0 +1,134 @@
+// The rows of the list: which there are, in which order, and what their cells say.
+
+import { filterOf, familyOf, textsOf } from './filter.js'
+import { date, duration } from './words.js'
+
+/**
+ * A column of the list.
+ * @typedef {object} Column
+ * @property {string} id
+ * @property {string} label
+ * @property {(thing: object) => string} value for people and for CSV
+ * @property {(a: object, b: object) => number} compare
+ */
+
+const text = (id, label, value) => ({ id, label, value, compare: (a, b) => compareTexts(value(a), value(b)) })
+const time = (id, label, of) => ({
+  id, label, value: (thing) => (of(thing) ? date(of(thing)) : ''), compare: (a, b) => of(a) - of(b),
+})
+
+/** @type {Column[]} */
+export const COLUMNS = [
+  { id: 'address', label: 'Addresses', value: (thing) => textsOf(thing).cidr, compare: compareAddresses },
+  text('state', 'State', (thing) => textsOf(thing).state),
+  text('pool', 'Pool', (thing) => textsOf(thing).pool),
+  text('holder', 'Holder', holder),
+  text('project', 'Project', (thing) => textsOf(thing).project),
+  text('class', 'Class', (thing) => textsOf(thing).class),
+  time('since', 'Since', (thing) => (typeof thing.since === 'number' ? thing.since : 0)),
+]
+
+/** What a file has beside the columns of the list. */
+export const MORE_COLUMNS = [
+  text('domain', 'Routing domain', (thing) => thing.domain ?? ''),
+  text('requestedBy', 'Requested by', (thing) => thing.requestedBy ?? ''),
+  time('releaseAfter', 'Released after', (thing) => thing.releaseAfter ?? 0),
+  text('allocation', 'Allocation', (thing) => thing.allocation ?? ''),
+  text('message', 'Message', (thing) => thing.message ?? ''),
+]
+
+/** Which rows there may be. */
+export const SHOWN = {
+  all: 'Everything',
+  pools: 'Pools',
+  blocks: 'Blocks of claims',
+  waiting: 'Claims that wait',
+  map: 'What the map shows',
+}
+
+/**
+ * The things of the register that a list has.
+ * @param {import('./store.js').Store} store
+ * @param {string} show a key of SHOWN
+ * @returns {object[]}
+ */
+export function thingsOf(store, show) {
+  const things = []
+  if (show === 'pools' || show === 'all') {
+    for (const pool of store.pools.values()) {
+      pool.since = store.ownBlock(pool.id)?.since ?? 0
+      things.push(pool)
+    }
+  }
+  if (show === 'blocks' || show === 'all') {
+    for (const block of store.blocks.values()) if (!block.child || (!store.pools.has(block.child) && show === 'all')) things.push(block)
+  }
+  if (show === 'waiting' || show === 'all') for (const claim of store.waiting.values()) things.push(claim)
+  return things
+}
+
+/**
+ * Filters and sorts. Equal rows are in the order of their addresses, and empty cells are last.
+ * @param {object[]} things
+ * @param {{filter: string, sort: string}} how sort: a column, with "-" before it for the
+ *   other direction
+ * @returns {object[]} a new list
+ */
+export function arrange(things, { filter = '', sort = 'address' }) {
+  const test = filterOf(filter)
+  const rows = test ? things.filter(test) : things.slice()
+  const descending = sort.startsWith('-')
+  const column = COLUMNS.find((c) => c.id === sort.replace(/^-/, '')) ?? COLUMNS[0]
+  const sign = descending ? -1 : 1
+  if (column.id === 'address' || column.id === 'since') {
+    return rows.sort((a, b) => sign * column.compare(a, b) || compareAddresses(a, b))
+  }
+  const keyed = rows.map((row) => ({ row, key: column.value(row) })) // each text is made once
+  keyed.sort((a, b) => compareTexts(a.key, b.key, sign) || compareAddresses(a.row, b.row))
+  return keyed.map((one) => one.row)
+}
+
+/**
+ * The holder of a row in words.
+ * @param {object} thing
+ * @returns {string}
+ */
+export function holder(thing) {
+  const texts = textsOf(thing)
+  if (!texts.kind) return texts.claim
+  return `${texts.kind} ${texts.namespace ? `${texts.namespace}/` : ''}${texts.claim}`
+}
+
+/**
+ * How long ago a row began, short.
+ * @param {object} thing
+ * @param {number} now
+ * @returns {string}
+ */
+export function age(thing, now) {
+  return typeof thing.since === 'number' && thing.since > 0 ? duration(now - thing.since) : ''
+}
+
+/**
+ * Compares by family, first address, and the larger one first; what has no place is last.
+ * @param {object} a
+ * @param {object} b
+ * @returns {number}
+ */
+export function compareAddresses(a, b) {
+  const placed = (thing) => thing.from != null && thing.from >= 0n
+  if (!placed(a) || !placed(b)) return Number(placed(b)) - Number(placed(a))
+  const family = familyOf(a) - familyOf(b)
+  if (family !== 0) return family
+  if (a.from !== b.from) return a.from < b.from ? -1 : 1
+  if (a.to !== b.to) return a.to > b.to ? -1 : 1
+  return 0
+}
+
+// Empty texts are last in either direction.
+function compareTexts(a, b, sign = 1) {
+  if (a === b) return 0
+  if (a === '') return 1
+  if (b === '') return -1
+  return a < b ? -sign : sign
+}

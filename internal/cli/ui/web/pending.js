@@ -1,0 +1,39 @@
+// Changes of the map that wait to be drawn together.
+
+/** Joins changes, so that each strip is put or removed once. */
+export class Pending {
+  #spaces = new Map()
+  #put = new Map()
+  #remove = new Set()
+
+  /** @returns {boolean} */
+  get isEmpty() {
+    return this.#put.size === 0 && this.#remove.size === 0
+  }
+
+  /**
+   * Takes a change. What it removes is removed before it puts.
+   * @param {{spaces: object[], strips: object[]}} put
+   * @param {string[]} remove
+   */
+  take(put, remove) {
+    for (const space of put.spaces) this.#spaces.set(space.id, space)
+    for (const id of remove) {
+      this.#put.delete(id)
+      this.#remove.add(id)
+    }
+    for (const strip of put.strips) this.#put.set(strip.id, strip)
+  }
+
+  /**
+   * Ends the waiting.
+   * @returns {{put: {spaces: object[], strips: object[]}, remove: string[]}} what was taken
+   */
+  end() {
+    const change = { put: { spaces: [...this.#spaces.values()], strips: [...this.#put.values()] }, remove: [...this.#remove] }
+    this.#spaces = new Map()
+    this.#put = new Map()
+    this.#remove = new Set()
+    return change
+  }
+}

@@ -1,0 +1,124 @@
+// What `who`, `explain` and a question for a Machine have answered, as sections for the panel.
+
+import { blockOfClaim, blockOfRecord, poolKey } from './places.js'
+import { count, counted, moment, objectName } from './words.js'
+
+/**
+ * A section of the panel.
+ * @typedef {object} Section
+ * @property {string} title
+ * @property {import('./facts.js').Line[]} [lines]
+ * @property {string[]} [headers] of a table
+ * @property {import('./facts.js').Line[][]} [rows]
+ */
+
+const MOST_ROWS = 50
+
+/**
+ * Who uses the block that was asked for: the owners of its holder.
+ * @param {object} report of who
+ * @param {import('./store.js').Block} block
+ * @returns {import('./facts.js').Line|null}
+ */
+export function usedBy(report, block) {
+  for (const place of report.places ?? []) {
+    const held = (place.blocks ?? []).find((one) => one.allocation === block.allocation && one.cidr === block.cidr)
+    if (held?.owners?.length > 0) return [held.owners.map(objectName).join(', owned by ')]
+  }
+  return null
+}
+
+/**
+ * What `who` says of addresses, a section for each pool.
+ * @param {import('./store.js').Store} store
+ * @param {object} report
+ * @param {number} now
+ * @returns {Section[]}
+ */
+export function whoSections(store, report, now) {
+  const sections = (report.places ?? []).map((place) => ofPlace(store, place, now))
+  if (report.omitted > 0) sections.push({ title: '', lines: [[`${counted(report.omitted, 'more row')} not shown: the list has them.`]] })
+  return sections
+}
+
+function ofPlace(store, place, now) {
+  const lines = []
+  const title = place.pool ? `In pool ${place.pool.kind === 'LocalIPPool' ? `${place.pool.namespace}/` : ''}${place.pool.name}` : `In routing domain ${place.routingDomain}`
+  if (place.pool) {
+    lines.push([{ text: objectName(place.pool), to: poolKey(place.pool) }, place.poolCIDR ? `(${place.poolCIDR})` : '', place.routingDomain ? `of routing domain ${place.routingDomain}` : ''])
+  }
+  for (const block of (place.blocks ?? []).slice(0, MOST_ROWS)) lines.push(ofHeld(store, block, now))
+  for (const span of (place.withheld ?? []).slice(0, MOST_ROWS)) lines.push([`${span.range} is withheld: ${span.reason}`])
+  if (place.free && place.free !== '0') {
+    const phase = place.poolPhase ? `, but the pool is ${place.poolPhase}` : ''
+    lines.push([`${counted(place.free, 'address', 'addresses')} free${phase}`])
+  }
+  return { title, lines: lines.map((line) => line.filter((part) => part !== '')) }
+}
+
+function ofHeld(store, block, now) {
+  const known = blockOfRecord(store, block.allocation, block.cidr)
+  const cidr = known ? { text: block.cidr, to: known.child ? `p:${known.child}` : `b:${known.id}` } : block.cidr
+  const words = [`${block.state.toLowerCase()}${block.drained ? ', out of range' : ''}, by ${objectName(block.holder)}`]
+  if (block.owners?.length > 0) words.push(`used by ${block.owners.map(objectName).join(', owned by ')}`)
+  words.push(`since ${moment(Date.parse(block.since), now)}`)
+  return [cidr, words.join('; ')]
+}
+
+/**
+ * What `explain` says of a claim that waits.
+ * @param {object} report
+ * @param {number} now
+ * @returns {Section[]}
+ */
+export function explainSections(report, now) {
+  const sections = [{ title: 'Why it waits', lines: [[`It asks for ${report.asks}.`], [`${report.reason}: ${report.message}`]] }]
+  if (report.block) sections[0] = { title: 'What it holds', lines: [[`It asked for a block of ${report.asks}, and holds ${report.block}.`], [report.afterwards ?? '']] }
+  if (report.remedies?.length > 0) sections.push({ title: 'Any of these would help', lines: report.remedies.map((remedy) => [remedy]) })
+  if (report.candidates?.length > 0) {
+    sections.push({
+      title: 'Pools that could serve it', headers: ['Pool', 'Why not'],
+      rows: report.candidates.slice(0, MOST_ROWS).map((c) => [[poolPart(c, report.namespace)], [`${c.reason}: ${c.message}`]]),
+    })
+  }
+  if (report.order?.length > 0) sections.push(orderSection(report, now))
+  if (report.poolsUnread) sections.push({ title: '', lines: [['You may not read enough to judge the pools.']] })
+  return sections
+}
+
+function poolPart(candidate, namespace) {
+  const slash = candidate.name.indexOf('/')
+  const ref = slash < 0 ? { kind: candidate.kind, namespace, name: candidate.name }
+    : { kind: candidate.kind, namespace: candidate.name.slice(0, slash), name: candidate.name.slice(slash + 1) }
+  return { text: candidate.name, to: poolKey(ref) }
+}
+
+function orderSection(report, now) {
+  const place = report.order.findIndex((one) => one.asked) + 1
+  const seen = report.orderIsPartial ? ', of those that you may see' : ''
+  if (report.order.length === 1) return { title: 'Order', lines: [[`No other claim${report.orderIsPartial ? ' that you may see' : ''} waits for the same pools.`]] }
+  const lines = [[`Number ${count(place)} of ${counted(report.order.length, 'claim')} that wait for the same pools${seen}. The oldest that fits is served first.`]]
+  for (const one of report.order.slice(0, Math.max(0, place - 1)).slice(0, 5)) lines.push([`before it: ${objectName(one)}, since ${moment(Date.parse(one.since), now)}`])
+  return { title: 'Order', lines }
+}
+
+/**
+ * The claims that a Machine owns.
+ * @param {import('./store.js').Store} store
+ * @param {object} answer
+ * @param {string} name
+ * @returns {Section}
+ */
+export function machineSection(store, answer, name) {
+  const claims = answer.claims ?? []
+  if (claims.length === 0) return { title: 'Addresses', lines: [[`No IPAddressClaim that you may read is owned by a Machine named ${name}.`]] }
+  return {
+    title: 'Addresses', headers: ['Claim', 'Holds'],
+    rows: claims.slice(0, MOST_ROWS).map((claim) => {
+      const block = blockOfClaim(store, claim)
+      const waits = [...store.waiting.values()].find((one) => one.kind === claim.kind && one.namespace === claim.namespace && one.name === claim.name)
+      const holds = block ? { text: block.cidr, to: `b:${block.id}` } : waits ? { text: `waits: ${waits.reason}`, to: `w:${waits.id}` } : 'no block that you may read'
+      return [[objectName(claim)], [holds]]
+    }),
+  }
+}
