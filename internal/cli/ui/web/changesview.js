@@ -1,0 +1,51 @@
+// What has changed since the page was opened, as a table with links.
+
+import { atMostEvery, button, byId, h } from './dom.js'
+import { clock, count, counted, date, poolName } from './words.js'
+
+const SHOWN = 200
+
+/** The tab of changes. */
+export class ChangesView {
+  #app
+  #changes
+  #visible = false
+  #opened = Date.now()
+  #draw = atMostEvery(() => this.#drawNow(), 500)
+
+  /**
+   * @param {import('./app.js').App} app
+   * @param {import('./changes.js').Changes} changes
+   */
+  constructor(app, changes) {
+    this.#app = app
+    this.#changes = changes
+    byId('changes').tHead.append(h('tr', {}, ...['Time', 'What', 'Block, pool or claim', 'Pool', 'Holder, or why'].map((text) => h('th', { scope: 'col', text }))))
+  }
+
+  /** There are more changes. */
+  refresh() {
+    byId('changes-count').textContent = this.#changes.total > 9999 ? '9999+' : String(this.#changes.total)
+    if (this.#visible) this.#draw()
+  }
+
+  /** Says whether it is on the screen. @param {boolean} visible */
+  show(visible) {
+    this.#visible = visible
+    if (visible) this.#drawNow()
+  }
+
+  #drawNow() {
+    const last = this.#changes.last(SHOWN)
+    byId('changes-note').textContent = last.length === 0
+      ? `Nothing has changed since the page was opened at ${clock(this.#opened)}.`
+      : `${counted(this.#changes.total, 'change')} since the page was opened at ${clock(this.#opened)}${this.#changes.total > last.length ? `, the last ${count(last.length)} of them` : ''}; the last one first.`
+    byId('changes-scroll').hidden = last.length === 0
+    byId('changes').tBodies[0].replaceChildren(...last.map((change) => this.#row(change)))
+  }
+
+  #row(change) {
+    const pool = change.pool && `p:${change.pool}` !== change.key ? button(poolName(change.pool), () => this.#app.go({ type: 'key', key: `p:${change.pool}` }), { class: 'link' }) : null
+    return h('tr', {}, h('td', { class: 'time', title: date(change.time), text: clock(change.time) }), h('td', { text: change.what }), h('td', { class: 'address' }, button(change.text, () => this.#app.goToChange(change), { class: 'link' })), h('td', {}, pool), h('td', { text: change.detail }))
+  }
+}

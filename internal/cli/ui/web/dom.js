@@ -1,0 +1,125 @@
+// Making elements. Text is always text: nothing here takes markup.
+
+/**
+ * Makes an element.
+ * @param {string} tag
+ * @param {Object<string, unknown>} [props] attributes; `text` is its text, `on` its listeners,
+ *   `class` its classes; true sets an empty attribute, and false, null and undefined none
+ * @param {...(Node|string|null|undefined|false)} children
+ * @returns {HTMLElement}
+ */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(props)) {
+    if (value === false || value === null || value === undefined) continue
+    if (name === 'text') element.textContent = String(value)
+    else if (name === 'on') for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener)
+    else element.setAttribute(name, value === true ? '' : String(value))
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false))
+  return element
+}
+
+/**
+ * The element with an id. It is an error of the page where there is none.
+ * @param {string} id
+ * @returns {HTMLElement}
+ */
+export function byId(id) {
+  const element = document.getElementById(id)
+  if (!element) throw new Error(`the page has no element ${id}`)
+  return element
+}
+
+/**
+ * A button.
+ * @param {string} text
+ * @param {(event: Event) => void} onClick
+ * @param {Object<string, unknown>} [props]
+ * @returns {HTMLButtonElement}
+ */
+export function button(text, onClick, props = {}) {
+  return h('button', { type: 'button', text, on: { click: onClick }, ...props })
+}
+
+/**
+ * A button that copies a text, and says so.
+ * @param {string} text
+ * @param {string} what the button copies, for its label
+ * @param {(sentence: string) => void} say
+ * @param {string} [face] the words on it
+ * @returns {HTMLButtonElement}
+ */
+export function copyButton(text, what, say, face = 'Copy') {
+  const made = button(face, async () => {
+    const copied = await copyText(text)
+    say(copied ? `Copied ${what}.` : `Could not copy ${what}: select the text and copy it.`)
+    made.textContent = copied ? 'Copied' : 'Not copied'
+    setTimeout(() => (made.textContent = face), 1500)
+  }, { class: 'small', 'aria-label': `${face} ${what}` })
+  return made
+}
+
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/**
+ * Calls a function once after a burst of calls.
+ * @param {() => void} work
+ * @param {number} milliseconds
+ * @returns {() => void}
+ */
+export function afterBurst(work, milliseconds) {
+  let timer = 0
+  return () => {
+    clearTimeout(timer)
+    timer = setTimeout(work, milliseconds)
+  }
+}
+
+/**
+ * Calls a function at most once in so many milliseconds, and once after the last call. What
+ * takes long is called less often, so that it never takes more than a tenth of the time.
+ * @param {() => void} work
+ * @param {number} milliseconds
+ * @returns {() => void}
+ */
+export function atMostEvery(work, milliseconds) {
+  let timer = 0
+  let last = -Infinity
+  let pause = milliseconds
+  return () => {
+    if (timer) return
+    const wait = Math.max(0, last + pause - performance.now())
+    timer = setTimeout(() => {
+      timer = 0
+      const begin = performance.now()
+      work()
+      last = performance.now()
+      pause = Math.max(milliseconds, 9 * (last - begin))
+    }, wait)
+  }
+}
+
+/**
+ * The parts of a line, with links as buttons that look like links.
+ * @param {import('./facts.js').Line} line
+ * @param {(part: object) => void} follow
+ * @returns {Node[]}
+ */
+export function partsOf(line, follow) {
+  const nodes = []
+  for (const part of line) {
+    if (nodes.length > 0) nodes.push(document.createTextNode(' '))
+    if (typeof part === 'string') nodes.push(document.createTextNode(part))
+    else if (part.to || part.filter) nodes.push(button(part.text, () => follow(part), { class: 'link' }))
+    else nodes.push(document.createTextNode(part.text))
+  }
+  return nodes
+}

@@ -1,0 +1,86 @@
+// Whether what is shown is in step with the cluster: a sign that is always there, and a banner
+// in words while it is not.
+
+import { byId } from './dom.js'
+import { clock, counted } from './words.js'
+
+/** Shows the state of the stream. */
+export class Sign {
+  #state = { phase: 'connecting', text: '', retryAt: 0, heard: 0 }
+  #store
+  #say
+  #spoken = ''
+
+  /**
+   * @param {import('./store.js').Store} store
+   * @param {(sentence: string) => void} say tells a screen reader
+   * @param {() => void} retry
+   */
+  constructor(store, say, retry) {
+    this.#store = store
+    this.#say = say
+    byId('retry').addEventListener('click', retry)
+    setInterval(() => this.#show(), 1000)
+  }
+
+  /** @param {import('./stream.js').State} state */
+  set(state) {
+    this.#state = state
+    this.#show()
+    const spoken = { live: 'In step with the cluster.', behind: `Behind: ${state.text}.`, lost: `Connection lost: ${state.text}.` }[state.phase]
+    if (spoken && spoken !== this.#spoken) this.#say(spoken)
+    if (spoken) this.#spoken = spoken
+  }
+
+  /** Shows how far the first state is read. */
+  refresh() {
+    if (this.#state.phase === 'reading' || this.#state.phase === 'connecting') this.#show()
+  }
+
+  #show() {
+    const { phase } = this.#state
+    const [sign, banner] = wordsOf(this.#state, this.#store, Date.now())
+    put(byId('sign'), phase)
+    putText(byId('sign-text'), sign)
+    const element = byId('banner')
+    put(element, phase)
+    element.hidden = banner === ''
+    putText(byId('banner-text'), banner)
+    byId('retry').hidden = phase !== 'lost'
+  }
+}
+
+/**
+ * What the sign and the banner say.
+ * @param {import('./stream.js').State} state
+ * @param {{blocks: Map, complete: boolean}} store
+ * @param {number} now
+ * @returns {[string, string]} the banner is empty where there is none
+ */
+export function wordsOf(state, store, now) {
+  const asOf = state.heard ? ` What is shown is as of ${clock(state.heard)}.` : ''
+  switch (state.phase) {
+    case 'live':
+      return ['Live', '']
+    case 'behind':
+      return ['Behind', `What is shown may be behind: ${state.text}.`]
+    case 'lost': {
+      const wait = Math.max(0, Math.ceil((state.retryAt - now) / 1000))
+      return ['Not connected', `Not connected: ${state.text}.${asOf} Trying again ${wait > 0 ? `in ${wait} s` : 'now'}.`]
+    }
+    case 'refused':
+      return ['Refused', `The command refuses to answer: ${state.text}.`]
+    case 'reading':
+      return [`Reading, ${counted(store.blocks.size, 'block')} so far`, store.complete ? `Connected again, reading what has changed.${asOf}` : state.text ? `Reading: ${state.text}.` : '']
+    default:
+      return ['Connecting', store.complete ? `Connecting again${state.text ? `: ${state.text}` : ''}.${asOf}` : state.text ? `Connecting: ${state.text}.` : '']
+  }
+}
+
+function put(element, phase) {
+  if (element.dataset.phase !== phase) element.dataset.phase = phase
+}
+
+function putText(element, text) {
+  if (element.textContent !== text) element.textContent = text
+}
