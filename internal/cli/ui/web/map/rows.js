@@ -2,6 +2,7 @@
 // as the canvas does: strips, several strips that are in one place, and free space.
 
 import { formatCount, formatRange } from './address.js'
+import { freeAt } from './locate.js'
 import { LAYERS } from './store.js'
 import { walk } from './walk.js'
 
@@ -106,12 +107,19 @@ class Clumps {
   }
 }
 
-/** The rows of free space: what is in pools of the level above and in no row of this one. */
+/**
+ * The rows of free space: what is in pools of the level above and in no row of this one. What
+ * of it is outside of the screen may have strips that are not among the rows.
+ */
 function freeOf(space, level, view, pools, found) {
   const sorted = found.filter((row) => row.state !== 'waiting').sort(inOrder)
   const free = []
-  const add = (from, to) => {
-    if (to < from || Number(to - from + 1n) * view.scale < LEAST_FREE || to < view.from || from > view.to) return
+  const add = (first, last) => {
+    if (last < first || last < view.from || first > view.to) return
+    const inside = first >= view.from && last <= view.to
+    const whole = inside ? { from: first, to: last } : freeAt(space, level, first > view.from ? first : view.from)
+    if (whole === null || Number(whole.to - whole.from + 1n) * view.scale < LEAST_FREE) return
+    const { from, to } = whole
     const label = `${formatCount(to - from + 1n)} free`
     free.push({ id: null, space: space.id, level, from, to, state: 'free', label, sub: formatRange(from, to, space.family), count: 1, isPool: false })
   }

@@ -25,6 +25,19 @@ test('the rows are the strips and the free space of the screen, in the order of 
   assert.deepEqual(map.visible().map(({ id }) => id), ['p', 'a'])
 })
 
+test('free space that goes on beyond the screen ends where the next strip begins', () => {
+  const { map } = mapOf({ spaces, strips: [
+    pool('p', null, 0n, 979n), strip('a', 's', 'p', 100n, 149n), strip('b', 's', 'p', 300n, 309n), strip('c', 's', 'p', 400n, 499n),
+  ] })
+  map.view = { space: 's', from: 200n, to: 350n }
+  const free = () => map.visible().filter(({ state }) => state === 'free').map(({ from, to }) => [Number(from), Number(to)])
+  assert.deepEqual(free(), [[150, 299], [310, 399]])
+  map.view = { space: 's', from: 200n, to: 250n }
+  assert.deepEqual(free(), [[150, 299]])
+  map.view = { space: 's', from: 700n, to: 750n }
+  assert.deepEqual(free(), [[500, 979]])
+})
+
 test('strips that are too narrow are one row, with what they are', () => {
   const strips = [pool('p', null, 0n, 979999n)]
   for (let k = 0; k < 500; k++) strips.push(strip(`b${k}`, 's', 'p', BigInt(k), BigInt(k), { state: k < 3 ? 'cooling' : 'held' }))
