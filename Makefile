@@ -496,6 +496,29 @@ bin/axe.min.js: test/framework/browser/package.json test/framework/browser/packa
 	npm ci --prefix "$$into" --no-audit --no-fund --ignore-scripts --loglevel=error
 	cp "$$into/node_modules/axe-core/axe.min.js" $@
 
+##@ Headlamp
+
+# The plug-in for Headlamp. Its tools and tests need Node and npm, and about 900 MB.
+HEADLAMP := config/headlamp
+
+.PHONY: headlamp
+headlamp: $(HEADLAMP)/node_modules/.package-lock.json ## Check, build and test the plug-in for Headlamp, which is then in config/headlamp/dist.
+	@mkdir -p $(OUT)
+	log=$$(realpath $(OUT))/headlamp.log
+	cd $(HEADLAMP); begin=$$SECONDS
+	for step in "lint" "format -- --check" tsc build "test"; do
+	  CI=true npm run --silent $$step >"$$log" 2>&1 || { cat "$$log"; echo "headlamp: npm run $$step failed"; exit 1; }
+	done
+	sed -n 's/^.* \(Tests .*\)/headlamp: \1/p' "$$log" | sed 's/\x1b\[[0-9;]*m//g'
+	echo "headlamp: $(HEADLAMP)/dist/main.js has $$(wc -c <dist/main.js) bytes; it took $$((SECONDS - begin)) s"
+
+# Nothing of these packages is in what is built, and none of their scripts is run.
+$(HEADLAMP)/node_modules/.package-lock.json: $(HEADLAMP)/package-lock.json
+	@cd $(HEADLAMP); begin=$$SECONDS
+	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
+	touch node_modules/.package-lock.json
+	echo "headlamp: its tools took $$((SECONDS - begin)) s"
+
 ##@ Goreleaser
 
 .PHONY: goreleaser

@@ -2,6 +2,9 @@ module github.com/cadastre-dev/cadastre
 
 go 1.26.0
 
+// Packages of npm, some of which have Go files.
+ignore ./config/headlamp/node_modules
+
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/chromedp/cdproto v0.159.0

@@ -67,7 +67,7 @@ func All(root string) ([]*Page, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin" || entry.Name() == "out"):
+		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || slices.Contains([]string{"bin", "out", "node_modules"}, entry.Name())):
 			return filepath.SkipDir
 		case filepath.Ext(path) == ".md":
 			paths = append(paths, path)

@@ -1,0 +1,31 @@
+import { Link } from '@kinvolk/headlamp-plugin/lib/CommonComponents';
+import { CLUSTER_API_GROUP, GROUP } from './objects';
+
+const CRDS: Record<string, string> = {
+  IPPool: `ippools.${GROUP}`,
+  LocalIPPool: `localippools.${GROUP}`,
+  IPClaim: `ipclaims.${GROUP}`,
+  IPAllocation: `ipallocations.${GROUP}`,
+  IPAddressClaim: `ipaddressclaims.${CLUSTER_API_GROUP}`,
+};
+
+export interface ObjectName {
+  kind: string;
+  namespace?: string;
+  name: string;
+}
+
+/** A link to an object's page in Headlamp, or its name where it has none. */
+export function ObjectLink({ object, cluster }: { object: ObjectName; cluster: string }) {
+  const { kind, namespace, name } = object;
+  const text = `${kind} ${namespace ? `${namespace}/` : ''}${name}`;
+  const crd = CRDS[kind];
+  if (!crd) return <>{text}</>;
+  // Headlamp has "-" for the namespace of what is in none.
+  const params = { crd, namespace: namespace || '-', crName: name };
+  return (
+    <Link routeName="customresource" params={params} activeCluster={cluster}>
+      {text}
+    </Link>
+  );
+}
