@@ -77,7 +77,7 @@ describe('on a cluster', () => {
   it('shows the page', async () => {
     const Page = state().routes.routes['/cadastre/addresses'].component;
     show(<Page />);
-    await screen.findAllByText('10.0.1.0/24', {}, { timeout: 3000 });
+    await screen.findAllByText('10.0.1.0/24');
     expect(screen.getByRole('application', { name: /^Map of default · IPv4/ })).toBeTruthy();
   });
 
@@ -86,8 +86,6 @@ describe('on a cluster', () => {
     const status = { phase: 'Bound', allocatedCIDR: '10.0.1.0/24' };
     const object = claim('team-a/web', { poolRef: { name: 'core' } }, status);
     show(<Section resource={{ jsonData: object, cluster: CLUSTER }} />);
-    expect(
-      await screen.findByRole('application', { name: /^Map of pool core/ }, { timeout: 3000 })
-    ).toBeTruthy();
+    expect(await screen.findByRole('application', { name: /^Map of pool core/ })).toBeTruthy();
   });
 });

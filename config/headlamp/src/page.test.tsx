@@ -1,4 +1,5 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
+import { STATES } from '../../../internal/cli/ui/web/words.js';
 import { AddressesPage } from './AddressesPage';
 import { Cluster } from './testing/cluster';
 import { addressClaim, carved, claim, held, pool, waits } from './testing/objects';
@@ -52,7 +53,7 @@ function choose(label: string, option: string) {
 }
 
 async function shown(text: string | RegExp) {
-  await screen.findAllByText(text, {}, { timeout: 3000 });
+  await screen.findAllByText(text);
 }
 
 it('draws a map, and says the same in a table', async () => {
@@ -61,12 +62,12 @@ it('draws a map, and says the same in a table', async () => {
   expect(screen.getByRole('application', { name: /^Map of default · IPv4/ })).toBeInstanceOf(
     HTMLCanvasElement
   );
+  await waitFor(() => expect(rows().some(cells => cells[1] === STATES.free)).toBe(true));
   const found = rows();
   expect(found).toContainEqual(
     expect.arrayContaining(['10.0.1.0/24', 'held', 'core', 'IPClaim team-a/web', 'shop', 'nets'])
   );
   expect(found).toContainEqual(expect.arrayContaining(['10.0.2.0/24', 'retained']));
-  expect(found.some(cells => cells[1] === 'free')).toBe(true);
   expect(screen.queryByRole('alert')).toBeNull();
   expect(within(screen.getByRole('list', { name: 'Legend' })).getByText('held')).toBeTruthy();
 });
@@ -177,7 +178,7 @@ describe('what may not be read', () => {
     expect(screen.getByRole('alert').textContent).toContain(
       'What no block is drawn for is not known to be free.'
     );
-    await waitFor(() => expect(rows().some(cells => cells[1] === 'not known')).toBe(true));
+    await waitFor(() => expect(rows().some(cells => cells[1] === STATES.unknown)).toBe(true));
     expect(rows().some(cells => cells[1] === 'free')).toBe(false);
   });
 

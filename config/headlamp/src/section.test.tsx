@@ -1,4 +1,5 @@
 import { screen, waitFor, within } from '@testing-library/react';
+import { STATES } from '../../../internal/cli/ui/web/words.js';
 import { ClaimSection } from './ClaimSection';
 import { Cluster } from './testing/cluster';
 import { addressClaim, claim, held, localPool, pool, waits } from './testing/objects';
@@ -42,13 +43,10 @@ function factsShown(): Record<string, string> {
   return Object.fromEntries(names.map((name, i) => [name, values[i]]));
 }
 
-async function rowsAround(name: string): Promise<string[][]> {
-  const table = await screen.findByRole(
-    'table',
-    { name: `Blocks of pool ${name} around it` },
-    { timeout: 3000 }
-  );
-  await within(table).findAllByRole('button', {}, { timeout: 3000 });
+/** The rows of the table below the map, when a block is among them. */
+async function rowsAround(name: string, block: string): Promise<string[][]> {
+  const table = await screen.findByRole('table', { name: `Blocks of pool ${name} around it` });
+  await within(table).findAllByText(block);
   const rows = within(table).getAllByRole('row').slice(1);
   return rows.map(row =>
     within(row)
@@ -59,7 +57,7 @@ async function rowsAround(name: string): Promise<string[][]> {
 
 it('shows the block of an IPClaim, its pool and the blocks around it', async () => {
   showSection(claim('team-a/vip', { poolRef: { name: 'vips' } }, bound));
-  const rows = await rowsAround('vips');
+  const rows = await rowsAround('vips', '192.0.2.6/31');
   expect(rows.map(cells => [cells[0], cells[1], cells[3]])).toEqual(
     expect.arrayContaining([
       ['192.0.2.4/31', 'held', 'IPClaim team-a/vip'],
@@ -74,6 +72,9 @@ it('shows the block of an IPClaim, its pool and the blocks around it', async () 
     'Requested by': 'ann',
     Record: 'IPAllocation team-a/vip-x1',
   });
+  expect(screen.getByRole('link', { name: 'IPPool vips' }).getAttribute('href')).toBe(
+    `/c/${CLUSTER}/customresources/ippools.ipam.cadastre.dev/-/vips`
+  );
   expect(screen.getByRole('application', { name: /^Map of pool vips/ })).toBeTruthy();
   expect(screen.queryByRole('alert')).toBeNull();
   const selected = screen.getAllByRole('row', { selected: true });
@@ -83,7 +84,7 @@ it('shows the block of an IPClaim, its pool and the blocks around it', async () 
 
 it('reads the blocks of the pool alone', async () => {
   showSection(claim('team-a/vip', { poolRef: { name: 'vips' } }, bound));
-  await rowsAround('vips');
+  await rowsAround('vips', '192.0.2.6/31');
   const lists = cluster.requests.filter(url => url.includes('/ipallocations'));
   expect(lists.length).toBeGreaterThan(0);
   for (const url of lists)
@@ -94,8 +95,18 @@ it('shows the address of an IPAddressClaim', async () => {
   showSection(
     addressClaim('team-a/machine', 'IPClass', 'machines', { addressRef: { name: 'machine' } })
   );
-  await rowsAround('vips');
+  await rowsAround('vips', '192.0.2.6/31');
   expect(factsShown()).toMatchObject({ Block: '192.0.2.3/32', Pool: 'IPPool vips' });
+});
+
+it('takes the record of the claim of that kind, where another has its name', async () => {
+  cluster.add(held('team-a/both', 'vips', '192.0.2.2/32'));
+  const other = held('team-a/both', 'vips', '192.0.2.1/32', { claimKind: 'IPAddressClaim' });
+  other.metadata.uid = 'record of the other';
+  cluster.add(other);
+  showSection(addressClaim('team-a/both', 'IPPool', 'vips', { addressRef: { name: 'both' } }));
+  await rowsAround('vips', '192.0.2.6/31');
+  expect(factsShown()).toMatchObject({ Block: '192.0.2.1/32' });
 });
 
 it('shows a claim of a LocalIPPool', async () => {
@@ -105,7 +116,7 @@ it('shows a claim of a LocalIPPool', async () => {
     poolRef: { kind: 'LocalIPPool', name: 'lab' },
   };
   showSection(claim('team-a/bench', { poolRef: { kind: 'LocalIPPool', name: 'lab' } }, status));
-  await rowsAround('lab');
+  await rowsAround('lab', '10.7.0.0/26');
   expect(screen.getByRole('link', { name: 'LocalIPPool team-a/lab' }).getAttribute('href')).toBe(
     `/c/${CLUSTER}/customresources/localippools.ipam.cadastre.dev/team-a/lab`
   );
@@ -130,7 +141,7 @@ it('says why a claim waits, for each pool that could serve it', async () => {
   ).toEqual(['IPPool vips', 'NoFreeBlock', NO_BLOCK]);
   expect(screen.getByText('PoolExhausted')).toBeTruthy();
   expect(screen.getByText('3 more are not listed.')).toBeTruthy();
-  await rowsAround('vips');
+  await rowsAround('vips', '192.0.2.6/31');
 });
 
 it('shows the block that a claim waits for, and who holds it', async () => {
@@ -139,7 +150,7 @@ it('shows the block that a claim waits for, and who holds it', async () => {
     conditions: waits('InUse', '192.0.2.6/31 is held by IPClaim team-b/vip'),
   };
   showSection(claim('team-a/wants', { poolRef: { name: 'vips' }, cidr: '192.0.2.6/31' }, status));
-  const rows = await rowsAround('vips');
+  const rows = await rowsAround('vips', '192.0.2.6/31');
   expect(rows.map(cells => [cells[0], cells[1]])).toContainEqual([
     '192.0.2.6/31',
     'waiting: InUse',
@@ -156,10 +167,10 @@ describe('what may not be read', () => {
   it('leaves the blocks of the namespace, where others may not be listed', async () => {
     cluster.allowed.set('ipallocations', ['team-a']);
     showSection(claim('team-a/vip', { poolRef: { name: 'vips' } }, bound));
-    const rows = await rowsAround('vips');
+    const rows = await rowsAround('vips', '192.0.2.6/31');
     const blocks = rows.filter(cells => cells[1].startsWith('held')).map(cells => cells[3]);
     expect(blocks).toEqual(['IPAddressClaim team-a/machine', 'IPClaim team-a/vip']);
-    expect(rows.some(cells => cells[1] === 'not known')).toBe(true);
+    expect(rows.some(cells => cells[1] === STATES.unknown)).toBe(true);
     expect(screen.getByRole('alert').textContent).toContain(
       'You may not list the blocks of all namespaces.'
     );
@@ -179,7 +190,7 @@ describe('what may not be read', () => {
   it('leaves the blocks of a pool that may not be read', async () => {
     cluster.allowed.set('ippools', []);
     showSection(claim('team-a/vip', { poolRef: { name: 'vips' } }, bound));
-    const rows = await rowsAround('vips');
+    const rows = await rowsAround('vips', '192.0.2.6/31');
     expect(rows.map(cells => cells[0])).toContain('192.0.2.6/31');
   });
 });

@@ -367,7 +367,7 @@ function domainOf(pool: PoolMessage, pools: Map<string, PoolMessage>): string {
     seen.add(at.id);
     at = pools.get(at.parent);
   }
-  return at?.parent ? '' : at?.domain ?? '';
+  return at?.domain ?? '';
 }
 
 /** Reports whether nothing has changed since. */

@@ -4,12 +4,16 @@ import { createMuiTheme } from '@kinvolk/headlamp-plugin/lib/lib/themes';
 import store from '@kinvolk/headlamp-plugin/lib/redux/stores/store';
 import { ThemeProvider } from '@mui/material/styles';
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
-import { cleanup, render } from '@testing-library/react';
+import { configure, render } from '@testing-library/react';
 import { Provider } from 'react-redux';
 import { MemoryRouter } from 'react-router-dom';
 import { FakeContext } from '../../../../internal/cli/ui/webtest/map/fake.js';
 
 export const CLUSTER = 'west';
+
+// What is waited for comes within a second, unless the machine is busy.
+configure({ asyncUtilTimeout: 20_000 });
+vi.setConfig({ testTimeout: 60_000 });
 
 /** What jsdom has not: a canvas, and observers of sizes. Elements are 900 pixels wide. */
 export function installBrowser() {
@@ -69,5 +73,3 @@ export function show(
     </Provider>
   );
 }
-
-export { cleanup };
