@@ -275,7 +275,7 @@ suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImp
 others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$explored" <<<"$$all")
 say "vet"
 go vet ./...
-say "the ledger and the allocator$(if $(race),, (without the race detector: no C compiler))"
+say "the ledger, the allocator and the register by watch$(if $(race),, (without the race detector: no C compiler))"
 go test $(1) $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
 say "the model of the protocol"
 go test $(1) -v -timeout $(TEST_TIMEOUT) $$explored | $(of_itself)
@@ -295,7 +295,7 @@ endef
 of_itself := { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
 
 # The packages that are tested with the race detector.
-raced := $(patsubst %,./%/...,$(wildcard internal/ledger internal/allocator))
+raced := $(patsubst %,./%/...,$(wildcard internal/ledger internal/allocator internal/cli/live))
 
 # Millions of states, by one goroutine.
 explored := ./test/chaos/model/...
