@@ -34,6 +34,9 @@ func TestBrowser(t *testing.T) {
 	p.Type("#field", "one")
 	p.Click("#button")
 	p.AwaitText("#out", "one!")
+	p.Type("#field", "two")
+	p.Click("#button")
+	p.AwaitText("#out", "two!")
 	said := p.Errors()
 	for _, want := range []string{"404", "console.error: \"said\" 1"} {
 		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, want) }) {

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -59,7 +60,10 @@ func (p *Page) Type(selector, text string) {
 	p.t.Helper()
 	p.do("typing into "+selector, chromedp.Steps(
 		chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible),
-		chromedp.Clear(chromedp.CSS(selector)),
+		chromedp.Steps(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+			_, err := chromedp.Evaluate[bool]("(document.activeElement.select?.(),document.execCommand('delete'),true)")(ctx, target)
+			return chromedp.Void{}, err
+		}),
 		chromedp.SendKeys(chromedp.CSS(selector), text),
 	))
 }
@@ -122,4 +126,16 @@ func (p *Page) Heap() float64 {
 func quoted(text string) string {
 	literal, _ := json.Marshal(text) // of a string: no error
 	return string(literal)
+}
+
+// Tap clicks at a point of the window.
+func (p *Page) Tap(x, y float64) {
+	p.t.Helper()
+	p.do("clicking at a point", chromedp.MouseClickXY(x, y))
+}
+
+// Touch touches a point of the window with a finger.
+func (p *Page) Touch(x, y float64) {
+	p.t.Helper()
+	p.do("touching a point", chromedp.TapXY(x, y))
 }
