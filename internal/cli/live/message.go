@@ -179,13 +179,18 @@ func Line(message any) ([]byte, error) {
 }
 
 // PoolsLine is the message of some pools.
-func PoolsLine(pools []Pool) ([]byte, error) { return Line(poolsMessage{"pools", pools}) }
+func PoolsLine(pools []Pool) ([]byte, error) { return Line(poolsMessage{"pools", list(pools)}) }
 
 // BlocksLine is the message of some blocks, at most 2,000.
-func BlocksLine(blocks []Block) ([]byte, error) { return Line(blocksMessage{"blocks", blocks}) }
+func BlocksLine(blocks []Block) ([]byte, error) { return Line(blocksMessage{"blocks", list(blocks)}) }
 
 // WaitingLine is the message of some claims.
-func WaitingLine(claims []Waiting) ([]byte, error) { return Line(waitingMessage{"waiting", claims}) }
+func WaitingLine(claims []Waiting) ([]byte, error) {
+	return Line(waitingMessage{"waiting", list(claims)})
+}
+
+// list is a list, also where there is nothing in it: null is none.
+func list[T any](all []T) []T { return append([]T{}, all...) }
 
 // Change is what has changed at one time. It is shared by those who subscribe.
 type Change struct {

@@ -1,0 +1,16 @@
+package live
+
+import "testing"
+
+// TestNothingIsWrittenAsAnEmptyList keeps what a page goes through from being null.
+func TestNothingIsWrittenAsAnEmptyList(t *testing.T) {
+	for want, line := range map[string]func() ([]byte, error){
+		`{"type":"pools","pools":[]}`:    func() ([]byte, error) { return PoolsLine(nil) },
+		`{"type":"blocks","blocks":[]}`:  func() ([]byte, error) { return BlocksLine(nil) },
+		`{"type":"waiting","claims":[]}`: func() ([]byte, error) { return WaitingLine(nil) },
+	} {
+		if got, err := line(); err != nil || string(got) != want+"\n" {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+}
