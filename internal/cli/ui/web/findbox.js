@@ -13,6 +13,7 @@ export class FindBox {
   #list = byId('suggestions')
   #found = []
   #at = -1
+  #typed = false // something that was not looked for yet
 
   /**
    * @param {import('./store.js').Store} store
@@ -23,8 +24,11 @@ export class FindBox {
     this.#store = store
     this.#go = go
     this.#say = say
-    const look = afterBurst(() => this.#look(), 120)
-    this.#input.addEventListener('input', look)
+    const look = afterBurst(() => this.#typed && this.#look(), 120)
+    this.#input.addEventListener('input', () => {
+      this.#typed = true
+      look()
+    })
     this.#input.addEventListener('focus', () => this.#input.value.trim() !== '' && this.#look())
     this.#input.addEventListener('blur', () => this.#close())
     this.#input.addEventListener('keydown', (event) => this.#key(event))
@@ -56,7 +60,7 @@ export class FindBox {
     return h('li', { id: `suggestion-${i}`, role: 'option', 'aria-selected': 'false', on: {
       pointerdown: (event) => event.preventDefault(), // the field keeps the focus
       click: () => this.#take(i),
-    } }, h('span', { class: 'kind', text: one.kind }), h('span', { class: 'what', text: one.text }), h('span', { class: 'detail', text: one.detail }))
+    } }, h('span', { class: 'kind', text: one.kind }), h('span', { class: 'what', text: one.text }), h('span', { class: 'detail', text: one.detail, title: one.detail }))
   }
 
   #key(event) {
@@ -97,6 +101,7 @@ export class FindBox {
   }
 
   #close() {
+    this.#typed = false
     this.#open(false)
   }
 }
