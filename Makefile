@@ -401,6 +401,12 @@ bench-plugin: $(assets) ## Measure the plug-in with so many allocations beside k
 	RECORDS=$(RECORDS) PLUGIN_FIGURES=$(CURDIR)/out/bench-plugin.md $(patient) go test -count=1 -v -timeout 40m ./test/perf/plugin
 	go run ./test/framework/cmd/splice docs/benchmarks.md plugin <out/bench-plugin.md
 
+.PHONY: bench-ui
+bench-ui: $(assets) browser ## Measure the page of the plug-in in Chromium with 1,000, 10,000 and RECORDS (default 100,000) blocks, into docs/benchmarks.md: about ten minutes.
+	@mkdir -p out
+	RECORDS=$(RECORDS) BROWSER_REQUIRED=1 UI_FIGURES=$(CURDIR)/out/bench-ui.md $(patient) go test -count=1 -v -timeout 40m ./test/perf/ui
+	go run ./test/framework/cmd/splice docs/benchmarks.md ui <out/bench-ui.md
+
 ##@ Control plane
 
 K8S_BINARIES := $(addprefix bin/k8s/,etcd etcdutl kube-apiserver kube-controller-manager kubectl)
@@ -495,6 +501,11 @@ bin/axe.min.js: test/framework/browser/package.json test/framework/browser/packa
 	cp test/framework/browser/package.json test/framework/browser/package-lock.json "$$into"
 	npm ci --prefix "$$into" --no-audit --no-fund --ignore-scripts --loglevel=error
 	cp "$$into/node_modules/axe-core/axe.min.js" $@
+
+.PHONY: ui-pictures
+ui-pictures: $(assets) build browser ## Open the page of the plug-in in Chromium, and make the pictures of it in docs/pictures: about ten minutes.
+	@BROWSER_REQUIRED=1 UI_PICTURES=$(CURDIR)/docs/pictures $(patient) go test -short -count=1 -v -timeout $(TEST_TIMEOUT) ./test/e2e/uibrowser
+	BROWSER_REQUIRED=1 UI_PICTURES=$(CURDIR)/docs/pictures $(patient) go test -count=1 -v -timeout 40m ./test/perf/ui
 
 ##@ Headlamp
 

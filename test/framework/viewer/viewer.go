@@ -1,0 +1,110 @@
+// Package viewer runs `kubectl ipam ui` as a process, for tests that look at its page.
+package viewer
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+// Build builds the plug-in as it is, with the page in it.
+func Build(t testing.TB) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "kubectl-ipam")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/cadastre-dev/cadastre/cmd/kubectl-ipam")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// Viewer is a running `kubectl ipam ui`.
+type Viewer struct {
+	// Address is what it has printed, with the token. Origin and Token are its parts.
+	Address, Origin, Token string
+
+	process *exec.Cmd
+	ended   chan struct{}
+}
+
+// Start starts a program that Build has built, and waits until it serves. It ends with the test.
+func Start(t testing.TB, binary, kubeconfig string, flags ...string) *Viewer {
+	t.Helper()
+	v := &Viewer{process: exec.Command(binary, append([]string{"ui", "--kubeconfig=" + kubeconfig}, flags...)...), ended: make(chan struct{})} //nolint:noctx // it ends with the test
+	v.process.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir())
+	errs, err := os.Create(filepath.Join(t.TempDir(), "errors"))
+	suite.Must(t, err)
+	t.Cleanup(func() { _ = errs.Close() }) // the process has a copy
+	v.process.Stderr = errs
+	out, err := v.process.StdoutPipe()
+	suite.Must(t, err)
+	suite.Must(t, v.process.Start())
+	t.Cleanup(v.stop)
+	lines := bufio.NewScanner(out)
+	for v.Token == "" && lines.Scan() {
+		if _, address, found := strings.Cut(lines.Text(), " at http://"); found {
+			v.Address = "http://" + address
+			v.Origin, v.Token, _ = strings.Cut(v.Address, "/#token=")
+		}
+	}
+	go func() {
+		defer close(v.ended)
+		_, _ = io.Copy(io.Discard, out) // until it ends
+		_ = v.process.Wait()
+	}()
+	if v.Token == "" {
+		said, _ := os.ReadFile(errs.Name())
+		t.Fatalf("kubectl ipam ui does not serve:\n%s", said)
+	}
+	return v
+}
+
+// stop ends it as Ctrl-C does.
+func (v *Viewer) stop() {
+	_ = v.process.Process.Signal(syscall.SIGINT) // it may have ended
+	<-v.ended
+}
+
+// Memory is how many bytes of the process are resident now.
+func (v *Viewer) Memory(t testing.TB) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.process.Process.Pid))
+	suite.Must(t, err)
+	for line := range strings.Lines(string(status)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmRSS:" {
+			kib, err := strconv.Atoi(fields[1])
+			suite.Must(t, err)
+			return kib * 1024
+		}
+	}
+	t.Fatal("the system does not say how much memory the process takes")
+	return 0
+}
+
+// Kubeconfig writes a kubeconfig, of which the context has a name and a namespace.
+func Kubeconfig(t testing.TB, config *rest.Config, context, namespace string) string {
+	t.Helper()
+	file := clientcmdapi.NewConfig()
+	file.Clusters[context] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	file.AuthInfos[context] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+	}
+	file.Contexts[context] = &clientcmdapi.Context{Cluster: context, AuthInfo: context, Namespace: namespace}
+	file.CurrentContext = context
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	suite.Must(t, clientcmd.WriteToFile(*file, path))
+	return path
+}
