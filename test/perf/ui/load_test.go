@@ -24,7 +24,7 @@ type world struct {
 
 func load(t *testing.T) *world {
 	w := &world{World: suite.Start(t, cluster.Options{})}
-	w.Created(build.Pool("core").CIDR("10.0.0.0/14").Obj())
+	w.Created(build.Pool("core").CIDR("10.0.0.0/15").Obj())
 	for i := range pools {
 		w.Created(build.Pool(site(i)).Child("core", 20).CIDR(space(i).String()).Obj())
 	}
@@ -50,7 +50,7 @@ func space(i int) netip.Prefix {
 }
 
 // grow stores records until there are so many. Blocks lie in groups with gaps between them, and
-// one in sixteen is retained.
+// of each pool some that follow each other are retained, and some are cooling.
 func (w *world) grow(records int) {
 	w.Helper()
 	before := w.records
@@ -61,8 +61,11 @@ func (w *world) grow(records int) {
 		at[2] += byte(place >> 8)
 		at[3] = byte(place)
 		record := stored.Of(i, site(i%pools), netip.AddrFrom4(at))
-		if i%16 == 0 {
+		switch pool, nth := i%pools, i/pools; {
+		case nth/200 == pool%16:
 			record.State = ipam.StateRetained
+		case nth/150 == 20-pool%20:
+			record.State = ipam.StateCooling
 		}
 		return record
 	})

@@ -34,10 +34,10 @@ const (
 const whenReady = `window.__ready=0;addEventListener('DOMContentLoaded',()=>{const sign=document.querySelector('#sign')
 if(sign)new MutationObserver(()=>{if(sign.dataset.phase==='live')window.__ready||=performance.now()}).observe(sign,{attributes:true})})`
 
-// move is a turn of the wheel above the middle of the map in each frame: sideways it pans, and
-// else it zooms in and out again.
+// move is a turn of the wheel above the map in each frame: sideways it pans, and else it zooms
+// in and out again.
 const move = `(()=>{const c=document.querySelector('#maps canvas')??document.body,b=c.getBoundingClientRect()
-return (n)=>c.dispatchEvent(new WheelEvent('wheel',{%s,clientX:b.x+b.width/2,clientY:b.y+b.height/2,bubbles:true,cancelable:true}))})()`
+return (n)=>c.dispatchEvent(new WheelEvent('wheel',{%s,clientX:b.x+b.width/4,clientY:b.y+b.height/2,bubbles:true,cancelable:true}))})()`
 
 // seen is what was measured of a page.
 type seen struct {
@@ -104,13 +104,13 @@ func (w *world) look(t *testing.T, b *browser.Browser, plugin string) seen {
 	p, received := w.open(t, b, v)
 	s.firstAgain, s.readyAgain = p.FirstDrawn(), browser.Value[float64](p, "__ready")
 	s.received = float64(received())
-	s.pan = p.Frames(count(), fmt.Sprintf(move, "deltaX:n%120<60?12:-12"))
-	s.zoom = p.Frames(count(), fmt.Sprintf(move, "deltaY:n%120<60?-60:60"))
+	s.pan = p.Frames(count(), fmt.Sprintf(move, "deltaX:n%60<30?6:-6"))
+	s.zoom = p.Frames(count(), fmt.Sprintf(move, "deltaY:n%60<30?-60:60"))
 	p.Type("#find", site(pools/2))
 	p.Press("\r")
 	p.AwaitText("#panel-title", site(pools/2))
 	p.Run("await new Promise(done=>setTimeout(done,1000))") // until the map is there
-	s.panPool = p.Frames(count(), fmt.Sprintf(move, "deltaX:n%120<60?12:-12"))
+	s.panPool = p.Frames(count(), fmt.Sprintf(move, "deltaX:n%60<30?6:-6"))
 	s.heap, s.command = p.Heap(), v.Memory(t)
 	if dir := os.Getenv("UI_PICTURES"); dir != "" && w.records >= 100_000 {
 		w.picture(p, filepath.Join(dir, "ui-100000.png"))
@@ -139,7 +139,6 @@ func (w *world) open(t *testing.T, b *browser.Browser, v *viewer.Viewer) (*brows
 func (w *world) picture(p *browser.Page, path string) {
 	p.Look(browser.Look{Width: 1360, Height: 860, Still: true})
 	p.Click("#zoom-all")
-	p.Type("#filter", "state:retained")
 	p.Run("document.activeElement.blur();await new Promise(done=>setTimeout(done,1500))")
 	p.Picture(path)
 }
