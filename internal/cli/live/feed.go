@@ -163,7 +163,7 @@ func (f *feed) answered(ctx context.Context, verb string, err error, stop contex
 		}
 		return
 	}
-	f.err = fmt.Errorf("cannot %s %s: %w", verb, f.resource, err)
+	f.err = &requestError{verb, f.resource, err}
 	if !apierrors.IsForbidden(err) && (!f.optional || !apierrors.IsNotFound(err)) {
 		f.refusedSince = time.Time{}
 		return
@@ -175,6 +175,20 @@ func (f *feed) answered(ctx context.Context, verb string, err error, stop contex
 		stop(err)
 	}
 }
+
+// requestError is why a resource cannot be listed or watched.
+type requestError struct {
+	verb, resource string
+	err            error
+}
+
+// Error implements error.
+func (e *requestError) Error() string {
+	return fmt.Sprintf("cannot %s %s: %v", e.verb, e.resource, e.err)
+}
+
+// Unwrap returns what the API server, or the way to it, has said.
+func (e *requestError) Unwrap() error { return e.err }
 
 // listen ends a watch on which nothing was heard for too long.
 func (f *feed) listen(ctx context.Context, stop context.CancelCauseFunc) {

@@ -2,8 +2,10 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -128,22 +130,47 @@ func (l *Live) rouse() {
 // judge takes over how the feeds stand. The lock is held.
 func (l *Live) judge() {
 	pools, all := true, true
-	behind := map[string][]string{}
+	var behind []error
 	for _, f := range l.feeds {
 		now := f.stand()
 		all = all && now.decided
 		pools = pools && (now.decided || !f.first)
 		if now.behind != nil {
-			behind[now.behind.Error()] = append(behind[now.behind.Error()], f.resource)
+			behind = append(behind, now.behind)
 		}
 	}
-	l.setBehind(strings.Join(slices.Sorted(maps.Keys(behind)), "; "))
+	l.setBehind(inWords(behind))
 	if pools {
 		done(l.poolsRead)
 	}
 	if all {
 		done(l.allRead)
 	}
+}
+
+// inWords says for each reason what it concerns, without the address of the request, which
+// says to a person only what they know, at length.
+func inWords(errs []error) string {
+	concerned := map[string][]string{}
+	for _, err := range errs {
+		what, reason := "", err
+		if failed, ok := errors.AsType[*requestError](err); ok {
+			what, reason = failed.resource, failed.err
+		}
+		if request, ok := errors.AsType[*url.Error](reason); ok {
+			reason = request.Err
+		}
+		concerned[reason.Error()] = append(concerned[reason.Error()], what)
+	}
+	var texts []string
+	for _, reason := range slices.Sorted(maps.Keys(concerned)) {
+		text := reason
+		if whats := slices.DeleteFunc(concerned[reason], func(what string) bool { return what == "" }); len(whats) > 0 {
+			text = "cannot read " + strings.Join(slices.Sorted(slices.Values(whats)), ", ") + ": " + reason
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
 }
 
 func (l *Live) setBehind(text string) {

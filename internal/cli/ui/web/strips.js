@@ -3,6 +3,9 @@
 import { blockState } from './places.js'
 import { domainName } from './words.js'
 
+/** Records may lead in a circle; pools lie this deep in each other at most. */
+const DEEPEST = 128
+
 /**
  * The key of a block, a pool or a waiting claim; it is the id of its strip.
  * @param {object} thing
@@ -167,9 +170,18 @@ export class Strips {
     return pool && this.#drawn.has(`p:${pool}`) ? `p:${pool}` : null
   }
 
+  // The routing domain of a pool. That of one that may not be read is in the record of its
+  // space, or in that of a pool above it.
+  #domainOf(id, steps = 0) {
+    const own = this.#store.ownBlock(id)
+    const known = this.#store.pools.get(id)?.domain || own?.domain
+    if (known || !own?.pool || steps > DEEPEST) return known || ''
+    return this.#domainOf(own.pool, steps + 1)
+  }
+
   #block(block, work) {
     if (block.from < 0n) return
-    const domain = this.#store.pools.get(block.pool)?.domain || block.domain
+    const domain = this.#domainOf(block.pool) || block.domain
     this.#take(`b:${block.id}`, {
       id: `b:${block.id}`, space: spaceId(domain, block.family), parent: this.#parent(block.pool),
       from: block.from, to: block.to, kind: 'block', state: blockState(block),
@@ -199,7 +211,7 @@ export class Strips {
     const own = this.#store.ownBlock(id)
     const range = pool?.from != null ? pool : own
     if (!range || range.from < 0n) return null
-    const domain = pool?.domain || own?.domain || ''
+    const domain = this.#domainOf(id)
     const family = pool?.family ?? own.family
     return {
       id: `p:${id}`, space: spaceId(domain, family), parent: this.#parent(own?.pool || pool?.parent),

@@ -143,6 +143,21 @@ test('blocks of a pool that may not be read stand alone', () => {
   assert.deepEqual(drawn.of.rootsOf('?/4'), [{ key: 'p:IPPool/hidden', from: 0x0a000020n, to: 0x0a00010fn }])
 })
 
+test('a pool that may not be read is in the routing domain of its record, and so is what lies in it', () => {
+  const [hello, unread] = firstState()
+  const hidden = (name) => ({ id: `IPPool/${name}`, kind: 'IPPool', namespace: '', name, family: 4, known: false })
+  const held = block('a', '10.0.0.32/28', { pool: 'IPPool/inner', domain: '' })
+  const inner = block('i', '10.0.0.0/24', { pool: 'IPPool/outer', domain: '', child: 'IPPool/inner', state: 'Carved' })
+  const outer = block('o', '10.0.0.0/16', { pool: '', domain: 'blue', child: 'IPPool/outer', state: 'Carved' })
+  for (const order of [[held, inner, outer], [outer, inner, held]]) {
+    const drawn = new Drawn([hello, unread, { type: 'pools', pools: [hidden('inner'), hidden('outer')] }])
+    for (const one of order) drawn.say({ type: 'blocks', blocks: [one] })
+    assert.deepEqual(drawn.ids().map((id) => [id, drawn.strips.get(id).space, drawn.strips.get(id).parent]), [
+      ['b:a', 'blue/4', 'p:IPPool/inner'], ['p:IPPool/inner', 'blue/4', 'p:IPPool/outer'], ['p:IPPool/outer', 'blue/4', null],
+    ])
+  }
+})
+
 test('a claim that waits for one block is drawn there, one that waits for any is not', () => {
   const drawn = new Drawn(firstState()).say({ type: 'waiting', claims: [waiting('exact', { cidr: '10.2.0.0/25' })] })
   assert.deepEqual([drawn.strips.get('w:exact').parent, drawn.strips.get('w:exact').state], ['p:IPPool/core', 'waiting'])
