@@ -48,12 +48,13 @@ export class Labels {
     const room = offer.x1 - offer.x0 - 2 * PAD
     const { strip } = offer.entry
     if (band.height < LINE || room <= 0) return
-    const label = measure.fit(ctx, LABEL, strip.label, room)
+    const name = measure.fit(ctx, LABEL, strip.label, room)
+    const label = name || measure.fit(ctx, LABEL, strip.sub ?? '', room)
     if (label === '') return
     const width = measure.width(ctx, LABEL, label)
     const twoLines = band.height >= 2 * LINE + 4
     const left = twoLines ? room : room - width - APART
-    const sub = label === strip.label || twoLines ? measure.fit(ctx, SUB, strip.sub ?? '', left) : ''
+    const sub = name !== '' && (name === strip.label || twoLines) ? measure.fit(ctx, SUB, strip.sub ?? '', left) : ''
     const box = this.boxOf(offer, band, width, sub, twoLines && sub !== '')
     if (this.isCovered(offer, box)) return
     this.write(offer, box, label, sub)

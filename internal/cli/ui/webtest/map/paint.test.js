@@ -250,7 +250,7 @@ test('the theme that is set is the one that is drawn', () => {
 })
 
 test('a CIDR is not cut off: of one that does not fit only the length is shown', () => {
-  const label = (text, width) => mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n, { label: '' }), strip('a', 's', 'p', 0n, BigInt(width - 1), { label: text })] })
+  const label = (text, width, sub = '') => mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n, { label: '' }), strip('a', 's', 'p', 0n, BigInt(width - 1), { label: text, sub })] })
     .draw().texts.filter(({ y }) => y > 100).map((one) => one.text).filter((one) => !one.endsWith('free'))
   assert.deepEqual(label('10.0.0.0/24', 200), ['10.0.0.0/24'])
   assert.deepEqual(label('10.0.0.0/24', 60), ['/24'])
@@ -258,6 +258,7 @@ test('a CIDR is not cut off: of one that does not fit only the length is shown',
   assert.deepEqual(label('2001:db8:1::/48', 60), ['/48'])
   assert.deepEqual(label('web-server-1', 80), ['web-…r-1'])
   assert.deepEqual(label('web-server-1', 30), [])
+  assert.deepEqual(label('web-server-1', 40, '10.0.0.0/24'), ['/24'])
 })
 
 test('a column that many strips go on in, and one where they end, are as high as they cover', () => {
