@@ -48,6 +48,15 @@ func (w *world) waits(t *testing.T) {
 	w.Created(first, second)
 	filter(p, "waiting", "second")
 	p.AwaitText("#list", "payments/second")
+	p.Run("window.row=document.querySelector('#list tbody button')")
+	third := build.Claim("payments", "second-too").Pool("single").Length(32).Obj()
+	w.Created(third)
+	p.AwaitText("#list", "payments/second-too")
+	if !browser.Value[bool](p, "window.row.isConnected&&window.row.closest('tr').innerText.includes('payments/second')") {
+		t.Error("the row of a claim is made anew when another claim comes: a button that is pressed meanwhile is not clicked")
+	}
+	w.Deleted(third)
+	p.Await("the third claim is gone", "!document.querySelector('#list').innerText.includes('second-too')")
 	p.Click("#list tbody button")
 	p.AwaitText("#panel-title", "payments/second")
 	p.AwaitText("#panel", "PoolExhausted")

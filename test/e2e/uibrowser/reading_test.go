@@ -44,7 +44,7 @@ func awaitLabel(p *browser.Page, text string, there bool) {
 // filter shows the rows of the list that have a text, and waits until the list was drawn with it.
 func filter(p *browser.Page, show, text string) {
 	p.Click("#tab-list")
-	p.Run("window.drawnWith=null;new MutationObserver(()=>{window.drawnWith=filter.value}).observe(list.tBodies[0],{childList:true})")
+	p.Run("window.drawnWith=null;new MutationObserver(()=>{window.drawnWith=filter.value}).observe(document.getElementById('list-count'),{childList:true})") // which is written whenever the rows are
 	p.Run(fmt.Sprintf("show.value=%q;show.dispatchEvent(new Event('change'))", show))
 	p.Type("#filter", text)
 	p.Await("the list is filtered", fmt.Sprintf("window.drawnWith===%q", text))

@@ -17,6 +17,7 @@ export class ListView {
   #sort = 'address'
   #visible = true
   #stale = false
+  #drawn = new Map() // key of a thing: its row
   #marked = '' // the filter whose rows are marked on the map
   #redo = atMostEvery(() => this.#compute(), 1000)
 
@@ -110,12 +111,25 @@ export class ListView {
     const first = this.#page * PAGE
     const shown = this.#rows.slice(first, first + PAGE)
     const focused = byId('list').tBodies[0].contains(document.activeElement) ? document.activeElement.closest('tr')?.dataset.key : null
-    byId('list').tBodies[0].replaceChildren(...shown.map((thing) => this.#row(thing, now)))
-    if (focused) this.#focus(focused)
+    const rows = new Set()
+    for (const thing of shown) rows.add(this.#row(thing, now, rows))
+    this.#place([...rows])
+    if (focused && document.activeElement?.closest('tr')?.dataset.key !== focused) this.#focus(focused)
     this.mark()
     const total = this.#rows.length
     byId('list-count').textContent = total === 0 ? this.#nothing() : total <= PAGE ? `${counted(total, 'row')}.` : `Rows ${count(first + 1)} to ${count(first + shown.length)} of ${count(total)}.`
     this.#drawPages(Math.ceil(total / PAGE))
+  }
+
+  // Rows that stay are not touched: one that is pressed while others change is still clicked.
+  #place(rows) {
+    const body = byId('list').tBodies[0]
+    const staying = new Set(rows)
+    for (const row of [...body.rows]) if (!staying.has(row)) row.remove()
+    rows.forEach((row, i) => {
+      if (body.rows[i] !== row) body.insertBefore(row, body.rows[i] ?? null)
+    })
+    this.#drawn = new Map(rows.map((row) => [row.dataset.key, row]))
   }
 
   #nothing() {
@@ -128,19 +142,29 @@ export class ListView {
     row?.querySelector('button')?.focus({ preventScroll: true })
   }
 
-  #row(thing, now) {
+  // The row of a thing: the one that is there, where it says the same but for its age and is
+  // not taken.
+  #row(thing, now, taken) {
     const key = rowKey(thing)
     const texts = textsOf(thing)
+    const says = JSON.stringify([texts.cidr, texts.claim, ...COLUMNS.map((column) => String(column.value(thing)))])
+    const there = this.#drawn.get(key)
+    if (there?.says === says && !taken.has(there)) {
+      there.thing = thing
+      there.querySelector('.time').textContent = age(thing, now)
+      return there
+    }
     const cells = COLUMNS.map((column) => {
       if (column.id === 'address') {
         const label = texts.cidr || texts.claim || 'no address yet'
-        return h('td', { class: 'address' }, button(label, () => this.#app.select(thing, { reveal: true }), { class: 'link' }))
+        return h('td', { class: 'address' }, button(label, () => this.#app.select(row.thing, { reveal: true }), { class: 'link' }))
       }
       if (column.id === 'state') return h('td', {}, h('span', { class: 'state' }, this.#app.stateMark(thing), texts.state))
       if (column.id === 'since') return h('td', { class: 'time', title: column.value(thing), text: age(thing, now) })
       return h('td', { text: column.value(thing) })
     })
-    return h('tr', { 'data-key': key }, ...cells)
+    const row = h('tr', { 'data-key': key }, ...cells)
+    return Object.assign(row, { thing, says })
   }
 
   #drawPages(pages) {
