@@ -192,16 +192,22 @@ func (e *requestError) Unwrap() error { return e.err }
 
 // listen ends a watch on which nothing was heard for too long.
 func (f *feed) listen(ctx context.Context, stop context.CancelCauseFunc) {
-	ticker := f.clock.NewTicker(listening)
+	if f.poll(ctx, listening, f.isStale) {
+		stop(errStale)
+	}
+}
+
+// poll asks at an interval until the answer is yes, and reports whether it was before ctx ended.
+func (f *feed) poll(ctx context.Context, interval time.Duration, yes func() bool) bool {
+	ticker := f.clock.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-ticker.C():
-			if f.isStale() {
-				stop(errStale)
-				return
+			if yes() {
+				return true
 			}
 		}
 	}
@@ -229,18 +235,12 @@ func (f *feed) widen(ctx context.Context, stop context.CancelCauseFunc) {
 	if err != nil {
 		return
 	}
-	ticker := f.clock.NewTicker(again)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			if _, err := from.ListWithContext(ctx, metav1.ListOptions{Limit: 1}); err == nil {
-				stop(errWider)
-				return
-			}
-		}
+	mayList := func() bool {
+		_, err := from.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil
+	}
+	if f.poll(ctx, again, mayList) {
+		stop(errWider)
 	}
 }
 
