@@ -58,7 +58,7 @@ func (w *world) fillYard() {
 		build.Claim("team-b", "kept").Pool("yard").With(retained).Obj(),
 		build.Claim("team-b", "cooled").Pool("yard").Obj(),
 	)
-	w.retained("team-b", "kept")
+	w.Retained("team-b", "kept")
 	w.becomes("team-b", "cooled", v1alpha1.AllocationCooling)
 	suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(yard), yard))
 	yard.Spec.Reserved = append(yard.Spec.Reserved, "198.51.100.3")

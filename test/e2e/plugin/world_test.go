@@ -98,7 +98,7 @@ func (w *world) fill() {
 	})
 	w.Created(build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").Obj())
 	w.addressed("team-a", "machine-0")
-	w.retained("team-a", "keep")
+	w.Retained("team-a", "keep")
 	w.full("vips")
 }
 
@@ -126,18 +126,6 @@ func (w *world) full(name string) {
 	pool := &v1alpha1.IPPool{}
 	w.Await(name+" is full", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKey{Name: name}, pool) == nil && pool.Status.Phase == v1alpha1.PoolExhausted
-	})
-}
-
-// retained deletes a claim, and waits until its block is retained.
-func (w *world) retained(namespace, name string) {
-	w.Helper()
-	claim := &v1alpha1.IPClaim{}
-	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, claim))
-	record := &v1alpha1.IPAllocation{}
-	w.Deleted(claim)
-	w.Await(name+" is retained", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim.Spec.AllocationName}, record) == nil && record.Spec.State == v1alpha1.AllocationRetained
 	})
 }
 

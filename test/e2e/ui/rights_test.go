@@ -24,11 +24,11 @@ func (w *world) refuses(t *testing.T) {
 	}{
 		"with the token":        {"/api/who?address=10.1.0.1", func(*http.Request) {}, http.StatusOK},
 		"without the token":     {"/api/who?address=10.1.0.1", func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusUnauthorized},
-		"with another token":    {"/api/stream", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+c.token+"x") }, http.StatusUnauthorized},
+		"with another token":    {"/api/stream", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+c.Token+"x") }, http.StatusUnauthorized},
 		"from another origin":   {"/api/stream", func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, http.StatusForbidden},
 		"from another site":     {"/api/stream", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
 		"by another name":       {"/", func(r *http.Request) { r.Host = "evil.example" }, http.StatusMisdirectedRequest},
-		"the token in the path": {"/api/stream?token=" + c.token, func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusUnauthorized},
+		"the token in the path": {"/api/stream?token=" + c.Token, func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusUnauthorized},
 	} {
 		req := c.request(t.Context(), http.MethodGet, tc.path, nil)
 		tc.change(req)
@@ -75,8 +75,8 @@ func (w *world) tenant(t *testing.T) {
 	if diff := cmp.Diff(want, v.unread.Resources); diff != "" || !strings.Contains(v.unread.Text, "you may not list ippools") {
 		t.Errorf("unread: %s (-want +got)\n%s", v.unread.Text, diff)
 	}
-	if !strings.Contains(c.errs.String(), "you may not list ippools") {
-		t.Errorf("the command does not say what may not be read: %q", c.errs.String())
+	if !strings.Contains(c.Errors(t), "you may not list ippools") {
+		t.Errorf("the command does not say what may not be read: %q", c.Errors(t))
 	}
 	for _, pool := range v.pools {
 		if pool.Known != (pool.ID == "LocalIPPool/team-a/own") {

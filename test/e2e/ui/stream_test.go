@@ -176,11 +176,11 @@ func (w *world) ends(t *testing.T) {
 	c := w.start(t, "")
 	v := c.views().isReady(t)
 	v.awaits(t, "it is in step", func(s seen) bool { return s.beats > 0 && s.behind == "" })
-	if err := c.stop(); err != nil || c.errs.String() != "" {
-		t.Errorf("it ends with %v, and says %q", err, c.errs.String())
+	if err := c.Stop(); err != nil || c.Errors(t) != "" {
+		t.Errorf("it ends with %v, and says %q", err, c.Errors(t))
 	}
 	var dialer net.Dialer
-	if conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(c.origin, "http://")); err == nil {
+	if conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(c.Origin, "http://")); err == nil {
 		t.Error("something is still served", conn.Close())
 	}
 }
@@ -194,7 +194,7 @@ func (w *world) restarts(t *testing.T) {
 	v := c.views().isReady(t)
 	suite.Must(t, w.APIServer.Stop())
 	v.awaits(t, "it says that it is behind", func(s seen) bool { return strings.Contains(s.behind, "ipallocations") })
-	suite.Must(t, c.process.Process.Signal(syscall.SIGSTOP))
+	suite.Must(t, c.Signal(syscall.SIGSTOP))
 	suite.Must(t, w.APIServer.Start(t.Context()))
 	in.AwaitUnlessFailed("a claim is served", func(ctx context.Context) (bool, error) {
 		return w.Create(ctx, build.Claim("team-a", "come-meanwhile").Class("subnets").Obj()) == nil, nil
@@ -205,7 +205,7 @@ func (w *world) restarts(t *testing.T) {
 		return client.IgnoreNotFound(w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: gone.Spec.AllocationName}, &v1alpha1.IPAllocation{})) == nil &&
 			w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: gone.Spec.AllocationName}, &v1alpha1.IPAllocation{}) != nil
 	})
-	suite.Must(t, c.process.Process.Signal(syscall.SIGCONT))
+	suite.Must(t, c.Signal(syscall.SIGCONT))
 	v.awaits(t, "it is in step again, with what has changed", func(s seen) bool {
 		_, come := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "come-meanwhile"})
 		_, left := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "gone-meanwhile"})

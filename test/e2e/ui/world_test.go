@@ -16,6 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/viewer"
 )
 
 // world is a cluster with an address space in it:
@@ -36,7 +37,7 @@ type world struct {
 }
 
 func TestUI(t *testing.T) {
-	w := &world{plugin: buildPlugin(t)}
+	w := &world{plugin: viewer.Build(t)}
 	w.World = suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true, ClusterAPICRDs: true})
 	w.fill()
 	t.Run("begins", w.begins)
@@ -103,18 +104,7 @@ func (w *world) fill() {
 	w.Await("machine-0 has an address", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "machine-0"}, address) == nil && address.Status.AddressRef.Name != ""
 	})
-	w.retained("team-a", "keep")
-}
-
-// retained deletes a claim, and waits until its block is retained.
-func (w *world) retained(namespace, name string) {
-	w.Helper()
-	claim, record := &v1alpha1.IPClaim{}, &v1alpha1.IPAllocation{}
-	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, claim))
-	w.Deleted(claim)
-	w.Await(name+" is retained", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim.Spec.AllocationName}, record) == nil && record.Spec.State == v1alpha1.AllocationRetained
-	})
+	w.Retained("team-a", "keep")
 }
 
 // readsAll gives a user the rights that are documented for the command.

@@ -37,7 +37,9 @@ type Viewer struct {
 	Address, Origin, Token string
 
 	process *exec.Cmd
+	errors  string // the file of its standard error
 	ended   chan struct{}
+	err     error // how it has ended, once ended is closed
 }
 
 // Start starts a program that Build has built, and waits until it serves. It ends with the test.
@@ -48,34 +50,48 @@ func Start(t testing.TB, binary, kubeconfig string, flags ...string) *Viewer {
 	errs, err := os.Create(filepath.Join(t.TempDir(), "errors"))
 	suite.Must(t, err)
 	t.Cleanup(func() { _ = errs.Close() }) // the process has a copy
-	v.process.Stderr = errs
+	v.process.Stderr, v.errors = errs, errs.Name()
 	out, err := v.process.StdoutPipe()
 	suite.Must(t, err)
 	suite.Must(t, v.process.Start())
-	t.Cleanup(v.stop)
+	t.Cleanup(func() { _ = v.Stop() }) // tests say how it is to end
 	lines := bufio.NewScanner(out)
-	for v.Token == "" && lines.Scan() {
-		if _, address, found := strings.Cut(lines.Text(), " at http://"); found {
-			v.Address = "http://" + address
-			v.Origin, v.Token, _ = strings.Cut(v.Address, "/#token=")
+	for lines.Scan() {
+		if _, address, found := strings.Cut(lines.Text(), "Serving the address space at "); found {
+			v.Address = address
+			v.Origin, v.Token, _ = strings.Cut(address, "/#token=")
+		}
+		if strings.Contains(lines.Text(), "press Ctrl-C to end") {
+			break
 		}
 	}
 	go func() {
 		defer close(v.ended)
 		_, _ = io.Copy(io.Discard, out) // until it ends
-		_ = v.process.Wait()
+		v.err = v.process.Wait()
 	}()
 	if v.Token == "" {
-		said, _ := os.ReadFile(errs.Name())
-		t.Fatalf("kubectl ipam ui does not serve:\n%s", said)
+		t.Fatalf("kubectl ipam ui %s: does not serve:\n%s", strings.Join(flags, " "), v.Errors(t))
 	}
 	return v
 }
 
-// stop ends it as Ctrl-C does.
-func (v *Viewer) stop() {
+// Stop ends it as Ctrl-C does, and returns how it has ended.
+func (v *Viewer) Stop() error {
 	_ = v.process.Process.Signal(syscall.SIGINT) // it may have ended
 	<-v.ended
+	return v.err
+}
+
+// Signal sends a signal to the process.
+func (v *Viewer) Signal(signal os.Signal) error { return v.process.Process.Signal(signal) }
+
+// Errors is what it has written to its standard error so far.
+func (v *Viewer) Errors(t testing.TB) string {
+	t.Helper()
+	said, err := os.ReadFile(v.errors)
+	suite.Must(t, err)
+	return string(said)
 }
 
 // Memory is how many bytes of the process are resident now.

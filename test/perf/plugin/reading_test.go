@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	stored "github.com/cadastre-dev/cadastre/test/framework/records"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/viewer"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 )
@@ -81,7 +81,7 @@ func TestCommandsAreQuickBesideKubectl(t *testing.T) {
 	kubectl, err := cluster.Binary("kubectl")
 	suite.Must(t, err)
 	t.Setenv("KUBECACHEDIR", t.TempDir())
-	programs := map[string]string{"kubectl": kubectl, "kubectl-ipam": buildPlugin(t)}
+	programs := map[string]string{"kubectl": kubectl, "kubectl-ipam": viewer.Build(t)}
 	runs := map[string][]run{}
 	measured := commands(records)
 	for range rounds {
@@ -111,17 +111,6 @@ func TestCommandsAreQuickBesideKubectl(t *testing.T) {
 	if path := os.Getenv("PLUGIN_FIGURES"); path != "" {
 		suite.Must(t, os.WriteFile(path, []byte(markdown(records, rows)+page), 0o644))
 	}
-}
-
-// buildPlugin builds the plug-in as it is.
-func buildPlugin(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "kubectl-ipam")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/cadastre-dev/cadastre/cmd/kubectl-ipam")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
 }
 
 // measure runs a program as the administrator.
