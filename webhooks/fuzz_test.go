@@ -36,6 +36,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -196,7 +197,7 @@ func given(kind string, edited []byte) (record, block string) {
 }
 
 // readSchemas reads them once for all stages.
-var readSchemas = sync.OnceValues(newSchemas)
+var readSchemas = sync.OnceValues(schemas.Read)
 
 // newStage has a class and a pool that backs it, ready.
 func newStage(f testing.TB) *stage {
@@ -238,7 +239,7 @@ func newStage(f testing.TB) *stage {
 	go view.Run(ctx, plainly{store, watching}, &v1alpha1.IPAllocation{})
 	<-changed
 	<-watching
-	schemas, err := readSchemas()
+	definitions, err := readSchemas()
 	must(f, err)
 	decoder, rights := admission.NewDecoder(scheme), requester.NewRights(store)
 	ring := requester.NewRing(store, store, "system", clock.RealClock{})
@@ -252,12 +253,12 @@ func newStage(f testing.TB) *stage {
 	}
 	s.store, s.Parts, s.changed, s.validate = store, alloc, changed, validate
 	s.mutate = map[string]admission.Handler{
-		"IPClaim":        &claimMutator{Parts: alloc, cached: store, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
-		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, Parts: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
-		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, Parts: alloc, live: store, decoder: decoder, schemas: schemas, rights: rights, ring: ring},
+		"IPClaim":        &claimMutator{Parts: alloc, cached: store, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
+		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, Parts: alloc, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
+		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, Parts: alloc, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
 		"IPAddressClaim": &addressClaimMutator{Parts: alloc, live: store, rights: rights, ring: ring},
 		"IPAddress":      &addressMutator{Parts: alloc, live: store},
-		"IPClass":        &classMutator{live: store, decoder: decoder, schemas: schemas},
+		"IPClass":        &classMutator{live: store, decoder: decoder, schemas: definitions},
 	}
 	return s
 }

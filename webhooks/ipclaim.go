@@ -18,6 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -32,7 +33,7 @@ type claimMutator struct {
 	cached  client.Reader
 	live    client.Reader
 	decoder admission.Decoder
-	schemas schemas
+	schemas schemas.Schemas
 	rights  *requester.Rights
 	ring    *requester.Ring
 }
@@ -48,7 +49,7 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	}
 	claim := &v1alpha1.IPClaim{}
 	if err := m.decoder.Decode(req, claim); err != nil {
-		return m.schemas.unreadable("IPClaim", d, err)
+		return unreadable(m.schemas, "IPClaim", d, err)
 	}
 	claim.Namespace = req.Namespace
 	claim.Name = nameFor(claim)
@@ -102,7 +103,7 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 	request, errs := adapt.Claim(r.claim)
 	errs = append(errs, metadataErrors(r.claim, true)...)
 	if len(errs) == 0 {
-		errs = m.schemas.errors("IPClaim", r.draft.object)
+		errs = m.schemas.Errors("IPClaim", r.draft.object)
 	}
 	if len(errs) > 0 {
 		return denied(r.subject.invalid(errs...))

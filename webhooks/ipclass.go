@@ -15,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 )
 
 // While no replica runs, classes can be edited all the same: what the webhook says of a
@@ -33,7 +34,7 @@ import (
 type classMutator struct {
 	live    client.Reader
 	decoder admission.Decoder
-	schemas schemas
+	schemas schemas.Schemas
 }
 
 // Handle implements admission.Handler.
@@ -44,7 +45,7 @@ func (m *classMutator) Handle(ctx context.Context, req admission.Request) admiss
 	}
 	class := &v1alpha1.IPClass{}
 	if err := m.decoder.Decode(req, class); err != nil {
-		return m.schemas.unreadable("IPClass", d, err)
+		return unreadable(m.schemas, "IPClass", d, err)
 	}
 	before := &v1alpha1.IPClass{}
 	if req.Operation == admissionv1.Update {

@@ -15,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -28,7 +29,7 @@ type poolMutator struct {
 	allocator.Parts
 	live    client.Reader
 	decoder admission.Decoder
-	schemas schemas
+	schemas schemas.Schemas
 	rights  *requester.Rights
 	ring    *requester.Ring
 }
@@ -41,7 +42,7 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 	}
 	obj := v1alpha1.NewPool(m.kind)
 	if err := m.decoder.Decode(req, obj); err != nil {
-		return m.schemas.unreadable(string(m.kind), d, err)
+		return unreadable(m.schemas, string(m.kind), d, err)
 	}
 	obj.SetNamespace(req.Namespace) // empty for a cluster-scoped one
 	obj.SetName(nameFor(obj))
@@ -74,7 +75,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	errs = append(errs, metadataErrors(r.obj, m.kind == v1alpha1.PoolKindLocalIPPool)...)
 	errs = append(errs, m.cycle(pool)...)
 	if len(errs) == 0 {
-		errs = m.schemas.errors(string(m.kind), r.draft.object)
+		errs = m.schemas.Errors(string(m.kind), r.draft.object)
 	}
 	if len(errs) > 0 {
 		return denied(r.subject.invalid(errs...))

@@ -53,10 +53,10 @@ func TestAChildOfAPoolThatIsReadLiveIsCarved(t *testing.T) {
 
 func TestWhatTheSchemaAllowsAndNobodyCanReadIsABadRequest(t *testing.T) {
 	s := newStage(t)
-	schemas := s.mutate["IPPool"].(*poolMutator).schemas
+	definitions := s.mutate["IPPool"].(*poolMutator).schemas
 	d, err := newDraft([]byte(pooled("q", `{"cidr":"10.9.0.0/16"}`)))
 	must(t, err)
-	response := schemas.unreadable("IPPool", d, errors.New("labels are no map"))
+	response := unreadable(definitions, "IPPool", d, errors.New("labels are no map"))
 	if response.Allowed || response.Result.Code != http.StatusBadRequest || response.Result.Message != "labels are no map" {
 		t.Errorf("it is answered: %+v", response.Result)
 	}

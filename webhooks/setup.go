@@ -11,6 +11,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -30,22 +31,22 @@ type Options struct {
 func Setup(mgr manager.Manager, o Options) error {
 	mgr = observedManager{mgr, refusals{o.Metrics, o.History}, o.Tracer}
 	decoder := admission.NewDecoder(mgr.GetScheme())
-	schemas, err := newSchemas()
+	definitions, err := schemas.Read()
 	if err != nil {
 		return err
 	}
 	cached := mgr.GetCache()
 	server := mgr.GetWebhookServer()
 	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &admission.Webhook{
-		Handler: &claimMutator{Parts: o.Parts, cached: cached, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
+		Handler: &claimMutator{Parts: o.Parts, cached: cached, live: o.Live, decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring},
 	})
 	for _, kind := range []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool} {
 		server.Register("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &admission.Webhook{
-			Handler: &poolMutator{kind: kind, Parts: o.Parts, live: o.Live, decoder: decoder, schemas: schemas, rights: o.Rights, ring: o.Ring},
+			Handler: &poolMutator{kind: kind, Parts: o.Parts, live: o.Live, decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring},
 		})
 	}
 	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &admission.Webhook{
-		Handler: &classMutator{live: o.Live, decoder: decoder, schemas: schemas},
+		Handler: &classMutator{live: o.Live, decoder: decoder, schemas: definitions},
 	})
 	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &admission.Webhook{
 		Handler: &addressClaimMutator{Parts: o.Parts, live: o.Live, rights: o.Rights, ring: o.Ring},
