@@ -232,17 +232,17 @@ func neverRenumbered(e *addresses) {
 }
 
 func lostAddress(e *addresses) {
-	e.Applied(hosts().Obj(), claim("other").Pool("hosts").Obj(), claim("a").Pool("hosts").Obj())
-	e.Reconciled("other").Served("10.0.0.2")
-	e.Reconciled("a").Served("10.0.0.3")
-	e.Deleted(claim("other").Obj())
-	e.Reconciled("other")
-	e.Reconciled("other")
-	e.Collected(holderNamed(story.Team, "other"))
-	e.Forced(address("a", ""))
-	e.Reconciled("a").Served("10.0.0.3").Wrote("patch IPAllocation", "create IPAddress")
-	e.Forced(allocation(e.record("a")))
-	e.Reconciled("a").Served("10.0.0.3").Wrote("create IPAllocation")
+	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj(), claim("b").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+	e.Reconciled("b").Served("10.0.0.3")
+	e.Deleted(claim("a").Obj())
+	e.Reconciled("a")
+	e.Reconciled("a")
+	e.Collected(holderNamed(story.Team, "a"))
+	e.Forced(address("b", ""))
+	e.Reconciled("b").Served("10.0.0.3").Wrote("patch IPAllocation", "create IPAddress")
+	e.Forced(allocation(e.record("b")))
+	e.Reconciled("b").Served("10.0.0.3").Wrote("create IPAllocation")
 }
 
 // addresses has the verbs for claims of addresses.

@@ -12,9 +12,9 @@ import (
 )
 
 func waitingEvents(e *claims) {
-	e.Applied(claim("b").Class("gold").Obj())
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/32").Classes("gold").Obj(), claim("a").Pool("p").Length(32).Obj(), claim("b").Class("gold").Obj())
 	e.Reconciled("b").Waiting(v1alpha1.ReasonClassNotFound)
-	e.Applied(build.Class("gold").Length(32).Obj(), build.Pool("p").CIDR("10.0.0.0/32").Classes("gold").Obj(), claim("a").Pool("p").Length(32).Obj())
+	e.Applied(build.Class("gold").Length(32).Obj())
 	e.Reconciled("a").Bound("10.0.0.0/32").HasEvents(0) // it has not waited
 	e.Reconciled("b").Waiting(v1alpha1.ReasonPoolExhausted)
 	e.Reconciled("b").Waiting(v1alpha1.ReasonPoolExhausted).HasEvents(0)

@@ -32,10 +32,12 @@ func (w *World) Applied(objects ...client.Object) {
 	}
 }
 
-// Created creates objects, as if no admission was there.
+// Created creates objects, as if no admission was there. It fails the story if the order of
+// two of them, or of one and an earlier one, depends on which second it is: see inOrder.
 func (w *World) Created(objects ...client.Object) {
 	w.t.Helper()
 	for _, obj := range objects {
+		w.inOrder(obj)
 		suite.Must(w.t, w.K8s.Create(w.t.Context(), obj))
 	}
 	w.Seen()

@@ -40,6 +40,8 @@ type World struct {
 	plane  *Plane
 	shown  *shown
 	writes *writes
+	// ordered are the objects created so far that the operator puts into an order.
+	ordered []client.Object
 }
 
 // Begin begins a story: as a process that has just started, and has seen all that there
