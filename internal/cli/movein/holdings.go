@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -95,9 +96,10 @@ func sameParent(a, b *v1alpha1.IPPool) bool {
 	return name(a) == name(b)
 }
 
-// makeClaims creates the claims. Where an earlier run was killed while one was being
-// created, its block may have been recorded, and the claim not stored: the operator gives
-// the block back after its --orphan-grace, and that is waited for.
+// makeClaims creates the claims. A block may still be recorded although its holder is gone: that
+// holder was just deleted, or an earlier run was killed while it created the claim. The
+// operator releases such a block, in the second case after its --orphan-grace, and that is
+// waited for.
 func (h *holder) makeClaims(ctx context.Context) error {
 	var mu sync.Mutex
 	var refused []*v1alpha1.IPClaim
@@ -115,10 +117,10 @@ func (h *holder) makeClaims(ctx context.Context) error {
 	if err != nil || len(refused) == 0 {
 		return err
 	}
-	if isOwn, err := h.areOrphans(ctx, refused); !isOwn || err != nil {
+	if leaving, err := h.areLeaving(ctx, refused); !leaving || err != nil {
 		return cmp.Or(err, why)
 	}
-	h.say("Waiting for the operator to give back %s that an interrupted import has left.", ipam.Counted(len(refused), "block"))
+	h.say("Waiting for the operator to release %s, the former holders of which are gone.", ipam.Counted(len(refused), "block"))
 	return h.await(ctx, "given back by the operator: see that it is running", func() ([]string, error) {
 		var names []string
 		for _, claim := range refused {
@@ -133,26 +135,38 @@ func (h *holder) makeClaims(ctx context.Context) error {
 	})
 }
 
-// areOrphans reports whether each claim has a record already, although it does not exist.
-func (h *holder) areOrphans(ctx context.Context, claims []*v1alpha1.IPClaim) (bool, error) {
+// areLeaving reports whether the blocks of all the claims are held only by what is about to be
+// released.
+func (h *holder) areLeaving(ctx context.Context, claims []*v1alpha1.IPClaim) (bool, error) {
+	records, err := h.records(ctx, h.pools())
+	if err != nil {
+		return false, err
+	}
+	records = slices.DeleteFunc(records, func(record v1alpha1.IPAllocation) bool {
+		return !slices.ContainsFunc(claims, func(claim *v1alpha1.IPClaim) bool { return isInTheWay(&record, claim) })
+	})
+	holders, err := h.holders(ctx, records)
+	if err != nil {
+		return false, err
+	}
+	found := remainingOf(records, holders, func(*v1alpha1.IPAllocation) bool { return false })
+	return len(found.rows) == 0, nil
+}
+
+// isInTheWay reports whether a record has something of the block that a claim asks for.
+func isInTheWay(record *v1alpha1.IPAllocation, claim *v1alpha1.IPClaim) bool {
+	held, err := netip.ParsePrefix(record.Spec.CIDR)
+	asked, errAsked := netip.ParsePrefix(claim.Spec.CIDR)
+	return err == nil && errAsked == nil && record.Spec.PoolRef.Name == claim.Spec.PoolRef.Name && held.Overlaps(asked)
+}
+
+// pools are those of the register.
+func (h *holder) pools() map[poolRef]bool {
 	pools := map[poolRef]bool{}
 	for _, pool := range h.register.pools {
 		pools[refOfPool(pool)] = true
 	}
-	records, err := h.records(ctx, pools)
-	if err != nil {
-		return false, err
-	}
-	recorded := map[string]bool{}
-	for i := range records {
-		recorded[records[i].Namespace+"/"+records[i].Spec.ClaimRef.Name+" "+records[i].Spec.CIDR] = true
-	}
-	for _, claim := range claims {
-		if !recorded[keyOf(claim).String()+" "+claim.Spec.CIDR] {
-			return false, nil
-		}
-	}
-	return true, nil
+	return pools
 }
 
 func (h *holder) makeClaim(ctx context.Context, claim *v1alpha1.IPClaim) error {
@@ -232,7 +246,7 @@ func (h *holder) rollback(ctx context.Context) error {
 	for _, pool := range slices.Backward(h.register.pools) {
 		own := refOfPool(pool)
 		released := func() ([]string, error) { return h.stillHeld(ctx, own) }
-		if err := h.await(ctx, "released by the operator: see that it is running", released); err != nil {
+		if err := h.await(ctx, releasedByOperator, released); err != nil {
 			return err
 		}
 		if err := h.deleteImported(ctx, pool.DeepCopy()); err != nil {
@@ -263,35 +277,29 @@ func (h *holder) deleteImported(ctx context.Context, obj client.Object) error {
 	return nil
 }
 
-// refuseNews refuses a rollback where the pools have holders that were not imported.
+// refuseNews refuses a rollback where the pools have holders that were not imported, once no
+// release is under way in them.
 func (h *holder) refuseNews(ctx context.Context) error {
-	pools, own := map[poolRef]bool{}, map[string]bool{}
+	own := map[string]bool{}
 	for _, pool := range h.register.pools {
-		pools[refOfPool(pool)], own["IPPool "+pool.Name] = true, true
+		own[nameOfHolder(string(v1alpha1.PoolKindIPPool), pool)] = true
 	}
 	for _, claim := range h.register.claims {
-		own["IPClaim "+keyOf(claim).String()] = true
+		own[nameOfHolder("IPClaim", claim)] = true
 	}
-	records, err := h.records(ctx, pools)
-	if err != nil {
+	found, err := h.awaitReleased(ctx, func() (remaining, error) {
+		records, err := h.records(ctx, h.pools())
+		if err != nil {
+			return remaining{}, err
+		}
+		holders, err := h.holders(ctx, records)
+		return remainingOf(records, holders, func(record *v1alpha1.IPAllocation) bool { return own[holderName(record)] }), err
+	})
+	if err != nil || len(found.rows) == 0 {
 		return err
 	}
-	var rows []row
-	for i := range records {
-		ref := records[i].Spec.ClaimRef
-		name := ref.Kind + " " + ref.Name
-		if ref.Kind != string(v1alpha1.PoolKindIPPool) {
-			name = ref.Kind + " " + client.ObjectKey{Namespace: cmp.Or(ref.Namespace, records[i].Namespace), Name: ref.Name}.String()
-		}
-		if !own[name] {
-			rows = append(rows, row{name, cannot, records[i].Spec.CIDR + " was claimed after the import: delete it"})
-		}
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	if err := printTable(h.out, rows); err != nil {
+	if err := printTable(h.out, found.rows); err != nil {
 		return err
 	}
-	return &ProblemsError{Count: len(rows), Subject: "rolling back import " + h.register.name}
+	return &ProblemsError{Count: len(found.rows), Subject: "rolling back import " + h.register.name}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,8 +21,10 @@ type returning struct {
 	source  *unstructured.Unstructured
 	ref     poolRef
 	entries []entry
-	// news are holders that were not imported, and problems what else stands in the way.
-	news, problems []string
+	// remaining is what holds blocks of it beside what was imported, and problems what else
+	// stands in the way.
+	remaining
+	problems []string
 	// unpaused are Clusters that have to be paused.
 	unpaused []client.ObjectKey
 }
@@ -75,7 +78,7 @@ func (r *run) giveBack(ctx context.Context, back returning) error {
 	}
 	own := refOfPool(back.pool)
 	released := func() ([]string, error) { return r.stillHeld(ctx, own) }
-	if err := r.await(ctx, "released by the operator: see that it is running", released); err != nil {
+	if err := r.await(ctx, releasedByOperator, released); err != nil {
 		return err
 	}
 	// Ours is paused, and nothing of it is in use any more.
@@ -163,8 +166,21 @@ func (r *run) unpause(ctx context.Context, all []returning) error {
 	return nil
 }
 
-// returning are the pools that were imported, with what names them.
-func (r *run) returning(ctx context.Context) ([]returning, error) {
+// returning returns the pools that were imported, with what names them, once no release is
+// under way in them.
+func (r *run) returning(ctx context.Context) (all []returning, err error) {
+	_, err = r.awaitReleased(ctx, func() (found remaining, err error) {
+		all, err = r.readReturning(ctx)
+		for _, back := range all {
+			found.leaving = append(found.leaving, back.leaving...)
+		}
+		return found, err
+	})
+	return all, err
+}
+
+// readReturning reads them as they are now.
+func (r *run) readReturning(ctx context.Context) ([]returning, error) {
 	st, err := readState(ctx, r.client, r.provider, r.o.Namespace)
 	if err != nil {
 		return nil, err
@@ -193,8 +209,12 @@ func (r *run) returning(ctx context.Context) ([]returning, error) {
 	if err != nil {
 		return nil, err
 	}
+	holders, err := r.holders(ctx, records)
+	if err != nil {
+		return nil, err
+	}
 	for i := range all {
-		all[i].judge(records, st)
+		all[i].judge(records, holders, st)
 		all[i].unpaused = unpaused(all[i].entries, st)
 	}
 	return all, nil
@@ -227,25 +247,26 @@ func (back *returning) add(p provider, from side) {
 	e := entry{From: from}
 	was, imported := originOf(e.object())
 	if !imported || was.Pool != back.ref {
-		back.news = append(back.news, e.String())
+		if isLeaving(e.object()) {
+			back.leaving = append(back.leaving, e.String())
+			return
+		}
+		back.rows = append(back.rows, row{e.String(), cannot, "it was claimed after the import: delete it"})
 		return
 	}
 	back.entries = append(back.entries, p.back(from, was, back.source))
 }
 
-// judge finds holders of blocks of the pool that are no IPAddressClaims.
-func (back *returning) judge(records []v1alpha1.IPAllocation, st state) {
-	claims := map[client.ObjectKey]bool{}
+// judge finds what holds blocks of the pool beside the claims and IPAddresses that were read.
+func (back *returning) judge(records []v1alpha1.IPAllocation, holders map[string]metav1.Object, st state) {
+	read := map[string]bool{}
 	for _, obj := range slices.Concat(st.claims, st.addresses) {
-		claims[keyOf(obj)] = true
+		read[nameOfHolder(kindClaim, obj)] = true
 	}
-	for i := range records {
-		record := &records[i]
-		holder := client.ObjectKey{Namespace: record.Namespace, Name: record.Spec.ClaimRef.Name}
-		if recordedPool(record) == refOfPool(back.pool) && (record.Spec.ClaimRef.Kind != kindClaim || !claims[holder]) {
-			back.news = append(back.news, record.Spec.ClaimRef.Kind+" "+holder.String())
-		}
-	}
+	own := refOfPool(back.pool)
+	of := slices.DeleteFunc(slices.Clone(records), func(record v1alpha1.IPAllocation) bool { return recordedPool(&record) != own })
+	found := remainingOf(of, holders, func(record *v1alpha1.IPAllocation) bool { return read[holderName(record)] })
+	back.rows, back.leaving = append(back.rows, found.rows...), append(back.leaving, found.leaving...)
 }
 
 // printReturning prints what is given back.
@@ -259,9 +280,7 @@ func (r *run) printReturning(all []returning) error {
 		for _, key := range back.unpaused {
 			rows = append(rows, unpausedRow(key))
 		}
-		for _, name := range back.news {
-			rows = append(rows, row{name, cannot, "it was claimed after the import: delete it"})
-		}
+		rows = append(rows, back.rows...)
 		rows = append(rows, row{own, "deleted", "its claims go back to " + back.ref.String()})
 		if n := len(back.entries); n > 0 {
 			rows = append(rows, row{ipam.Counted(n, "IPAddressClaim"), "the same, from " + back.ref.String(), "with their addresses"})
@@ -277,7 +296,7 @@ func (r *run) printReturning(all []returning) error {
 func (r *run) refuseNews(all []returning) error {
 	n := 0
 	for _, back := range all {
-		n += len(back.news) + len(back.problems) + len(back.unpaused)
+		n += len(back.rows) + len(back.problems) + len(back.unpaused)
 	}
 	if n > 0 {
 		return &ProblemsError{Count: n, Subject: "rolling back import " + r.provider.name}
