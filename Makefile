@@ -23,6 +23,11 @@ BENCH_COUNT ?= 5
 TEST_TIMEOUT ?= 15m
 # How many suites `make test` runs at a time: they wait more than they work.
 SIDE_BY_SIDE ?= 3
+# `make stress`: see test/stress. A suite takes several times as long beside busy loops.
+RUNS ?=
+BUSY ?= 4
+SUITES ?=
+STRESS_TIMEOUT ?= 60m
 DURATION ?= 10m
 SEED ?= 0
 CLIENTS ?= 0
@@ -264,14 +269,30 @@ at_length := e2e/movein|perf/plugin
 import-at-length: $(assets) capi providers build ## Import 5,000 addresses from the in-cluster provider and Metal3's, and kill the import at every write: about half an hour.
 	@$(patient) go test -count=1 -v -timeout 60m ./test/e2e/movein
 
+.PHONY: stress
+stress: $(assets) capi helm cert-manager goreleaser providers prometheus browser build ## Run the suites that start processes, and the model, while BUSY (default 4) loops take the CPUs: the core 20 times and the others 5 times, or RUNS times; SUITES alone, a pattern of their paths. Sum up what failed.
+	@$(sort_packages)
+	directories=$$(go list -f '{{.Dir}}' $$explored $$suites
+	  for module in $(modules); do
+	    (cd $$module; go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...)
+	  done)
+	$(patient) RUNS='$(RUNS)' BUSY='$(BUSY)' TEST_TIMEOUT=$(STRESS_TIMEOUT) OUT=$(OUT)/stress \
+	  test/stress $$(grep -E '$(or $(SUITES),.)' <<<"$$directories")
+
+# sort_packages sets suites, the packages whose tests start processes, and those that are
+# tested in another way.
+define sort_packages
+raced=$$(go list $(raced))
+explored=$$(go list $(explored))
+suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print own }' | grep -vxF -e "$$raced" -e "$$explored")
+endef
+
 # tests runs them with the flag $(1), and $(2) suites at a time.
 define tests
 say() { echo "test: $$*"; }
 begin=$$SECONDS
 all=$$(go list ./...)
-raced=$$(go list $(raced))
-explored=$$(go list $(explored))
-suites=$$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | awk '$(on_processes) { print own }' | grep -vxF -e "$$raced" -e "$$explored")
+$(sort_packages)
 others=$$(grep -vxF -e "$$raced" -e "$$suites" -e "$$explored" <<<"$$all")
 say "vet"
 go vet ./...
