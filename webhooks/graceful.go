@@ -25,13 +25,19 @@ const (
 	answerMargin = time.Second
 )
 
-// answerWithin is how long a request may take: the API server says with each how long
-// it waits (its query parameter timeout; k8s.io/apiserver, pkg/admission/plugin/webhook).
-func answerWithin(r *http.Request) time.Duration {
+// timeoutOf returns how long the API server waits for the answer: it sends that with each
+// request (its query parameter timeout; k8s.io/apiserver, pkg/admission/plugin/webhook).
+func timeoutOf(r *http.Request) time.Duration {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil || timeout <= 0 {
-		timeout = defaultTimeout
+		return defaultTimeout
 	}
+	return timeout
+}
+
+// answerWithin returns how long a request may take.
+func answerWithin(r *http.Request) time.Duration {
+	timeout := timeoutOf(r)
 	return max(timeout-answerMargin, timeout/2)
 }
 
@@ -53,9 +59,7 @@ func (g *graceful) Register(path string, hook http.Handler) {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerWithin(r))
 		defer cancel()
-		if deadline, ok := ctx.Deadline(); ok {
-			_ = http.NewResponseController(w).SetReadDeadline(deadline)
-		}
+		boundReading(ctx, w)
 		stop := context.AfterFunc(r.Context(), func() {
 			if !g.ending.Load() { // then it is the caller who has gone
 				cancel()
@@ -64,6 +68,13 @@ func (g *graceful) Register(path string, hook http.Handler) {
 		defer stop()
 		hook.ServeHTTP(w, r.WithContext(ctx))
 	}))
+}
+
+// boundReading ends the reading of a request with its context.
+func boundReading(ctx context.Context, w http.ResponseWriter) {
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = http.NewResponseController(w).SetReadDeadline(deadline)
+	}
 }
 
 // Start implements manager.Runnable.

@@ -2,22 +2,41 @@ package webhooks
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/cadastre-dev/cadastre/internal/certs"
 )
 
+const reviewText = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1","object":{}}}`
+
+// fixedPaths accepts "good" and knows "former", and notes what was not answered.
+type fixedPaths struct{ unanswered []string }
+
+func (*fixedPaths) Judge(_ context.Context, secret string) certs.Standing {
+	return map[string]certs.Standing{"good": certs.PathAccepted, "former": certs.PathOlder}[secret]
+}
+
+func (p *fixedPaths) Unanswered(secret string) { p.unanswered = append(p.unanswered, secret) }
+
 func TestAGuardedServerAnswersOnlyPathsWithTheSecret(t *testing.T) {
-	called := 0
-	server := Guarded(webhook.NewServer(webhook.Options{}), func(_ context.Context, secret string) bool { return secret == "good" })
+	called, paths := 0, &fixedPaths{}
+	server := Guarded(webhook.NewServer(webhook.Options{}), paths)
 	server.Register("/mutate", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called++ }))
 	for path, want := range map[string]int{
 		"/good/mutate": http.StatusOK,
 		"/mutate":      http.StatusNotFound, "/": http.StatusNotFound, "/bad/mutate": http.StatusNotFound,
 		"/good": http.StatusNotFound, "/good/": http.StatusNotFound, "/good/mutate/": http.StatusNotFound,
 		"/good/good/mutate": http.StatusNotFound, "/good/other": http.StatusNotFound, "/%67ood%2Fmutate": http.StatusNotFound,
+		"/former": http.StatusNotFound, "/former/other": http.StatusNotFound,
 	} {
 		called = 0
 		answer := httptest.NewRecorder()
@@ -25,6 +44,66 @@ func TestAGuardedServerAnswersOnlyPathsWithTheSecret(t *testing.T) {
 		if answer.Code != want || (called == 1) != (want == http.StatusOK) {
 			t.Errorf("%s: %d, called %d times; want %d", path, answer.Code, called, want)
 		}
+	}
+	if len(paths.unanswered) > 0 {
+		t.Errorf("%q count as not answered", paths.unanswered)
+	}
+}
+
+func TestARequestOnAFormerPathIsToBeTriedAgain(t *testing.T) {
+	server := Guarded(webhook.NewServer(webhook.Options{}), &fixedPaths{})
+	server.Register("/mutate", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is served") }))
+	for body, want := range map[string]int{reviewText: http.StatusOK, "": http.StatusBadRequest, "[": http.StatusBadRequest, strings.Repeat(" ", longestReview+1) + reviewText: http.StatusBadRequest} {
+		answer := httptest.NewRecorder()
+		server.WebhookMux().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/former/mutate", strings.NewReader(body)))
+		if answer.Code != want {
+			t.Errorf("%.20q: %d %s, want %d", body, answer.Code, answer.Body, want)
+		}
+		if want != http.StatusOK {
+			continue
+		}
+		var got admissionv1.AdmissionReview
+		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		result := got.Response.Result
+		if got.Response.UID != "u-1" || got.Kind != "AdmissionReview" || got.APIVersion != "admission.k8s.io/v1" ||
+			got.Response.Allowed || result.Code != http.StatusServiceUnavailable || result.Details.RetryAfterSeconds == 0 {
+			t.Errorf("answered with %+v, %+v", got.Response, result)
+		}
+	}
+}
+
+func TestARequestThatEndsWithoutItsAnswerIsNoted(t *testing.T) {
+	for name, test := range map[string]struct {
+		hook func(leave func())
+		want int
+	}{
+		"answered":                 {func(func()) {}, 0},
+		"answered after a moment":  {func(func()) { time.Sleep(defaultTimeout - 1) }, 0},
+		"later than is waited for": {func(func()) { time.Sleep(defaultTimeout) }, 1},
+		"its caller went":          {func(leave func()) { leave() }, 1},
+		"the hook panicked":        {func(func()) { panic(http.ErrAbortHandler) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				paths := &fixedPaths{}
+				server := Guarded(webhook.NewServer(webhook.Options{}), paths)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				server.Register("/mutate", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					test.hook(leave)
+					synctest.Wait()
+				}))
+				defer func() {
+					_ = recover()
+					if len(paths.unanswered) != test.want {
+						t.Errorf("%q count as not answered, want %d", paths.unanswered, test.want)
+					}
+				}()
+				server.WebhookMux().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/good/mutate", http.NoBody))
+			})
+		})
 	}
 }
 

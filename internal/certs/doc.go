@@ -39,19 +39,27 @@
 // The webhooks have side effects, so they answer the API server alone: the paths in
 // the configurations begin with a secret, and requests to other paths get 404. The
 // manifests have no path, as they have no bundle; [Paths] injects it. A Secret of
-// its own holds the present secret, when it was made, and those before it. It is
-// apart from the certificate's, which somebody else writes in FromSecret mode.
+// its own holds the present secret, when it was made, when both configurations had it,
+// and those before it. It is apart from the certificate's, which another controller
+// writes in FromSecret mode.
 //
-// No webhook is called by a path that a replica does not accept:
+// The API server writes the path of a webhook that it could not call into its answer. A
+// secret that may so have become known is replaced: one that was injected when a replica
+// started, and one on whose path a request ended without its answer. That is at most one
+// replacement in ten minutes, however many requests a client cancels; and one each hour.
+//
+// No webhook is called by a path that a replica does not answer:
 //
 //   - A new secret is injected when it is as old as the [handover]; all replicas
 //     watch the Secret. One that has not seen it yet reads the Secret when it is
 //     called by it.
-//   - The secret before it is accepted until the [overlap] is over, by the replica's
-//     own clock.
-//
-// A secret is replaced each day, and when a replica starts: the API server tells its
-// clients the path of a webhook that it could not call.
+//   - The secret before it is accepted until both configurations have the new one, and for
+//     a minute then: also if a replica dies between the two writes. No other secret is
+//     made before that.
+//   - A request with one of the secrets before that, of which the Secret has those of a day
+//     at least, is refused with HTTP 503 in a way that has clients try again.
+//   - Replicas measure from when they see a change, by their own clocks; only one that
+//     has just started goes by the times in the Secret.
 package certs
 
 // All rights are limited to the objects' names; `create` can be because the Secret

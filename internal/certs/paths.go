@@ -4,21 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -63,11 +65,22 @@ type Paths struct {
 	options PathOptions
 	reader  client.Reader // reads from the API server
 	writer  client.Client
-	started time.Time
 
-	accepted atomic.Pointer[pathSecrets]
-	reread   atomic.Int64 // when Accepts had the Secret read, in nanoseconds
+	reading sync.Mutex // held while the Secret is read and followed
+	begun   bool       // whether a pass has read the Secret; guarded by reading
+	view    atomic.Pointer[pathView]
+	reread  atomic.Int64 // when Judge had the Secret read, in nanoseconds
+	// exposed is why the current secret may be known to others; nil: it is not.
+	exposed atomic.Pointer[exposure]
+	// wake starts a pass.
+	wake chan event.GenericEvent
+
+	countsMu sync.Mutex
+	counts   map[string]int
 }
+
+// exposure is a secret that others may know.
+type exposure struct{ secret, cause string }
 
 // NewPaths are the paths of one replica, which Setup keeps. The reader reads from the API
 // server, past all caches.
@@ -78,9 +91,9 @@ func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (
 	if options.Namespace == "" || options.SecretName == "" || options.MutatingWebhook == "" || options.ValidatingWebhook == "" {
 		return nil, errors.New("webhook path: the Secret, its namespace and both webhook configurations need a name")
 	}
-	p := &Paths{options: options, reader: reader, writer: writer, started: options.Clock.Now()}
+	p := &Paths{options: options, reader: reader, writer: writer, wake: make(chan event.GenericEvent, 1), counts: map[string]int{}}
 	p.subject, p.ready = "Webhook path", make(chan struct{})
-	p.accepted.Store(&pathSecrets{})
+	p.view.Store(&pathView{})
 	return p, nil
 }
 
@@ -91,7 +104,7 @@ func (p *Paths) Setup(mgr ctrl.Manager) error {
 	watchSecret(watched, p.options.secret())
 	watchConfigurations(watched, p.options.MutatingWebhook, p.options.ValidatingWebhook)
 	const name = "webhook-path"
-	if err := runOnEveryReplica(mgr, name, p.options.Tracer.Passes(name, p), watched); err != nil {
+	if err := runOnEveryReplica(mgr, name, p.options.Tracer.Passes(name, p), watched, p.wake); err != nil {
 		return fmt.Errorf("webhook path: %w", err)
 	}
 	return nil
@@ -101,38 +114,77 @@ func (p *Paths) Setup(mgr ctrl.Manager) error {
 // paths that this replica accepts.
 func (p *Paths) Check(*http.Request) error { return p.check() }
 
-// Accepts reports whether a path that begins with this element is one that the
-// operator gave to the API server. One that is not known, but could be another
-// replica's, has the Secret read again, at most once a second.
-func (p *Paths) Accepts(ctx context.Context, secret string) bool {
+// Replacements returns how many secrets this replica has made, by cause.
+func (p *Paths) Replacements() map[string]int {
+	p.countsMu.Lock()
+	defer p.countsMu.Unlock()
+	return maps.Clone(p.counts)
+}
+
+// Judge returns how a request is to be answered whose path begins with this element. A
+// secret that is not known, but could be another replica's, has the Secret read again,
+// at most once a second.
+func (p *Paths) Judge(ctx context.Context, secret string) Standing {
 	now := p.options.Clock.Now()
-	if p.accepted.Load().accepts(secret, now) {
-		return true
+	standing := p.view.Load().standing(secret, now)
+	if standing != PathUnknown || !aPathSecret.MatchString(secret) {
+		return standing
 	}
 	last := p.reread.Load()
-	if !aPathSecret.MatchString(secret) || now.UnixNano()-last < int64(rereadEvery) || !p.reread.CompareAndSwap(last, now.UnixNano()) {
-		return false
+	if now.UnixNano()-last < int64(rereadEvery) || !p.reread.CompareAndSwap(last, now.UnixNano()) {
+		return PathUnknown
 	}
+	p.reading.Lock()
+	defer p.reading.Unlock()
 	held := &corev1.Secret{}
 	if err := p.reader.Get(ctx, p.options.secret(), held); err != nil {
+		return PathUnknown
+	}
+	if read := parsePathSecrets(held.Data); read.current != "" {
+		p.follow(read, now)
+	}
+	return p.view.Load().standing(secret, now)
+}
+
+// Unanswered notes that a request on a path with this secret has ended without its
+// answer: the API server may have written the path into an error. The secret is
+// replaced as soon as it is old enough.
+func (p *Paths) Unanswered(secret string) {
+	if p.expose(secret, causeUnanswered) {
+		select {
+		case p.wake <- event.GenericEvent{Object: &corev1.Secret{}}:
+		default: // a pass is due already
+		}
+	}
+}
+
+// expose reports whether that is news of the current secret.
+func (p *Paths) expose(secret, cause string) bool {
+	known := p.exposed.Load()
+	if secret != p.view.Load().current || known != nil && known.secret == secret {
 		return false
 	}
-	secrets := parsePathSecrets(held.Data)
-	if secrets.accepts(secret, now) {
-		p.accepted.Store(&secrets)
-		return true
+	return p.exposed.CompareAndSwap(known, &exposure{secret: secret, cause: cause})
+}
+
+// exposedBy returns the cause for which the current secret may be known to others.
+func (p *Paths) exposedBy() string {
+	if known := p.exposed.Load(); known != nil && known.secret == p.view.Load().current {
+		return known.cause
 	}
-	return false
+	return ""
+}
+
+func (p *Paths) follow(read pathSecrets, now time.Time) {
+	next := p.view.Load().follow(read, now)
+	p.view.Store(&next)
 }
 
 // Reconcile makes one pass. Whatever the request, there is one thing to do.
 func (p *Paths) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := p.options.Clock.Now()
-	again := recheck
 	err := p.pass(ctx, now)
-	if secrets := p.accepted.Load(); secrets.current != "" {
-		again = secrets.due(now)
-	}
+	again := p.view.Load().due(now)
 	if err != nil {
 		return p.failed(ctx, err, again)
 	}
@@ -147,13 +199,12 @@ func (p *Paths) pass(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	secrets, err := p.keep(ctx, now, p.injected(configurations))
-	if err != nil {
+	if err := p.keep(ctx, now, p.present(configurations)); err != nil {
 		return err
 	}
-	p.accepted.Store(&secrets)
+	view := p.view.Load()
 	for _, configuration := range configurations {
-		set := func() bool { return p.setPaths(configuration, secrets, now) }
+		set := func() bool { return p.setPaths(configuration, view, now) }
 		if err := changeConfiguration(ctx, p.writer, configuration, set, pathOwner); err != nil {
 			return err
 		}
@@ -164,44 +215,71 @@ func (p *Paths) pass(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// keep writes to the Secret what it should hold, and returns that.
-func (p *Paths) keep(ctx context.Context, now time.Time, injected []string) (pathSecrets, error) {
+// keep reads the Secret, writes to it what it should hold, and follows that.
+func (p *Paths) keep(ctx context.Context, now time.Time, present []string) error {
+	p.reading.Lock()
+	defer p.reading.Unlock()
 	key := p.options.secret()
 	secret := &corev1.Secret{}
 	err := p.reader.Get(ctx, key, secret)
-	if apierrors.IsNotFound(err) {
-		return pathSecrets{}, makeSecret(ctx, p.writer, key, pathOwner)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Secret %s: %w", key, err)
 	}
+	first := !p.begun
+	p.begun = true
 	if err != nil {
-		return pathSecrets{}, fmt.Errorf("reading Secret %s: %w", key, err)
+		return makeSecret(ctx, p.writer, key, pathOwner)
 	}
-	next, news := parsePathSecrets(secret.Data).next(now, p.started, injected)
-	if news == "" {
-		return next, nil
+	read := parsePathSecrets(secret.Data)
+	view := p.view.Load().follow(read, now)
+	if read.current != "" {
+		p.view.Store(&view)
+	}
+	if first && slices.Contains(present, read.current) {
+		p.expose(read.current, causeStart)
+	}
+	next, cause := view.next(now, p.exposedBy(), present)
+	if cause == "" && next.injected.Equal(read.injected) {
+		return nil
 	}
 	if err := writeSecret(ctx, p.writer, secret, next.data(), pathOwner); err != nil {
-		return pathSecrets{}, err
+		return err
 	}
-	log.FromContext(ctx).Info("Wrote the Secret of the webhooks' paths: " + news)
-	return next, nil
+	p.follow(next, now)
+	if cause != "" {
+		p.replaced(ctx, cause)
+	}
+	return nil
 }
 
-// injected are the secrets in the paths of the configurations.
-func (p *Paths) injected(configurations []client.Object) []string {
+// replaced counts a new secret.
+func (p *Paths) replaced(ctx context.Context, cause string) {
+	p.countsMu.Lock()
+	p.counts[cause]++
+	p.countsMu.Unlock()
+	log.FromContext(ctx).Info("Made a new secret for the paths of the webhooks", "cause", cause)
+}
+
+// present returns the secrets in the paths of the webhooks that get one, each once; an
+// empty one for a webhook that has none.
+func (p *Paths) present(configurations []client.Object) []string {
 	var all []string
 	for _, configuration := range configurations {
-		for _, config := range clientConfigs(configuration) {
-			if secret := secretIn(pathOf(config)); secret != "" && !slices.Contains(all, secret) {
+		each(configuration, func(name string, config *admissionv1.WebhookClientConfig) {
+			if _, ours := p.plain(configuration)[name]; !ours {
+				return
+			}
+			if secret := secretIn(pathOf(config)); !slices.Contains(all, secret) {
 				all = append(all, secret)
 			}
-		}
+		})
 	}
 	return all
 }
 
 // setPaths gives each webhook that has a plain path the one with the secret, and
 // reports whether that changes the configuration.
-func (p *Paths) setPaths(configuration client.Object, secrets pathSecrets, now time.Time) bool {
+func (p *Paths) setPaths(configuration client.Object, view *pathView, now time.Time) bool {
 	changed := false
 	each(configuration, func(name string, config *admissionv1.WebhookClientConfig) {
 		plain, ok := p.plain(configuration)[name]
@@ -209,7 +287,7 @@ func (p *Paths) setPaths(configuration client.Object, secrets pathSecrets, now t
 			return
 		}
 		has := pathOf(config)
-		if path := "/" + secrets.inject(now, secretIn(has)) + plain; path != has {
+		if path := "/" + view.inject(now, secretIn(has)) + plain; path != has {
 			setPath(config, path)
 			changed = true
 		}

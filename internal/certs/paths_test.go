@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -63,6 +64,28 @@ func (w *world) secretInPaths(ctx context.Context) string {
 	return secret
 }
 
+// handedOver has a replica make the first secret and inject it, and returns that.
+func (w *world) handedOver(ctx context.Context) string {
+	GinkgoHelper()
+	p := w.keeper(admin)
+	w.kept(ctx, p, p)
+	return w.secretInPaths(ctx)
+}
+
+// pathSecretNow is what the Secret has as the present one.
+func (w *world) pathSecretNow(ctx context.Context) string {
+	GinkgoHelper()
+	return parsePathSecrets(w.pathSecret(ctx).Data).current
+}
+
+// accept judges a secret as all these replicas do.
+func (w *world) accept(ctx context.Context, want Standing, secret string, replicas ...*Paths) {
+	GinkgoHelper()
+	for _, p := range replicas {
+		Expect(p.Judge(ctx, secret)).To(Equal(want))
+	}
+}
+
 func (w *world) pathSecret(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
@@ -75,7 +98,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		w := newWorld(ctx)
 		p := w.keeper(admin)
 		Expect(p.Check(nil)).To(MatchError("webhook path: not loaded yet"))
-		Expect(p.Accepts(ctx, "")).To(BeFalse())
+		Expect(p.Judge(ctx, "")).To(Equal(PathUnknown))
 		for range 2 { // the Secret is made, and filled
 			result, err := p.Reconcile(ctx, reconcile.Request{})
 			Expect(err).NotTo(HaveOccurred())
@@ -85,33 +108,113 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		w.installed(ctx)
 		w.kept(ctx, p)
 		Expect(p.Check(nil)).To(Succeed())
-		Expect(p.Accepts(ctx, w.secretInPaths(ctx))).To(BeTrue())
-		Expect(p.Accepts(ctx, oldSecret)).To(BeFalse())
+		Expect(p.Judge(ctx, w.secretInPaths(ctx))).To(Equal(PathAccepted))
+		Expect(p.Judge(ctx, oldSecret)).To(Equal(PathUnknown))
+		Expect(p.Replacements()).To(Equal(map[string]int{causeMissing: 1}))
 	})
 
-	It("hands a new secret over: known to all, then injected, and the old one for an overlap", func(ctx SpecContext) {
+	It("hands a new secret over: known to all, then injected, and the old one for a grace", func(ctx SpecContext) {
 		w := newWorld(ctx).installed(ctx)
 		p, other := w.keeper(admin), w.keeper(admin)
-		w.kept(ctx, p, other)
+		w.kept(ctx, p, other, p)
 		first := w.secretInPaths(ctx)
 
 		w.later(pathLife)
 		w.kept(ctx, p)
 		Expect(w.secretInPaths(ctx)).To(Equal(first), "before the handover is over")
 		w.later(handover)
-		w.kept(ctx, other)
+		w.kept(ctx, p)
 		second := w.secretInPaths(ctx)
 		Expect(second).NotTo(Equal(first))
-		for _, replica := range []*Paths{p, other} {
-			Expect(replica.Accepts(ctx, first)).To(BeTrue())
-			Expect(replica.Accepts(ctx, second)).To(BeTrue())
-		}
+		w.later(time.Hour) // in which no replica saw that both configurations have it
+		w.kept(ctx, other, p)
+		w.accept(ctx, PathAccepted, first, p, other)
+		w.accept(ctx, PathAccepted, second, p, other)
 
-		w.later(overlap - handover)
-		Expect(p.Accepts(ctx, first)).To(BeFalse(), "whether or not a pass was made")
+		w.later(pathGrace)
+		w.accept(ctx, PathOlder, first, p, other)
 		w.kept(ctx, p, other)
-		Expect(other.Accepts(ctx, first)).To(BeFalse())
-		Expect(other.Accepts(ctx, second)).To(BeTrue())
+		w.accept(ctx, PathOlder, first, p, other, w.keeper(admin))
+		w.accept(ctx, PathAccepted, second, p, other)
+	})
+
+	It("accepts the former secret for as long as one configuration has it", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		first := w.handedOver(ctx)
+		unwritable := errors.New("not now")
+		dying := w.keeper(interceptor.NewClient(admin, interceptor.Funcs{
+			Patch: func(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if _, is := o.(*admissionv1.ValidatingWebhookConfiguration); is {
+					return unwritable
+				}
+				return to.Patch(ctx, o, patch, opts...)
+			},
+		}))
+		w.later(pathLife)
+		w.kept(ctx, dying)
+		w.later(handover)
+		_, err := dying.Reconcile(ctx, reconcile.Request{})
+		Expect(err).To(MatchError(unwritable))
+		second := secretIn(w.paths(ctx)[0])
+		Expect(second).NotTo(Equal(first))
+		Expect(secretIn(w.paths(ctx)[2])).To(Equal(first))
+		w.later(2 * pathLife)
+		w.accept(ctx, PathAccepted, first, dying)
+		Expect(dying.Replacements()).To(Equal(map[string]int{causeStart: 1}))
+
+		next := w.keeper(admin) // after the crash
+		w.kept(ctx, next, next)
+		Expect(w.secretInPaths(ctx)).To(Equal(second))
+		w.accept(ctx, PathAccepted, first, next)
+		w.later(pathGrace)
+		w.accept(ctx, PathOlder, first, next)
+	})
+
+	It("replaces a secret on whose path a request was not answered, and not twice in ten minutes", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		p := w.keeper(admin)
+		w.kept(ctx, p, p)
+		for range 100 {
+			w.later(time.Minute)
+			p.Unanswered(w.pathSecretNow(ctx))
+			p.Unanswered(oldSecret) // which is no news
+			w.kept(ctx, p, p)
+		}
+		Expect(p.Replacements()).To(HaveKeyWithValue(causeUnanswered, BeNumerically("~", 9, 1)))
+		Expect(p.Replacements()).To(HaveLen(2), "and none for another cause than that, and the first")
+	})
+
+	It("starts a pass when a request was not answered, once", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		p := w.keeper(admin)
+		w.kept(ctx, p, p)
+		for range 3 {
+			p.Unanswered(w.pathSecretNow(ctx))
+		}
+		Expect(p.wake).To(Receive())
+		Expect(p.wake).NotTo(Receive())
+	})
+
+	It("replaces what was injected when it started, as soon as that is ten minutes old", func(ctx SpecContext) {
+		w := newWorld(ctx).installed(ctx)
+		first := w.handedOver(ctx)
+		w.later(pathInterval - time.Minute)
+		late := w.keeper(admin)
+		w.kept(ctx, late)
+		Expect(w.pathSecretNow(ctx)).To(Equal(first))
+		w.later(time.Minute)
+		w.kept(ctx, late)
+		Expect(w.pathSecretNow(ctx)).NotTo(Equal(first))
+		Expect(late.Replacements()).To(Equal(map[string]int{causeStart: 1}))
+
+		w.later(handover)
+		both := []*Paths{w.keeper(admin), w.keeper(admin)} // at once, hours later
+		w.kept(ctx, late, late)
+		w.later(3 * pathLife)
+		w.kept(ctx, both...)
+		w.kept(ctx, both...)
+		Expect(both[0].Replacements()).To(Equal(map[string]int{causeStart: 1}))
+		Expect(both[1].Replacements()).To(BeEmpty())
 	})
 
 	It("reads the Secret when it is called with a secret that it does not know, but not often", func(ctx SpecContext) {
@@ -124,12 +227,12 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 			},
 		}))
 		w.kept(ctx, w.keeper(admin))
-		Expect(late.Accepts(ctx, w.secretInPaths(ctx))).To(BeTrue())
+		Expect(late.Judge(ctx, w.secretInPaths(ctx))).To(Equal(PathAccepted))
 		Expect(reads).To(Equal(1))
 		w.later(rereadEvery)
 		for range 5 {
-			Expect(late.Accepts(ctx, otherSecret)).To(BeFalse())
-			Expect(late.Accepts(ctx, "mutate-something")).To(BeFalse())
+			Expect(late.Judge(ctx, otherSecret)).To(Equal(PathUnknown))
+			Expect(late.Judge(ctx, "mutate-something")).To(Equal(PathUnknown))
 		}
 		Expect(reads).To(Equal(2))
 	})
@@ -148,13 +251,13 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		} {
 			before := w.secretInPaths(ctx)
 			harm()
-			w.kept(ctx, p)
+			w.kept(ctx, p, other)
 			Expect(w.secretInPaths(ctx)).To(Equal(before))
-			Expect(p.Accepts(ctx, before)).To(BeTrue())
+			Expect(p.Judge(ctx, before)).To(Equal(PathAccepted))
 			w.later(handover)
 			w.kept(ctx, other)
 			Expect(w.secretInPaths(ctx)).NotTo(Equal(before))
-			Expect(p.Accepts(ctx, before)).To(BeTrue())
+			Expect(p.Judge(ctx, before)).To(Equal(PathAccepted))
 		}
 	})
 
@@ -190,13 +293,13 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 				return to.Patch(ctx, o, patch, opts...)
 			},
 		}))
-		w.kept(ctx, p)
+		w.kept(ctx, p, p)
 		before := w.secretInPaths(ctx)
 		refusing = true
 		w.later(pathLife + time.Second)
 		_, err := p.Reconcile(ctx, reconcile.Request{})
 		Expect(err).To(MatchError(refused))
 		Expect(w.secretInPaths(ctx)).To(Equal(before))
-		Expect(p.Accepts(ctx, before)).To(BeTrue())
+		Expect(p.Judge(ctx, before)).To(Equal(PathAccepted))
 	})
 })

@@ -10,19 +10,35 @@ import (
 )
 
 const (
-	// pathLife is the age at which a path secret is replaced. It is short because
-	// the API server writes the path into the error of a call that fails, which
+	// pathLife is the age at which a path secret is replaced in any case. It is short
+	// because the API server writes the path into the error of a call that fails, which
 	// reaches the API server's own clients.
-	pathLife = 24 * time.Hour
-	// skew is how far ahead another replica's clock may be.
-	skew = time.Hour
+	pathLife = time.Hour
+	// pathInterval is the shortest time between two replacements: clients can cause one,
+	// by requests that they cancel.
+	pathInterval = 10 * time.Minute
+	// pathGrace is how long the secret before is accepted after both configurations have
+	// the present one: for API servers whose watch shows them the configurations late.
+	pathGrace = time.Minute
+	// mostOlder bounds the secrets that are remembered: those of a day at least.
+	mostOlder = int(24 * time.Hour / pathInterval)
 )
 
 // The keys of the Secret of the paths.
 const (
 	currentPathKey  = "current"
 	sincePathKey    = "since"
+	injectedPathKey = "injected"
 	previousPathKey = "previous"
+	olderPathKey    = "older"
+)
+
+// The causes of a replacement, as the metric counts them.
+const (
+	causeMissing    = "missing"    // the Secret held none
+	causeAge        = "age"        // it was in use for pathLife
+	causeStart      = "start"      // a replica has started: calls may have failed before
+	causeUnanswered = "unanswered" // a request has ended without its answer
 )
 
 // aPathSecret is what newPathSecret returns. The API server takes no other
@@ -33,13 +49,18 @@ var aPathSecret = regexp.MustCompile(`^[a-z2-7]{26}$`)
 // newPathSecret returns 130 random bits.
 func newPathSecret() string { return strings.ToLower(rand.Text()) }
 
-// pathSecrets are the secrets with which the webhooks' paths begin. The zero value
-// is that of a Secret without anything of use, and accepts none.
+// pathSecrets are the secrets with which the webhooks' paths begin, as the Secret
+// holds them for all replicas. The zero value is that of a Secret without anything of
+// use, and accepts none.
 type pathSecrets struct {
 	current string
 	since   time.Time // when current was made
-	// previous are those before it. They are accepted for the overlap.
+	// injected is when both configurations were seen with current; zero before that.
+	injected time.Time
+	// previous are those that the configurations had before, accepted for the grace.
 	previous []string
+	// older are those before them, the latest first.
+	older []string
 }
 
 // parsePathSecrets returns the zero value where the data are not what data returns.
@@ -49,73 +70,165 @@ func parsePathSecrets(data map[string][]byte) pathSecrets {
 	if err != nil || !aPathSecret.MatchString(current) {
 		return pathSecrets{}
 	}
-	previous := slices.DeleteFunc(strings.Fields(string(data[previousPathKey])), func(p string) bool { return !aPathSecret.MatchString(p) })
-	return pathSecrets{current: current, since: since, previous: previous}
+	p := pathSecrets{
+		current: current, since: since,
+		previous: parseSecretList(data[previousPathKey]), older: parseSecretList(data[olderPathKey]),
+	}
+	// One that is earlier than the secret is about the secret before: a release that does not
+	// know this key has replaced it.
+	if at, err := time.Parse(time.RFC3339, string(data[injectedPathKey])); err == nil && !at.Before(since) {
+		p.injected = at
+	}
+	return p
+}
+
+func parseSecretList(text []byte) []string {
+	return slices.DeleteFunc(strings.Fields(string(text)), func(s string) bool { return !aPathSecret.MatchString(s) })
 }
 
 func (p pathSecrets) data() map[string][]byte {
-	return map[string][]byte{
+	data := map[string][]byte{
 		currentPathKey:  []byte(p.current),
 		sincePathKey:    []byte(p.since.UTC().Format(time.RFC3339)),
+		injectedPathKey: nil,
 		previousPathKey: []byte(strings.Join(p.previous, " ")),
+		olderPathKey:    []byte(strings.Join(p.older, " ")),
+	}
+	if !p.injected.IsZero() {
+		data[injectedPathKey] = []byte(p.injected.UTC().Format(time.RFC3339))
+	}
+	return data
+}
+
+// replaced returns the secrets with a new one in front.
+func (p pathSecrets) replaced(now time.Time) pathSecrets {
+	older := slices.Concat(p.previous, p.older)
+	return pathSecrets{
+		current: newPathSecret(), since: now,
+		previous: []string{p.current}, older: older[:min(len(older), mostOlder)],
 	}
 }
 
-// next returns what the Secret should hold instead of p, and says what is new;
-// nothing is, where p is as it should be.
-//
-// A secret is replaced when it is old, and when this process started later than an
-// overlap after it was made: while no replica answered, calls failed, and their
-// errors told it. Where the Secret holds none, those that the configurations have
-// are accepted for the overlap.
-func (p pathSecrets) next(now, started time.Time, injected []string) (pathSecrets, string) {
-	if started.After(now) {
-		started = now // the clock went back: that is no reason to replace one at each pass
+// pathView is the secrets as one replica sees them. Times are those of its own clock,
+// from when it saw a change: clocks of replicas may differ. Only the view of a replica
+// that has just started goes by what the Secret says of times.
+type pathView struct {
+	pathSecrets
+	seen time.Time // when the current secret appeared
+	// graceEnd is when the previous secrets are not accepted any more; zero while the
+	// current one is not in both configurations.
+	graceEnd time.Time
+}
+
+// follow returns the view after the Secret was read.
+func (v pathView) follow(read pathSecrets, now time.Time) pathView {
+	first := v.current == ""
+	next := pathView{pathSecrets: read, seen: v.seen, graceEnd: v.graceEnd}
+	if read.current != v.current {
+		next.seen, next.graceEnd = now, time.Time{}
+		if first && read.since.Before(now) {
+			next.seen = read.since
+		}
 	}
 	switch {
-	case p.current == "":
-		return pathSecrets{current: newPathSecret(), since: now, previous: injected}, "first path secret"
-	case !now.Before(p.since.Add(pathLife)), p.since.Add(overlap).Before(started), p.since.After(now.Add(skew)):
-		return pathSecrets{current: newPathSecret(), since: now, previous: []string{p.current}}, "new path secret"
-	case len(p.previous) > 0 && !now.Before(p.since.Add(overlap)):
-		p.previous = nil
-		return p, "only the present path secret is accepted"
+	case read.injected.IsZero():
+		next.graceEnd = time.Time{}
+	case next.graceEnd.IsZero() && first && read.injected.Before(now):
+		next.graceEnd = read.injected.Add(pathGrace)
+	case next.graceEnd.IsZero():
+		next.graceEnd = now.Add(pathGrace)
 	}
-	return p, ""
+	if read.current == "" {
+		next.older = v.older
+	}
+	return next
+}
+
+// next returns what the Secret should hold, and the cause if that has a new secret.
+//
+// exposed is the cause for which the current secret may be known to others, empty if
+// there is none. present are the secrets that the webhooks have in their paths, each
+// once, and an empty one if a webhook has none. No secret is replaced before it is in
+// both configurations and the grace of the one before it is over.
+func (v pathView) next(now time.Time, exposed string, present []string) (next pathSecrets, cause string) {
+	switch {
+	case v.current == "":
+		previous := slices.DeleteFunc(slices.Clone(present), func(s string) bool { return s == "" })
+		return pathSecrets{current: newPathSecret(), since: now, previous: previous, older: v.older}, causeMissing
+	case v.injected.IsZero():
+		next = v.pathSecrets
+		if slices.Equal(present, []string{v.current}) {
+			next.injected = now
+			if now.Before(v.since) {
+				next.injected = v.since
+			}
+		}
+		return next, ""
+	case now.Before(v.graceEnd):
+		return v.pathSecrets, ""
+	case exposed != "" && !now.Before(v.seen.Add(pathInterval)):
+		return v.replaced(now), exposed
+	case !now.Before(v.seen.Add(pathLife)):
+		return v.replaced(now), causeAge
+	}
+	return v.pathSecrets, ""
 }
 
 // inject returns the secret that a webhook should have in its path, given the one
 // that it has. A new secret waits for the handover, so that all replicas accept it
 // by then.
-func (p pathSecrets) inject(now time.Time, has string) string {
-	if len(p.previous) == 0 || !now.Before(p.since.Add(handover)) {
-		return p.current
+func (v pathView) inject(now time.Time, has string) string {
+	if len(v.previous) == 0 || !v.injected.IsZero() || !now.Before(v.seen.Add(handover)) {
+		return v.current
 	}
-	if has == p.current || slices.Contains(p.previous, has) {
+	if has == v.current || slices.Contains(v.previous, has) {
 		return has
 	}
-	return p.previous[0]
+	return v.previous[0]
 }
 
-// accepts reports whether a request with this secret comes from the API server. It
-// takes the same time for all secrets of one length.
-func (p pathSecrets) accepts(secret string, now time.Time) bool {
-	ok := equal(secret, p.current) && p.current != ""
-	if now.Before(p.since.Add(overlap)) {
-		for _, previous := range p.previous {
-			ok = equal(secret, previous) || ok
-		}
+// A Standing says how a request on a path is to be answered.
+type Standing int
+
+const (
+	// PathUnknown is that of a path that was never given to the API server, as far as is
+	// remembered.
+	PathUnknown Standing = iota
+	// PathOlder is that of a path that was replaced.
+	PathOlder
+	// PathAccepted is that of a path at which the API server calls.
+	PathAccepted
+)
+
+// standing takes the same time for all secrets of one length.
+func (v pathView) standing(secret string, now time.Time) Standing {
+	current := equal(secret, v.current) && v.current != ""
+	previous, older := among(secret, v.previous), among(secret, v.older)
+	inGrace := v.graceEnd.IsZero() || now.Before(v.graceEnd)
+	switch {
+	case current, previous && inGrace:
+		return PathAccepted
+	case previous, older:
+		return PathOlder
 	}
-	return ok
+	return PathUnknown
+}
+
+func among(secret string, all []string) bool {
+	found := false
+	for _, one := range all {
+		found = equal(secret, one) || found
+	}
+	return found
 }
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 // due returns how long it takes until the next decision.
-func (p pathSecrets) due(now time.Time) time.Duration {
+func (v pathView) due(now time.Time) time.Duration {
 	next := recheck
-	for _, after := range []time.Duration{handover, overlap, pathLife} {
-		if left := p.since.Add(after).Sub(now); left > 0 {
+	for _, at := range []time.Time{v.seen.Add(handover), v.graceEnd, v.seen.Add(pathInterval), v.seen.Add(pathLife)} {
+		if left := at.Sub(now); left > 0 {
 			next = min(next, left)
 		}
 	}

@@ -17,79 +17,178 @@ func TestAPathSecretCanBeAnElementOfAPathAndIsNeverTheSame(t *testing.T) {
 	}
 }
 
-func TestNextReplacesAPathSecretInTime(t *testing.T) {
-	fresh := func(p ...string) pathSecrets { return pathSecrets{current: oldSecret, since: birth, previous: p} }
+// viewAtBirth returns a view of a secret that was made at birth, and is in both
+// configurations since then.
+func viewAtBirth(previous ...string) pathView {
+	return pathView{}.follow(pathSecrets{current: oldSecret, since: birth, injected: birth, previous: previous}, birth)
+}
+
+func TestNextReplacesAPathSecretOnceItMayBeKnownOrIsOld(t *testing.T) {
+	pending := pathView{}.follow(pathSecrets{current: oldSecret, since: birth, previous: []string{otherSecret}}, birth)
 	for name, test := range map[string]struct {
-		held         pathSecrets
-		now, started time.Duration // since birth
-		injected     []string
-		news         string
-		previous     []string
+		view     pathView
+		now      time.Duration // since birth
+		exposed  string
+		present  []string
+		cause    string
+		previous []string
+		injected bool
 	}{
-		"nothing is wrong":                        {held: fresh(), now: time.Minute},
-		"the Secret is new":                       {news: "first path secret"},
-		"the Secret was lost":                     {injected: []string{oldSecret}, news: "first path secret", previous: []string{oldSecret}},
-		"a day is over":                           {held: fresh(), now: pathLife, news: "new path secret", previous: []string{oldSecret}},
-		"the one before it is still accepted":     {held: fresh(otherSecret), now: overlap - time.Second, previous: []string{otherSecret}},
-		"the overlap is over":                     {held: fresh(otherSecret), now: overlap, news: "only the present path secret is accepted"},
-		"a replica starts":                        {held: fresh(), now: 2 * overlap, started: 2 * overlap, news: "new path secret", previous: []string{oldSecret}},
-		"a replica starts soon after the other":   {held: fresh(), now: overlap, started: overlap},
-		"a clock was years ahead":                 {held: fresh(), now: -2 * skew, news: "new path secret", previous: []string{oldSecret}},
-		"a configuration has what nobody put in":  {held: fresh(), now: time.Minute, injected: []string{otherSecret}},
-		"the two configurations differ, and lost": {injected: []string{oldSecret, otherSecret}, news: "first path secret", previous: []string{oldSecret, otherSecret}},
+		"nothing is wrong":                        {view: viewAtBirth(), now: pathLife - 1, injected: true},
+		"the Secret is new":                       {cause: causeMissing},
+		"the configurations have no path":         {present: []string{""}, cause: causeMissing},
+		"the Secret was lost":                     {present: []string{oldSecret}, cause: causeMissing, previous: []string{oldSecret}},
+		"the two configurations differ, and lost": {present: []string{oldSecret, "", otherSecret}, cause: causeMissing, previous: []string{oldSecret, otherSecret}},
+		"an hour is over":                         {view: viewAtBirth(), now: pathLife, cause: causeAge, previous: []string{oldSecret}},
+		"a request is not answered":               {view: viewAtBirth(), now: pathInterval, exposed: causeUnanswered, cause: causeUnanswered, previous: []string{oldSecret}},
+		"one is not answered soon after another":  {view: viewAtBirth(), now: pathInterval - 1, exposed: causeUnanswered, injected: true},
+		"one configuration has the former":        {view: pending, now: pathLife, exposed: causeStart, present: []string{oldSecret, otherSecret}, previous: []string{otherSecret}},
+		"both configurations have it now":         {view: pending, now: time.Minute, present: []string{oldSecret}, previous: []string{otherSecret}, injected: true},
+		"no configuration exists":                 {view: pending, now: time.Minute, previous: []string{otherSecret}},
+		"a configuration has what nobody put in":  {view: viewAtBirth(), now: time.Minute, present: []string{otherSecret}, injected: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now, started := birth.Add(test.now), birth.Add(test.started)
-			after, news := test.held.next(now, started, test.injected)
-			if news != test.news || !slices.Equal(after.previous, test.previous) {
-				t.Errorf("next: %q, previous %q; want %q, %q", news, after.previous, test.news, test.previous)
+			now := birth.Add(test.now)
+			next, cause := test.view.next(now, test.exposed, test.present)
+			if cause != test.cause || !slices.Equal(next.previous, test.previous) || next.injected.IsZero() == test.injected {
+				t.Errorf("next: cause %q, previous %q, injected %v; want %q, %q, %v", cause, next.previous, next.injected, test.cause, test.previous, test.injected)
 			}
-			if renewed := after.current != test.held.current; renewed != (news == "new path secret" || news == "first path secret") {
-				t.Errorf("%q, and the secret is new: %v", news, renewed)
+			if renewed := next.current != test.view.current; renewed != (cause != "") {
+				t.Errorf("cause %q, and the secret is new: %v", cause, renewed)
 			}
-			again := parsePathSecrets(after.data())
-			if _, more := again.next(now, started, test.injected); more != "" {
-				t.Errorf("after %q, next wants %q at the same moment", news, more)
+			again := test.view.follow(parsePathSecrets(next.data()), now)
+			if more, cause := again.next(now, "", test.present); cause != "" || more.injected.IsZero() == test.injected {
+				t.Errorf("at the same moment next wants more: %q", cause)
 			}
 		})
 	}
 }
 
-func TestAPathSecretIsInjectedAfterTheHandoverAndItsPredecessorAcceptedForTheOverlap(t *testing.T) {
-	p := pathSecrets{current: newPathSecret(), since: birth, previous: []string{oldSecret}}
+func TestNextReplacesNoPathSecretWhileTheOneBeforeIsAccepted(t *testing.T) {
+	now := birth.Add(2 * pathLife) // as old, but it could not be injected before
+	view := pathView{}.follow(pathSecrets{current: oldSecret, since: birth, previous: []string{otherSecret}}, birth)
+	next, _ := view.next(now, causeStart, []string{oldSecret})
+	view = view.follow(next, now)
+	if _, cause := view.next(now.Add(pathGrace-1), causeStart, nil); cause != "" {
+		t.Errorf("within the grace it is replaced: %s", cause)
+	}
+	if _, cause := view.next(now.Add(pathGrace), causeStart, nil); cause != causeStart {
+		t.Errorf("after the grace the cause is %q", cause)
+	}
+}
+
+func TestAPathSecretIsInjectedAfterTheHandover(t *testing.T) {
+	p := pathView{}.follow(pathSecrets{current: newPathSecret(), since: birth, previous: []string{oldSecret}}, birth)
 	for _, at := range []struct {
-		after    time.Duration
-		has      string
-		inject   string
-		accepted bool // the old one
+		after       time.Duration
+		has, inject string
 	}{
-		{0, oldSecret, oldSecret, true},
-		{0, "", oldSecret, true},
-		{0, p.current, p.current, true}, // another replica's clock is ahead
-		{handover - 1, otherSecret, oldSecret, true},
-		{handover, oldSecret, p.current, true},
-		{overlap - 1, oldSecret, p.current, true},
-		{overlap, oldSecret, p.current, false},
+		{0, oldSecret, oldSecret},
+		{0, "", oldSecret},
+		{0, p.current, p.current}, // another replica has seen it before
+		{handover - 1, otherSecret, oldSecret},
+		{handover, oldSecret, p.current},
 	} {
-		now := birth.Add(at.after)
-		if got := p.inject(now, at.has); got != at.inject {
+		if got := p.inject(birth.Add(at.after), at.has); got != at.inject {
 			t.Errorf("%v: injects %q in place of %q, want %q", at.after, got, at.has, at.inject)
 		}
-		if !p.accepts(p.current, now) || p.accepts(oldSecret, now) != at.accepted || p.accepts(otherSecret, now) || p.accepts("", now) {
-			t.Errorf("%v: accepts the wrong secrets", at.after)
-		}
 	}
-	if first := (pathSecrets{current: oldSecret, since: birth}); first.inject(birth, "") != oldSecret {
+	if got := viewAtBirth(oldSecret).inject(birth, otherSecret); got != oldSecret {
+		t.Errorf("what was injected already is not put back at once, but %q", got)
+	}
+	if first := (pathView{}).follow(pathSecrets{current: oldSecret, since: birth}, birth); first.inject(birth, "") != oldSecret {
 		t.Error("the first secret waits for the handover")
 	}
-	if (pathSecrets{}).accepts("", birth) {
-		t.Error("the zero value accepts the empty secret")
+}
+
+func TestAFormerPathSecretIsAcceptedForTheGraceAndKnownAfterIt(t *testing.T) {
+	const older, unknown = "oooooooooooooooooooooooooo", "uuuuuuuuuuuuuuuuuuuuuuuuuu"
+	held := pathSecrets{current: oldSecret, since: birth, previous: []string{otherSecret}, older: []string{older}}
+	view := pathView{}.follow(held, birth)
+	expect := func(when string, now time.Time, former Standing) {
+		t.Helper()
+		for secret, want := range map[string]Standing{oldSecret: PathAccepted, otherSecret: former, older: PathOlder, unknown: PathUnknown, "": PathUnknown} {
+			if got := view.standing(secret, now); got != want {
+				t.Errorf("%s, %q: %v, want %v", when, secret, got, want)
+			}
+		}
+	}
+	expect("a day without injection", birth.Add(24*time.Hour), PathAccepted)
+	at := birth.Add(25 * time.Hour)
+	held.injected = at.Add(-time.Hour) // by the clock of another replica
+	view = view.follow(held, at)
+	expect("at the end of the grace", at.Add(pathGrace-1), PathAccepted)
+	expect("after the grace", at.Add(pathGrace), PathOlder)
+	view = view.follow(view.replaced(at.Add(pathLife)), at.Add(pathLife))
+	if got := view.standing(otherSecret, at.Add(pathLife)); got != PathOlder {
+		t.Errorf("the one before the former: %v, want older", got)
+	}
+	if got := (pathView{}).standing("", birth); got != PathUnknown {
+		t.Errorf("the zero value: %v", got)
+	}
+}
+
+// A replica that was not there goes by the times in the Secret, but by none that is to come.
+func TestAReplicaThatStartsTakesNoFormerPathSecretLongerThanOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		now    time.Duration // since birth, when it was injected
+		former Standing
+		seen   time.Duration
+	}{
+		"in the grace":                {now: pathGrace - time.Second, former: PathAccepted},
+		"hours later":                 {now: 3 * time.Hour, former: PathOlder},
+		"its clock is an hour behind": {now: -time.Hour, former: PathAccepted, seen: -time.Hour},
+	} {
+		now := birth.Add(test.now)
+		view := viewAtBirth() // of another replica
+		view = pathView{}.follow(pathSecrets{current: view.current, since: view.since, injected: view.injected, previous: []string{otherSecret}}, now)
+		if got := view.standing(otherSecret, now); got != test.former || !view.seen.Equal(birth.Add(test.seen)) {
+			t.Errorf("%s: %v, seen %v; want %v", name, got, view.seen.Sub(birth), test.former)
+		}
+		if got := view.standing(otherSecret, now.Add(pathGrace)); got != PathOlder {
+			t.Errorf("%s, a grace later: %v", name, got)
+		}
+	}
+}
+
+// Two replicas whose clocks differ by a day do not replace each other's secrets.
+func TestClocksThatDifferMakeNoMoreReplacements(t *testing.T) {
+	const skew = 24 * time.Hour
+	held, made := pathSecrets{}, 0
+	var fast, slow pathView
+	for now := birth; now.Before(birth.Add(3 * pathLife)); now = now.Add(time.Minute) {
+		for _, replica := range []struct {
+			view  *pathView
+			clock time.Time
+		}{{&fast, now.Add(skew)}, {&slow, now}} {
+			*replica.view = replica.view.follow(held, replica.clock)
+			next, cause := replica.view.next(replica.clock, "", []string{held.current})
+			if cause != "" {
+				made++
+			}
+			held = parsePathSecrets(next.data())
+			*replica.view = replica.view.follow(held, replica.clock)
+		}
+	}
+	if made > 3 {
+		t.Errorf("%d secrets in three hours, want one an hour", made)
+	}
+}
+
+func TestOlderPathSecretsAreBounded(t *testing.T) {
+	p := pathSecrets{current: oldSecret, since: birth}
+	for range mostOlder + 5 {
+		p = p.replaced(birth)
+	}
+	if len(p.older) != mostOlder || slices.Contains(p.older, oldSecret) || slices.Contains(p.older, p.previous[0]) {
+		t.Errorf("%d older secrets, want the latest %d", len(p.older), mostOlder)
 	}
 }
 
 func TestWhatIsNoPathSecretIsNone(t *testing.T) {
-	good := pathSecrets{current: oldSecret, since: birth, previous: []string{otherSecret}}
-	if got := parsePathSecrets(good.data()); got.current != oldSecret || !got.since.Equal(birth) || !slices.Equal(got.previous, good.previous) {
+	good := pathSecrets{current: oldSecret, since: birth, injected: birth, previous: []string{otherSecret}, older: []string{newPathSecret()}}
+	got := parsePathSecrets(good.data())
+	if got.current != oldSecret || !got.since.Equal(birth) || !got.injected.Equal(birth) || !slices.Equal(got.previous, good.previous) || !slices.Equal(got.older, good.older) {
 		t.Errorf("%+v, want %+v", got, good)
 	}
 	for key, value := range map[string]string{currentPathKey: "short", sincePathKey: "yesterday"} {
@@ -98,5 +197,10 @@ func TestWhatIsNoPathSecretIsNone(t *testing.T) {
 		if got := parsePathSecrets(data); got.current != "" {
 			t.Errorf("%s %q: %+v", key, value, got)
 		}
+	}
+	data := good.data()
+	data[sincePathKey] = []byte(birth.Add(time.Hour).UTC().Format(time.RFC3339))
+	if got := parsePathSecrets(data); !got.injected.IsZero() {
+		t.Errorf("a secret is said to be injected at %v, before it was made", got.injected)
 	}
 }

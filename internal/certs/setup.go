@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -25,15 +26,15 @@ import (
 // admissionregistration types.
 func (c *Certs) Setup(mgr ctrl.Manager) error {
 	const name = "webhook-certificate"
-	if err := runOnEveryReplica(mgr, name, c.options.Tracer.Passes(name, c), c.watched()); err != nil {
+	if err := runOnEveryReplica(mgr, name, c.options.Tracer.Passes(name, c), c.watched(), nil); err != nil {
 		return fmt.Errorf("webhook certificate: %w", err)
 	}
 	return nil
 }
 
 // runOnEveryReplica adds a reconciler to a manager, and a cache of the objects whose
-// changes start a pass of it.
-func runOnEveryReplica(mgr ctrl.Manager, name string, r reconcile.Reconciler, watched map[client.Object]cache.ByObject) error {
+// changes start a pass of it, as what comes over wake does.
+func runOnEveryReplica(mgr ctrl.Manager, name string, r reconcile.Reconciler, watched map[client.Object]cache.ByObject, wake <-chan event.GenericEvent) error {
 	objects, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(),
 		Scheme:     mgr.GetScheme(),
@@ -56,6 +57,11 @@ func runOnEveryReplica(mgr ctrl.Manager, name string, r reconcile.Reconciler, wa
 	})
 	if err != nil {
 		return err
+	}
+	if wake != nil {
+		if err := worker.Watch(source.Channel(wake, onChange)); err != nil {
+			return err
+		}
 	}
 	return watch(worker, objects, watched)
 }
@@ -83,20 +89,23 @@ func watchConfigurations(objects map[client.Object]cache.ByObject, mutating, val
 
 func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 
+// onlyRequest starts a pass: whatever the request, there is one thing to do.
+var onlyRequest = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
+
+var onChange = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{onlyRequest}
+})
+
 // watch starts a pass on any change, and one at the start: where none of the
 // objects exists, nothing changes.
 func watch(worker controller.Controller, objects cache.Cache, watched map[client.Object]cache.ByObject) error {
-	pass := reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}} // whatever the request, there is one thing to do
 	first := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		queue.Add(pass)
+		queue.Add(onlyRequest)
 		return nil
 	})
 	if err := worker.Watch(first); err != nil {
 		return err
 	}
-	onChange := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{pass}
-	})
 	for object := range watched {
 		if err := worker.Watch(source.Kind(objects, object, onChange)); err != nil {
 			return err

@@ -3,6 +3,7 @@ package operator
 import (
 	"crypto/tls"
 	"errors"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,5 +65,11 @@ func (g guard) server(o Options, accepts []func(*tls.Config)) (webhook.Server, e
 		Host: o.WebhookHost, Port: o.WebhookPort,
 		TLSOpts: append(accepts, clients, func(c *tls.Config) { c.GetCertificate = g.certificate.GetCertificate }),
 	})
-	return webhooks.Graceful(webhooks.Guarded(server, g.paths.Accepts)), nil
+	return webhooks.Graceful(webhooks.Guarded(server, g.paths)), nil
 }
+
+// NotAfter implements webhookGuard.
+func (g guard) NotAfter() (time.Time, bool) { return g.certificate.NotAfter() }
+
+// Replacements implements webhookGuard.
+func (g guard) Replacements() map[string]int { return g.paths.Replacements() }

@@ -19,24 +19,31 @@ type measures struct {
 	allocator.Parts
 	claims   *kube.Tally[claimKey]
 	policies *policyWatch
-	// expires is when the certificate of the webhooks expires.
-	expires func() (time.Time, bool)
+	guard    webhookGuard
 
 	descs map[string]*prometheus.Desc
 }
 
+// webhookGuard is what is measured of the guard.
+type webhookGuard interface {
+	// NotAfter is when the certificate of the webhooks expires.
+	NotAfter() (time.Time, bool)
+	// Replacements are the secrets that were made for the paths, by cause.
+	Replacements() map[string]int
+}
+
 // newMeasures are those of one replica.
-func newMeasures(of allocator.Parts, policies *policyWatch, expires func() (time.Time, bool)) *measures {
+func newMeasures(of allocator.Parts, policies *policyWatch, guard webhookGuard) *measures {
 	m := &measures{
 		Parts: of, claims: kube.NewTally[claimKey](), policies: policies,
-		expires: expires, descs: map[string]*prometheus.Desc{},
+		guard: guard, descs: map[string]*prometheus.Desc{},
 	}
 	for _, name := range []string{
 		metrics.Claims, metrics.Waiting, metrics.WaitingOldest,
 		metrics.PoolCapacity, metrics.PoolAllocated, metrics.PoolAvailable, metrics.PoolWithheld, metrics.PoolRetained,
 		metrics.PoolCooling, metrics.PoolUnclaimed, metrics.PoolAllocations, metrics.ProjectLimit, metrics.ProjectUsage,
 		metrics.Conflicts, metrics.Unreadable, metrics.Protected,
-		metrics.WatchRestarts, metrics.WatchLists, metrics.WatchLag, metrics.CertificateExpiry, metrics.Build,
+		metrics.WatchRestarts, metrics.WatchLists, metrics.WatchLag, metrics.CertificateExpiry, metrics.PathReplacements, metrics.Build,
 	} {
 		m.descs[name] = metrics.Of(name).Desc()
 	}
@@ -82,8 +89,11 @@ func (m *measures) Collect(to chan<- prometheus.Metric) {
 	for policy, protected := range m.policies.state() {
 		s.gauge(metrics.Protected, number(protected), policy)
 	}
-	if at, ok := m.expires(); ok {
+	if at, ok := m.guard.NotAfter(); ok {
 		s.gauge(metrics.CertificateExpiry, float64(at.Unix()))
+	}
+	for cause, count := range m.guard.Replacements() {
+		s.counter(metrics.PathReplacements, count, cause)
 	}
 	s.gauge(metrics.Build, 1, version.Own())
 }
@@ -108,8 +118,8 @@ func (s scrape) gauge(name string, value float64, labels ...string) {
 	s.to <- prometheus.MustNewConstMetric(s.descs[name], prometheus.GaugeValue, value, labels...)
 }
 
-func (s scrape) counter(name string, value int) {
-	s.to <- prometheus.MustNewConstMetric(s.descs[name], prometheus.CounterValue, float64(value))
+func (s scrape) counter(name string, value int, labels ...string) {
+	s.to <- prometheus.MustNewConstMetric(s.descs[name], prometheus.CounterValue, float64(value), labels...)
 }
 
 func number(is bool) float64 {

@@ -36,13 +36,20 @@ var (
 	shared = netip.MustParsePrefix("10.0.0.0/24")
 )
 
+// guarding is a guard with a certificate until began, that has replaced a path once.
+type guarding struct{}
+
+func (guarding) NotAfter() (time.Time, bool) { return began, true }
+
+func (guarding) Replacements() map[string]int { return map[string]int{"start": 1} }
+
 // measured are measures of a ledger that a source feeds.
 func measured(t testing.TB, records ...ipam.Record) *measures {
 	t.Helper()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
 	parts := allocator.NewParts(allocator.PartsOptions{Ledger: view, Log: logr.Discard(), Clock: clocktesting.NewFakePassiveClock(began)})
 	t.Cleanup(parts.Close)
-	m := newMeasures(parts, &policyWatch{}, func() (time.Time, bool) { return began, true })
+	m := newMeasures(parts, &policyWatch{}, guarding{})
 	from := fcache.NewFakeControllerSource()
 	for i, record := range records {
 		obj := adapt.Allocation(record)

@@ -88,7 +88,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	op.measures = newMeasures(op.Parts, policies, guard.certificate.NotAfter)
+	op.measures = newMeasures(op.Parts, policies, guard)
 	if err := op.register(ctx); err != nil {
 		return err
 	}

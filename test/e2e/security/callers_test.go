@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -97,42 +99,57 @@ func (w *world) onlyTheSecretIsAnswered() {
 	}
 }
 
-// rotated has the path secret say that it is so old.
-func (w *world) rotated(age time.Duration) {
-	w.Helper()
-	secret := &corev1.Secret{}
-	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: pathSecret}, secret))
-	before := secret.DeepCopy()
-	secret.Data["since"] = []byte(time.Now().Add(-age).UTC().Format(time.RFC3339))
-	suite.Must(w, w.Patch(w.Context(), secret, client.MergeFrom(before)))
+// pathsAreReplaced asks with a secret until it is not accepted any more, while claims are
+// created.
+func (w *world) pathsAreReplaced() {
+	ctx, stop := context.WithCancel(w.Context())
+	defer stop()
+	as := w.Client(cluster.NoRetry(w.Config()))
+	var creating sync.WaitGroup
+	made := 0
+	creating.Go(func() {
+		for ; ctx.Err() == nil; made++ {
+			claim := build.Claim("victim", "").Generated("beside-").Pool("asked").Length(32).Obj()
+			if err := as.Create(ctx, claim); err != nil && ctx.Err() == nil {
+				w.Errorf("a create while the path is replaced: %v", err)
+			}
+			if err := as.Delete(ctx, claim); err != nil && ctx.Err() == nil {
+				w.Errorf("its deletion: %v", err)
+			}
+		}
+	})
+	asking := insecure()
+	old := w.pathIsReplaced(asking)
+	w.Patience = 2 * time.Minute // the grace is one
+	w.Await("the old secret is not accepted any more", func(context.Context) bool {
+		code, answer := w.post(asking, old, strings.NewReader("{}"))
+		if code != http.StatusOK {
+			w.Fatalf("the path before is answered with %d %s", code, answer)
+		}
+		return strings.Contains(string(answer), `"code":503`) && strings.Contains(string(answer), `"retryAfterSeconds":1`)
+	})
+	stop()
+	creating.Wait()
+	w.Logf("%d creates while the path was replaced", made)
 }
 
-func (w *world) pathsAreRotated() { w.pathsAreRotatedFor(insecure()) }
-
-// pathsAreRotatedFor asks with a secret that was replaced, by way of a client.
-func (w *world) pathsAreRotatedFor(through *http.Client) {
+// pathIsReplaced deletes the Secret of the paths, and returns a path as it was before. It
+// asks at the old path and at the new one, by way of a client.
+func (w *world) pathIsReplaced(through *http.Client) (old string) {
+	w.Helper()
 	const name = "update.ipclaim.ipam.cadastre.dev"
-	old := w.secretPaths()[name]
-	w.rotated(25 * time.Hour)
+	old = w.secretPaths()[name]
+	w.Deleted(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: pathSecret}})
 	w.Await("the new secret is injected", func(context.Context) bool { return w.secretPaths()[name] != old })
 	fresh := w.secretPaths()[name]
 	for path, want := range map[string]int{old: http.StatusOK, fresh: http.StatusOK, plainPath(old): http.StatusNotFound} {
-		if code, answer := w.post(through, path, strings.NewReader("{}")); code != want {
+		code, answer := w.post(through, path, strings.NewReader("{}"))
+		if code != want || strings.Contains(string(answer), "503") {
 			w.Errorf("%s: %d %s, want %d", path, code, answer, want)
 		}
 	}
 	w.Created(build.Claim("victim", "after").Pool("asked").Length(32).Obj())
-
-	// The overlap is over, but was not when the operator started: it replaces a secret that
-	// old at once, and the paths change again when the next one is handed over.
-	w.rotated(time.Hour + time.Second)
-	w.Await("the old secret is not accepted any more", func(context.Context) bool {
-		code, _ := w.post(through, old, strings.NewReader("{}"))
-		return code == http.StatusNotFound
-	})
-	w.Await("the API server calls what is accepted", func(ctx context.Context) bool {
-		return w.Create(ctx, build.Claim("victim", "").Generated("later-").Pool("asked").Length(32).Obj()) == nil
-	})
+	return old
 }
 
 // manifestsLeavePathsAlone applies the manifests as a tool does that would own, and

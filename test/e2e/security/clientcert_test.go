@@ -133,7 +133,7 @@ func TestWithCertificatesOfOthers(t *testing.T) {
 	if n := w.records("victim"); n != 0 {
 		t.Errorf("%d blocks were recorded for nobody", n)
 	}
-	w.pathsAreRotatedFor(known)
+	w.pathIsReplaced(known)
 	w.bundlesAre(a)
 }
 

@@ -32,7 +32,7 @@ func TestSecurity(t *testing.T) {
 		{"a request that does not end is answered", (*world).timeIsBounded},
 		{"a namespace whose claims are never stored is stopped, and no other", (*world).unboundIsBounded},
 		{"webhooks answer no path without the secret", (*world).onlyTheSecretIsAnswered},
-		{"a path with the secret before is answered for the overlap", (*world).pathsAreRotated},
+		{"a path that was replaced is answered for a minute, and no create fails meanwhile", (*world).pathsAreReplaced},
 		{"manifests that others apply change neither path nor bundle", (*world).manifestsLeavePathsAlone},
 		{"everything that the operator does", (*world).everythingIsDone},
 		{"a right that comes after what waits for it counts", (*world).aLateRightCounts},
