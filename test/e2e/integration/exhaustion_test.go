@@ -104,6 +104,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		Expect(recordsOf(ctx, third)).To(BeEmpty())
 
 		deleted(ctx, second)
+		Eventually(func() []string { return recordsOf(ctx, second) }).Should(BeEmpty())
 		Expect(told.Create(ctx, third)).To(Succeed())
 		Expect(third.Spec.CIDR).To(Equal("10.28.2.1/32"))
 	})
