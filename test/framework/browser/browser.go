@@ -80,6 +80,9 @@ type Look struct {
 	// Dark has the system prefer dark colours, Phone has a touch screen, Still prefers less
 	// movement.
 	Dark, Phone, Still bool
+	// Wide spaces the text of the document that is open as WCAG 2.2, criterion 1.4.12, asks pages
+	// to bear. It is wider than in the widest font that a machine may have.
+	Wide bool
 	// Media is that of CSS: screen, or print.
 	Media string
 }
@@ -132,6 +135,17 @@ func (p *Page) Look(look Look) {
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion}},
 	})
 	p.must("setting what the system prefers", err)
+	p.space(look.Wide)
+}
+
+// space spaces the text of the document widely, or as its style does.
+func (p *Page) space(wide bool) {
+	p.t.Helper()
+	rules := ""
+	if wide {
+		rules = "* { letter-spacing: 0.12em !important; word-spacing: 0.16em !important }"
+	}
+	p.Run("globalThis.__spacing??=new CSSStyleSheet();__spacing.replaceSync(" + quoted(rules) + ");document.adoptedStyleSheets=[__spacing]")
 }
 
 // Go opens an address in the tab, and waits until it is loaded.

@@ -13,12 +13,12 @@ body { margin: 0 } div, p { margin: 0; white-space: nowrap }
 #rolled { width: 40px; overflow: auto } #low { height: 10px; overflow: hidden }
 #on { margin-top: -12px } #off { position: absolute; top: 200px; left: 350px }
 #under { position: absolute; top: 300px } #menu { position: absolute; top: 300px; background: white }
-select { width: 50px } #narrow { width: 60px } #reader { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
+select { width: 50px } #narrow, #titled { width: 60px } #titled { text-overflow: ellipsis } #reader { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
 </style></head><body>
 <p id="cut">Cut off at the side</p><p id="fine" title="Shortened as it should be">Shortened as it should be</p><p id="rolled">Rolled into view</p><p id="low">Cut off below</p>
 <p id="below">This is below</p><p id="on">This lies on it</p>
 <p id="off">Beyond the window</p><p id="under">Covered by a menu</p><p id="menu">A menu that covers it</p>
-<select id="choice"><option>A long choice</option></select><input type="text" id="narrow" placeholder="A long placeholder"><span id="reader">For readers of screens alone</span>
+<select id="choice"><option>A long choice</option></select><input type="text" id="narrow" placeholder="A long placeholder"><input type="text" id="titled" placeholder="A long placeholder" title="A long placeholder"><span id="reader">For readers of screens alone</span>
 <canvas id="canvas" width="100" height="50"></canvas>
 <script>
 const c = canvas.getContext('2d')
@@ -45,6 +45,11 @@ func TestIllegible(t *testing.T) {
 	if len(found) > 0 {
 		t.Errorf("these can be read: %q", found)
 	}
+	p.Look(Look{Width: 390, Height: 800, Wide: true})
+	if wide := Value[string](p, "getComputedStyle(below).letterSpacing"); wide == "normal" {
+		t.Error("the text is not wide")
+	}
+	p.Look(Look{Width: 390, Height: 800})
 	if received.Load() != int64(len(illegiblePage)) {
 		t.Errorf("received %d bytes, want %d", received.Load(), len(illegiblePage))
 	}

@@ -80,11 +80,14 @@
     const style = getComputedStyle(field)
     const isSelect = field.tagName === 'SELECT'
     pen.font = style.font
+    pen.letterSpacing = style.letterSpacing === 'normal' ? '0px' : style.letterSpacing
+    pen.wordSpacing = style.wordSpacing
     const shown = isSelect ? field.selectedOptions[0]?.textContent ?? '' : field.value ? '' : field.placeholder
     const arrow = isSelect && style.appearance !== 'none' ? 16 : 0
     const room = field.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - arrow
     const needs = pen.measureText(shown).width
-    if (needs > room + SLACK) found.push(`${short(shown)} of ${name(field)} needs ${Math.ceil(needs)} pixels and has ${Math.floor(room)}`)
+    const isShortened = style.textOverflow === 'ellipsis' && field.title.includes(shown)
+    if (needs > room + SLACK && !isShortened) found.push(`${short(shown)} of ${name(field)} needs ${Math.ceil(needs)} pixels and has ${Math.floor(room)}`)
   }
   for (const e of document.querySelectorAll('button, th, label, h1, h2, h3')) {
     if (e.checkVisibility({ visibilityProperty: true }) && !isForReaders(e) && getComputedStyle(e).display !== 'inline' && e.clientWidth > 0 && e.scrollWidth > e.clientWidth + SLACK && getComputedStyle(e).overflowX !== 'visible') {
