@@ -20,6 +20,11 @@ import (
 // killed more often than that, and past the quota etcd takes no more writes.
 const historyQuota = "8589934592"
 
+// startTimeout is for etcd and kube-apiserver, which are not what is tested: to start takes
+// them seconds of CPU time, which are minutes beside other work. One that ends is noticed at
+// once.
+const startTimeout = 5 * time.Minute
+
 // newControlPlane prepares etcd and kube-apiserver, run by envtest. Both are
 // started through a launcher that notes their process, and keep their ports,
 // data and certificates when they are started again.
@@ -31,7 +36,7 @@ func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*
 	etcd := &envtest.Etcd{
 		DataDir:      files.in("etcd"),
 		URL:          &url.URL{Scheme: "http", Host: loopback(given[0])},
-		StartTimeout: readyTimeout,
+		StartTimeout: startTimeout,
 		StopTimeout:  stopGrace,
 	}
 	if etcd.Path, err = writeLauncher(files, bin, "etcd"); err != nil {
@@ -47,7 +52,7 @@ func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*
 
 	api := &envtest.APIServer{
 		CertDir:      files.in("apiserver"),
-		StartTimeout: readyTimeout,
+		StartTimeout: startTimeout,
 		StopTimeout:  stopGrace,
 	}
 	if api.Path, err = writeLauncher(files, bin, "kube-apiserver"); err != nil {
