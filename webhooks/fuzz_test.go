@@ -258,7 +258,7 @@ func newStage(f testing.TB) *stage {
 		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, Parts: alloc, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
 		"IPAddressClaim": &addressClaimMutator{Parts: alloc, live: store, rights: rights, ring: ring},
 		"IPAddress":      &addressMutator{Parts: alloc, live: store},
-		"IPClass":        &classMutator{live: store, decoder: decoder, schemas: definitions},
+		"IPClass":        &classMutator{Parts: alloc, live: store, decoder: decoder, schemas: definitions},
 	}
 	return s
 }

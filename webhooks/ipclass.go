@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,6 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 )
 
@@ -32,6 +34,7 @@ import (
 // that replaces the other. It changes nothing: it comes before the class's CEL rules, which cannot name the
 // value that is wrong.
 type classMutator struct {
+	allocator.Parts
 	live    client.Reader
 	decoder admission.Decoder
 	schemas schemas.Schemas
@@ -59,7 +62,20 @@ func (m *classMutator) Handle(ctx context.Context, req admission.Request) admiss
 	if err := m.judge(ctx, before, class); err != nil {
 		return denied(err)
 	}
-	return admission.Allowed("")
+	return admission.Allowed("").WithWarnings(m.excludedWarnings(before, class)...)
+}
+
+// excludedWarnings returns a warning if an edit excludes LocalIPPools that name the class.
+func (m *classMutator) excludedWarnings(before, class *v1alpha1.IPClass) []string {
+	if !before.Spec.AllowLocalPools || class.Spec.AllowLocalPools {
+		return nil
+	}
+	local := slices.DeleteFunc(m.Catalogue.PoolsNaming(class.Name), func(key ipam.PoolKey) bool { return key.Namespace == "" })
+	if len(local) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.allowLocalPools: new claims of this class are no longer served from %s that have it in classNames, and blocks that are held stay: set it again if claims need these pools",
+		ipam.Counted(len(local), "LocalIPPool"))}
 }
 
 func classSubject(name string) subject {

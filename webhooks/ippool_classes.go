@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,14 +13,19 @@ import (
 const classesNamed = 5
 
 // classWarnings say which of a pool's classNames have no effect: those that name no
-// class, which may be created later, and those of the other address family.
+// class, which may be created later, those that do not allow a namespace's own pools,
+// and those of the other address family.
 func classWarnings(catalogue *catalogue.Catalogue, pool ipam.Pool) []string {
-	var unknown, other []string
+	var unknown, closed, other []string
 	for _, name := range pool.Classes {
-		switch class, ok := catalogue.Class(name); {
+		class, ok := catalogue.Class(name)
+		policy, _ := errors.AsType[*ipam.PolicyError](class.Excludes(pool))
+		switch {
 		case !ok:
 			unknown = append(unknown, name)
-		case pool.Family != "" && class.Family != pool.Family:
+		case policy != nil && policy.Verdict == ipam.LocalPoolNotAllowed:
+			closed = append(closed, name)
+		case policy != nil:
 			other = append(other, name)
 		}
 	}
@@ -30,6 +36,13 @@ func classWarnings(catalogue *catalogue.Catalogue, pool ipam.Pool) []string {
 		warnings = append(warnings, fmt.Sprintf("spec.classNames: there is no IPClass %s: create it, or correct the name", firstOf(unknown)))
 	default:
 		warnings = append(warnings, fmt.Sprintf("spec.classNames: there are no IPClasses %s: create them, or correct the names", firstOf(unknown)))
+	}
+	switch len(closed) {
+	case 0:
+	case 1:
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClass %s does not allow LocalIPPools and is not served from here: remove it, or ask for its spec.allowLocalPools", firstOf(closed)))
+	default:
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClasses %s do not allow LocalIPPools and are not served from here: remove them, or ask for their spec.allowLocalPools", firstOf(closed)))
 	}
 	switch len(other) {
 	case 0:

@@ -1,12 +1,15 @@
 package webhooks
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
@@ -16,29 +19,60 @@ func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
 	known.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6}})
 	known.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "sixty", Family: ipam.IPv6}})
 	const none, other = `spec.classNames: there is no IPClass `, `spec.classNames: IPClass "six" does not hand out IPv4, the family of this pool: remove it, as it is not served from here`
+	const closed = `spec.classNames: IPClass "four" does not allow LocalIPPools and is not served from here: remove it, or ask for its spec.allowLocalPools`
+	known.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "open", Family: ipam.IPv4, LocalPools: true}})
+	own := ipam.LocalPoolNamed("team", "own")
 	var rows []messages.Row
 	for name, tc := range map[string]struct {
+		key     ipam.PoolKey
 		family  ipam.Family
 		classes []string
 		want    []string
 	}{
-		"a class of the family":            {ipam.IPv4, []string{"four"}, nil},
-		"a class of the other":             {ipam.IPv4, []string{"four", "six"}, []string{other}},
-		"several classes of the other":     {ipam.IPv4, []string{"six", "sixty"}, []string{`spec.classNames: IPClasses "six", "sixty" do not hand out IPv4, the family of this pool: remove them, as they are not served from here`}},
-		"no such class":                    {ipam.IPv4, []string{"gold"}, []string{none + `"gold": create it, or correct the name`}},
-		"both":                             {ipam.IPv4, []string{"six", "gold"}, []string{none + `"gold": create it, or correct the name`, other}},
-		"many":                             {ipam.IPv4, []string{"a", "b", "c", "d", "e", "f", "g"}, []string{`spec.classNames: there are no IPClasses "a", "b", "c", "d", "e", and 2 more: create them, or correct the names`}},
-		"a pool whose family is not known": {"", []string{"four", "six"}, nil},
+		"a class of the family":            {ipam.PoolKey{}, ipam.IPv4, []string{"four"}, nil},
+		"a class of the other":             {ipam.PoolKey{}, ipam.IPv4, []string{"four", "six"}, []string{other}},
+		"several classes of the other":     {ipam.PoolKey{}, ipam.IPv4, []string{"six", "sixty"}, []string{`spec.classNames: IPClasses "six", "sixty" do not hand out IPv4, the family of this pool: remove them, as they are not served from here`}},
+		"no such class":                    {ipam.PoolKey{}, ipam.IPv4, []string{"gold"}, []string{none + `"gold": create it, or correct the name`}},
+		"both":                             {ipam.PoolKey{}, ipam.IPv4, []string{"six", "gold"}, []string{none + `"gold": create it, or correct the name`, other}},
+		"many":                             {ipam.PoolKey{}, ipam.IPv4, []string{"a", "b", "c", "d", "e", "f", "g"}, []string{`spec.classNames: there are no IPClasses "a", "b", "c", "d", "e", and 2 more: create them, or correct the names`}},
+		"a pool whose family is not known": {ipam.PoolKey{}, "", []string{"four", "six"}, nil},
+		"a LocalIPPool":                    {own, ipam.IPv4, []string{"open", "four"}, []string{closed}},
+		"a LocalIPPool with several classes that exclude it": {own, ipam.IPv4, []string{"open", "four", "six"}, []string{`spec.classNames: IPClasses "four", "six" do not allow LocalIPPools and are not served from here: remove them, or ask for their spec.allowLocalPools`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := classWarnings(known, ipam.Pool{Family: tc.family, Classes: tc.classes})
+			got := classWarnings(known, ipam.Pool{Key: tc.key, Family: tc.family, Classes: tc.classes})
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("\ngot:  %q\nwant: %q", got, tc.want)
 			}
 			for _, warning := range got {
-				rows = append(rows, messages.Row{Object: "IPPool", On: messages.CreateOrUpdate, Answer: "warning", Message: warning})
+				rows = append(rows, messages.Row{Object: cmp.Or(string(tc.key.Kind), "IPPool"), On: messages.CreateOrUpdate, Answer: "warning", Message: warning})
 			}
 		})
 	}
 	messages.Golden(t, rows)
+}
+
+// TestClassThatExcludesLocalPoolsWarns has the edits of a class that LocalIPPools name.
+func TestClassThatExcludesLocalPoolsWarns(t *testing.T) {
+	parts := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})
+	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("team", "own"), ipam.LocalPoolNamed("other", "own")} {
+		parts.Catalogue.SetPool(ipam.Pool{Key: key, Classes: []string{"gold"}})
+	}
+	parts.Catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("q"), Classes: []string{"lead"}})
+	m := &classMutator{Parts: parts}
+	open, closed := build.Class("gold").LocalPools(), build.Class("gold")
+	got := m.excludedWarnings(open.Obj(), closed.Obj())
+	want := []string{"spec.allowLocalPools: new claims of this class are no longer served from 2 LocalIPPools that have it in classNames, and blocks that are held stay: set it again if claims need these pools"}
+	if !slices.Equal(got, want) {
+		t.Errorf("\ngot:  %q\nwant: %q", got, want)
+	}
+	for name, none := range map[string][]string{
+		"allowed as before": m.excludedWarnings(open.Obj(), open.Obj()), "allowed": m.excludedWarnings(closed.Obj(), open.Obj()),
+		"excluded as before": m.excludedWarnings(closed.Obj(), closed.Obj()), "no LocalIPPool names it": m.excludedWarnings(build.Class("lead").LocalPools().Obj(), build.Class("lead").Obj()),
+	} {
+		if len(none) > 0 {
+			t.Errorf("%s: got %q", name, none)
+		}
+	}
+	messages.Golden(t, []messages.Row{{Object: "IPClass", On: "update", Answer: "warning", Value: "2 LocalIPPools", Message: got[0]}})
 }

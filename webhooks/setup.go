@@ -46,7 +46,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		})
 	}
 	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &admission.Webhook{
-		Handler: &classMutator{live: o.Live, decoder: decoder, schemas: definitions},
+		Handler: &classMutator{Parts: o.Parts, live: o.Live, decoder: decoder, schemas: definitions},
 	})
 	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &admission.Webhook{
 		Handler: &addressClaimMutator{Parts: o.Parts, live: o.Live, rights: o.Rights, ring: o.Ring},

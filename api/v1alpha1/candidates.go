@@ -27,6 +27,9 @@ const (
 	CandidateCannotFit CandidateReason = "CannotFit"
 	// CandidateFamilyMismatch: the pool is of the other address family.
 	CandidateFamilyMismatch CandidateReason = "FamilyMismatch"
+	// CandidateLocalPoolNotAllowed: the pool is a LocalIPPool, and the class does not have
+	// allowLocalPools.
+	CandidateLocalPoolNotAllowed CandidateReason = "LocalPoolNotAllowed"
 	// CandidateOutsidePool: the block that the claim asks for by spec.cidr does not lie in the
 	// pool.
 	CandidateOutsidePool CandidateReason = "OutsidePool"

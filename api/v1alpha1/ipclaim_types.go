@@ -187,7 +187,7 @@ type CandidatePool struct {
 	PoolRef PoolReference `json:"poolRef"`
 
 	// reason says in one word why the claim is not served from the pool: NoFreeBlock,
-	// OutOfTurn, InUse, Withheld, LimitReached, CannotFit, FamilyMismatch, OutsidePool,
+	// OutOfTurn, InUse, Withheld, LimitReached, CannotFit, FamilyMismatch, LocalPoolNotAllowed, OutsidePool,
 	// LengthNotAllowed, RetainNotAllowed, NotReady, Paused, Terminating; or Fits, in the
 	// answer to a dry run. Later versions may have others.
 	// +kubebuilder:validation:MinLength=1

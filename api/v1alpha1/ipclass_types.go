@@ -135,6 +135,13 @@ type IPClassSpec struct {
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
+	// allowLocalPools lets LocalIPPools back this class, with addresses that each
+	// namespace chooses itself. Where it is false, claims of the class get addresses of
+	// IPPools alone, whatever LocalIPPools have the class in their classNames. Mutable:
+	// it says from where new claims are served and moves no block. Default: false.
+	// +optional
+	AllowLocalPools bool `json:"allowLocalPools,omitempty"`
+
 	// visibility says whose claims may use this class. Mutable. Default: Shared.
 	// +kubebuilder:default=Shared
 	// +optional

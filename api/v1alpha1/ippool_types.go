@@ -59,7 +59,8 @@ type PoolSpec struct {
 	// +optional
 	RoutingDomain string `json:"routingDomain,omitempty"`
 
-	// classNames are the classes that this pool backs. Mutable: it says from
+	// classNames are the classes that this pool backs; a LocalIPPool backs those alone
+	// that have allowLocalPools. Mutable: it says from
 	// where new claims are served and moves no block.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MinLength=1

@@ -14,7 +14,7 @@ type LocalIPPoolSpec struct {
 // CIDR, in a routing domain of the namespace's own, so that it does not collide with
 // pools outside the namespace; a child pool is itself a block of an IPPool, for which
 // its creator needs the right to use it, or of a LocalIPPool beside it. Claims that name a class
-// are served from the namespace's own pools before the platform's. The annotations
+// with allowLocalPools are served from the namespace's own pools before the platform's. The annotations
 // ipam.cadastre.dev/paused and cluster.x-k8s.io/paused pause it, whatever the value,
 // "false" included, as they do an IPPool.
 // +kubebuilder:object:root=true

@@ -23,6 +23,7 @@ func Class(obj *v1alpha1.IPClass) (ipam.Class, field.ErrorList) {
 		Retention:    duration(spec.RetentionPeriod, 0),
 		Visibility:   ipam.Visibility(orDefault(spec.Visibility, v1alpha1.VisibilityShared)),
 		Project:      spec.Project,
+		LocalPools:   spec.AllowLocalPools,
 		Lengths:      ipam.Lengths{Min: 0, Max: family.Bits()},
 	}
 	class.AllowRetain = class.Reclaim == ipam.ReclaimRetain

@@ -183,22 +183,26 @@ func (c *Catalogue) Pools() []ipam.PoolKey {
 	return keys
 }
 
-// PoolsOf are the pools that back a class: cluster-scoped ones, and those of one
-// namespace, which may be empty.
-func (c *Catalogue) PoolsOf(namespace, class string) []ipam.Pool {
+// PoolsOf returns the pools that back a class: cluster-scoped ones, and those of one
+// namespace, which may be empty; and those that name the class and that it excludes.
+func (c *Catalogue) PoolsOf(namespace string, class ipam.Class) (backing, excluded []ipam.Pool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var pools []ipam.Pool
 	for _, of := range seenFrom(namespace) {
-		for key := range c.byClass[class][of] {
-			pools = append(pools, c.pools[of][key])
+		for key := range c.byClass[class.Name][of] {
+			pool := c.pools[of][key]
+			if class.Excludes(pool) != nil {
+				excluded = append(excluded, pool)
+				continue
+			}
+			backing = append(backing, pool)
 		}
 	}
-	return pools
+	return backing, excluded
 }
 
-// PoolsOfAll are the keys of the pools that back a class, whosever they are.
-func (c *Catalogue) PoolsOfAll(class string) []ipam.PoolKey {
+// PoolsNaming returns the keys of the pools of all namespaces that name a class.
+func (c *Catalogue) PoolsNaming(class string) []ipam.PoolKey {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var keys []ipam.PoolKey

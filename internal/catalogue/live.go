@@ -36,9 +36,12 @@ func (c *Catalogue) Refresh(ctx context.Context, live client.Reader, req ipam.Re
 		pool.SetName(req.Pool.Name)
 		return refresh(ctx, live, string(req.Pool.Kind), pool, c.readPool)
 	case req.Class != "":
-		err := refresh(ctx, live, "IPClass", &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: req.Class}}, c.readClassAlone)
-		if err != nil || len(c.PoolsOf(req.Namespace(), req.Class)) > 0 {
+		if err := refresh(ctx, live, "IPClass", &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: req.Class}}, c.readClassAlone); err != nil {
 			return err
+		}
+		class, _ := c.Class(req.Class)
+		if backing, _ := c.PoolsOf(req.Namespace(), class.Class); len(backing) > 0 {
+			return nil
 		}
 	}
 	return c.list(ctx, live)

@@ -102,7 +102,7 @@ func TestWhatIsNotServedSaysWhatToDo(t *testing.T) {
 		}
 		rows = append(rows, row)
 	}
-	rows = append(rows, mismatched(t, c))
+	rows = append(rows, excluded(t, c, ipam.Pool{Key: ipam.PoolNamed("six"), Family: ipam.IPv6}), excluded(t, c, ipam.Pool{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv4}))
 	_, err := c.ResolvePool(ipam.Pool{Key: ipam.PoolNamed("child"), Home: ipam.PoolNamed("plain"), Family: ipam.IPv4, Length: 24})
 	if err == nil {
 		t.Fatal("a child as large as its parent is served")
@@ -110,14 +110,17 @@ func TestWhatIsNotServedSaysWhatToDo(t *testing.T) {
 	messages.Golden(t, append(rows, messages.Row{Object: "IPPool", On: "condition Ready", Answer: "False, " + v1alpha1.ReasonInvalid, Value: "24", Message: err.Error()}))
 }
 
-// mismatched is the error for a claim about a pool of the other family that backs its class.
-func mismatched(t *testing.T, c *Catalogue) messages.Row {
+// excluded returns the error for a claim about a pool that names its class and does not back
+// it.
+func excluded(t *testing.T, c *Catalogue, pool ipam.Pool) messages.Row {
 	t.Helper()
-	c.SetPool(ipam.Pool{Key: ipam.PoolNamed("six"), Family: ipam.IPv6, Classes: []string{"gold"}})
+	pool.Classes = []string{"gold"}
+	c.SetPool(pool)
+	defer c.DropPool(pool.Key)
 	_, err := c.Resolve(ipam.Request{Claim: ipam.Name{Namespace: "team", Name: "c"}, Class: "gold", Length: 28})
 	candidates, _ := adapt.Candidates(ipam.PoolsOf(err))
 	if len(candidates) != 1 {
 		t.Fatalf("the claim lists %v, want the pool", candidates)
 	}
-	return messages.Row{Object: "IPClaim", On: "candidate", Answer: "reason, " + string(candidates[0].Reason), Value: "pool six", Message: candidates[0].Message}
+	return messages.Row{Object: "IPClaim", On: "candidate", Answer: "reason, " + string(candidates[0].Reason), Value: pool.Key.String(), Message: candidates[0].Message}
 }

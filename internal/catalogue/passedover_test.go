@@ -13,7 +13,7 @@ import (
 func TestARequestIsToldOfEachPoolThatItMayUse(t *testing.T) {
 	c := unstarted()
 	c.SetProject("team", "red")
-	c.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 26, Lengths: ipam.Lengths{Max: 32}}})
+	c.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 26, Lengths: ipam.Lengths{Max: 32}, LocalPools: true}})
 	add := func(pool ipam.Pool, change func(*ipam.Pool)) {
 		pool.Classes = []string{"gold"}
 		change(&pool)

@@ -2,7 +2,6 @@ package catalogue
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -34,7 +33,7 @@ func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
 	if err != nil {
 		return Resolution{}, err
 	}
-	res := Resolution{Terms: terms, Class: named.class, PassedOver: named.mismatched}
+	res := Resolution{Terms: terms, Class: named.class, PassedOver: named.excluded}
 	if err = named.missing; err == nil {
 		err = c.choose(&res, named.pools)
 	}
@@ -71,8 +70,8 @@ type named struct {
 	class   *ipam.Class
 	pools   []ipam.Pool
 	missing error
-	// mismatched are pools that back the class, and are of the other family.
-	mismatched []ipam.PoolResult
+	// excluded are pools that name the class, and do not back it.
+	excluded []ipam.PoolResult
 }
 
 // named finds what a request names.
@@ -123,7 +122,7 @@ func (c *Catalogue) familyOf(req ipam.Request) ipam.Family {
 }
 
 // poolsOf are the pools that a request may be served from as far as names go,
-// and why there are none. Those that the family of the class excludes are noted.
+// and why there are none. Those that the class excludes are noted.
 func (c *Catalogue) poolsOf(found *named) ([]ipam.Pool, error) {
 	req, class := found.request, found.class
 	switch {
@@ -140,16 +139,11 @@ func (c *Catalogue) poolsOf(found *named) ([]ipam.Pool, error) {
 		}
 		return sortedByName(pools), nil
 	default:
-		pools := slices.DeleteFunc(usable(req, c.PoolsOf(req.Namespace(), class.Name)), func(p ipam.Pool) bool {
-			mismatch := p.Family != "" && p.Family != class.Family
-			if mismatch {
-				found.mismatched = append(found.mismatched, ipam.PoolResult{Pool: p.Key, Err: &ipam.PolicyError{
-					Verdict: ipam.FamilyMismatch, Field: "spec.className", Value: class.Name,
-					Remedy: fmt.Sprintf("the class hands out %s, and %s is %s: name a class of the family that you need", class.Family, p.Key, p.Family),
-				}})
-			}
-			return mismatch
-		})
+		backing, excluded := c.PoolsOf(req.Namespace(), *class)
+		for _, pool := range usable(req, excluded) {
+			found.excluded = append(found.excluded, ipam.PoolResult{Pool: pool.Key, Err: class.Excludes(pool)})
+		}
+		pools := usable(req, backing)
 		if len(pools) == 0 {
 			return nil, missing(v1alpha1.ReasonNoPoolForClass, "no %s pool that this namespace may use backs the IPClass %q: add the class to the classNames of one, or change the visibility of one that backs it", class.Family, class.Name)
 		}

@@ -34,8 +34,12 @@ func keysOf(pools []ipam.Pool) []ipam.PoolKey {
 func TestTheCatalogueShowsANamespaceItsOwnPools(t *testing.T) {
 	c := twoTenants()
 	platform, red := ipam.PoolNamed("p"), ipam.LocalPoolNamed("red", "p")
+	backing := func(from, class string) []ipam.PoolKey {
+		pools, _ := c.PoolsOf(from, ipam.Class{Name: class, LocalPools: true})
+		return keysOf(pools)
+	}
 	for from, want := range map[string][]ipam.PoolKey{"red": {red, platform}, "": {platform}, "green": {platform}} {
-		if got := keysOf(c.PoolsOf(from, "gold")); !slices.Equal(got, want) {
+		if got := backing(from, "gold"); !slices.Equal(got, want) {
 			t.Errorf("from %q, pools of the class: got %v, want %v", from, got, want)
 		}
 		if got := keysOf(c.PoolsWhere(from, everything)); !slices.Equal(got, want) {
@@ -44,14 +48,42 @@ func TestTheCatalogueShowsANamespaceItsOwnPools(t *testing.T) {
 	}
 	c.SetPool(ipam.Pool{Key: red, Classes: []string{"silver"}})
 	c.DropPool(platform)
-	if got := keysOf(c.PoolsOf("red", "gold")); len(got) > 0 {
+	if got := backing("red", "gold"); len(got) > 0 {
 		t.Errorf("the class is backed by %v still", got)
 	}
-	if got := keysOf(c.PoolsOf("red", "silver")); !slices.Equal(got, []ipam.PoolKey{red}) {
+	if got := backing("red", "silver"); !slices.Equal(got, []ipam.PoolKey{red}) {
 		t.Errorf("the other class is backed by %v, want %v", got, red)
 	}
-	if got := c.PoolsOfAll("silver"); len(got) != 2 {
-		t.Errorf("whosever they are, the other class is backed by %v", got)
+	if got := c.PoolsNaming("silver"); len(got) != 2 {
+		t.Errorf("the other class is named by %v, want two pools", got)
+	}
+}
+
+// TestLocalPoolsBackOnlyClassesThatAllowThem follows a class and what is resolved by it.
+func TestLocalPoolsBackOnlyClassesThatAllowThem(t *testing.T) {
+	c := unstarted()
+	c.SetProject("red", "red")
+	own := withholding("own")
+	own.Key, own.Classes = ipam.LocalPoolNamed("red", "own"), []string{"gold"}
+	c.SetPool(own)
+	others := own
+	others.Key = ipam.LocalPoolNamed("blue", "own")
+	c.SetPool(others)
+	request := ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "x"}, Class: "gold", Length: 28}
+	for _, step := range []struct {
+		allowed bool
+		wants   []ipam.PoolKey
+		reason  ipam.Verdict
+	}{{false, nil, ipam.LocalPoolNotAllowed}, {true, []ipam.PoolKey{own.Key}, ipam.NotReady}, {false, nil, ipam.LocalPoolNotAllowed}} {
+		class := ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Max: 32}, LocalPools: step.allowed}
+		c.SetClass(ClassEntry{Class: class})
+		if got := c.Wants(request).Pools; !slices.Equal(got, step.wants) {
+			t.Errorf("allowed %t: a claim waits for %v, want %v", step.allowed, got, step.wants)
+		}
+		res, err := c.Resolve(request)
+		if err == nil || len(res.PassedOver) != 1 || res.PassedOver[0].Pool != own.Key || res.PassedOver[0].Verdict() != step.reason {
+			t.Errorf("allowed %t: got %v and %v, want %s of the namespace's own pool alone", step.allowed, res.PassedOver, err, step.reason)
+		}
 	}
 }
 

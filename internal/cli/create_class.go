@@ -58,7 +58,7 @@ type classFlags struct {
 	family, poolSelection, reclaim, provisioner string
 	length                                      *int32
 	parameters                                  map[string]string
-	isDefault                                   bool
+	isDefault, allowLocalPools                  bool
 }
 
 func (f *classFlags) bind(cmd *cobra.Command) {
@@ -71,6 +71,7 @@ func (f *classFlags) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.provisioner, "provisioner", "", "who serves its claims, where that is not Cadastre")
 	flags.StringToStringVar(&f.parameters, "parameters", nil, "parameters of another provisioner, such as a=b,c=d")
 	flags.BoolVar(&f.isDefault, "default", false, "make it the default class of its family, where there is none; to switch from another one: kubectl ipam default-class")
+	flags.BoolVar(&f.allowLocalPools, "allow-local-pools", false, "let LocalIPPools back it, with addresses that each namespace chooses itself")
 	complete(cmd, "family", families()...)
 	complete(cmd, "pool-selection", string(v1alpha1.SelectFirstFit), string(v1alpha1.SelectLeastUtilized), string(v1alpha1.SelectMostUtilized))
 	complete(cmd, "reclaim-policy", string(v1alpha1.ReclaimDelete), string(v1alpha1.ReclaimRetain))
@@ -87,7 +88,7 @@ func (f *classFlags) class(name string) *v1alpha1.IPClass {
 		PoolSelection: v1alpha1.PoolSelection(f.poolSelection), Strategy: v1alpha1.Strategy(f.strategy),
 		DefaultPrefixLength: f.length, ReclaimPolicy: v1alpha1.ReclaimPolicy(f.reclaim),
 		RetentionPeriod: f.duration("retention-period", f.retention), ReuseDelay: f.duration("reuse-delay", f.reuseDelay),
-		OnExhaustion: v1alpha1.OnExhaustion(f.onExhaustion), Limits: f.limits(), Visibility: f.visibleTo(), Project: f.project,
+		OnExhaustion: v1alpha1.OnExhaustion(f.onExhaustion), Limits: f.limits(), AllowLocalPools: f.allowLocalPools, Visibility: f.visibleTo(), Project: f.project,
 	}
 	if f.minLength != nil || f.maxLength != nil {
 		class.Spec.AllowedPrefixLengths = &v1alpha1.PrefixLengthBounds{Min: f.minLength, Max: f.maxLength}

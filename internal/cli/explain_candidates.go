@@ -148,7 +148,7 @@ func (k *knowledge) hidden(request ipam.Request, known []Candidate) []Candidate 
 
 // names reports whether a request leads to a pool by its name, its class or its labels.
 func names(request ipam.Request, pool *register.Pool) bool {
-	return request.Pool == pool.Key || request.Class != "" && pool.Backs(request.Class) || request.Selects != nil && request.Selects(pool.Labels)
+	return request.Pool == pool.Key || request.Class != "" && pool.Names(request.Class) || request.Selects != nil && request.Selects(pool.Labels)
 }
 
 // whyHidden says why a request may not use a pool of the platform; empty where it may.

@@ -143,7 +143,7 @@ func otherPools(request ipam.Request, known *knowledge, terms ipam.Terms) []stri
 			break
 		}
 		isShared := pool.IsKnown() && pool.Key.Namespace == "" && pool.Network == nil && request.MayUse(pool.Pool)
-		if !isShared || pool.Backs(request.Class) || known.parts.Catalogue.PoolReady(pool.Pool) != nil || !known.parts.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
+		if !isShared || pool.Names(request.Class) || known.parts.Catalogue.PoolReady(pool.Pool) != nil || !known.parts.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
 			continue
 		}
 		if _, _, err := terms.Fitting([]ipam.Pool{pool.Pool}); err == nil {

@@ -199,10 +199,33 @@ func TestNamesOfSpaces(t *testing.T) {
 	}
 }
 
-func TestAPoolBacksTheClassesThatItNames(t *testing.T) {
+func TestPoolNamesItsClasses(t *testing.T) {
 	p := Pool{Classes: []string{"gold", "silver"}}
-	if !p.Backs("gold") || !p.Backs("silver") || p.Backs("lead") || p.Backs("") {
-		t.Errorf("gold %t, silver %t, lead %t, none %t", p.Backs("gold"), p.Backs("silver"), p.Backs("lead"), p.Backs(""))
+	if !p.Names("gold") || !p.Names("silver") || p.Names("lead") || p.Names("") {
+		t.Errorf("gold %t, silver %t, lead %t, none %t", p.Names("gold"), p.Names("silver"), p.Names("lead"), p.Names(""))
+	}
+}
+
+// TestClassExcludesPools has the pools of each kind that name a class.
+func TestClassExcludesPools(t *testing.T) {
+	platform, own := PoolNamed("p"), LocalPoolNamed("team", "own")
+	for name, tc := range map[string]struct {
+		localPools bool
+		pool       Pool
+		want       Verdict
+	}{
+		"an IPPool":                                   {false, Pool{Key: platform, Family: IPv4}, Fits},
+		"an IPPool whose family is not known":         {false, Pool{Key: platform}, Fits},
+		"an IPPool of the other family":               {true, Pool{Key: platform, Family: IPv6}, FamilyMismatch},
+		"a LocalIPPool":                               {false, Pool{Key: own, Family: IPv4}, LocalPoolNotAllowed},
+		"a LocalIPPool that is allowed":               {true, Pool{Key: own, Family: IPv4}, Fits},
+		"a LocalIPPool of the other family, allowed":  {true, Pool{Key: own, Family: IPv6}, FamilyMismatch},
+		"a LocalIPPool of the other family, excluded": {false, Pool{Key: own, Family: IPv6}, LocalPoolNotAllowed},
+	} {
+		class := Class{Name: "gold", Family: IPv4, LocalPools: tc.localPools}
+		if got := (PoolResult{Err: class.Excludes(tc.pool)}).Verdict(); got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -92,8 +93,9 @@ func (p Pool) LargestBlock() int {
 	return NoLength
 }
 
-// Backs reports whether the pool backs a class.
-func (p Pool) Backs(class string) bool { return slices.Contains(p.Classes, class) }
+// Names reports whether the pool has a class in its classNames. Whether it backs that
+// class, Class.Excludes decides.
+func (p Pool) Names(class string) bool { return slices.Contains(p.Classes, class) }
 
 // Class is the policy for a kind of address space.
 type Class struct {
@@ -121,4 +123,24 @@ type Class struct {
 	Retention  time.Duration
 	Visibility Visibility
 	Project    string
+	// LocalPools lets a namespace's own pools back the class.
+	LocalPools bool
+}
+
+// Excludes returns a *PolicyError if a pool that names the class does not back it: it
+// is of the other family, or a namespace's own where the class does not allow these.
+func (c Class) Excludes(pool Pool) error {
+	switch {
+	case pool.Key.Namespace != "" && !c.LocalPools:
+		return &PolicyError{
+			Verdict: LocalPoolNotAllowed, Field: "spec.className", Value: c.Name,
+			Remedy: fmt.Sprintf("the class does not allow LocalIPPools (allowLocalPools), such as %s: name the pool itself by spec.poolRef, or another class", pool.Key),
+		}
+	case pool.Family != "" && pool.Family != c.Family:
+		return &PolicyError{
+			Verdict: FamilyMismatch, Field: "spec.className", Value: c.Name,
+			Remedy: fmt.Sprintf("the class hands out %s, and %s is %s: name a class of the family that you need", c.Family, pool.Key, pool.Family),
+		}
+	}
+	return nil
 }

@@ -27,6 +27,8 @@ const (
 	CannotFit Verdict = "CannotFit"
 	// FamilyMismatch: the pool is of the other address family.
 	FamilyMismatch Verdict = "FamilyMismatch"
+	// LocalPoolNotAllowed: the pool is a namespace's own, and the class does not allow these.
+	LocalPoolNotAllowed Verdict = "LocalPoolNotAllowed"
 	// OutsidePool: the very block that is asked for does not lie in the pool.
 	OutsidePool Verdict = "OutsidePool"
 	// LengthNotAllowed: the length is outside the pool's bounds.

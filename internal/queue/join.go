@@ -122,7 +122,7 @@ func (q *Queue) changed(c catalogue.Change) {
 		return
 	}
 	for _, class := range c.Classes {
-		q.wakePools(q.catalogue.PoolsOfAll(class))
+		q.wakePools(q.catalogue.PoolsNaming(class))
 	}
 }
 

@@ -85,7 +85,7 @@ func (q *Queue) resumeLimited(record ipam.Record) {
 		return
 	}
 	q.Resume(ipam.Awaited{Project: record.Project, Class: record.Class})
-	q.wakePools(q.lines.Waited(q.catalogue.PoolsOfAll(record.Class)))
+	q.wakePools(q.lines.Waited(q.catalogue.PoolsNaming(record.Class)))
 }
 
 // passes reports whether an error is of a kind that passes by itself: another process

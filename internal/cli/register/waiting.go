@@ -70,7 +70,7 @@ func isMeant(pool *Pool, request ipam.Request, by *ipam.Class) bool {
 	case pool.Visibility != ipam.VisibilityShared, pool.Key.Namespace != "" && pool.Key.Namespace != request.Claim.Namespace:
 		return false
 	case by != nil:
-		return pool.Backs(by.Name) && pool.Family == by.Family
+		return pool.Names(by.Name) && by.Excludes(pool.Pool) == nil
 	default:
 		return request.Selects(pool.Labels)
 	}

@@ -26,7 +26,8 @@ func TestAClaimWaitsAtEveryPoolThatCouldServeIt(t *testing.T) {
 		*build.Pool("own").CIDR("172.16.0.0/16").Classes("small").In("team"),
 		*build.Pool("own").CIDR("172.16.0.0/16").Classes("small").In("other"),
 	}
-	classes := []v1alpha1.IPClass{*build.Class("small").Default().Obj(), *build.Class("none").Obj()}
+	local = append(local, *build.Pool("shut-out").CIDR("172.17.0.0/16").Classes("none").In("team")) // the class does not allow it
+	classes := []v1alpha1.IPClass{*build.Class("small").LocalPools().Default().Obj(), *build.Class("none").Obj()}
 	for name, tc := range map[string]struct {
 		claim *v1alpha1.IPClaim
 		want  []string

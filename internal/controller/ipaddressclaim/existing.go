@@ -188,7 +188,8 @@ func (c *Controller) poolOf(s *scope, addr netip.Addr) (ipam.PoolKey, error) {
 			return key, nil
 		}
 	}
-	pools := c.Catalogue.PoolsOf(s.name.Namespace, ref.Name)
+	class, _ := c.Catalogue.Class(ref.Name)
+	pools, _ := c.Catalogue.PoolsOf(s.name.Namespace, class.Class)
 	at := slices.IndexFunc(pools, func(p ipam.Pool) bool { return p.CIDR.Contains(addr) })
 	if at < 0 {
 		return ipam.PoolKey{}, &ipam.MissingError{Reason: v1alpha1.ReasonNoPoolForClass,

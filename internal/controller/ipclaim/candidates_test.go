@@ -52,7 +52,7 @@ func candidates(e *claims) {
 	paused.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""}
 	e.Applied(
 		build.Pool("own").CIDR("10.9.0.0/24").Lengths(24, 28).Classes("gold").In(story.Team), paused,
-		build.Class("gold").Length(30).With(func(s *v1alpha1.IPClassSpec) { s.PoolSelection = v1alpha1.SelectMostUtilized }).Obj(),
+		build.Class("gold").LocalPools().Length(30).With(func(s *v1alpha1.IPClassSpec) { s.PoolSelection = v1alpha1.SelectMostUtilized }).Obj(),
 		build.Pool("b").CIDR("10.0.1.0/29").Classes("gold").Obj(), build.Pool("a").CIDR("10.0.0.0/30").Classes("gold").Obj(),
 		build.Pool("theirs").CIDR("10.0.3.0/24").Classes("gold").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "secret" }).Obj(),
 	)

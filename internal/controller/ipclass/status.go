@@ -20,8 +20,10 @@ import (
 func (c *Controller) count(class *v1alpha1.IPClass) {
 	var total, allocated, available, withheld, outOfRange space.Count
 	ready := int32(0)
-	for _, pool := range c.Catalogue.PoolsOf("", class.Name) {
-		if string(pool.Family) != string(class.Spec.IPFamily) || c.Catalogue.PoolReady(pool) != nil {
+	read, _ := adapt.Class(class)
+	backing, _ := c.Catalogue.PoolsOf("", read)
+	for _, pool := range backing {
+		if c.Catalogue.PoolReady(pool) != nil {
 			continue
 		}
 		capacity, ok := c.Ledger.Capacity(pool.Key)

@@ -38,7 +38,7 @@ var _ = Describe("A LocalIPPool", Ordered, func() {
 	})
 
 	It("comes before the platform's by class", func(ctx context.Context) {
-		created(ctx, build.Class("local").Obj())
+		created(ctx, build.Class("local").LocalPools().Obj())
 		ready(ctx, created(ctx, build.Pool("local-platform").CIDR("10.41.0.0/24").Classes("local").Obj()))
 		ready(ctx, created(ctx, build.Pool("zz-own").CIDR("10.42.0.0/32").Classes("local").In(team)))
 		Expect(served(ctx, created(ctx, build.AddressClaim(team, "class-a").Class("local").Obj())).Spec.Address).To(Equal("10.42.0.0"))

@@ -100,7 +100,7 @@ var _ = Describe("limits", func() {
 	// room. This has 10.72.0.0/16.
 	It("holds up nobody else, where a claim waits for room in another pool", func(ctx context.Context) {
 		red, blue := namespace(ctx, "limit-elsewhere"), namespace(ctx, "limit-others")
-		created(ctx, build.Class("limit-turns").Length(32).Obj())
+		created(ctx, build.Class("limit-turns").LocalPools().Length(32).Obj())
 		ready(ctx, created(ctx, build.Pool("limit-shared").CIDR("10.72.0.0/28").Classes("limit-turns").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(2, "") }).Obj()))
 		ready(ctx, created(ctx, build.Pool("own").CIDR("10.72.1.0/32").Classes("limit-turns").In(red)))
 		claim := func(team, name string) *v1alpha1.IPClaim {

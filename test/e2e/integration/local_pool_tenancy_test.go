@@ -61,7 +61,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		} {
 			ready(ctx, created(ctx, pool))
 		}
-		created(ctx, build.Class("local-tenancy").Length(32).Obj())
+		created(ctx, build.Class("local-tenancy").LocalPools().Length(32).Obj())
 		Eventually(func() error { // the authorizer sees the binding a moment later
 			return bob.Create(ctx, build.Pool("reds").CIDR("10.76.0.0/16").Classes("local-tenancy").Label("tenancy", "reds").In(red))
 		}).WithTimeout(30e9).Should(Succeed())

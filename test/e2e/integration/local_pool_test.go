@@ -42,7 +42,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		namespace(ctx, other)
 		told = newWitness()
 		ready(ctx, created(ctx, build.Pool("local-pool").CIDR("10.75.0.0/16").Classes("local-pool").Obj()))
-		created(ctx, build.Class("local-pool").Length(32).Obj())
+		created(ctx, build.Class("local-pool").LocalPools().Length(32).Obj())
 	})
 
 	It("gives a root the CIDR that others have, in a routing domain of its namespace's own", func(ctx context.Context) {
@@ -99,6 +99,24 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Expect(created(ctx, build.Claim(team, "class-1").Class("local-pool").Obj()).Spec.CIDR).To(Equal("172.16.0.0/32"))
 		Expect(created(ctx, build.Claim(team, "class-2").Class("local-pool").Obj()).Spec.CIDR).To(Equal("172.16.0.1/32"))
 		Expect(created(ctx, build.Claim(team, "class-3").Class("local-pool").Obj()).Spec.CIDR).To(Equal("10.75.0.1/32"), "its own is full")
+	})
+
+	It("does not back a class that does not allow it, whatever its CIDR", func(ctx context.Context) {
+		created(ctx, build.Class("local-closed").Length(32).Obj())
+		ready(ctx, created(ctx, build.Pool("local-closed").Domain("local-closed").CIDR("172.17.0.0/31").Classes("local-closed").Obj()))
+		ready(ctx, created(ctx, build.Pool("as-the-platforms").Domain("local-closed").CIDR("172.17.0.0/31").Classes("local-closed").In(team)))
+		Expect(created(ctx, build.Claim(other, "closed").Class("local-closed").Obj()).Spec.CIDR).To(Equal("172.17.0.0/32"))
+		Expect(created(ctx, build.Claim(team, "closed-1").Class("local-closed").Obj()).Spec.CIDR).To(Equal("172.17.0.1/32"))
+		waits := created(ctx, build.Claim(team, "closed-2").Class("local-closed").Obj())
+		Eventually(phase(ctx, waits)).Should(Equal(v1alpha1.ClaimExhausted))
+		By("serving the claim from it once the class allows it")
+		class := build.Class("local-closed").Obj()
+		Expect(update(ctx, k8s, class, func(c *v1alpha1.IPClass) { c.Spec.AllowLocalPools = true })).To(Succeed())
+		Eventually(phase(ctx, waits)).Should(Equal(v1alpha1.ClaimBound))
+		Expect(waits.Status.PoolRef.Kind).To(Equal(v1alpha1.PoolKindLocalIPPool))
+		By("leaving the claim its block when the class no longer does")
+		Expect(update(ctx, k8s, class, func(c *v1alpha1.IPClass) { c.Spec.AllowLocalPools = false })).To(Succeed())
+		Consistently(phase(ctx, waits), "500ms").Should(Equal(v1alpha1.ClaimBound))
 	})
 
 	It("serves claims that select it by its labels", func(ctx context.Context) {

@@ -129,6 +129,12 @@ func Class(name string) *ClassBuilder {
 // Obj is the class.
 func (b *ClassBuilder) Obj() *v1alpha1.IPClass { return b.obj.DeepCopy() }
 
+// LocalPools lets LocalIPPools back the class.
+func (b *ClassBuilder) LocalPools() *ClassBuilder {
+	b.obj.Spec.AllowLocalPools = true
+	return b
+}
+
 // V6 makes it a class for IPv6.
 func (b *ClassBuilder) V6() *ClassBuilder {
 	b.obj.Spec.IPFamily = v1alpha1.IPv6
