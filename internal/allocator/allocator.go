@@ -27,7 +27,7 @@ type Options struct {
 	// Client reads and writes without a cache: what it reads is what a quorum
 	// of etcd says.
 	Client client.Client
-	// UnclaimedLimit bounds the records of a namespace that no claim, and no pool of
+	// UnclaimedLimit bounds the records of a namespace, and of a project, that no claim, and no pool of
 	// its own, has taken.
 	UnclaimedLimit int
 	// Metrics count allocations.

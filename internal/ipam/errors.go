@@ -197,9 +197,9 @@ func listed[T any](all []T, name func(T) string, separator string) string {
 	return strings.Join(names, separator)
 }
 
-// UnclaimedError is ErrTooManyUnclaimed of one namespace.
+// UnclaimedError is ErrTooManyUnclaimed of one namespace, or else of one project.
 type UnclaimedError struct {
-	Namespace string
+	Namespace, Project string
 	// Most is how many there may be in all; 0 where it is the share of Pool that is
 	// reached.
 	Most int
@@ -207,10 +207,14 @@ type UnclaimedError struct {
 }
 
 func (e *UnclaimedError) Error() string {
-	if e.Most > 0 {
-		return fmt.Sprintf("namespace %s has reached its limit of %d unclaimed allocations: wait until earlier creates are settled", e.Namespace, e.Most)
+	owner := "namespace " + e.Namespace
+	if e.Namespace == "" {
+		owner = "project " + e.Project
 	}
-	return fmt.Sprintf("namespace %s has reached its share of unclaimed allocations in %s: wait until earlier creates are settled", e.Namespace, e.Pool)
+	if e.Most > 0 {
+		return fmt.Sprintf("%s has reached its limit of %d unclaimed allocations: wait until earlier creates finish", owner, e.Most)
+	}
+	return fmt.Sprintf("%s has reached its share of unclaimed allocations in %s: wait until earlier creates finish", owner, e.Pool)
 }
 
 // Is reports whether the error is ErrTooManyUnclaimed.

@@ -34,8 +34,8 @@ type Ask struct {
 	// Record is the name under which it will be recorded, and Holder its holder.
 	Record ipam.Name
 	Holder ipam.Holder
-	// UnclaimedLimit bounds the unclaimed records of the holder's namespace; zero is no
-	// bound, nor one by its share of the pool.
+	// UnclaimedLimit bounds the unclaimed records of the holder's namespace, and those of
+	// its project; zero is no bound, nor one by their share of the pool.
 	UnclaimedLimit int
 	// Project is that of the holder; empty where it has none.
 	Project string

@@ -278,7 +278,7 @@ func TestUnclaimedRecordsOfANamespaceAreBoundedToAShareOfThePool(t *testing.T) {
 	if !errors.Is(err, ipam.ErrTooManyUnclaimed) {
 		t.Fatalf("the 31st: %v, want ErrTooManyUnclaimed", err)
 	}
-	if want := "namespace ns has reached its share of unclaimed allocations in pool p: wait until earlier creates are settled"; err.Error() != want {
+	if want := "namespace ns has reached its share of unclaimed allocations in pool p: wait until earlier creates finish"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 	other := single("other")

@@ -101,14 +101,6 @@ func (e *entry) holder() ipam.Holder {
 
 func (e *entry) purpose() ipam.Purpose { return e.alike.Value().purpose }
 
-func (e *entry) project() string { return e.alike.Value().project }
-
-func (e *entry) setProject(project string) {
-	a := e.alike.Value()
-	a.project = project
-	e.alike = unique.Make(a)
-}
-
 // stickyKey is the namespace's key by which the block is given again.
 func (e *entry) stickyKey() ipam.Name {
 	return ipam.Name{Namespace: e.alike.Value().namespace, Name: e.sticky}

@@ -32,6 +32,8 @@ type Hold struct {
 	// former is the UID of a record of that name which was in the view when the
 	// block was found, and which is going: what is heard of it says nothing of ours.
 	former string
+	// uncounted holds are no longer counted for their project.
+	uncounted bool
 }
 
 // Project is that for which the block counts.
@@ -239,9 +241,9 @@ func (h *Hold) Abandon() {
 // uncount ends that the hold is counted for its project, once: its record is, from the
 // moment when the view shows that. Under the lock.
 func (h *Hold) uncount() {
-	if h.entry.project() != "" {
+	if !h.uncounted {
+		h.uncounted = true
 		h.ledger.countUsage(h.entry, ipam.Usage.Sub)
-		h.entry.setProject("")
 	}
 }
 

@@ -38,7 +38,7 @@ type Ledger struct {
 	// named are what live claims name and has no record yet, or none any more.
 	named map[ipam.Name]bool
 	// unclaimed counts records and holds that no live claim or local pool names, by
-	// the namespace of their holders, in each pool and over all pools.
+	// the namespace and the project of their holders, in each pool and over all pools.
 	unclaimed map[share]ipam.Usage
 	// recorded and held count what projects have: by records, and by holds that have
 	// no record in the view yet.

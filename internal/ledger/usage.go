@@ -8,14 +8,25 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// share is what a namespace has of a pool; of all pools where that is zero.
+// share is what a namespace, or a project, has of a pool; of all pools where that is zero.
 type share struct {
-	namespace string
-	pool      ipam.PoolKey
+	namespace, project string
+	pool               ipam.PoolKey
 }
 
-// A namespace may have at most one unclaimed block in sharePart of a pool's, and
-// shareLeast blocks in any pool.
+// sharesOf returns the shares that a holder of the namespace and the project takes from: of
+// a pool, or of all pools. A tenant may have many namespaces, so its project is bounded as
+// each of them is. The project is empty where it is not known.
+func sharesOf(namespace, project string, pool ipam.PoolKey) []share {
+	shares := []share{{namespace: namespace, pool: pool}}
+	if project != "" {
+		shares = append(shares, share{project: project, pool: pool})
+	}
+	return shares
+}
+
+// A namespace, and a project, may have at most one unclaimed block in sharePart of a
+// pool's, and shareLeast blocks in any pool.
 const (
 	sharePart  = 8
 	shareLeast = 4
@@ -27,15 +38,17 @@ type account struct {
 	pool           ipam.PoolKey
 }
 
-// countUnclaimed adds an entry to, or subtracts it from, what its holder's namespace
-// has unclaimed. Cluster-scoped pools belong to no namespace, and are not bounded.
+// countUnclaimed adds an entry to, or subtracts it from, what its holder's namespace and
+// project have unclaimed. Cluster-scoped pools belong to no namespace, and are not bounded.
 func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 	if e.hold == nil && !e.isUnclaimed() {
 		return
 	}
-	namespace := e.holder().Namespace
-	for _, key := range []share{{namespace: namespace}, {namespace, e.pool()}} {
-		countBlock(l.unclaimed, key, op, e.block)
+	a := e.alike.Value()
+	for _, pool := range []ipam.PoolKey{{}, a.pool} {
+		for _, key := range sharesOf(a.holderNamespace, a.project, pool) {
+			countBlock(l.unclaimed, key, op, e.block)
+		}
 	}
 }
 
@@ -71,7 +84,7 @@ func countBlock[K comparable](in map[K]ipam.Usage, key K, op func(ipam.Usage, ip
 func (l *Ledger) Unclaimed(namespace string, pool ipam.PoolKey) space.Count {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.unclaimed[share{namespace, pool}].Blocks
+	return l.unclaimed[share{namespace: namespace, pool: pool}].Blocks
 }
 
 // Usage is what a project has of a pool by records.
@@ -81,23 +94,28 @@ func (l *Ledger) Usage(project string, pool ipam.PoolKey) ipam.Usage {
 	return l.recorded[account{project: project, pool: pool}]
 }
 
-// checkUnclaimed refuses a request whose namespace has as many unclaimed blocks as it
-// may have, in all or in the pool.
+// checkUnclaimed refuses a request whose namespace or project has as many unclaimed blocks
+// as it may have, in all or in the pool. The cost is constant.
 func (l *Ledger) checkUnclaimed(ask Ask, b *book) error {
 	namespace := ask.Holder.Namespace
 	if ask.UnclaimedLimit == 0 || namespace == "" {
 		return nil
 	}
-	if most := space.CountOf64(uint64(ask.UnclaimedLimit)); l.unclaimed[share{namespace: namespace}].Blocks.Cmp(most) >= 0 { //nolint:gosec // not negative
-		return &ipam.UnclaimedError{Namespace: namespace, Most: ask.UnclaimedLimit}
+	most := space.CountOf64(uint64(ask.UnclaimedLimit)) //nolint:gosec // not negative
+	for _, key := range sharesOf(namespace, ask.Project, ipam.PoolKey{}) {
+		if l.unclaimed[key].Blocks.Cmp(most) >= 0 {
+			return &ipam.UnclaimedError{Namespace: key.namespace, Project: key.project, Most: ask.UnclaimedLimit}
+		}
 	}
 	if b.space == nil {
 		return nil
 	}
-	has := l.unclaimed[share{namespace, ask.Pool}].Add(ask.usage(b))
 	usable := b.space.Total().Sub(b.pool.Withheld.Size())
-	if has.Blocks.Cmp(space.CountOf64(shareLeast)) > 0 && has.Addresses.Float64()*sharePart > usable.Float64() {
-		return &ipam.UnclaimedError{Namespace: namespace, Pool: ask.Pool}
+	for _, key := range sharesOf(namespace, ask.Project, ask.Pool) {
+		has := l.unclaimed[key].Add(ask.usage(b))
+		if has.Blocks.Cmp(space.CountOf64(shareLeast)) > 0 && has.Addresses.Float64()*sharePart > usable.Float64() {
+			return &ipam.UnclaimedError{Namespace: key.namespace, Project: key.project, Pool: ask.Pool}
+		}
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.DefaultIPFamily, "default-ip-family", string(ipam.IPv4), "Address family of claims that name no class, no pool and no family: IPv4 or IPv6. They are served by the default class of that family and by no other.")
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace", 180*time.Second, "How long an IPAllocation may be without a holder before it is released, where the holder's deletion was not seen. At least 65s.")
 	o.UnsafeOrphanGrace = os.Getenv(UnsafeOrphanGraceEnv) != ""
-	fs.IntVar(&o.UnclaimedLimit, "unclaimed-limit", 1000, "How many IPAllocations of a namespace may be unclaimed, by an IPClaim or a LocalIPPool; beyond it creates are answered with 429.")
+	fs.IntVar(&o.UnclaimedLimit, "unclaimed-limit", 1000, "How many IPAllocations of a namespace, and of a project, may be unclaimed, by an IPClaim or a LocalIPPool; beyond it creates are answered with 429.")
 	fs.IntVar(&o.WaitingLimit, "waiting-limit", 1000, "How many claims of a namespace may wait for a block; beyond it creates that would have to wait are answered with 429. 0: any number.")
 	fs.IntVar(&o.Workers, "workers", 8, "How many claims are reconciled at a time.")
 	o.bindWatch(fs)
