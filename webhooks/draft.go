@@ -140,6 +140,17 @@ func (d *draft) keep(old map[string]any, name string) error {
 	return d.set(value, "spec", name)
 }
 
+// keepFilledIn restores fields of spec that were filled in, or are immutable, and that an
+// update left out, so that an object can be replaced by the manifest it was created from.
+func (d *draft) keepFilledIn(old map[string]any, names ...string) error {
+	for _, name := range names {
+		if err := d.keep(old, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // setStatus writes the status, whatever the object said of it itself.
 func (d *draft) setStatus(status v1alpha1.IPClaimStatus) {
 	d.changes = append(d.changes, jsonpatch.NewOperation("add", "/status", status))

@@ -134,17 +134,26 @@ func (s *stage) review(t *testing.T, kind string, handler admission.Handler, req
 	if ctx.Err() != nil {
 		t.Fatal("it took longer than the API server waits")
 	}
-	if err := response.Complete(req); err != nil {
-		t.Fatalf("the patch cannot be sent: %v", err)
-	}
+	edited := patched(t, req, &response)
 	if !response.Allowed {
 		if response.Result == nil || response.Result.Code < 400 || response.Result.Code >= 500 && response.Result.Code != 507 {
 			t.Fatalf("refused with %+v", response.Result)
 		}
 		return
 	}
+	if len(response.Patch) > 0 {
+		s.check(t, kind, req, edited)
+	}
+}
+
+// patched completes an answer, and returns the object as the answer changes it.
+func patched(t *testing.T, req admission.Request, response *admission.Response) []byte {
+	t.Helper()
+	if err := response.Complete(req); err != nil {
+		t.Fatalf("the patch cannot be sent: %v", err)
+	}
 	if len(response.Patch) == 0 {
-		return
+		return req.Object.Raw
 	}
 	patch, err := jsonpatch.DecodePatch(response.Patch)
 	if err != nil {
@@ -154,7 +163,7 @@ func (s *stage) review(t *testing.T, kind string, handler admission.Handler, req
 	if err != nil {
 		t.Fatalf("%s does not apply: %v", response.Patch, err)
 	}
-	s.check(t, kind, req, edited)
+	return edited
 }
 
 // check fails where a claim was given a block that was not recorded.

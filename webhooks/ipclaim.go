@@ -45,7 +45,7 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if req.Operation == admissionv1.Update {
-		return keepFilledIn(d, req.OldObject.Raw)
+		return keepAnswer(d, req.OldObject.Raw)
 	}
 	claim := &v1alpha1.IPClaim{}
 	if err := m.decoder.Decode(req, claim); err != nil {
@@ -67,16 +67,14 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	return response
 }
 
-// keepFilledIn restores what was filled in and an update left out.
-func keepFilledIn(d *draft, old []byte) admission.Response {
+// keepAnswer restores the answer to a claim that an update left out.
+func keepAnswer(d *draft, old []byte) admission.Response {
 	before := map[string]any{}
 	if err := json.Unmarshal(old, &before); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	for _, name := range []string{"className", "ipFamily", "prefixLength", "cidr", "allocationName", "reclaimPolicy"} {
-		if err := d.keep(before, name); err != nil {
-			return admission.Errored(http.StatusBadRequest, err)
-		}
+	if err := d.keepFilledIn(before, "className", "ipFamily", "prefixLength", "cidr", "allocationName", "reclaimPolicy"); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if err := d.keepStatus(before); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)

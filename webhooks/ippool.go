@@ -2,10 +2,12 @@ package webhooks
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,8 +24,12 @@ import (
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ippool,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ippools,verbs=create,versions=v1alpha1,name=create.ippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-localippool,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=localippools,verbs=create,versions=v1alpha1,name=create.localippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ippool,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ippools,verbs=update,versions=v1alpha1,name=keep.ippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-localippool,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=localippools,verbs=update,versions=v1alpha1,name=keep.localippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+
 // poolMutator records the CIDR of a pool of one kind that is created: a root's in
-// its routing domain, a child's in its parent.
+// its routing domain, a child's in its parent; and keeps what was filled in when an update
+// leaves it out.
 type poolMutator struct {
 	kind v1alpha1.PoolKind
 	allocator.Parts
@@ -40,6 +46,9 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
+	if req.Operation == admissionv1.Update {
+		return keepPool(d, req.OldObject.Raw)
+	}
 	obj := v1alpha1.NewPool(m.kind)
 	if err := m.decoder.Decode(req, obj); err != nil {
 		return unreadable(m.schemas, string(m.kind), d, err)
@@ -49,6 +58,18 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 	r := &poolRequest{obj: obj, draft: d, dryRun: req.DryRun != nil && *req.DryRun, user: req.UserInfo, subject: poolSubject(obj)}
 	r.subject.ifTaken = "choose another cidr, make this pool a child of the other, or give it a routingDomain of its own"
 	return m.create(ctx, r)
+}
+
+// keepPool restores what was filled into a pool and an update left out.
+func keepPool(d *draft, old []byte) admission.Response {
+	before := map[string]any{}
+	if err := json.Unmarshal(old, &before); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if err := d.keepFilledIn(before, "cidr", "ipFamily", "routingDomain"); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	return d.response()
 }
 
 // poolSubject is a pool as what an answer is about.

@@ -101,6 +101,7 @@ func TestWhatOnlyAWebhookRefusesFailsWithoutIt(t *testing.T) {
 		"ipclass.ipam.cadastre.dev": "Fail", "default.ipclass.ipam.cadastre.dev": "Fail", "update.ipclass.ipam.cadastre.dev": "Ignore",
 		"grant.ipaddressclaim.ipam.cadastre.dev": "Fail", "create.ipaddressclaim.ipam.cadastre.dev": "Ignore",
 		"create.ipaddress.ipam.cadastre.dev": "Ignore", "mutating update.ipclaim.ipam.cadastre.dev": "Ignore",
+		"keep.ippool.ipam.cadastre.dev": "Ignore", "keep.localippool.ipam.cadastre.dev": "Ignore",
 		"update.ipclaim.ipam.cadastre.dev": "Fail", "update.ippool.ipam.cadastre.dev": "Fail", "update.localippool.ipam.cadastre.dev": "Fail",
 		"delete.ippool.ipam.cadastre.dev": "Ignore", "delete.localippool.ipam.cadastre.dev": "Ignore",
 		"delete.ipclass.ipam.cadastre.dev": "Ignore", "delete.ipallocation.ipam.cadastre.dev": "Fail",

@@ -103,6 +103,8 @@ func TestWhatIsAdmittedWhileNoReplicaRuns(t *testing.T) {
 		"retry.ipclaim.ipam.cadastre.dev":         admissionregistrationv1.Fail,
 		"create.ippool.ipam.cadastre.dev":         admissionregistrationv1.Fail,
 		"create.localippool.ipam.cadastre.dev":    admissionregistrationv1.Fail,
+		"keep.ippool.ipam.cadastre.dev":           admissionregistrationv1.Ignore, // restore what was left out
+		"keep.localippool.ipam.cadastre.dev":      admissionregistrationv1.Ignore,
 		"default.ipclass.ipam.cadastre.dev":       admissionregistrationv1.Fail,
 		"grant.ipaddressclaim.ipam.cadastre.dev":  admissionregistrationv1.Fail,
 		"ipclass.ipam.cadastre.dev":               admissionregistrationv1.Fail,
