@@ -29,6 +29,12 @@ type PathGuard interface {
 	Unanswered(secret string)
 }
 
+// Served is a server that is guarded and graceful. The guard judges how long a request took
+// by how long the API server waits: it is around the time that a hook has, which is shorter.
+func Served(server webhook.Server, paths PathGuard) webhook.Server {
+	return Graceful(Guarded(server, paths))
+}
+
 // Guarded is a server whose paths begin with a secret. It answers a request with one
 // that was never in use as it answers one for a path that does not exist, before it
 // reads anything of its body. A request with one that was replaced is of an API server

@@ -124,3 +124,21 @@ func TestEveryWebhookHasAPath(t *testing.T) {
 		t.Errorf("%d and %d paths", len(paths.Mutating), len(paths.Validating))
 	}
 }
+
+// TestAnswerAtTheEndOfItsTimeCountsAsAnswered has a hook use up its time: the API server
+// waits longer.
+func TestAnswerAtTheEndOfItsTimeCountsAsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paths := &fixedPaths{}
+		server := Served(webhook.NewServer(webhook.Options{}), paths)
+		server.Register("/mutate", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			w.WriteHeader(http.StatusTooManyRequests)
+		}))
+		answer := httptest.NewRecorder()
+		server.WebhookMux().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/good/mutate?timeout=5s", http.NoBody))
+		if answer.Code != http.StatusTooManyRequests || len(paths.unanswered) > 0 {
+			t.Errorf("answered with %d, and %q count as not answered", answer.Code, paths.unanswered)
+		}
+	})
+}

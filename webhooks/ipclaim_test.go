@@ -114,3 +114,24 @@ func TestARecordIsNotTakenOverFromAClaimThatIsThere(t *testing.T) {
 		t.Errorf("when the claim is gone it is answered, with another record: %s", answer)
 	}
 }
+
+// TestRestoreAsksTheAPIServerForTheClaim has the cache lack a claim that is stored, whose
+// record a create of its name states.
+func TestRestoreAsksTheAPIServerForTheClaim(t *testing.T) {
+	s := newStage(t)
+	s.record(t, ipam.Record{
+		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}),
+	})
+	must(t, s.store.Create(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c"}}))
+	s.mutate["IPClaim"].(*claimMutator).cached = fake.NewClientBuilder().WithScheme(s.store.Scheme()).Build()
+	req := review("IPClaim", claimed(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", 0)
+	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); !strings.HasPrefix(answer, "429") {
+		t.Errorf("it is answered: %s", answer)
+	}
+	stored := &v1alpha1.IPAllocation{}
+	must(t, s.store.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "c-12345678"}, stored))
+	if stored.Annotations[v1alpha1.AnnotationAdopted] != "" {
+		t.Error("the record of a claim that is stored was taken over")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -98,6 +99,29 @@ func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSecondTakeoverInvalidatesFirst has two attempts to create one claim take its record
+// over. The first is given up then, in the state in which it was made: the second stays.
+func TestSecondTakeoverInvalidatesFirst(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		order := claimOrder("x", 28)
+		kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+		kept.Name.Name, kept.State, kept.Reclaim, kept.ReleaseAfter = "x-former", ipam.StateRetained, ipam.ReclaimRetain, due
+		over.stores(t, kept)
+		first, ok := a.retake(t.Context(), order)
+		if !ok {
+			t.Fatal("the retained record was not taken over")
+		}
+		synctest.Wait()
+		if _, ok := a.retake(t.Context(), order); !ok {
+			t.Fatal("the record was not taken over a second time")
+		}
+		synctest.Wait()
+		if err := a.Release(t.Context(), first); !apierrors.IsConflict(err) {
+			t.Errorf("the release of the first attempt: got %v, want a conflict", err)
+		}
+	})
 }
 
 // TestTheLastOfAKeyIsTakenOver has two records under one key: that which is kept longest
