@@ -46,7 +46,6 @@ func keepAnnotations(obj client.Object) {
 	obj.SetAnnotations(only(obj.GetAnnotations(), []string{
 		v1alpha1.AnnotationAddress, v1alpha1.AnnotationSticky, v1alpha1.AnnotationAllocation, v1alpha1.AnnotationUseGranted,
 		v1alpha1.AnnotationRequester, v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationPaused, v1alpha1.AnnotationClusterAPIPaused,
-		v1alpha1.AnnotationGivenUp,
 	}))
 }
 

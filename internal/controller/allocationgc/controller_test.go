@@ -32,9 +32,9 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 )
 
-// story is one record on a real API server, a view of it, and a controller
+// recordStory is one record on a real API server, a view of it, and a controller
 // whose clock is ours.
-type story struct {
+type recordStory struct {
 	t          *testing.T
 	k8s        client.WithWatch
 	clock      *clocktesting.FakePassiveClock
@@ -43,7 +43,7 @@ type story struct {
 	name       ipam.Name
 }
 
-func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclaim) *story {
+func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclaim) *recordStory {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, clientgoscheme.AddToScheme(scheme))
@@ -60,7 +60,7 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 	records, err := kube.NewStreamingSource[v1alpha1.IPAllocation](c.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
 	must(t, err)
 	go view.Run(t.Context(), records, &v1alpha1.IPAllocation{})
-	s := &story{
+	s := &recordStory{
 		events: events.NewFakeRecorder(100),
 		t:      t, k8s: k8s, clock: clocktesting.NewFakePassiveClock(time.Now()),
 		name: ipam.Name{Namespace: pool.Key.Name, Name: "record"},
@@ -83,13 +83,13 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 }
 
 // changed has somebody else change a record by a merge patch.
-func (s *story) changed(record ipam.Record, patch string) {
+func (s *recordStory) changed(record ipam.Record, patch string) {
 	s.t.Helper()
 	must(s.t, s.k8s.Patch(s.t.Context(), adapt.Allocation(record), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // seen waits until the view shows the record so.
-func (s *story) seen(as func(ipam.Record, bool) bool) {
+func (s *recordStory) seen(as func(ipam.Record, bool) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
@@ -110,10 +110,10 @@ func (s *story) seen(as func(ipam.Record, bool) bool) {
 }
 
 // sawDeletion has the controller see that the claim is deleted.
-func (s *story) sawDeletion() { s.controller.gone[s.name] = "uid" }
+func (s *recordStory) sawDeletion() { s.controller.gone[s.name] = "uid" }
 
 // reconciled is when the controller wants to look again.
-func (s *story) reconciled() time.Duration {
+func (s *recordStory) reconciled() time.Duration {
 	s.t.Helper()
 	result, err := s.controller.Reconcile(s.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: s.name.Namespace, Name: s.name.Name}})
 	must(s.t, err)
@@ -121,20 +121,20 @@ func (s *story) reconciled() time.Duration {
 }
 
 // reconciledTo expects the record to be in a state afterwards.
-func (s *story) reconciledTo(state ipam.State) {
+func (s *recordStory) reconciledTo(state ipam.State) {
 	s.t.Helper()
 	s.reconciled()
 	s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == state })
 }
 
 // reconciledAway expects the record to be gone afterwards.
-func (s *story) reconciledAway() {
+func (s *recordStory) reconciledAway() {
 	s.t.Helper()
 	s.reconciled()
 	s.seen(func(_ ipam.Record, ok bool) bool { return !ok })
 }
 
-func (s *story) passes(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
+func (s *recordStory) passes(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
 
 func TestOrphan(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{Progress: t.Output()})
@@ -269,7 +269,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	// another is a record that is made while all claims are known.
-	another := func(s *story, name, block string) {
+	another := func(s *recordStory, name, block string) {
 		made, _ := s.controller.Ledger.Record(s.name)
 		made.Name.Name, made.Version, made.Block, made.Reclaim = name, "", netip.MustParsePrefix(block), ipam.ReclaimRetain
 		must(t, s.k8s.Create(t.Context(), adapt.Allocation(made)))

@@ -1,14 +1,19 @@
 package ipaddressclaim
 
 import (
+	"context"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -38,6 +43,12 @@ func TestAddressClaims(t *testing.T) {
 		"an address that exists is bound to its record that cools down":      keptForALater(ipam.StateCooling),
 		"an address that another has is never renumbered":                    neverRenumbered,
 		"a lost address is made again, and a lost record too":                lostAddress,
+		"an address that the cache does not show is neither made nor moved":  unseenAddress,
+		"a claim that is made again while it is served":                      servedReplaced,
+		"a claim that is edited while it is served":                          servedEdited,
+		"a claim that is made again while it drops a former address":         formerReplaced,
+		"a claim that is made again with its address while it is released":   releasedReplaced,
+		"an address that is gone while its claim is released":                releasedAddressGone,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -243,6 +254,29 @@ func lostAddress(e *addresses) {
 	e.Reconciled("b").Served("10.0.0.3").Wrote("patch IPAllocation", "create IPAddress")
 	e.Forced(allocation(e.record("b")))
 	e.Reconciled("b").Served("10.0.0.3").Wrote("create IPAllocation")
+}
+
+// unseenAddress has the caches lack an IPAddress, and then the claim's status too: what is
+// recorded for the claim says that there may be one.
+func unseenAddress(e *addresses) {
+	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*ipamv1.IPAddress); ok {
+				return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	e.Reconciled("a").Served("10.0.0.2").Wrote().After(showsWithin)
+	unwritten := e.stored("a")
+	unwritten.Status = ipamv1.IPAddressClaimStatus{}
+	if err := e.K8s.Status().Update(e.t.Context(), unwritten); err != nil {
+		e.t.Fatal(err)
+	}
+	e.Reconciled("a").Wrote().After(showsWithin)
+	e.record("a")
 }
 
 // addresses has the verbs for claims of addresses.

@@ -3,7 +3,9 @@ package ipaddressclaim
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -61,6 +63,9 @@ func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
 // finalizer may keep it.
 func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, err error) {
 	if s.address.DeletionTimestamp.IsZero() {
+		if err := c.isOfThisClaim(ctx, s); err != nil {
+			return false, err
+		}
 		err := c.Client.Delete(ctx, s.address, client.Preconditions{UID: &s.address.UID})
 		if err != nil {
 			return kube.IsNotFound(err), kube.IgnoreNotFound(fmt.Errorf("deleting the IPAddress: %w", err))
@@ -69,6 +74,24 @@ func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, er
 	}
 	err = c.unprotect(ctx, s)
 	return len(s.address.Finalizers) == 0, err
+}
+
+// isOfThisClaim is errNotSeen where the IPAddress may be that of the next claim of the
+// name: the cache may show it before it shows that this claim is gone. One that this claim
+// does not own, as after a restore, is its own as long as the claim is stored.
+func (c *Controller) isOfThisClaim(ctx context.Context, s *scope) error {
+	if slices.ContainsFunc(s.address.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == s.claim.UID }) {
+		return nil
+	}
+	stored := &ipamv1.IPAddressClaim{}
+	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.claim), stored)
+	switch {
+	case kube.IsNotFound(err), err == nil && stored.UID != s.claim.UID:
+		return errNotSeen
+	case err != nil:
+		return fmt.Errorf("looking for the claim again: %w", err)
+	}
+	return nil
 }
 
 // hasFormerAddress reports whether the IPAddress was made for another claim of the name,

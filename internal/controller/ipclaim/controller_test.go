@@ -1,10 +1,15 @@
 package ipclaim
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -29,6 +34,7 @@ func TestClaims(t *testing.T) {
 		"a claim beyond the limit waits until its project holds less":  limitReached,
 		"a retained block returns to the claim of its name":            retainedBlock,
 		"a lost record is recorded again under its name":               lostRecord,
+		"a claim that the cache trimmed is read whole to be written":   trimmedClaim,
 		"a claim whose block another has is never renumbered":          neverRenumbered,
 		"a conflict is an event once it is written":                    conflictEvent,
 		"events tell that a claim waits and is bound, each once":       waitingEvents,
@@ -37,6 +43,9 @@ func TestClaims(t *testing.T) {
 		"a conflict is reported by the claim that keeps its block":     conflictOfTwo,
 		"a changed reclaim policy is written into the record":          changedPolicy,
 		"a deleted claim is left to the collection of orphans":         deletedClaim,
+		"a claim that is made again while it is bound":                 waitingReplaced,
+		"a claim that is edited while it is bound":                     waitingEdited,
+		"a claim that is restored while its record is checked":         boundReplaced,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -146,6 +155,33 @@ func lostRecord(e *claims) {
 	if again := e.record("a"); again.Name != lost.Name || again.Block != lost.Block || again.HolderUID != string(e.stored("a").UID) {
 		e.t.Errorf("the record is %+v, want the block and the name of %+v, and the claim's UID", again, lost)
 	}
+}
+
+// trimmedClaim has the cache show of a claim only what it keeps. Where the pool is and what
+// others have written to the status, it does not.
+func trimmedClaim(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	e.admitted("a", "10.0.0.16/28")
+	checked := metav1.Condition{Type: "example.com/Checked", Status: metav1.ConditionTrue, Reason: "Checked", LastTransitionTime: metav1.NewTime(e.Clock.Now())}
+	story.Edited(e.World, claim("a").Obj(), func(c *v1alpha1.IPClaim) { c.Status.Conditions = append(c.Status.Conditions, checked) })
+	e.Forced(adapt.Allocation(e.record("a")))
+	e.Recorded(story.Block("b", "p", "10.0.0.16/28"))
+	trimming := interceptor.NewClient(e.K8s, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, opts...)
+			if claim, ok := obj.(*v1alpha1.IPClaim); ok && err == nil {
+				Trim(claim)
+			}
+			return err
+		},
+	})
+	e.controller = reconcile.AsReconciler(trimming, &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Events: e.Events})
+	e.Retried("a").NotReady(v1alpha1.ReasonConflict)
+	if conditions := e.stored("a").Status.Conditions; meta.FindStatusCondition(conditions, checked.Type) == nil {
+		e.t.Errorf("the conditions are %+v, want that another's stays", conditions)
+	}
+	e.Collected(story.Claim("b"))
+	e.Reconciled("a").Bound("10.0.0.16/28")
 }
 
 func neverRenumbered(e *claims) {

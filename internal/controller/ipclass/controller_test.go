@@ -1,6 +1,7 @@
 package ipclass
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ func TestClasses(t *testing.T) {
 		"a default that is replaced says by which":           replacedDefault,
 		"a class of another provisioner is left to it":       foreignProvisioner,
 		"a class that is deleted is left alone":              deletedClass,
+		"a class that is made again while it is counted":     madeAgain,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -109,6 +111,17 @@ func deletedClass(e *classes) {
 	e.Applied(class)
 	e.Deleted(class)
 	e.Reconciled("gold").Wrote()
+}
+
+func madeAgain(e *classes) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		class := build.Class(fmt.Sprintf("gold%d", n)).Obj()
+		e.Applied(class.DeepCopy())
+		return story.Interruption{By: e.controller, Object: class.DeepCopy(), Act: func() { e.Replaced(class) }, Check: func() {
+			e.Reconciled(class.Name).Counts(0, "0", "0").Ready().Wrote()
+		}}
+	})
 }
 
 // classes has the verbs for classes.

@@ -37,6 +37,9 @@ func TestPools(t *testing.T) {
 		"events tell what becomes of a pool, each once":                                   poolEvents,
 		"a pool that is edited over blocks in use is drained":                             drainedPool,
 		"a deleted pool is open again when a block is recorded meanwhile":                 recordedMeanwhile,
+		"a pool that is made again while its CIDR is recorded":                            missedReplaced,
+		"a pool that is edited while its CIDR is recorded":                                missedEdited,
+		"a deleted pool that is made again while it is released":                          deletedReplaced,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}

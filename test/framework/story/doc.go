@@ -11,6 +11,9 @@
 // with it: nothing is polled, and nobody sleeps. A test adds what its own kind of object
 // says, such as Bound.
 //
+// Interrupted tells a story once for each moment at which another actor can come in between
+// the calls that a pass makes.
+//
 // The stories of a package are subtests of one test, which starts the API server once, and
 // run one after the other. Each begins on an API server
 // without objects of the operator, and takes its own away at the end, so that all may

@@ -3,15 +3,21 @@ package story
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -25,26 +31,53 @@ const (
 
 // Plane is a control plane for stories.
 type Plane struct {
-	running *cluster.Cluster
-	admin   client.WithWatch
-	kinds   []client.Object
+	config *rest.Config
+	admin  client.WithWatch
+	kinds  []client.Object
 }
+
+// Kubeconfig is the environment variable that names the kubeconfig of a control plane which
+// runs already, with all CRDs. Stories use it in place of one of their own, one test at a
+// time, so that a test which is run again and again takes as long as its stories alone.
+const Kubeconfig = "STORY_KUBECONFIG"
 
 // Start starts a control plane, which stops when the test ends. Each story is a subtest,
 // and begins with Begin. No managers run.
 func Start(t *testing.T, options cluster.Options) *Plane {
 	t.Helper()
-	w := suite.Start(t, options)
-	suite.Must(t, w.AwaitKinds(t.Context()))
-	w.Namespace(System)
-	w.Namespace(Team)
-	p := &Plane{running: w.Cluster, admin: w.WithWatch}
+	p := &Plane{}
+	if running := os.Getenv(Kubeconfig); running != "" {
+		p.attach(t, running)
+	} else {
+		w := suite.Start(t, options)
+		suite.Must(t, w.AwaitKinds(t.Context()))
+		p.config, p.admin = w.Config(), w.WithWatch
+	}
+	for _, name := range []string{System, Team} {
+		suite.Must(t, client.IgnoreAlreadyExists(p.admin.Create(t.Context(), build.Namespace(name))))
+	}
 	p.kinds = []client.Object{&v1alpha1.IPClaim{}, &v1alpha1.IPPool{}, &v1alpha1.LocalIPPool{}, &v1alpha1.IPClass{}, &v1alpha1.IPAllocation{}}
 	if options.ClusterAPICRDs {
 		p.kinds = append(p.kinds, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}, &clusterv1.Cluster{})
 	}
+	suite.Must(t, p.wipe(t.Context())) // of what a test that was cut off has left there
 	return p
 }
+
+// attach connects to a control plane that runs already.
+func (p *Plane) attach(t *testing.T, kubeconfig string) {
+	t.Helper()
+	log.SetLogger(logr.Discard()) // warnings of the API server
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	suite.Must(t, err)
+	config.QPS = -1
+	p.config = config
+	p.admin, err = cluster.NewClient(config)
+	suite.Must(t, err)
+}
+
+// Config is the administrator's configuration, without a rate limit.
+func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.config) }
 
 // wipe takes away all that a story has made, whatever finalizers say.
 func (p *Plane) wipe(ctx context.Context) error {

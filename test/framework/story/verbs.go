@@ -80,13 +80,17 @@ func Edited[T client.Object](w *World, obj T, edit func(T)) {
 // Gone expects that an object is not stored any more.
 func (w *World) Gone(obj client.Object) {
 	w.t.Helper()
-	err := w.K8s.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj)
-	if client.IgnoreNotFound(err) != nil {
-		w.t.Fatal(err)
-	}
-	if err == nil {
+	if w.isStored(obj) {
 		w.t.Fatalf("%T %s is still there", obj, client.ObjectKeyFromObject(obj))
 	}
+}
+
+// isStored reads an object, and reports whether there is one.
+func (w *World) isStored(obj client.Object) bool {
+	w.t.Helper()
+	err := w.K8s.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj)
+	suite.Must(w.t, client.IgnoreNotFound(err))
+	return err == nil
 }
 
 // Deleted deletes an object. Where it has finalizers it stays.

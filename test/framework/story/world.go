@@ -36,10 +36,13 @@ type World struct {
 	// Events are those that the controller has made.
 	Events *Events
 
-	t      *testing.T
-	plane  *Plane
-	shown  *shown
-	writes *writes
+	t       *testing.T
+	plane   *Plane
+	shown   *shown
+	writes  *writes
+	moments *moments
+	// kept are objects that an interruption is expected to leave.
+	kept []client.Object
 	// ordered are the objects created so far that the operator puts into an order.
 	ordered []client.Object
 }
@@ -50,9 +53,9 @@ func (p *Plane) Begin(t *testing.T) *World {
 	t.Helper()
 	w := &World{
 		Clock: clocktesting.NewFakeClock(time.Now()), Events: &Events{},
-		t: t, plane: p, shown: newShown(), writes: &writes{hooks: map[string]func(){}},
+		t: t, plane: p, shown: newShown(), writes: &writes{hooks: map[string]func(){}}, moments: &moments{},
 	}
-	w.K8s = noteWrites(p.admin, w.writes)
+	w.K8s = interruptible(noteWrites(p.admin, w.writes), w.moments)
 	w.Parts = allocator.NewParts(allocator.PartsOptions{
 		Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: shownWithin}),
 		Client: w.K8s, Namespace: System, UnclaimedLimit: 1000,
@@ -73,7 +76,7 @@ func (w *World) feed() {
 		running.Wait()
 		suite.Must(w.t, w.plane.wipe(context.Background()))
 	})
-	cfg := w.plane.running.Config()
+	cfg := w.plane.Config()
 	over, err := rest.HTTPClientFor(cfg)
 	suite.Must(w.t, err)
 	records, err := kube.NewStreamingSource[v1alpha1.IPAllocation](cfg, over, w.plane.admin.Scheme(), "ipallocations", ctrlcache.TransformStripManagedFields())

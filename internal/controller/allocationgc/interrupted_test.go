@@ -1,0 +1,164 @@
+package allocationgc
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// TestOrphanIsCollectedOnlyIfNothingTookItOver has an admission or another leader come in
+// between any two calls of a collection.
+func TestOrphanIsCollectedOnlyIfNothingTookItOver(t *testing.T) {
+	plane := story.Start(t, cluster.Options{})
+	for name, tell := range map[string]func(*orphans){
+		"a record that was never claimed is taken over":              takenOver,
+		"a record whose claim was seen to be deleted is taken over":  deletedTakenOver,
+		"a record is written into its claim by a leader that paused": writtenByLeader,
+		"a pool that was seen to be deleted is made again":           poolMadeAgain,
+	} {
+		t.Run(name, func(t *testing.T) { tell(beginOrphans(t, plane)) })
+	}
+	t.Run("the record of an earlier claim or pool is not kept by the next one of its name", func(t *testing.T) { ofEarlier(beginOrphans(t, plane)) })
+}
+
+// takenOver has admission take a record over for a claim that was deleted and is restored:
+// it names the record, and is stored up to a minute later.
+func takenOver(e *orphans) {
+	e.Interrupted(func(n int) story.Interruption {
+		record := e.orphan(n, "")
+		e.graceOver(record)
+		return e.interruption(record, func() { e.restored(record) })
+	})
+}
+
+func deletedTakenOver(e *orphans) {
+	e.Interrupted(func(n int) story.Interruption {
+		record := e.orphan(n, "")
+		e.controller.gone[record.Name] = "former"
+		return e.interruption(record, func() { e.restored(record) })
+	})
+}
+
+// writtenByLeader has a leader that was paused write a record into its claim, as it had read
+// that before.
+func writtenByLeader(e *orphans) {
+	e.Interrupted(func(n int) story.Interruption {
+		claim := build.Claim(story.Team, fmt.Sprintf("a%02d", n)).Pool("p").Length(28).Obj()
+		e.Created(claim)
+		record := e.orphan(n, string(claim.UID))
+		e.graceOver(record)
+		return e.interruption(record, func() {
+			claim.Spec.AllocationName, claim.Spec.CIDR = record.Name.Name, record.Block.String()
+			if e.K8s.Update(e.t.Context(), claim) == nil {
+				e.Seen()
+				e.Keeps(adapt.Allocation(record))
+			}
+		})
+	})
+}
+
+// poolMadeAgain has admission record the CIDR of a pool that is made again.
+func poolMadeAgain(e *orphans) {
+	e.Interrupted(func(n int) story.Interruption {
+		pool := build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
+		e.Applied(pool)
+		own := e.RecordsOf(adapt.HolderOfPool(adapt.KeyOf(pool)))[0]
+		own, err := e.Allocator.Stamp(e.t.Context(), own, pool)
+		must(e.t, err)
+		e.Forced(pool.DeepCopy())
+		e.controller.gone[own.Name] = own.HolderUID
+		return e.interruption(own, func() {
+			read, errs := adapt.Pool(pool)
+			must(e.t, errs.ToAggregate())
+			order, err := e.PoolOrder(read)
+			must(e.t, err)
+			order.Origin = allocator.OriginAdmission
+			if again, err := e.Allocator.Allocate(e.t.Context(), order); err == nil {
+				e.Seen()
+				e.Replaced(pool)
+				e.Keeps(adapt.Allocation(again))
+			}
+		})
+	})
+}
+
+// ofEarlier restores a claim and a pool while no admission takes their records over. Their
+// controllers record the blocks again once these records are gone.
+func ofEarlier(e *orphans) {
+	record := e.orphan(1, "former")
+	e.Created(build.Claim(story.Team, record.Holder.Name).Pool("p").CIDR(record.Block.String()).
+		With(func(s *v1alpha1.IPClaimSpec) { s.AllocationName = record.Name.Name }).Obj())
+	pool := build.Pool("q").CIDR("10.0.0.0/16").Obj()
+	e.Applied(pool)
+	own := e.RecordsOf(adapt.HolderOfPool(adapt.KeyOf(pool)))[0]
+	own, err := e.Allocator.Stamp(e.t.Context(), own, pool)
+	must(e.t, err)
+	e.Replaced(pool)
+	e.controller.gone[record.Name], e.controller.gone[own.Name] = "former", own.HolderUID
+	for _, of := range []ipam.Record{record, own} {
+		e.Reconciled(e.controller, adapt.Allocation(of))
+		e.Gone(adapt.Allocation(of))
+	}
+}
+
+// orphans has the verbs for records without a holder.
+type orphans struct {
+	*story.World
+	t          *testing.T
+	controller *Controller
+}
+
+func beginOrphans(t *testing.T, plane *story.Plane) *orphans {
+	t.Helper()
+	e := &orphans{World: plane.Begin(t), t: t}
+	e.controller = &Controller{
+		Parts: e.Parts, Client: e.K8s, Live: e.K8s, Clock: e.Clock, Grace: 180 * time.Second, Events: e.Events,
+		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
+	}
+	e.Applied(build.Pool("p").CIDR("172.16.0.0/16").Obj())
+	return e
+}
+
+// orphan records a block for the claim of that number.
+func (e *orphans) orphan(n int, uid string) ipam.Record {
+	e.t.Helper()
+	record := story.Block(fmt.Sprintf("a%02d", n), "p", fmt.Sprintf("172.16.%d.0/28", n))
+	record.HolderUID = uid
+	e.Recorded(record)
+	stored, _ := e.Ledger.Record(record.Name)
+	return stored
+}
+
+// graceOver lets the grace of a record pass.
+func (e *orphans) graceOver(record ipam.Record) {
+	e.t.Helper()
+	e.Reconciled(e.controller, adapt.Allocation(record)).After(e.controller.Grace)
+	e.Passes(e.controller.Grace)
+}
+
+// restored takes a record over as admission does, and keeps it.
+func (e *orphans) restored(record ipam.Record) {
+	e.t.Helper()
+	order := allocator.Order{Holder: record.Holder, Resolution: catalogue.Resolution{
+		Terms: ipam.Terms{Class: record.Class, Block: record.Block}, Pools: []ipam.Pool{{Key: record.Pool}},
+	}}
+	if _, ok := e.Allocator.Restore(e.t.Context(), order, record.Name.Name); ok {
+		e.Seen()
+		e.Keeps(adapt.Allocation(record))
+	}
+}
+
+func (e *orphans) interruption(record ipam.Record, act func()) story.Interruption {
+	return story.Interruption{By: e.controller, Object: client.Object(adapt.Allocation(record)), Act: act}
+}

@@ -1,0 +1,96 @@
+package ipaddressclaim
+
+import (
+	"fmt"
+
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// servedReplaced has a claim deleted and made again while it is served.
+func servedReplaced(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		obj := e.numbered(n)
+		return e.interruption(obj.Name, func() { e.Replaced(obj) })
+	})
+}
+
+// servedEdited has the finalizer of another controller put on a claim while it is served.
+func servedEdited(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		obj := e.numbered(n)
+		return e.interruption(obj.Name, func() { story.Finalized(e.World, obj) })
+	})
+}
+
+// formerReplaced has a claim that drops the IPAddress of an earlier one go, and made again
+// for the pool of that IPAddress: the next one of the name.
+func formerReplaced(e *addresses) {
+	e.Applied(hosts().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		former := address(fmt.Sprintf("a%02d", n), "10.0.1.7")
+		former.Spec.PoolRef, former.Finalizers = claim("").Pool("others").Obj().Spec.PoolRef, []string{v1alpha1.FinalizerProtect}
+		e.Created(former.DeepCopy())
+		obj := e.numbered(n)
+		return e.interruption(obj.Name, func() {
+			e.Forced(former.DeepCopy())
+			e.Replaced(claim(obj.Name).Pool("others").Obj())
+			former.Spec.Address = fmt.Sprintf("10.0.1.%d", 100+n)
+			e.Replaced(former)
+		})
+	})
+}
+
+// releasedReplaced has a claim that is released go, with its IPAddress, and both made again:
+// by another leader, for the next claim of the name.
+func releasedReplaced(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		obj := e.numbered(n)
+		e.Reconciled(obj.Name).Ready()
+		made := story.Stored(e.World, address(obj.Name, ""))
+		e.Deleted(obj.DeepCopy())
+		return e.interruption(obj.Name, func() {
+			e.Forced(address(obj.Name, ""))
+			e.Replaced(obj)
+			e.Replaced(address(obj.Name, made.Spec.Address))
+		})
+	})
+}
+
+// releasedAddressGone has the IPAddress of a claim that is released forced away.
+func releasedAddressGone(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		obj := e.numbered(n)
+		e.Reconciled(obj.Name).Ready()
+		e.Deleted(obj.DeepCopy())
+		i := e.interruption(obj.Name, func() { e.Forced(address(obj.Name, "")) })
+		i.Check = func() {
+			e.Gone(obj)
+			e.Gone(address(obj.Name, ""))
+		}
+		return i
+	})
+}
+
+// numbered is a claim that is stored, of the pool of hosts.
+func (e *addresses) numbered(n int) *ipamv1.IPAddressClaim {
+	e.t.Helper()
+	obj := claim(fmt.Sprintf("a%02d", n)).Pool("hosts").Obj()
+	e.Applied(obj.DeepCopy())
+	return obj
+}
+
+// interruption is one of the passes over a claim, which is Ready in the end.
+func (e *addresses) interruption(name string, act func()) story.Interruption {
+	return story.Interruption{By: e.controller, Object: claim(name).Obj(), Act: act, Check: func() {
+		e.t.Helper()
+		e.Reconciled(name).Ready()
+	}}
+}

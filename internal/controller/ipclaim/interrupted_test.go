@@ -1,0 +1,64 @@
+package ipclaim
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// waitingReplaced has a claim that waits deleted and made again while it is bound.
+func waitingReplaced(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		obj := claim(fmt.Sprintf("a%02d", n)).Pool("p").Length(28).Obj()
+		e.Applied(obj.DeepCopy())
+		return e.interruption(obj.Name, func() { e.Replaced(obj) })
+	})
+}
+
+// waitingEdited has the finalizer of another controller put on a claim while it is bound.
+func waitingEdited(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		obj := claim(fmt.Sprintf("a%02d", n)).Pool("p").Length(28).Obj()
+		e.Applied(obj.DeepCopy())
+		return e.interruption(obj.Name, func() { story.Finalized(e.World, obj) })
+	})
+}
+
+// boundReplaced has a claim that is bound deleted and restored from a backup, without an
+// admission that would take its record over. The record is collected as the former claim's.
+func boundReplaced(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		name, cidr := fmt.Sprintf("a%02d", n), fmt.Sprintf("10.0.%d.0/28", n)
+		obj := restored(name, cidr)
+		e.Applied(obj.DeepCopy())
+		record := story.Block(name, "p", cidr)
+		record.HolderUID = string(e.stored(name).UID)
+		e.Recorded(record)
+		i := e.interruption(name, func() { e.Replaced(obj) })
+		ready := i.Check
+		i.Check = func() {
+			e.Collected(record.Holder)
+			ready()
+			e.Consistent()
+		}
+		return i
+	})
+}
+
+// interruption is one of the passes over a claim, which is Ready in the end.
+func (e *claims) interruption(name string, act func()) story.Interruption {
+	return story.Interruption{By: e.controller, Object: client.Object(claim(name).Obj()), Act: act, Check: func() {
+		e.t.Helper()
+		e.Reconciled(name).Ready()
+		if claim := e.stored(name); claim.Status.Phase != v1alpha1.ClaimBound || claim.Spec.AllocationName == "" {
+			e.t.Fatalf("the claim is %s with the record %q", claim.Status.Phase, claim.Spec.AllocationName)
+		}
+	}}
+}
