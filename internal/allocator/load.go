@@ -1,10 +1,15 @@
 package allocator
 
 import (
+	"math/rand/v2"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -18,6 +23,36 @@ type Snapshot struct {
 	// the pools.
 	Waiting []v1alpha1.IPClaim
 	Waiters []queue.Waiter
+}
+
+// LoadParts makes parts of a snapshot, for a process that asks questions and records
+// nothing. The caller closes them.
+func LoadParts(s Snapshot) (Parts, error) {
+	operator := ""
+	for i := range s.Records {
+		if s.Records[i].Purpose == ipam.PurposePool { // it is in the operator's namespace
+			operator = s.Records[i].Name.Namespace
+		}
+	}
+	parts := NewParts(PartsOptions{
+		Ledger:    ledger.New(ledger.Options{Clock: clock.RealClock{}, Random: rand.New(rand.NewPCG(0, 0)), Log: logr.Discard()}),
+		Namespace: operator, Log: logr.Discard(),
+	})
+	return parts, parts.Load(s)
+}
+
+// Suppose returns the block that Allocate would give now, and enters it into the view as if
+// it had been recorded: what is asked next is answered as if the holder had it. It is for
+// parts that were made by LoadParts.
+func (p Parts) Suppose(order Order) (ipam.Record, error) {
+	record, err := p.Allocator.Preview(order)
+	if err != nil {
+		return ipam.Record{}, err
+	}
+	record.UID, record.Version = "supposed/"+record.Name.String(), "0"
+	record.Project = p.Allocator.projectOf(order.Holder)
+	p.Ledger.Enter(record)
+	return record, nil
 }
 
 // Load fills new parts with a snapshot, so that Resolve and Consider answer as those of an

@@ -3,14 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,8 +15,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/cli/register"
-	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -72,19 +67,12 @@ func (k *knowledge) load(classes []v1alpha1.IPClass, namespaces []metav1.Partial
 	for i := range namespaces {
 		listed.Objects = append(listed.Objects, &namespaces[i])
 	}
-	operator := ""
 	for record := range k.register.Records() {
 		listed.Records = append(listed.Records, record.Record)
-		if record.Purpose == ipam.PurposePool { // it is in the operator's namespace
-			operator = record.Name.Namespace
-		}
 	}
-	parts := allocator.NewParts(allocator.PartsOptions{
-		Ledger:    ledger.New(ledger.Options{Clock: clock.RealClock{}, Random: rand.New(rand.NewPCG(0, 0)), Log: logr.Discard()}),
-		Namespace: operator, Log: logr.Discard(),
-	})
+	parts, err := allocator.LoadParts(listed)
 	k.parts = &parts
-	return parts.Load(listed)
+	return err
 }
 
 func (k *knowledge) hasClass(name string) bool {

@@ -86,8 +86,11 @@ func newImportCSV(e *env) *cobra.Command {
 		Short: "Make pools, and claims of what is held, from a CSV file",
 		Long: `Make pools, and claims of what is held, from a CSV file, whose first line names the
 columns that it has: kind (pool, claim or reserved), name, cidr, pool, parent, namespace,
-routingDomain, network, gateway, description. With - the file is read from the standard
-input.`,
+routingDomain, network, gateway, description. Comma, semicolon and tab can separate them.
+With - the file is read from the standard input.
+
+What the operator would refuse, now or beside the other rows, is listed with its line, and
+nothing is made; --skip-problems makes the rest.`,
 		Example: `  # What would be made of a file
   kubectl ipam import csv addresses.csv -n network
 
@@ -101,27 +104,56 @@ input.`,
 }
 
 func newImportNetBox(e *env) *cobra.Command {
+	var server movein.NetBoxServer
+	var tokenFile string
 	cmd := &cobra.Command{
-		Use:   "netbox FILE...",
-		Short: "Make pools, and claims of what is held, from an export of NetBox",
-		Long: `Make pools, and claims of what is held, from an export of NetBox: the JSON of its
-prefixes, IP addresses and IP ranges, in one file or several. With - a file is read from
-the standard input.`,
-		Example: `  # What would be made of the prefixes and addresses
-  kubectl ipam import netbox prefixes.json addresses.json -n network
+		Use:   "netbox [FILE...]",
+		Short: "Make pools, and claims of what is held, from NetBox",
+		Long: `Make pools, and claims of what is held, from NetBox: its prefixes, IP addresses and IP
+ranges. With --url they are read from its REST API, with the token of --token-file or of the
+environment variable NETBOX_TOKEN; else from files with the JSON that the API answers, in any
+number of pages. With - a file is read from the standard input.
 
-  # Make it, and reserve what is held instead of claiming it
+What the operator would refuse, now or beside the other objects, is listed, and nothing is
+made; --skip-problems makes the rest.`,
+		Example: `  # What would be made of all prefixes and addresses
+  kubectl ipam import netbox --url https://netbox.example.com --token-file token -n network
+
+  # Make it of files, and reserve what is held instead of claiming it
   kubectl ipam import netbox prefixes.json addresses.json --reserve --apply`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if server.URL != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			if len(args) == 0 {
+				return errors.New("neither files nor --url: name one of them")
+			}
+			return nil
+		},
 	}
+	cmd.Flags().StringVar(&server.URL, "url", "", "read the REST API of the NetBox at this URL, instead of files")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "a file with the API token for --url (default: the environment variable NETBOX_TOKEN)")
 	return e.importFiles(cmd, func(ctx context.Context, c client.Client, o movein.Options, files []io.Reader) error {
-		return movein.NetBox(ctx, c, o, files...)
+		if server.URL == "" {
+			return movein.NetBox(ctx, c, o, files...)
+		}
+		server.Token = os.Getenv("NETBOX_TOKEN")
+		if tokenFile != "" {
+			text, err := os.ReadFile(tokenFile) //nolint:gosec // the caller names the file, with rights of their own
+			if err != nil {
+				return coded(ExitUsage, err)
+			}
+			server.Token = string(text)
+		}
+		return movein.NetBoxFrom(ctx, c, o, server)
 	})
 }
 
 // importFiles adds flags and action to the import from files.
 func (e *env) importFiles(cmd *cobra.Command, run func(context.Context, client.Client, movein.Options, []io.Reader) error) *cobra.Command {
 	i := bindImporting(e, cmd)
+	cmd.Flags().BoolVar(&i.options.Verbose, "verbose", false, "list every claim, instead of counting those of a pool")
+	cmd.Flags().BoolVar(&i.options.SkipProblems, "skip-problems", false, "leave out what cannot be imported, instead of importing nothing")
 	cmd.Flags().BoolVar(&i.options.Reserve, "reserve", false, "put what is held into the reserved ranges of the pools, instead of making claims")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if i.options.Namespace, err = e.namespace(); err != nil {

@@ -84,6 +84,13 @@ func (l *Ledger) Load(records []ipam.Record) {
 	l.replace(records)
 }
 
+// Enter takes over one more record after Load, as the watch would show it.
+func (l *Ledger) Enter(r ipam.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.resolve(l.put(r))
+}
+
 func (l *Ledger) replace(records []ipam.Record) {
 	listed := make(map[string]bool, len(records))
 	for _, r := range records {

@@ -1,6 +1,8 @@
 package movein
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -11,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
+	"go4.org/netipx"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -24,7 +26,7 @@ import (
 //	name           of the pool, or of the claim (default: from its address)
 //	cidr           a CIDR or an address; of what is reserved a range as well
 //	pool           of a claim, or of what is reserved (default: the smallest that has it)
-//	parent         the pool that a pool is part of (default: none)
+//	parent         the pool that a pool is part of (default: the smallest that has it)
 //	namespace      of a claim (default: that of the command)
 //	routingDomain  of a pool without parent (default: default)
 //	network        the length of the subnet of a pool of host addresses (default: none)
@@ -45,25 +47,39 @@ func CSV(ctx context.Context, c client.Client, o Options, in io.Reader) error {
 
 // line is a line of a CSV file.
 type line struct {
-	number int
+	location
 	values map[string]string
 }
 
-func (l line) object() string { return fmt.Sprintf("line %d", l.number) }
+func lineAt(number int) location { return location{fmt.Sprintf("line %d", number), number} }
 
 // readCSV reads a CSV file. Errors are those of the file as a whole; what is wrong in a
 // line is listed in the register.
 func readCSV(in io.Reader, o Options) (*register, error) {
-	lines, err := linesOf(in)
+	g := newRegister("csv")
+	g.columns = map[string]string{
+		"metadata.name": "name", "metadata.annotations": "description", "spec.cidr": "cidr", "spec.poolRef.name": "pool", "spec.poolRef": "pool",
+		"spec.parentRef.name": "parent", "spec.routingDomain": "routingDomain", "spec.network.prefixLength": "network", "spec.network.gateway": "gateway",
+		"spec.prefixLength": "cidr", "spec.reserved": "reserved rows",
+	}
+	lines, err := g.linesOf(in)
 	if err != nil {
 		return nil, err
 	}
-	g := newRegister("csv")
+	slices.SortStableFunc(lines, func(a, b line) int { // which of two alike is the problem does not depend on the order in the file
+		for _, name := range CSVColumns() {
+			if order := cmp.Compare(a.values[name], b.values[name]); order != 0 {
+				return order
+			}
+		}
+		return 0
+	})
 	for _, l := range lines {
 		if l.values["kind"] == "pool" {
 			g.addCSVPool(l)
 		}
 	}
+	g.nest()
 	for _, l := range lines {
 		switch kind := l.values["kind"]; kind {
 		case "pool":
@@ -72,30 +88,27 @@ func readCSV(in io.Reader, o Options) (*register, error) {
 		case "reserved":
 			g.addCSVReserved(l)
 		default:
-			g.problem(l.object(), "kind: %q is none of pool, claim and reserved: correct it", kind)
+			g.problem(l.location, "kind: %q is none of pool, claim and reserved: correct it", kind)
 		}
 	}
-	g.sortPools()
 	return g, nil
 }
 
-func linesOf(in io.Reader) ([]line, error) {
-	reader := csv.NewReader(in)
-	reader.TrimLeadingSpace = true
-	header, err := reader.Read()
+// linesOf reads the lines that have a value. What cannot be read is listed.
+func (g *register) linesOf(in io.Reader) ([]line, error) {
+	text, err := io.ReadAll(in)
 	if err != nil {
-		return nil, fmt.Errorf("reading the first line: %w", err)
+		return nil, fmt.Errorf("reading: %w", err)
 	}
-	for i, name := range header {
-		header[i] = strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))
-		if !slices.Contains(CSVColumns(), header[i]) {
-			return nil, fmt.Errorf("the first line names the column %q: write some of %s", header[i], strings.Join(CSVColumns(), ","))
-		}
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		return nil, errors.New("the file is in UTF-16: save it as CSV in UTF-8")
 	}
-	for _, name := range []string{"kind", "cidr"} {
-		if !slices.Contains(header, name) {
-			return nil, fmt.Errorf("the first line lacks the column %q: add it", name)
-		}
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	reader := csv.NewReader(bytes.NewReader(text))
+	reader.TrimLeadingSpace, reader.FieldsPerRecord, reader.Comma = true, -1, separatorOf(text)
+	header, err := readHeader(reader)
+	if err != nil {
+		return nil, err
 	}
 	var lines []line
 	for {
@@ -103,141 +116,187 @@ func linesOf(in io.Reader) ([]line, error) {
 		if errors.Is(err, io.EOF) {
 			return lines, nil
 		}
+		if bad, ok := errors.AsType[*csv.ParseError](err); ok {
+			g.problem(lineAt(bad.StartLine), "column %d of the text: %v: write a value that has quotes as \"a \"\"b\"\" c\"", bad.Column, bad.Err)
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("reading a line: %w", err)
 		}
 		number, _ := reader.FieldPos(0)
-		l := line{number: number, values: map[string]string{}}
-		for i, name := range header {
-			l.values[name] = strings.TrimSpace(record[i])
+		l := line{lineAt(number), map[string]string{}}
+		hasValue := false
+		for i, value := range record {
+			value = strings.TrimSpace(value)
+			hasValue = hasValue || value != ""
+			if i < len(header) {
+				l.values[header[i]] = value
+			}
 		}
-		lines = append(lines, l)
+		switch {
+		case !hasValue:
+		case len(record) != len(header):
+			g.problem(l.location, "has %d values, and the first line names %d columns: write one for each, which may be empty", len(record), len(header))
+		default:
+			lines = append(lines, l)
+		}
 	}
+}
+
+// separatorOf is the character that most often separates the names in the first line:
+// spreadsheets write a semicolon where the comma is for decimals, or a tab.
+func separatorOf(text []byte) rune {
+	first, _, _ := bytes.Cut(bytes.TrimLeft(text, "\r\n"), []byte("\n"))
+	separator, most := ',', 0
+	for _, c := range []rune{',', ';', '\t'} {
+		if n := bytes.Count(first, []byte(string(c))); n > most {
+			separator, most = c, n
+		}
+	}
+	return separator
+}
+
+// readHeader reads the names of the columns.
+func readHeader(reader *csv.Reader) ([]string, error) {
+	header, err := reader.Read()
+	if err != nil {
+		return nil, fmt.Errorf("reading the first line: %w", err)
+	}
+	if what := netBoxExport(header); what != "" && !slices.Contains(header, "kind") {
+		return nil, netBoxExportError(what)
+	}
+	for i, name := range header {
+		header[i] = strings.TrimSpace(name)
+		switch {
+		case !slices.Contains(CSVColumns(), header[i]):
+			return nil, fmt.Errorf("the first line names the column %q: write some of %s", header[i], strings.Join(CSVColumns(), ","))
+		case slices.Contains(header[:i], header[i]):
+			return nil, fmt.Errorf("the first line names the column %q twice: remove one", header[i])
+		}
+	}
+	for _, name := range []string{"kind", "cidr"} {
+		if !slices.Contains(header, name) {
+			return nil, fmt.Errorf("the first line lacks the column %q: add it", name)
+		}
+	}
+	return header, nil
 }
 
 func (g *register) addCSVPool(l line) {
-	cidr, err := netip.ParsePrefix(l.values["cidr"])
-	switch {
-	case err != nil || cidr != cidr.Masked():
-		g.problem(l.object(), "cidr: %q is not a CIDR without host bits: write one such as 10.0.0.0/24", l.values["cidr"])
-		return
-	case len(validation.IsDNS1123Subdomain(l.values["name"])) > 0:
-		g.problem(l.object(), "name: %q is not the name of an object: use lower-case letters, digits, - and .", l.values["name"])
-		return
-	case g.pool(l.values["name"]) != nil:
-		g.problem(l.object(), "name: there are two pools %q: rename one", l.values["name"])
-		return
+	text := l.values["cidr"]
+	if cidr, err := netip.ParsePrefix(text); err == nil {
+		text = cidr.String()
 	}
-	pool := g.newHeldPool(l.values["name"], cidr, l.values["description"])
-	pool.Spec.RoutingDomain = l.values["routingDomain"]
-	if parent := l.values["parent"]; parent != "" {
-		pool.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent}
-	}
-	if network := l.values["network"]; network != "" || l.values["gateway"] != "" {
-		bits, err := strconv.ParseInt(strings.TrimPrefix(network, "/"), 10, 32)
+	network := &v1alpha1.PoolNetwork{Gateway: canonical(l.values["gateway"])}
+	if l.values["network"] == "" && network.Gateway == "" {
+		network = nil
+	} else {
+		bits, err := strconv.ParseInt(strings.TrimPrefix(l.values["network"], "/"), 10, 32)
 		if err != nil {
-			g.problem(l.object(), "network: %q is not the length of a subnet: write one such as 24", network)
+			g.problem(l.location, "network: %q is not the length of a subnet: write one such as 24", l.values["network"])
 			return
 		}
-		pool.Spec.Network = &v1alpha1.PoolNetwork{PrefixLength: int32(bits), Gateway: l.values["gateway"]}
+		network.PrefixLength = int32(bits)
 	}
-	g.pools = append(g.pools, pool)
+	pool := g.addPool(l.location, l.values["name"], text, l.values["description"])
+	pool.Spec.RoutingDomain, pool.Spec.Network = l.values["routingDomain"], network
+	if parent := l.values["parent"]; parent != "" {
+		pool.Spec.ParentRef = poolReference(parent)
+	}
 }
 
-// pool is the pool of a name; nil where there is none.
-func (g *register) pool(name string) *v1alpha1.IPPool {
-	at := slices.IndexFunc(g.pools, func(p *v1alpha1.IPPool) bool { return p.Name == name })
-	if at < 0 {
-		return nil
-	}
-	return g.pools[at]
-}
-
-// poolFor is the pool that a line names, or else the smallest that has the span; nil, with
-// a problem, where there is none.
-func (g *register) poolFor(l line, first, last netip.Addr) *v1alpha1.IPPool {
-	if name := l.values["pool"]; name != "" {
-		pool := g.pool(name)
-		if pool == nil {
-			g.problem(l.object(), "pool: there is no pool %q in the file: add it", name)
-			return nil
-		}
-		if cidr := cidrOf(pool); !cidr.Contains(first) || !cidr.Contains(last) {
-			g.problem(l.object(), "cidr: %s does not lie in the pool %s, which is %s: correct one of them", l.values["cidr"], name, cidr)
-			return nil
-		}
-		return pool
-	}
-	var found *v1alpha1.IPPool
+// nest makes a pool that names no parent a child of the smallest pool of its routing domain
+// that contains it.
+func (g *register) nest() {
+	domains := map[*v1alpha1.IPPool]string{}
 	for _, pool := range g.pools {
+		domains[pool] = g.domainOf(pool)
+	}
+	for _, pool := range g.pools {
+		if pool.Spec.ParentRef != nil {
+			continue
+		}
 		cidr := cidrOf(pool)
-		if cidr.Contains(first) && cidr.Contains(last) && (found == nil || cidrOf(found).Bits() < cidr.Bits()) {
-			found = pool
+		parents := g.smallest(cidr, cidr.Bits()-1, func(p *v1alpha1.IPPool) bool { return domains[p] == domains[pool] })
+		if len(parents) > 0 { // of several with one CIDR, all but the first are problems
+			pool.Spec.ParentRef, pool.Spec.RoutingDomain = poolReference(parents[0].Name), ""
 		}
 	}
-	if found == nil {
-		g.problem(l.object(), "cidr: no pool in the file has %s: add one", l.values["cidr"])
-	}
-	return found
 }
 
-func cidrOf(pool *v1alpha1.IPPool) netip.Prefix {
-	cidr, err := netip.ParsePrefix(pool.Spec.CIDR)
-	if err != nil {
-		return netip.Prefix{}
+// domainOf is the routing domain of a pool: that of the pool above it which names none as its
+// parent. A pool below one that is not in the file has one that no other pool has.
+func (g *register) domainOf(pool *v1alpha1.IPPool) string {
+	for range g.pools {
+		if pool.Spec.ParentRef == nil {
+			return cmp.Or(pool.Spec.RoutingDomain, v1alpha1.DefaultRoutingDomain)
+		}
+		parent := g.byName[pool.Spec.ParentRef.Name]
+		if parent == nil {
+			break
+		}
+		pool = parent
 	}
-	return cidr
+	return "below " + pool.Spec.ParentRef.Name
+}
+
+// poolFor is the smallest pool that has a set of addresses; nil, with a problem, where there
+// is not exactly one.
+func (g *register) poolFor(l line, set *netipx.IPSet) *v1alpha1.IPPool {
+	block := cover(set)
+	found := g.smallest(block, block.Bits(), nil)
+	switch {
+	case len(found) == 0:
+		g.problem(l.location, "cidr: no pool in the file has %s: add one, or name one that exists in the column pool", l.values["cidr"])
+	case len(found) > 1:
+		g.problem(l.location, "cidr: the pools %s and %s both have %s: name one of them in the column pool", found[0].Name, found[1].Name, l.values["cidr"])
+	default:
+		return found[0]
+	}
+	return nil
 }
 
 func (g *register) addCSVClaim(l line, o Options) {
 	block, ok := blockOf(l.values["cidr"])
 	if !ok {
-		g.problem(l.object(), "cidr: %q is neither an address nor a CIDR without host bits: correct it", l.values["cidr"])
-		return
-	}
-	set := setOfPrefix(block)
-	first, last := bounds(set)
-	pool := g.poolFor(l, first, last)
-	if pool == nil {
+		g.problem(l.location, "cidr: %q is neither an address nor a CIDR without host bits: correct it", l.values["cidr"])
 		return
 	}
 	if o.Reserve {
-		reserve(pool, set)
+		g.addCSVReserved(l)
 		return
 	}
-	key := client.ObjectKey{Namespace: l.values["namespace"], Name: l.values["name"]}
-	if key.Namespace == "" {
-		key.Namespace = o.Namespace
+	name := l.values["pool"]
+	if name == "" {
+		pool := g.poolFor(l, setOfPrefix(block))
+		if pool == nil {
+			return
+		}
+		name = pool.Name
 	}
-	if key.Name == "" {
-		key.Name = nameOfBlock(block)
-	}
-	g.hold(l.object(), g.newHeldClaim(key, pool.Name, block, l.values["description"]))
-}
-
-// hold adds a claim, if it can be one.
-func (g *register) hold(object string, claim *v1alpha1.IPClaim) {
-	switch {
-	case claim.Namespace == "":
-		g.problem(object, "it says no namespace: name one, or choose one with -n")
-	case len(validation.IsDNS1123Subdomain(claim.Name)) > 0:
-		g.problem(object, "name: %q is not the name of an object: use lower-case letters, digits, - and .", claim.Name)
-	case g.names[keyOf(claim)]:
-		g.problem(object, "name: there are two claims %s: rename one", keyOf(claim))
-	default:
-		g.names[keyOf(claim)] = true
-		g.claims = append(g.claims, claim)
-	}
+	key := client.ObjectKey{Namespace: cmp.Or(l.values["namespace"], o.Namespace), Name: cmp.Or(l.values["name"], nameOfBlock(block))}
+	g.addClaim(l.location, key, name, block, l.values["description"])
 }
 
 func (g *register) addCSVReserved(l line) {
 	span, err := parseSpan(l.values["cidr"])
 	if err != nil {
-		g.problem(l.object(), "cidr: %s", err)
+		g.problem(l.location, "cidr: %s", err)
 		return
 	}
-	if pool := g.poolFor(l, span.From(), span.To()); pool != nil {
-		reserve(pool, setOfRange(span))
+	set, name := setOfRange(span), l.values["pool"]
+	pool := g.byName[name]
+	switch {
+	case name == "":
+		pool = g.poolFor(l, set)
+	case pool == nil:
+		g.problem(l.location, "pool: there is no pool %q in the file: add it, or reserve %s there by hand", name, l.values["cidr"])
+	case !cidrOf(pool).Contains(span.From()) || !cidrOf(pool).Contains(span.To()):
+		g.problem(l.location, "cidr: %s does not lie in the pool %s, which is %s: correct one of them", l.values["cidr"], name, pool.Spec.CIDR)
+		return
+	}
+	if pool != nil {
+		reserve(pool, set)
 	}
 }
 
@@ -257,14 +316,4 @@ func nameOfBlock(block netip.Prefix) string {
 		return "ip-" + dashed
 	}
 	return fmt.Sprintf("block-%s-%d", dashed, block.Bits())
-}
-
-// sortPools sorts pools so that parents come before their parts, and names among them.
-func (g *register) sortPools() {
-	slices.SortStableFunc(g.pools, func(a, b *v1alpha1.IPPool) int {
-		if bits := cidrOf(a).Bits() - cidrOf(b).Bits(); bits != 0 {
-			return bits
-		}
-		return cidrOf(a).Addr().Compare(cidrOf(b).Addr())
-	})
 }

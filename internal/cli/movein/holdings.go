@@ -15,31 +15,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// run does with a register what the options say.
-func (g *register) run(ctx context.Context, c client.Client, o Options) error {
-	o = o.withDefaults()
-	g.check()
-	if err := printTable(o.Out, g.table(o.Verbose)); err != nil {
-		return err
-	}
-	if g.problems > 0 {
-		return &ProblemsError{Count: g.problems, Subject: "import " + g.name}
-	}
-	o.Namespace = "" // that of the claims, which are made by now
-	h := &holder{run: run{client: c, o: o, out: o.Out}, register: g}
-	var err error
-	switch o.Action {
-	case Apply:
-		err = h.apply(ctx)
-	case Rollback:
-		err = h.rollback(ctx)
-	}
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrInterrupted, err)
-	}
-	return err
-}
-
 // holder carries a register out.
 type holder struct {
 	run
@@ -67,33 +42,15 @@ func (h *holder) apply(ctx context.Context) error {
 	return nil
 }
 
+// makePool creates a pool that does not exist yet.
 func (h *holder) makePool(ctx context.Context, pool *v1alpha1.IPPool) error {
-	made := pool.DeepCopy()
-	err := h.client.Create(ctx, made)
-	if err == nil {
+	if h.register.exists[pool] {
 		return nil
 	}
-	if !apierrors.IsAlreadyExists(err) {
+	if err := h.client.Create(ctx, pool.DeepCopy()); err != nil {
 		return fmt.Errorf("creating IPPool %s: %w", pool.Name, err)
 	}
-	now := &v1alpha1.IPPool{}
-	if err := h.client.Get(ctx, keyOf(pool), now); err != nil {
-		return fmt.Errorf("reading IPPool %s: %w", pool.Name, err)
-	}
-	if now.Spec.CIDR != pool.Spec.CIDR || !sameParent(now, pool) {
-		return fmt.Errorf("IPPool %s exists, with the CIDR %s in place of %s: rename or delete it", pool.Name, now.Spec.CIDR, pool.Spec.CIDR)
-	}
 	return nil
-}
-
-func sameParent(a, b *v1alpha1.IPPool) bool {
-	name := func(p *v1alpha1.IPPool) string {
-		if p.Spec.ParentRef == nil {
-			return ""
-		}
-		return p.Spec.ParentRef.Name
-	}
-	return name(a) == name(b)
 }
 
 // makeClaims creates the claims. A block may still be recorded although its holder is gone: that
@@ -106,7 +63,7 @@ func (h *holder) makeClaims(ctx context.Context) error {
 	var why error
 	err := h.all(ctx, len(h.register.claims), func(ctx context.Context, i int) error {
 		err := h.makeClaim(ctx, h.register.claims[i])
-		if !apierrors.IsConflict(err) {
+		if !isTaken(err) {
 			return err
 		}
 		mu.Lock()
@@ -125,7 +82,7 @@ func (h *holder) makeClaims(ctx context.Context) error {
 		var names []string
 		for _, claim := range refused {
 			switch err := h.makeClaim(ctx, claim); {
-			case apierrors.IsConflict(err):
+			case isTaken(err):
 				names = append(names, "IPClaim "+keyOf(claim).String())
 			case err != nil:
 				return nil, err
@@ -134,6 +91,10 @@ func (h *holder) makeClaims(ctx context.Context) error {
 		return names, nil
 	})
 }
+
+// isTaken reports whether a block is recorded already, be it for an earlier try to create the
+// claim.
+func isTaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) }
 
 // areLeaving reports whether the blocks of all the claims are held only by what is about to be
 // released.
@@ -169,17 +130,19 @@ func (h *holder) pools() map[poolRef]bool {
 	return pools
 }
 
+// makeClaim creates a claim that does not exist yet. The answer to an earlier try may have
+// been lost.
 func (h *holder) makeClaim(ctx context.Context, claim *v1alpha1.IPClaim) error {
+	if h.register.exists[claim] {
+		return nil
+	}
 	err := h.client.Create(ctx, claim.DeepCopy())
 	if err == nil {
 		return nil
 	}
 	now := &v1alpha1.IPClaim{}
-	if h.client.Get(ctx, keyOf(claim), now) != nil {
+	if h.client.Get(ctx, keyOf(claim), now) != nil || !holds(now, claim) {
 		return fmt.Errorf("creating IPClaim %s: %w", keyOf(claim), err)
-	}
-	if now.Spec.CIDR != claim.Spec.CIDR || now.Spec.PoolRef == nil || now.Spec.PoolRef.Name != claim.Spec.PoolRef.Name {
-		return fmt.Errorf("IPClaim %s exists, for %s in place of %s: rename or delete it", keyOf(claim), now.Spec.CIDR, claim.Spec.CIDR)
 	}
 	return nil
 }

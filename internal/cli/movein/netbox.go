@@ -1,9 +1,8 @@
 package movein
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
@@ -15,11 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 )
 
 // NetBox imports prefixes, IP addresses and IP ranges as NetBox's REST API gives them:
-// /api/ipam/prefixes/, /api/ipam/ip-addresses/ and /api/ipam/ip-ranges/, each as a page with
-// its results, or as a list of objects. Prefixes become IPPools, those inside others their
+// /api/ipam/prefixes/, /api/ipam/ip-addresses/ and /api/ipam/ip-ranges/, each in pages with
+// results, or as a list of objects. Prefixes become IPPools, those inside others their
 // children; addresses become IPClaims of the namespace of the options.
 func NetBox(ctx context.Context, c client.Client, o Options, in ...io.Reader) error {
 	g, err := readNetBox(in, o)
@@ -29,314 +29,247 @@ func NetBox(ctx context.Context, c client.Client, o Options, in ...io.Reader) er
 	return g.run(ctx, c, o)
 }
 
-// choice is a value of NetBox that one chooses from a list: a word, or its value and label.
-type choice string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *choice) UnmarshalJSON(text []byte) error {
-	var object struct {
-		Value string `json:"value"`
-	}
-	if err := json.Unmarshal(text, &object); err == nil {
-		*c = choice(object.Value)
-		return nil
-	}
-	var word string
-	err := json.Unmarshal(text, &word)
-	*c = choice(word)
-	return err
-}
-
-// netBoxObject is what counts of a prefix, an IP address, or an IP range.
-type netBoxObject struct {
-	ID           int64           `json:"id"`
-	Prefix       string          `json:"prefix"`
-	Address      string          `json:"address"`
-	StartAddress string          `json:"start_address"`
-	EndAddress   string          `json:"end_address"`
-	Status       choice          `json:"status"`
-	IsPool       bool            `json:"is_pool"`
-	DNSName      string          `json:"dns_name"`
-	Description  string          `json:"description"`
-	VRF          *netBoxNamed    `json:"vrf"`
-	Assigned     *netBoxAssigned `json:"assigned_object"`
-}
-
-type netBoxNamed struct {
-	Name string `json:"name"`
-}
-
-// netBoxAssigned is the interface that has an address, and the device or the virtual
-// machine that has the interface.
-type netBoxAssigned struct {
-	Name           string       `json:"name"`
-	Device         *netBoxNamed `json:"device"`
-	VirtualMachine *netBoxNamed `json:"virtual_machine"`
-}
-
 // readNetBox reads exports of NetBox. Errors are those of a file as a whole.
 func readNetBox(in []io.Reader, o Options) (*register, error) {
-	var objects []netBoxObject
+	var pages []page
 	for _, reader := range in {
-		read, err := readObjects(reader)
+		read, err := readPages(reader)
 		if err != nil {
 			return nil, err
 		}
-		objects = append(objects, read...)
+		pages = append(pages, read...)
 	}
-	if len(objects) == 0 {
-		return nil, fmt.Errorf("there are no objects in what was read: export /api/ipam/prefixes/ and /api/ipam/ip-addresses/, with ?limit=0")
-	}
-	n := &netBox{register: newRegister("netbox"), held: map[string]bool{}, o: o, spaces: map[string][]*v1alpha1.IPPool{}}
-	n.addPrefixes(objects)
-	for _, object := range objects {
-		switch {
-		case object.StartAddress != "":
-			n.addRange(object)
-		case object.Address != "":
-			n.addAddress(object)
-		case object.Prefix == "":
-			n.problem(fmt.Sprintf("object %d", object.ID), "is neither a prefix, nor an IP address, nor an IP range: leave it out")
-		}
-	}
-	return n.register, nil
-}
-
-// readObjects reads a page with its results, or a list.
-func readObjects(in io.Reader) ([]netBoxObject, error) {
-	text, err := io.ReadAll(in)
+	objects, err := objectsOf(pages)
 	if err != nil {
-		return nil, fmt.Errorf("reading: %w", err)
+		return nil, err
 	}
-	if text = bytes.TrimSpace(text); bytes.HasPrefix(text, []byte("[")) {
-		var objects []netBoxObject
-		if err := json.Unmarshal(text, &objects); err != nil {
-			return nil, fmt.Errorf("what was read is not a list of objects of NetBox: %w", err)
-		}
-		return objects, nil
-	}
-	var page struct {
-		Next    *string        `json:"next"`
-		Results []netBoxObject `json:"results"`
-	}
-	if err := json.Unmarshal(text, &page); err != nil {
-		return nil, fmt.Errorf("what was read is not JSON as NetBox's REST API gives it: %w", err)
-	}
-	if page.Next != nil {
-		return nil, fmt.Errorf("what was read is one page of several: export all of it, with ?limit=0")
-	}
-	return page.Results, nil
+	return registerOf(objects, o), nil
 }
 
 // netBox gathers what an export comes to.
 type netBox struct {
 	*register
 	o Options
-	// spaces are the pools of each VRF, parents first.
-	spaces map[string][]*v1alpha1.IPPool
-	// held are the blocks of the claims, after the names of their pools.
-	held map[string]bool
+	// domains are the routing domains of the VRFs, by id; that of the global one is empty.
+	domains map[int64]string
+	// vrfs are the VRFs of the pools.
+	vrfs map[*v1alpha1.IPPool]int64
+	// reserved is what is not to be handed out, by pool, and held what has a holder, or is the
+	// CIDR of a child.
+	reserved, held map[*v1alpha1.IPPool]*netipx.IPSetBuilder
+	// names are those of the claims, and claimed their blocks, after the names of their pools.
+	names, claimed map[string]bool
 }
 
-// addPrefixes makes pools of prefixes, larger ones first, so that each finds the one that
-// it is part of.
-func (n *netBox) addPrefixes(objects []netBoxObject) {
-	type prefix struct {
-		netBoxObject
-		cidr netip.Prefix
+// registerOf makes pools and claims of objects, whatever their order.
+func registerOf(objects []netBoxObject, o Options) *register {
+	slices.SortStableFunc(objects, compareObjects)
+	n := &netBox{
+		register: newRegister("netbox"), o: o, domains: domainsOf(objects), vrfs: map[*v1alpha1.IPPool]int64{}, names: map[string]bool{}, claimed: map[string]bool{},
+		reserved: map[*v1alpha1.IPPool]*netipx.IPSetBuilder{}, held: map[*v1alpha1.IPPool]*netipx.IPSetBuilder{},
 	}
-	var prefixes []prefix
 	for _, object := range objects {
-		if object.Prefix == "" {
-			continue
+		at := location{text: object.title()}
+		switch _, known := n.domains[object.vrf()]; {
+		case !known:
+			n.problem(at, "its VRF %q has no id: export it as NetBox's REST API gives it", object.VRF.Name)
+		case object.Prefix != "":
+			n.addPrefix(at, object)
+		case object.Address != "":
+			n.addAddress(at, object)
+		case object.StartAddress != "":
+			n.addRange(at, object)
+		default:
+			n.problem(at, "is neither a prefix, nor an IP address, nor an IP range: leave it out")
 		}
-		cidr, err := netip.ParsePrefix(object.Prefix)
-		if err != nil {
-			n.problem("prefix "+object.Prefix, "is not a CIDR: correct it")
-			continue
-		}
-		prefixes = append(prefixes, prefix{object, cidr.Masked()})
 	}
-	slices.SortStableFunc(prefixes, func(a, b prefix) int {
-		if a.cidr.Bits() != b.cidr.Bits() {
-			return a.cidr.Bits() - b.cidr.Bits()
+	for _, pool := range n.pools {
+		if set := n.reserved[pool]; set != nil {
+			pool.Spec.Reserved = textsOf(minus(built(set), built(builderOf(n.held, pool))))
 		}
-		return a.cidr.Addr().Compare(b.cidr.Addr())
-	})
-	for _, p := range prefixes {
-		n.addPrefix(p.netBoxObject, p.cidr)
 	}
+	return n.register
+}
+
+// builderOf is what is gathered of a pool.
+func builderOf(all map[*v1alpha1.IPPool]*netipx.IPSetBuilder, pool *v1alpha1.IPPool) *netipx.IPSetBuilder {
+	if all[pool] == nil {
+		all[pool] = &netipx.IPSetBuilder{}
+	}
+	return all[pool]
 }
 
 // addPrefix makes a pool of a prefix. Where it is reserved or deprecated, nothing is to be
 // handed out of it: it is reserved in the pool that it is part of.
-func (n *netBox) addPrefix(object netBoxObject, cidr netip.Prefix) {
-	vrf, title := object.vrf(), "prefix "+object.Prefix
-	parent := n.smallest(vrf, setOfPrefix(cidr))
-	switch {
-	case parent != nil && cidrOf(parent) == cidr:
-		n.note(title, "-", "is in the export twice: the other one becomes IPPool %s", parent.Name)
-		return
-	case object.Status == "reserved" || object.Status == "deprecated":
-		if parent == nil {
-			n.note(title, "-", "is %s, and part of no other prefix: nothing could hand it out", object.Status)
-			return
-		}
-		reserve(parent, setOfPrefix(cidr))
-		n.note(title, "reserved in IPPool "+parent.Name, "is %s", object.Status)
+func (n *netBox) addPrefix(at location, object netBoxObject) {
+	cidr := object.cidr()
+	if !cidr.IsValid() {
+		n.problem(at, "is not a CIDR: correct it")
 		return
 	}
-	name := nameOfPrefix(cidr, vrf)
-	pool := n.newHeldPool(name, cidr, object.Description)
+	if same := n.smallest(object, cidr, cidr.Bits()); same != nil && cidrOf(same) == cidr {
+		n.note(at, "-", "is in the export twice: the other one becomes IPPool %s", same.Name)
+		return
+	}
+	parent := n.smallest(object, cidr, cidr.Bits()-1)
 	switch {
-	case parent != nil:
-		pool.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent.Name}
-	case vrf != "":
-		pool.Spec.RoutingDomain = wordOf(vrf)
+	case object.isUnused() && parent == nil:
+		n.note(at, "-", "is %s, and part of no other prefix: nothing could hand it out", object.Status)
+		return
+	case object.isUnused():
+		builderOf(n.reserved, parent).AddPrefix(cidr)
+		n.note(at, "reserved in IPPool "+parent.Name, "is %s", object.Status)
+		return
+	}
+	domain := n.domains[object.vrf()]
+	pool := n.addPool(at, nameOfPrefix(cidr, domain), cidr.String(), object.Description)
+	n.vrfs[pool] = object.vrf()
+	if parent != nil {
+		pool.Spec.ParentRef = poolReference(parent.Name)
+		builderOf(n.held, parent).AddPrefix(cidr)
+	} else {
+		pool.Spec.RoutingDomain = domain
 	}
 	if object.Status != "container" && !object.IsPool {
 		pool.Spec.Network = &v1alpha1.PoolNetwork{PrefixLength: int32(cidr.Bits())} //nolint:gosec // 0 to 128
 	}
-	n.pools = append(n.pools, pool)
-	n.spaces[vrf] = append(n.spaces[vrf], pool)
 }
 
-// smallest is the smallest pool of a VRF that has all of a set; nil where there is none.
-func (n *netBox) smallest(vrf string, set *netipx.IPSet) *v1alpha1.IPPool {
-	first, last := bounds(set)
-	for _, pool := range slices.Backward(n.spaces[vrf]) { // larger ones come first
-		if cidr := cidrOf(pool); cidr.Contains(first) && cidr.Contains(last) {
-			return pool
-		}
+// smallest is the smallest pool of the object's VRF that contains a block; nil where there
+// is none.
+func (n *netBox) smallest(object netBoxObject, block netip.Prefix, longest int) *v1alpha1.IPPool {
+	found := n.register.smallest(block, longest, func(p *v1alpha1.IPPool) bool { return n.vrfs[p] == object.vrf() })
+	if len(found) == 0 {
+		return nil
 	}
-	return nil
+	return found[0]
 }
 
-// addRange reserves an IP range: NetBox says of one that its addresses are handed out by
-// something else, such as a DHCP server.
-func (n *netBox) addRange(object netBoxObject) {
-	title := fmt.Sprintf("IP range %s-%s", object.StartAddress, object.EndAddress)
+// addRange reserves an IP range, each part of it in the smallest pool that has it: NetBox
+// says of one that its addresses are handed out by something else, such as a DHCP server.
+// What has a holder stays with that.
+func (n *netBox) addRange(at location, object netBoxObject) {
 	first, _, _ := strings.Cut(object.StartAddress, "/")
 	last, _, _ := strings.Cut(object.EndAddress, "/")
 	span, err := parseSpan(first + "-" + last)
 	if err != nil {
-		n.problem(title, "%s", err)
+		n.problem(at, "%s", err)
 		return
 	}
-	n.reserveIn(title, object, setOfRange(span))
+	left := setOfRange(span)
+	block := cover(left)
+	var names []string
+	for _, pool := range n.poolsAround(object, block) {
+		part := common(left, setOfPrefix(cidrOf(pool)))
+		if isEmpty(part) {
+			continue
+		}
+		builderOf(n.reserved, pool).AddSet(part)
+		names = append(names, pool.Name)
+		left = minus(left, part)
+	}
+	if !isEmpty(left) {
+		n.problem(at, "no prefix of %s has %s: export that as well", object.vrfTitle(), listed(textsOf(left)))
+		return
+	}
+	slices.Sort(names)
+	n.note(at, "reserved in IPPool "+listed(names), "is %s", object.Status)
 }
 
-func (n *netBox) reserveIn(title string, object netBoxObject, set *netipx.IPSet) {
-	pool := n.smallest(object.vrf(), set)
-	if pool == nil {
-		n.problem(title, "no prefix of %s has it: export that as well", object.vrfTitle())
-		return
+// poolsAround are the pools of the object's VRF that overlap a block, smaller ones first.
+func (n *netBox) poolsAround(object netBoxObject, block netip.Prefix) []*v1alpha1.IPPool {
+	var pools []*v1alpha1.IPPool
+	for _, pool := range slices.Backward(n.pools) { // larger ones come first
+		if n.vrfs[pool] == object.vrf() && cidrOf(pool).Overlaps(block) {
+			pools = append(pools, pool)
+		}
 	}
-	reserve(pool, set)
-	n.note(title, "reserved in IPPool "+pool.Name, "is %s", object.Status)
+	return pools
 }
 
 // addAddress makes a claim of an address: of one that nobody has yet, or that something
 // else hands out, it is reserved.
-func (n *netBox) addAddress(object netBoxObject) {
-	title := "IP address " + object.Address
-	text, _, _ := strings.Cut(object.Address, "/")
-	addr, err := netip.ParseAddr(text)
-	if err != nil || addr.Zone() != "" {
-		n.problem(title, "is not an address: correct it")
+func (n *netBox) addAddress(at location, object netBoxObject) {
+	block := object.cidr()
+	if !block.IsValid() {
+		n.problem(at, "is not an address: correct it")
 		return
 	}
-	set := setOfAddrs(addr)
-	if n.o.Reserve || object.Status == "reserved" || object.Status == "dhcp" || object.Status == "slaac" {
-		n.reserveIn(title, object, set)
-		return
-	}
-	pool := n.smallest(object.vrf(), set)
+	pool := n.smallest(object, block, block.Bits())
 	if pool == nil {
-		n.problem(title, "no prefix of %s has it: export that as well", object.vrfTitle())
+		n.problem(at, "no prefix of %s has it: export that as well", object.vrfTitle())
 		return
 	}
-	block := netip.PrefixFrom(addr, addr.BitLen())
-	if reserved, err := setOf(pool.Spec.Reserved); err == nil && reserved.Contains(addr) || n.isEdge(pool, addr) {
-		n.note(title, "-", "IPPool %s never hands it out, so nobody has to hold it", pool.Name)
+	if n.o.Reserve || object.isUnclaimed() {
+		builderOf(n.reserved, pool).AddPrefix(block)
+		n.note(at, "reserved in IPPool "+pool.Name, "is %s", object.Status)
 		return
 	}
-	claim := n.newHeldClaim(client.ObjectKey{Namespace: n.o.Namespace, Name: n.nameOf(object, block)}, pool.Name, block, object.describe())
-	if n.held[pool.Name+" "+claim.Spec.CIDR] {
-		n.note(title, "-", "is in the export more than once, as %s: one claim holds it", object.describe())
+	if read, errs := adapt.Pool(pool); len(errs) == 0 && read.Withheld.Overlaps(block) {
+		n.note(at, "-", "IPPool %s never hands it out, so nobody has to hold it", pool.Name)
 		return
 	}
-	n.held[pool.Name+" "+claim.Spec.CIDR] = true
-	n.hold(title, claim)
+	if n.claimed[pool.Name+" "+block.String()] {
+		n.note(at, "-", "is in the export more than once, as %s: one claim holds it", object.describe())
+		return
+	}
+	builderOf(n.held, pool).AddPrefix(block)
+	n.claimed[pool.Name+" "+block.String()] = true
+	n.addClaim(at, client.ObjectKey{Namespace: n.o.Namespace, Name: n.nameOf(object, block)}, pool.Name, block, object.describe())
 }
 
-// isEdge reports whether an address is the first or, in IPv4, the last one of the subnet of
-// a pool.
-func (n *netBox) isEdge(pool *v1alpha1.IPPool, addr netip.Addr) bool {
-	cidr := cidrOf(pool)
-	if pool.Spec.Network == nil || cidr.Addr().BitLen()-cidr.Bits() <= 1 {
-		return false
-	}
-	return addr == cidr.Addr() || addr.Is4() && addr == netipx.PrefixLastIP(cidr)
-}
-
-// nameOf is a name for the claim of an address: its DNS name, if it is the only one of that
+// nameOf is a name for the claim of an address: its DNS name, if it is the first one of that
 // name, and otherwise the address.
 func (n *netBox) nameOf(object netBoxObject, block netip.Prefix) string {
 	name := strings.ToLower(strings.TrimSuffix(object.DNSName, "."))
-	if name != "" && len(validation.IsDNS1123Subdomain(name)) == 0 && !n.names[client.ObjectKey{Namespace: n.o.Namespace, Name: name}] {
+	if name == "" || len(validation.IsDNS1123Subdomain(name)) > 0 || n.names[name] {
+		name = withDomain(nameOfBlock(block), n.domains[object.vrf()])
+	}
+	n.names[name] = true
+	return name
+}
+
+// nameOfPrefix is a name for the pool of a prefix: net-10-0-0-0-24, with the routing domain
+// where it is in one.
+func nameOfPrefix(cidr netip.Prefix, domain string) string {
+	return withDomain(fmt.Sprintf("net-%s-%d", strings.NewReplacer(".", "-", ":", "-").Replace(cidr.Addr().StringExpanded()), cidr.Bits()), domain)
+}
+
+func withDomain(name, domain string) string {
+	if domain == "" {
 		return name
 	}
-	if vrf := object.vrf(); vrf != "" {
-		return nameOfBlock(block) + "-" + wordOf(vrf)
-	}
-	return nameOfBlock(block)
+	return name + "-" + domain
 }
 
-// describe says who has an address.
-func (o netBoxObject) describe() string {
-	var texts []string
-	if o.Assigned != nil {
-		owner := ""
-		switch {
-		case o.Assigned.Device != nil:
-			owner = o.Assigned.Device.Name
-		case o.Assigned.VirtualMachine != nil:
-			owner = o.Assigned.VirtualMachine.Name
+// domainsOf are names of the routing domains of all VRFs, by id: derived from the names of
+// the VRFs. Where these come to the same, to nothing, or to the default one, the id is added.
+func domainsOf(objects []netBoxObject) map[int64]string {
+	words, domains := map[int64]string{}, map[int64]string{0: ""}
+	for _, object := range objects {
+		if object.VRF != nil && object.VRF.ID != 0 {
+			words[object.VRF.ID] = wordOf(object.VRF.Name)
 		}
-		texts = append(texts, strings.TrimSpace(owner+" "+o.Assigned.Name))
 	}
-	if o.Description != "" {
-		texts = append(texts, o.Description)
+	withID := func(id int64) string { return fmt.Sprintf("%s-%d", cmp.Or(words[id], "vrf"), id) }
+	for id, word := range words {
+		if domains[id] = word; word == "" || word == v1alpha1.DefaultRoutingDomain {
+			domains[id] = withID(id)
+		}
 	}
-	if len(texts) == 0 {
-		return fmt.Sprintf("NetBox IP address %d", o.ID)
+	for changed := true; changed; { // a name with an id may be that of another VRF
+		changed = false
+		counts := map[string]int{}
+		for _, domain := range domains {
+			counts[domain]++
+		}
+		for id := range words {
+			if counts[domains[id]] > 1 && domains[id] != withID(id) {
+				domains[id], changed = withID(id), true
+			}
+		}
 	}
-	return strings.Join(texts, ": ")
-}
-
-func (o netBoxObject) vrf() string {
-	if o.VRF == nil {
-		return ""
-	}
-	return o.VRF.Name
-}
-
-func (o netBoxObject) vrfTitle() string {
-	if o.VRF == nil {
-		return "the global VRF"
-	}
-	return "the VRF " + o.VRF.Name
-}
-
-// nameOfPrefix is a name for the pool of a prefix: net-10-0-0-0-24, with the VRF where it is
-// in one.
-func nameOfPrefix(cidr netip.Prefix, vrf string) string {
-	name := fmt.Sprintf("net-%s-%d", strings.NewReplacer(".", "-", ":", "-").Replace(cidr.Addr().StringExpanded()), cidr.Bits())
-	if vrf != "" {
-		name += "-" + wordOf(vrf)
-	}
-	return name
+	return domains
 }
 
 // wordOf is a text as a name may have it, and a routing domain: in lower case, with - for

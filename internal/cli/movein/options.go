@@ -39,6 +39,9 @@ type Options struct {
 	Suffix *string
 	// Verbose lists every claim; otherwise those that need no attention are counted.
 	Verbose bool
+	// SkipProblems imports from a CSV file or NetBox what can be imported, and leaves the rest
+	// out.
+	SkipProblems bool
 	// Reserve puts the holdings of a CSV file or of NetBox into the pools' reserved
 	// ranges, instead of making IPClaims for them.
 	Reserve bool
@@ -77,9 +80,11 @@ func (o Options) takes(namespace, name string) bool {
 type ProblemsError struct {
 	Count   int
 	Subject string
+	// Remedy is empty where pools can be left out.
+	Remedy string
 }
 
 // Error implements error.
 func (e *ProblemsError) Error() string {
-	return fmt.Sprintf("%s of %s: solve what the table says, or leave those pools out", ipam.Counted(e.Count, "problem"), e.Subject)
+	return fmt.Sprintf("%s of %s: %s", ipam.Counted(e.Count, "problem"), e.Subject, cmp.Or(e.Remedy, "solve what the table says, or leave those pools out"))
 }

@@ -82,11 +82,11 @@ func (w *world) testNetBox() {
 	const prefixes = `{"count": 2, "next": null, "results": [
 		{"id": 1, "prefix": "10.0.0.0/8", "status": {"value": "container"}},
 		{"id": 2, "prefix": "10.1.0.0/24", "status": {"value": "active"}},
-		{"id": 3, "prefix": "10.1.0.0/24", "status": {"value": "active"}, "vrf": {"name": "Blue"}}]}`
+		{"id": 3, "prefix": "10.1.0.0/24", "status": {"value": "active"}, "vrf": {"id": 1, "name": "Blue"}}]}`
 	const addresses = `{"count": 3, "next": null, "results": [
 		{"id": 1, "address": "10.1.0.7/24", "status": {"value": "active"}, "dns_name": "db.example.com"},
 		{"id": 2, "address": "10.1.0.8/24", "status": {"value": "reserved"}},
-		{"id": 3, "address": "10.1.0.7/24", "status": {"value": "active"}, "vrf": {"name": "Blue"}}]}`
+		{"id": 3, "address": "10.1.0.7/24", "status": {"value": "active"}, "vrf": {"id": 1, "name": "Blue"}}]}`
 	do := func(ctx context.Context, c client.Client, o movein.Options) error {
 		o.Namespace = "dc"
 		return movein.NetBox(ctx, c, o, []io.Reader{strings.NewReader(prefixes), strings.NewReader(addresses)}...)
