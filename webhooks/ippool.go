@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -95,6 +97,8 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	pool, errs := adapt.Pool(r.obj)
 	errs = append(errs, metadataErrors(r.obj, m.kind == v1alpha1.PoolKindLocalIPPool)...)
 	errs = append(errs, m.cycle(pool)...)
+	edges, refused := edgeGateway(r.obj, pool.CIDR)
+	errs = append(errs, refused...)
 	if len(errs) == 0 {
 		errs = m.schemas.Errors(string(m.kind), r.draft.object)
 	}
@@ -126,7 +130,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	if err := r.fillIn(pool, record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	warnings := classWarnings(m.Catalogue, pool)
+	warnings := append(classWarnings(m.Catalogue, pool), edges...)
 	if err != nil {
 		warnings = append(warnings, m.askedBy(r, pool)...)
 		warnings = append(warnings, err.Error()+": the pool waits")
@@ -205,10 +209,26 @@ func (m *poolMutator) recheck(ctx context.Context, r *poolRequest, record ipam.R
 	carved := r.copy()
 	carved.PoolSpec().CIDR = record.Block.String()
 	_, errs := adapt.Pool(carved)
-	if len(errs) > 0 && record.UID != "" {
+	_, refused := edgeGateway(carved, record.Block)
+	if errs = append(errs, refused...); len(errs) > 0 && record.UID != "" {
 		m.Allocator.Discard(ctx, record)
 	}
 	return errs
+}
+
+// edgeGateway judges the gateway of a pool that is the network or broadcast address of its
+// subnet: it returns an error, or a warning if these addresses are for hosts.
+func edgeGateway(obj v1alpha1.Pool, cidr netip.Prefix) (warnings []string, errs field.ErrorList) {
+	network := obj.PoolSpec().Network
+	err := adapt.EdgeGateway(network, cidr)
+	switch {
+	case err == nil:
+		return nil, nil
+	case network.AllocateEdgeAddresses:
+		return []string{fmt.Sprintf("%s: %s %s, unless its routers have that one", err.Field, err.BadValue, err.Detail)}, nil
+	default:
+		return nil, field.ErrorList{err}
+	}
 }
 
 // fillIn writes what was decided into the pool.

@@ -36,14 +36,27 @@ func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (a
 		return nil, nil
 	}
 	pool, errs := adapt.Pool(after)
-	switch {
-	case len(errs) > 0:
-		return nil, poolSubject(after).invalid(errs...)
-	case slices.Equal(before.PoolSpec().ClassNames, pool.Classes):
-		return nil, nil
-	default:
-		return classWarnings(v.Catalogue, pool), nil
+	var warnings []string
+	if !sameGateway(before.PoolSpec().Network, after.PoolSpec().Network) {
+		edges, refused := edgeGateway(after, pool.CIDR)
+		warnings, errs = append(warnings, edges...), append(errs, refused...)
 	}
+	if len(errs) > 0 {
+		return nil, poolSubject(after).invalid(errs...)
+	}
+	if !slices.Equal(before.PoolSpec().ClassNames, pool.Classes) {
+		warnings = append(warnings, classWarnings(v.Catalogue, pool)...)
+	}
+	return warnings, nil
+}
+
+// sameGateway reports whether an update leaves the gateway, and whether the addresses at the
+// edges of the subnet are for hosts, as they are.
+func sameGateway(a, b *v1alpha1.PoolNetwork) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Gateway == b.Gateway && a.AllocateEdgeAddresses == b.AllocateEdgeAddresses
 }
 
 func sameSpec(a, b v1alpha1.Pool) bool {

@@ -132,15 +132,18 @@ type PoolSpec struct {
 // PoolNetwork describes the subnet to which the addresses of a pool belong.
 type PoolNetwork struct {
 	// prefixLength of the subnet, as it is configured on hosts. Bits, not
-	// longer than that of the pool's own CIDR. Immutable.
+	// longer than that of the pool's own CIDR; or 32 (IPv4) or 128 (IPv6), if each
+	// address is a subnet by itself. Immutable.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new pool",reason=FieldValueForbidden
 	// +required
 	PrefixLength int32 `json:"prefixLength"`
 
-	// gateway of the subnet: one of its addresses, which is withheld, or in IPv6 a
-	// link-local address (fe80::1). Mutable. Default: none.
+	// gateway of the subnet: one of its addresses, which is withheld, other than the
+	// network and broadcast address of IPv4; or in IPv6 a link-local address (fe80::1).
+	// Where each address is a subnet by itself, any address of the family, on the link.
+	// Mutable. Default: none.
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form: write one such as 10.0.0.1 or 2001:db8::1'",reason=FieldValueInvalid
 	// +optional

@@ -3,6 +3,7 @@ package adapt
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -21,7 +22,8 @@ func poolNetwork(path *field.Path, spec *v1alpha1.PoolNetwork, pool *ipam.Pool) 
 	if err != nil {
 		return nil, field.ErrorList{err}
 	}
-	if pool.CIDR.IsValid() && bits > pool.CIDR.Bits() {
+	isAlone := bits == familyOr6(pool.Family).Bits() // each address is a subnet by itself
+	if pool.CIDR.IsValid() && bits > pool.CIDR.Bits() && !isAlone {
 		return nil, field.ErrorList{field.Invalid(path.Child("prefixLength"), bits,
 			fmt.Sprintf("the pool is a /%d, and lies within one subnet: write %d or less", pool.CIDR.Bits(), pool.CIDR.Bits()))}
 	}
@@ -67,7 +69,8 @@ func hostSettings(path *field.Path, spec *v1alpha1.HostSettings, pool *ipam.Pool
 }
 
 // gatewayOf reads the gateway of a subnet: an address of it, or in IPv6 a link-local
-// one, as routers announce themselves by (RFC 4861 section 4.2).
+// one, as routers announce themselves by (RFC 4861 section 4.2). The gateway of a subnet that
+// is a single address is on the link and elsewhere: any address of the family.
 func gatewayOf(path *field.Path, text string, subnet netip.Prefix) (netip.Addr, *field.Error) {
 	gateway, err := Addr(path, text)
 	switch {
@@ -75,11 +78,31 @@ func gatewayOf(path *field.Path, text string, subnet netip.Prefix) (netip.Addr, 
 		return netip.Addr{}, err
 	case subnet.Contains(gateway), subnet.Addr().Is6() && gateway.Is6() && gateway.IsLinkLocalUnicast():
 		return gateway, nil
+	case subnet.IsSingleIP() && gateway.Is4() == subnet.Addr().Is4():
+		return gateway, nil
+	case subnet.IsSingleIP():
+		return netip.Addr{}, field.Invalid(path, text, fmt.Sprintf("is not of the family of the subnet %s: correct it", subnet))
 	case subnet.Addr().Is4():
 		return netip.Addr{}, field.Invalid(path, text, fmt.Sprintf("is not an address of the subnet %s: correct it, or correct prefixLength", subnet))
 	default:
 		return netip.Addr{}, field.Invalid(path, text, fmt.Sprintf("is neither an address of the subnet %s nor link-local (fe80::/10): correct it, or correct prefixLength", subnet))
 	}
+}
+
+// EdgeGateway returns an error if the gateway of a pool with the CIDR is the network or
+// broadcast address of its IPv4 subnet. Such a pool can be read all the same, as there are
+// some from before this was refused.
+func EdgeGateway(spec *v1alpha1.PoolNetwork, cidr netip.Prefix) *field.Error {
+	if spec == nil || !cidr.IsValid() || !cidr.Addr().Is4() {
+		return nil
+	}
+	subnet := netip.PrefixFrom(cidr.Addr(), int(spec.PrefixLength)).Masked()
+	gateway, err := netip.ParseAddr(spec.Gateway)
+	if err != nil || !slices.Contains(Edges(subnet), gateway) {
+		return nil
+	}
+	return field.Invalid(field.NewPath("spec", "network", "gateway"), spec.Gateway,
+		fmt.Sprintf("is the network or broadcast address of the subnet %s: choose another address of it", subnet))
 }
 
 // Edges are the addresses of a subnet that are not for hosts: network and

@@ -73,6 +73,17 @@ func TestPoolNetwork(t *testing.T) {
 			network:  &ipam.Network{Length: 64, Gateway: netip.MustParseAddr("fe80::1")},
 			withheld: []string{"fe80::-fe80::1"}},
 
+		"an address that is a subnet by itself has its gateway elsewhere": {cidr: "203.0.113.7/32", spec: &v1alpha1.PoolNetwork{PrefixLength: 32, Gateway: "172.31.1.1"},
+			network: &ipam.Network{Length: 32, Gateway: netip.MustParseAddr("172.31.1.1")}},
+		"so have many such addresses": {cidr: "203.0.113.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 32, Gateway: "172.31.1.1"},
+			network: &ipam.Network{Length: 32, Gateway: netip.MustParseAddr("172.31.1.1")}},
+		"and those of IPv6": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 128, Gateway: "2001:db9::1"},
+			network: &ipam.Network{Length: 128, Gateway: netip.MustParseAddr("2001:db9::1")}},
+		"a gateway among such addresses is withheld": {cidr: "203.0.113.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 32, Gateway: "203.0.113.1"},
+			network: &ipam.Network{Length: 32, Gateway: netip.MustParseAddr("203.0.113.1")}, withheld: []string{"203.0.113.1-203.0.113.1"}},
+		"a gateway of the other family is refused for such addresses": {cidr: "203.0.113.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 32, Gateway: "fe80::1"},
+			network: &ipam.Network{Length: 32}, refused: []string{`spec.network.gateway: Invalid value: "fe80::1": is not of the family of the subnet 203.0.113.0/32: correct it`}},
+
 		"settings for hosts": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{
 			DNSServers: []string{"2001:db8::53", "10.0.0.53"}, SearchDomains: []string{"example.com"}, MTU: 1280, VLAN: 42,
 		}}, network: &ipam.Network{

@@ -36,7 +36,5 @@ var _ = Describe("replace", Ordered, func() {
 			"spec": {"parentRef": {"kind": "LocalIPPool", "name": "own"}, "prefixLength": 28}}`, "localippool", "child"),
 		Entry("IPClaim", `{"apiVersion": "ipam.cadastre.dev/v1alpha1", "kind": "IPClaim", "metadata": {"name": "claim", "namespace": "replaced"},
 			"spec": {"poolRef": {"kind": "LocalIPPool", "name": "own"}, "prefixLength": 32}}`, "ipclaim", "claim"),
-		Entry("IPAddressClaim", `{"apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim", "metadata": {"name": "address", "namespace": "replaced"},
-			"spec": {"poolRef": {"apiGroup": "ipam.cadastre.dev", "kind": "LocalIPPool", "name": "own"}}}`, "ipaddressclaim", "address"),
 	)
 })

@@ -1,0 +1,75 @@
+package webhooks
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
+)
+
+// TestGatewayAtTheEdgeIsRefused has each kind of subnet.
+func TestGatewayAtTheEdgeIsRefused(t *testing.T) {
+	var rows []messages.Row
+	for name, tc := range map[string]struct {
+		cidr, gateway string
+		length        int32
+		forHosts      bool
+		want          string // warning or error
+	}{
+		"the network address":                  {"10.0.0.0/24", "10.0.0.0", 24, false, "error"},
+		"the broadcast address":                {"10.0.0.0/24", "10.0.0.255", 24, false, "error"},
+		"an edge that is not of the pool":      {"10.0.0.64/26", "10.0.0.255", 24, false, "error"},
+		"the network address, which is a host": {"10.0.0.0/24", "10.0.0.0", 24, true, "warning"},
+		"a host":                               {"10.0.0.0/24", "10.0.0.1", 24, false, ""},
+		"no gateway":                           {"10.0.0.0/24", "", 24, false, ""},
+		"a point-to-point subnet":              {"10.0.0.0/31", "10.0.0.0", 31, false, ""},
+		"a subnet of one address":              {"10.0.0.0/32", "10.0.0.0", 32, false, ""},
+		"the subnet-router anycast address":    {"2001:db8::/64", "2001:db8::", 64, false, ""},
+		"a child without a CIDR":               {"", "10.0.0.0", 24, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := build.Pool("p").CIDR(tc.cidr).Network(tc.length, tc.gateway).With(func(s *v1alpha1.IPPoolSpec) { s.Network.AllocateEdgeAddresses = tc.forHosts }).Obj()
+			cidr, _ := netip.ParsePrefix(tc.cidr)
+			warnings, errs := edgeGateway(pool, cidr)
+			if len(errs) > 0 != (tc.want == "error") || len(warnings) > 0 != (tc.want == "warning") {
+				t.Errorf("got %v, and the warnings %q, want the %s", errs, warnings, tc.want)
+			}
+			if _, errs := adapt.Pool(pool); tc.cidr != "" && len(errs) > 0 {
+				t.Errorf("a pool that is stored cannot be read: %v", errs)
+			}
+			for _, warning := range warnings {
+				rows = append(rows, messages.Row{Object: "IPPool", On: messages.CreateOrUpdate, Answer: "warning", Value: tc.gateway, Message: warning})
+			}
+			if name == "the network address" {
+				rows = append(rows, messages.Row{Object: "IPPool", On: messages.CreateOrUpdate, Answer: messages.Invalid, Value: tc.gateway, Message: errs.ToAggregate().Error()})
+			}
+		})
+	}
+	messages.Golden(t, rows)
+}
+
+// TestGatewayThatStaysIsNotJudged has the updates of a pool from before the rule.
+func TestGatewayThatStaysIsNotJudged(t *testing.T) {
+	pool := func(edit func(*v1alpha1.IPPoolSpec)) *v1alpha1.IPPool {
+		return build.Pool("p").CIDR("10.0.0.0/24").Network(24, "10.0.0.255").With(edit).Obj()
+	}
+	before := pool(func(*v1alpha1.IPPoolSpec) {})
+	v := &poolValidator[*v1alpha1.IPPool]{}
+	for name, tc := range map[string]struct {
+		edit    func(*v1alpha1.IPPoolSpec)
+		refused bool
+	}{
+		"another field":           {func(s *v1alpha1.IPPoolSpec) { s.Reserved = []string{"10.0.0.7"} }, false},
+		"a gateway that is one":   {func(s *v1alpha1.IPPoolSpec) { s.Network.Gateway = "10.0.0.1" }, false},
+		"no gateway":              {func(s *v1alpha1.IPPoolSpec) { s.Network.Gateway = "" }, false},
+		"the other edge":          {func(s *v1alpha1.IPPoolSpec) { s.Network.Gateway = "10.0.0.0" }, true},
+		"the edges are for hosts": {func(s *v1alpha1.IPPoolSpec) { s.Network.AllocateEdgeAddresses = true }, false},
+	} {
+		if _, err := v.ValidateUpdate(t.Context(), before, pool(tc.edit)); (err != nil) != tc.refused {
+			t.Errorf("%s: got %v, refused should be %t", name, err, tc.refused)
+		}
+	}
+}
