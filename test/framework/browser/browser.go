@@ -138,12 +138,14 @@ func (p *Page) Look(look Look) {
 	p.space(look.Wide)
 }
 
-// space spaces the text of the document widely, or as its style does.
+// space spaces the text of the document widely, or as its style does. That of canvases stays as
+// it is: a page measures it itself, and may remember its width.
 func (p *Page) space(wide bool) {
 	p.t.Helper()
 	rules := ""
 	if wide {
-		rules = "* { letter-spacing: 0.12em !important; word-spacing: 0.16em !important }"
+		rules = "* { letter-spacing: 0.12em !important; word-spacing: 0.16em !important }" +
+			"canvas { letter-spacing: normal !important; word-spacing: normal !important }"
 	}
 	p.Run("globalThis.__spacing??=new CSSStyleSheet();__spacing.replaceSync(" + quoted(rules) + ");document.adoptedStyleSheets=[__spacing]")
 }
