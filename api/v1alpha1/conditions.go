@@ -87,9 +87,9 @@ const (
 	ReasonLimitReached = "LimitReached"
 	// ReasonRecordRefused: the claim waited, and could be served, but its IPAllocation
 	// cannot be recorded; the message has what the API server says, such as that a quota
-	// is exceeded. Others are served before it. It is tried again, a minute later at
-	// most. Also of a pool, and of an IPAddressClaim: there also where its IPAddress is
-	// refused, and the address is held already.
+	// is exceeded. Others are served before it. It is tried again until the cause ends.
+	// Also of a pool that cannot be changed, and of an IPAddressClaim: there also where
+	// its IPAddress is refused, and the address is held already.
 	ReasonRecordRefused = "RecordRefused"
 	// ReasonTooManyWaiting: as many claims of its namespace wait as may. Others are
 	// served before it, and it is in line when one of its namespace is no more.

@@ -24,12 +24,25 @@ func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string
 		err = a.withinLimits(record)
 	}
 	switch {
+	case err == nil && a.hasTakenOver(record, uid):
+		return record, nil
 	case err == nil:
-		return a.adopt(ctx, record, uid)
+		taken, err := a.adopt(ctx, record, uid)
+		if err == nil {
+			a.taken.Store(taken.UID, taken.Version)
+		}
+		return taken, err
 	case errors.Is(err, ipam.ErrUnconfirmed):
 		return ipam.Record{}, err
 	}
 	return ipam.Record{}, a.giveUp(ctx, record, err)
+}
+
+// hasTakenOver reports whether this process has taken the record over as it is, so that
+// its maker cannot delete it: there is no need to write to it again.
+func (a *Allocator) hasTakenOver(record ipam.Record, uid string) bool {
+	version, ok := a.taken.Load(record.UID)
+	return ok && version == record.Version && record.HolderUID == uid && record.State == ipam.StateBound
 }
 
 // withinLimits is a *ipam.LimitError where the record's project has more of its pool or its

@@ -60,6 +60,8 @@ type Allocator struct {
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
 	claims   *claims
+	// taken has the version of each record that takeOver wrote, by its UID, while it exists.
+	taken sync.Map
 	// background counts records that are being given up.
 	background sync.WaitGroup
 }
@@ -74,8 +76,11 @@ func New(o Options) *Allocator {
 		claims:   newClaims(o.Ledger, o.Queue, o.Log),
 	}
 	a.ledger.Listen(func(c ledger.Change) {
-		if c.Kind == ledger.Abandoned {
+		switch c.Kind {
+		case ledger.Abandoned:
 			a.discard(context.Background(), c.Record)
+		case ledger.Removed:
+			a.taken.Delete(c.Record.UID)
 		}
 	})
 	return a

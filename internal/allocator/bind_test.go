@@ -71,6 +71,38 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 	}
 }
 
+// TestARecordThatWasTakenOverIsNotWrittenToAgain has what follows fail: while the record is
+// as it was taken over, there is nothing to write.
+func TestARecordThatWasTakenOverIsNotWrittenToAgain(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		former := heldBlock("x", "10.0.0.0/28")
+		former.Name.Name, former.HolderUID = "x-former", "uid"
+		over.stores(t, former)
+		order := claimOrder("x", 28)
+		order.existsAs("uid")
+		allocate := func() ipam.Record {
+			record, err := a.Allocate(t.Context(), order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return record
+		}
+		first := allocate()
+		if again := allocate(); again.Version != first.Version || again.UID != first.UID {
+			t.Errorf("taken over again it is %+v, want it as before: %+v", again, first)
+		}
+		changed, err := a.Reclaim(t.Context(), first, ipam.ReclaimRetain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if again := allocate(); again.Version == changed.Version {
+			t.Error("a record that was changed since is not written to")
+		}
+	})
+}
+
 // TestATerminatingRecordIsNotBound: its block is about to be free.
 func TestATerminatingRecordIsNotBound(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {

@@ -69,6 +69,9 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	case has() != "":
 		return nil
 	}
+	if given := holder.GetAnnotations()[v1alpha1.AnnotationGivenUp]; given != "" && given == record.UID {
+		return nil // an earlier attempt to release the record has written to it
+	}
 	before := holder.DeepCopyObject().(client.Object)
 	annotations := maps.Clone(holder.GetAnnotations())
 	if annotations == nil {

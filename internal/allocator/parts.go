@@ -123,6 +123,11 @@ func (p Parts) PoolOrder(pool ipam.Pool) (Order, error) {
 	return order, err
 }
 
+// Backoff returns a Backoff for a controller of a name, whose passes are counted.
+func (p Parts) Backoff(controller string) *kube.Backoff {
+	return kube.NewBackoff(clock.RealClock{}, func(result kube.PassResult) { p.Metrics.Passed(controller, string(result)) })
+}
+
 // Turns is a source for a controller: it enqueues the holders of a kind when it is their
 // turn in the queue.
 func (p Parts) Turns(kind string) source.Source {

@@ -8,6 +8,7 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -132,7 +133,7 @@ func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) err
 		return err
 	}
 	err = a.client.Patch(ctx, adapt.Allocation(record), client.RawPatch(types.JSONPatchType, patch))
-	if apierrors.IsInvalid(err) { // ours is not the first finalizer
+	if apierrors.IsInvalid(err) && kube.Cause(err) == string(metav1.StatusReasonInvalid) { // ours is not the first finalizer
 		err = a.removeFinalizerAmongOthers(ctx, record)
 	}
 	if err != nil {

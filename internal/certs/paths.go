@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/tracing"
 )
 
@@ -98,13 +99,14 @@ func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (
 }
 
 // Setup adds what keeps the path secret to a manager that is not started yet. It runs on
-// every replica.
-func (p *Paths) Setup(mgr ctrl.Manager) error {
+// every replica; see Certs.Setup.
+func (p *Paths) Setup(mgr ctrl.Manager, backoff func(controller string) *kube.Backoff) error {
 	watched := map[client.Object]cache.ByObject{}
 	watchSecret(watched, p.options.secret())
 	watchConfigurations(watched, p.options.MutatingWebhook, p.options.ValidatingWebhook)
 	const name = "webhook-path"
-	if err := runOnEveryReplica(mgr, name, p.options.Tracer.Passes(name, p), watched, p.wake); err != nil {
+	err := runOnEveryReplica(mgr, worker{name, p.options.Tracer.Passes(name, p), backoff(name), watched, p.wake})
+	if err != nil {
 		return fmt.Errorf("webhook path: %w", err)
 	}
 	return nil

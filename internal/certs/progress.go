@@ -42,6 +42,9 @@ func (p *progress) succeeded() {
 	p.isReady.Do(func() { close(p.ready) })
 }
 
+// conflictRecheck is how long the watch may take to show another replica's write.
+const conflictRecheck = time.Second
+
 // failed decides what the error of a pass means. A conflict is another replica's
 // write, and on its way to the watch.
 func (p *progress) failed(ctx context.Context, err error, again time.Duration) (reconcile.Result, error) {
@@ -51,7 +54,7 @@ func (p *progress) failed(ctx context.Context, err error, again time.Duration) (
 		again = min(again, unreadyRecheck)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return reconcile.Result{RequeueAfter: again}, nil
+		return reconcile.Result{RequeueAfter: min(again, conflictRecheck)}, nil
 	}
 	if errors.Is(err, errWait) {
 		if before == nil || *before != trouble {

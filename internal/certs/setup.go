@@ -3,7 +3,6 @@ package certs
 import (
 	"context"
 	"fmt"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,28 +17,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // Setup adds what keeps the certificate to a manager that is not started yet. It
 // runs on every replica. It watches by a cache of its own, so the manager's may
 // be configured in any way; the manager's scheme needs the core and the
-// admissionregistration types.
-func (c *Certs) Setup(mgr ctrl.Manager) error {
+// admissionregistration types. A pass that fails is repeated by what backoff returns for
+// the name of the controller.
+func (c *Certs) Setup(mgr ctrl.Manager, backoff func(controller string) *kube.Backoff) error {
 	const name = "webhook-certificate"
-	if err := runOnEveryReplica(mgr, name, c.options.Tracer.Passes(name, c), c.watched(), nil); err != nil {
+	err := runOnEveryReplica(mgr, worker{name, c.options.Tracer.Passes(name, c), backoff(name), c.watched(), nil})
+	if err != nil {
 		return fmt.Errorf("webhook certificate: %w", err)
 	}
 	return nil
 }
 
+// worker is a reconciler and what starts its passes.
+type worker struct {
+	name       string
+	reconciler reconcile.Reconciler
+	backoff    *kube.Backoff
+	watched    map[client.Object]cache.ByObject
+	wake       <-chan event.GenericEvent
+}
+
 // runOnEveryReplica adds a reconciler to a manager, and a cache of the objects whose
 // changes start a pass of it, as what comes over wake does.
-func runOnEveryReplica(mgr ctrl.Manager, name string, r reconcile.Reconciler, watched map[client.Object]cache.ByObject, wake <-chan event.GenericEvent) error {
+func runOnEveryReplica(mgr ctrl.Manager, w worker) error {
 	objects, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(),
 		Scheme:     mgr.GetScheme(),
 		Mapper:     mgr.GetRESTMapper(),
-		ByObject:   watched,
+		ByObject:   w.watched,
 	})
 	if err != nil {
 		return err
@@ -48,22 +60,24 @@ func runOnEveryReplica(mgr ctrl.Manager, name string, r reconcile.Reconciler, wa
 		return err
 	}
 	everyReplica := false
-	worker, err := controller.New(name, mgr, controller.Options{
-		Reconciler:              r,
+	running, err := controller.New(w.name, mgr, controller.Options{
+		Reconciler:              w.backoff.Passes(w.reconciler),
 		NeedLeaderElection:      &everyReplica,
 		MaxConcurrentReconciles: 1,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-			50*time.Millisecond, time.Minute),
+		RateLimiter:             w.backoff.Limiter(),
 	})
 	if err != nil {
 		return err
 	}
-	if wake != nil {
-		if err := worker.Watch(source.Channel(wake, onChange)); err != nil {
+	if err := running.Watch(w.backoff); err != nil {
+		return err
+	}
+	if w.wake != nil {
+		if err := running.Watch(source.Channel(w.wake, onChange)); err != nil {
 			return err
 		}
 	}
-	return watch(worker, objects, watched)
+	return watch(running, objects, w.watched)
 }
 
 // watched are the objects whose changes start a pass, each by its name alone.

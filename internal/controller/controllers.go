@@ -63,8 +63,8 @@ func Setup(mgr manager.Manager, o Options) error {
 		Events: told,
 	}
 	return setup(mgr,
-		&ipclass.Controller{Parts: o.Parts, Client: mgr.GetClient(), Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
-		&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Events: told, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
+		&ipclass.Controller{Parts: o.Parts, Client: mgr.GetClient(), Workers: o.Workers, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
+		&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: told, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
 		&ipclaim.Controller{Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims, Events: told},
 		orphans,
 		&ipaddressclaim.Replica{

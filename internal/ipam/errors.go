@@ -78,6 +78,8 @@ type ParkedError struct {
 	Awaits Awaited
 	// Pools is what was decided about each pool when it was parked, where that is why.
 	Pools []PoolResult
+	// Cause is the error of the attempt, if nothing tells when another one would succeed.
+	Cause error
 }
 
 func (e *ParkedError) Error() string { return e.Message }

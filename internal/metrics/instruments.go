@@ -25,6 +25,7 @@ type Instruments struct {
 	releases    *prometheus.CounterVec
 	refusals    *prometheus.CounterVec
 	unheld      *prometheus.GaugeVec
+	passes      *prometheus.CounterVec
 	historyLost *prometheus.CounterVec
 }
 
@@ -39,6 +40,7 @@ func New(now clock.PassiveClock) *Instruments {
 		releases:    Of(Releases).counter(),
 		refusals:    Of(Refusals).counter(),
 		unheld:      Of(Unheld).gauge(),
+		passes:      Of(Passes).counter(),
 		historyLost: Of(HistoryLost).counter(),
 	}
 	m.lost.WithLabelValues()
@@ -50,7 +52,7 @@ func New(now clock.PassiveClock) *Instruments {
 
 // Collectors are what a registry takes.
 func (m *Instruments) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.allocations, m.durations, m.steps, m.lost, m.releases, m.refusals, m.unheld, m.historyLost}
+	return []prometheus.Collector{m.allocations, m.durations, m.steps, m.lost, m.releases, m.refusals, m.unheld, m.passes, m.historyLost}
 }
 
 // Result is what became of an allocation.
@@ -147,6 +149,11 @@ func (m *Instruments) Unheld(records int) { m.unheld.WithLabelValues().Set(float
 // Refused counts a request that a webhook has refused.
 func (m *Instruments) Refused(resource, operation string, code int32) {
 	m.refusals.WithLabelValues(resource, operation, strconv.Itoa(int(code))).Inc()
+}
+
+// Passed counts a pass of a controller that has ended.
+func (m *Instruments) Passed(controller, result string) {
+	m.passes.WithLabelValues(controller, result).Inc()
 }
 
 // HistoryLost counts entries of the history that a sink did not take.

@@ -32,6 +32,7 @@ const (
 	WatchLists        = "cadastre_watch_lists_total"
 	WatchLag          = "cadastre_watch_lag_seconds"
 	Refusals          = "cadastre_webhook_refusals_total"
+	Passes            = "cadastre_passes_total"
 	CertificateExpiry = "cadastre_webhook_certificate_expiry_timestamp_seconds"
 	PathReplacements  = "cadastre_webhook_path_replacements_total"
 	HistoryLost       = "cadastre_history_lost_total"
@@ -94,6 +95,7 @@ func serving() []Definition {
 		counter(WatchLists, "Complete lists of all IPAllocations that were read: one at the start, and one whenever the watch could not be continued."),
 		gauge(WatchLag, "Age in seconds of the oldest record that the API server has acknowledged and the watch has not shown. 0 where there is none."),
 		counter(Refusals, "Requests that the webhooks have refused, by resource, operation and HTTP code of the answer.", "resource", "operation", "code"),
+		counter(Passes, "Passes of the controllers that write, by what came of them: something was changed (changed), nothing was (unchanged), or it failed and is tried again with back-off (failed).", "controller", "result"),
 		counter(HistoryLost, "Entries of the history that were not written, by sink (log, file, otlp): it failed, or was too slow.", "sink"),
 		counter(PathReplacements, "Secrets that this replica has made for the paths of the webhooks, by reason: the Secret held none (missing), a replica has started (start), a request has ended without its answer (unanswered), the secret was an hour old (age).", "reason"),
 		gauge(CertificateExpiry, "When the serving certificate of the webhooks expires, in seconds since 1970. Missing until one is loaded."),

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/tracing"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
@@ -51,8 +52,8 @@ func newGuard(direct client.Client, o Options, tracer *tracing.Tracer) (guard, e
 }
 
 // setup registers what keeps both.
-func (g guard) setup(mgr ctrl.Manager) error {
-	return errors.Join(g.certificate.Setup(mgr), g.paths.Setup(mgr))
+func (g guard) setup(mgr ctrl.Manager, backoff func(string) *kube.Backoff) error {
+	return errors.Join(g.certificate.Setup(mgr, backoff), g.paths.Setup(mgr, backoff))
 }
 
 // server makes the webhook server.

@@ -25,6 +25,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/controller"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/requester"
@@ -52,6 +53,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // the API server's priority and fairness is the throttle
+	cfg.Wrap(kube.CountingWrites)
 	tracer, stopTracing, err := startTracing(ctx, cfg, o)
 	if err != nil {
 		return err
@@ -144,7 +146,7 @@ type operator struct {
 // register registers all parts with the manager.
 func (op *operator) register(ctx context.Context) error {
 	mgr, o := op.manager, op.options
-	if err := op.guard.setup(mgr); err != nil {
+	if err := op.guard.setup(mgr, op.Backoff); err != nil {
 		return err
 	}
 	if err := op.Feed(ctx, mgr.GetCache()); err != nil {

@@ -109,8 +109,8 @@ func TestWhoCannotBeRecordedStallsNobody(t *testing.T) {
 					}
 					retry, err := s.queue.Yield(stuck, c.err)
 					parked, isParked := errors.AsType[*ipam.ParkedError](err)
-					if isParked != (retry > 0) {
-						t.Errorf("it is to be tried after %v, with %v", retry, err)
+					if isParked != (isParked && errors.Is(parked.Cause, c.err)) || retry != 0 {
+						t.Errorf("it is to be tried after %v, with %v, want with back-off", retry, err)
 					}
 					if isParked && !c.passes {
 						rows = append(rows, messages.Row{Object: "IPClaim", On: "condition Ready", Answer: "False, " + parked.Reason, Message: parked.Message})

@@ -13,8 +13,8 @@ import (
 )
 
 // Yield decides what the outcome of an attempt to serve a holder that waits means for
-// its turn. It returns the error for its status, and, where that is an
-// *ipam.ParkedError, after how long it is to be tried again.
+// its turn. It returns the error for its status, and, where a limit is reached, after how
+// long it is to be tried again. An *ipam.ParkedError with a cause is for the back-off.
 //
 // Who fails for want of room keeps its place. Who waits for something that is missing,
 // or not allowed, has none, and is notified when that changes. Everybody else loses its
@@ -40,11 +40,13 @@ func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
 	}
 	parked = &ipam.ParkedError{
 		Reason:  v1alpha1.ReasonRecordRefused,
-		Message: fmt.Sprintf("the IPAllocation cannot be recorded: %s: remove the cause; others are served first until it can", cause(err)),
+		Message: fmt.Sprintf("the IPAllocation cannot be recorded: %s: remove the cause; others are served first until it can", kube.Refusal(err)),
 	}
-	retry := q.Park(holder, parked)
-	q.log.V(1).Info("Claim loses its turn in the queue", "claim", holder.String(), "retryAfter", retry, "error", err.Error())
-	return retry, parked
+	q.Park(holder, parked)
+	q.log.V(1).Info("Claim loses its turn in the queue", "claim", holder.String(), "error", err.Error())
+	failed := *parked // not what keep returns: it is tried then when it has its turn
+	failed.Cause = err
+	return 0, &failed
 }
 
 // keep has a holder keep its place, unless its namespace has too many.
@@ -97,15 +99,6 @@ func passes(err error) bool {
 // IsRefused reports whether the API server refuses something, and will again until
 // something else changes.
 func IsRefused(err error) bool { return !passes(err) }
-
-// cause is what the API server says, without what was being done.
-func cause(err error) string {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		return status.Status().Message
-	}
-	return err.Error()
-}
 
 // MayWait is a *ipam.TooManyWaitingError where a claim of the namespace that is created
 // now would be beyond the bound of those that wait.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -58,8 +57,8 @@ func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into cl
 }
 
 // collect does what is decided of a record without holder, in the state in which
-// it was judged. One that has changed since is judged again when the view
-// shows the change, or after another grace period.
+// it was judged. One that is gone is judged again when the view shows that, or after
+// another grace period.
 func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
 	now := c.Clock.Now()
 	why := history.ReasonOf(c.reasonOf(record))
@@ -80,7 +79,7 @@ func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile
 	case !decided.Again.IsZero():
 		return reconcile.Result{RequeueAfter: decided.Again.Sub(now)}, nil
 	}
-	if apierrors.IsConflict(err) || kube.IsNotFound(err) || errors.Is(err, ipam.ErrPoolInUse) {
+	if kube.IsNotFound(err) || errors.Is(err, ipam.ErrPoolInUse) {
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
 	}
 	return reconcile.Result{}, err

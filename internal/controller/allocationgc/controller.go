@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,17 +67,11 @@ type Controller struct {
 // Judge reports whether the holder that a record names exists and names it.
 type Judge func(context.Context, client.Reader, ipam.Record) (bool, error)
 
-// backOff is how long it takes until a record that could not be collected is reconciled
-// again: at most the grace period. The API server refuses for minutes to change what
-// outlives its namespace, and nothing notifies it when it does so no longer.
-func backOff(grace time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, grace)
-}
-
 // Setup registers the controller.
 func (c *Controller) Setup(mgr manager.Manager) error {
 	c.unheld, c.gone, c.released = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]sighting{}
 	c.judges = map[string]Judge{}
+	backoff := c.Backoff("orphan")
 	return builder.ControllerManagedBy(mgr).
 		Named("orphan").
 		Watches(&v1alpha1.IPClaim{}, c.deletions(recordOfClaim)).
@@ -86,8 +79,9 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 		Watches(&v1alpha1.LocalIPPool{}, c.deletions(c.recordOfPool)).
 		WatchesRawSource(c.records()).
 		WatchesRawSource(c.arrivals()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff(c.Grace)}).
-		Complete(c.Within.Limit(c.Tracer.Passes("orphan", c)))
+		WatchesRawSource(backoff).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
+		Complete(c.Within.Limit(backoff.Passes(c.Tracer.Passes("orphan", c))))
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -20,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
@@ -71,11 +74,13 @@ func (a *arrival) setup(mgr manager.Manager) error {
 	}
 	a.log.Info("Cluster API is not installed: its IPAddressClaims are served as soon as it is")
 	wanted := predicate.NewPredicateFuncs(func(obj client.Object) bool { return slices.Contains(definitions(), obj.GetName()) })
+	backoff := kube.NewBackoff(clock.RealClock{}, nil)
 	return builder.ControllerManagedBy(mgr).
 		Named("cluster-api-arrival").
 		For(definition(), builder.WithPredicates(wanted)).
-		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
-		Complete(a)
+		WatchesRawSource(backoff).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), RateLimiter: backoff.Limiter()}).
+		Complete(backoff.Passes(a))
 }
 
 // onEveryReplica is called when the caches that are there have all that they watch.

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -70,6 +69,7 @@ type Controller struct {
 // Setup registers the controller. Cluster API's kinds are to be served.
 func (c *Controller) Setup(mgr manager.Manager) error {
 	c.Orphans.Judge(kind, holds)
+	backoff := c.Backoff("ipaddressclaim")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim").
 		WatchesRawSource(kube.OrderedSources(
@@ -80,14 +80,9 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(c.Client)), builder.WithPredicates(pauseChanged())).
 		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.Turns(kind)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backOff()}).
-		Complete(c.Within.Limit(c.Tracer.Passes("ipaddressclaim", c)))
-}
-
-// backOff has a claim that fails tried again a minute later at most: what refuses its
-// IPAddress, such as a quota, does not say when it would not.
-func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
+		WatchesRawSource(backoff).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
+		Complete(c.Within.Limit(backoff.Passes(c.Tracer.Passes("ipaddressclaim", c))))
 }
 
 // Reconcile implements reconcile.Reconciler. The request names a claim.
@@ -117,7 +112,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if s.finalizerRemoved.isOf(s.claim, c.Clock.Now()) {
 			return reconcile.Result{RequeueAfter: showsWithin}, nil
 		}
-		return soon(c.release(ctx, s))
+		return soon(c.tellRefused(ctx, s, c.release(ctx, s)))
 	default:
 		return again(ctx, s, c.serve)
 	}

@@ -121,7 +121,7 @@ func eventOnceWritten(e *addresses) {
 	e.Meanwhile("patch IPAddressClaim/status", func() {
 		story.Edited(e.World, claim("a").Obj(), func(c *ipamv1.IPAddressClaim) { c.Labels = map[string]string{"newer": "version"} })
 	})
-	e.Reconciled("a").HasEvents(0)
+	e.Retried("a").HasEvents(0)
 	e.Reconciled("a").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).HasEvents(1)
 	e.Reconciled("a").HasEvents(0)
 }

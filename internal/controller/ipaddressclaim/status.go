@@ -1,6 +1,7 @@
 package ipaddressclaim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func (c *Controller) applyResult(s *scope, err error) error {
 		s.claim.Status.AddressRef.Name = s.address.Name
 	}
 	conditions.Set(s.claim, ready)
-	return retry
+	return kube.Reported(retry)
 }
 
 // retry is what of an error the queue has to know.
@@ -59,8 +60,10 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 		return reason, message, nil
 	case errors.Is(err, errNotSeen):
 		return "", "", err
-	case apierrors.IsConflict(err), kube.IsNamespaceTerminating(err):
+	case kube.IsNamespaceTerminating(err):
 		return "", "", nil
+	case apierrors.IsConflict(err): // there is a newer version
+		return "", "", err
 	case isUnserved:
 		reason, message, retry = c.unservedReason(s, unserved, err)
 		return reason, ofPools(message, err), retry
@@ -83,6 +86,8 @@ func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error)
 		return c.takenReason(s, unserved, err)
 	case *ipam.LimitError: // of an IPAddress that is there already
 		retry = err
+	case *ipam.ParkedError:
+		retry = unserved.Cause
 	case *ipam.MissingError:
 		if reason != v1alpha1.ReasonPoolNotFound {
 			reason = ipamv1.IPAddressClaimReadyPoolNotReadyReason
@@ -104,9 +109,9 @@ func ofPools(message string, err error) string {
 // to a record which is held: such as the IPAddress, by a quota.
 func refusal(s *scope, err error) string {
 	if s.record.UID == "" {
-		return fmt.Sprintf("%s: remove the cause; it is tried again by itself", err)
+		return fmt.Sprintf("%s: remove the cause; it is tried again by itself", kube.StableText(err))
 	}
-	return fmt.Sprintf("%s of %s is held for this claim, but %s: remove the cause; it is tried again by itself", s.record.Block, s.record.Pool, err)
+	return fmt.Sprintf("%s of %s is held for this claim, but %s: remove the cause; it is tried again by itself", s.record.Block, s.record.Pool, kube.StableText(err))
 }
 
 // heldReason is what the condition says where the address is held: that it is, or that
@@ -138,8 +143,7 @@ func (c *Controller) conflict(s *scope, taken *ipam.TakenError) string {
 	return c.Catalogue.Redacted(s.name.Namespace, taken).Error()
 }
 
-// writeStatus writes the status if it changed, in one patch. A conflict means that
-// there is a newer version of the claim, which is reconciled when the cache has it.
+// writeStatus writes the status if it changed, in one patch.
 func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAddressClaim) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before.Status, claim.Status) {
 		return false, nil
@@ -147,10 +151,20 @@ func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAd
 	base := claim.DeepCopy()
 	base.Status = before.Status
 	err = c.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
-	if err == nil || apierrors.IsConflict(err) || kube.IsNotFound(err) {
-		return err == nil, nil
+	if err != nil {
+		return false, kube.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
 	}
-	return false, fmt.Errorf("writing status: %w", err)
+	return true, nil
+}
+
+// tellRefused says in a claim that is being deleted what the API server refuses for it.
+func (c *Controller) tellRefused(ctx context.Context, s *scope, err error) error {
+	if err == nil || !queue.IsRefused(err) {
+		return err
+	}
+	before := s.claim.DeepCopy()
+	retry := c.applyResult(s, err)
+	return cmp.Or(c.writeAndTell(ctx, before, s.claim), retry)
 }
 
 // writeAndTell writes the status, and makes an event of what it says now.

@@ -29,7 +29,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 	}{
 		"the namespace is being deleted": {err: fmt.Errorf("creating: %w", ending)},
 		"a quota refuses it":             {apierrors.NewForbidden(records, "a", errors.New("exceeded quota")), true, "RecordRefused", refused},
-		"there is a newer version":       {err: apierrors.NewConflict(records, "a", nil)},
+		"there is a newer version":       {err: apierrors.NewConflict(records, "a", nil), again: true},
 		"the API server is not there":    {err: errors.New("connection refused"), again: true},
 		"a pool is not in the cache yet": {err: fmt.Errorf("looking: %w", apierrors.NewNotFound(records, "a")), again: true},
 		"it asks too often":              {err: apierrors.NewTooManyRequests("slow down", 1), again: true},

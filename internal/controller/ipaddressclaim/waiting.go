@@ -4,6 +4,7 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // mayWait reports whether the claim may be in the queue: it is one of ours that asks for
@@ -52,13 +54,15 @@ type waiters struct {
 }
 
 func (w *waiters) setup(mgr manager.Manager) error {
+	backoff := kube.NewBackoff(clock.RealClock{}, nil)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim-waiters").
 		For(&ipamv1.IPAddressClaim{}).
 		Watches(&ipamv1.IPAddress{}, &handler.EnqueueRequestForObject{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(w.client)), builder.WithPredicates(pauseChanged())).
-		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
-		Complete(w.Tracer.Passes("ipaddressclaim-waiters", w))
+		WatchesRawSource(backoff).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), RateLimiter: backoff.Limiter()}).
+		Complete(backoff.Passes(w.Tracer.Passes("ipaddressclaim-waiters", w)))
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -49,13 +49,15 @@ type Controller struct {
 // Setup registers the controller. It receives its own writes too: a pass that worked from
 // an older version is followed by another one.
 func (c *Controller) Setup(mgr manager.Manager) error {
+	backoff := c.Backoff("ipclaim")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclaim").
+		WatchesRawSource(backoff).
 		WatchesRawSource(kube.OrderedSources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
 		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.Turns(kind)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
-		Complete(c.Within.Limit(c.Tracer.Passes("ipclaim", reconcile.AsReconciler(c.Client, c))))
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
+		Complete(c.Within.Limit(backoff.Passes(c.Tracer.Passes("ipclaim", reconcile.AsReconciler(c.Client, c)))))
 }
 
 // Reconcile implements reconcile.ObjectReconciler. Nearly all claims are Bound since they

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -31,16 +30,21 @@ func (c *Controller) outcome(s *scope, err error) (adapt.ClaimOutcome, error) {
 		return adapt.ClaimOutcome{}, nil
 	}
 	outcome := adapt.ClaimWaits(err)
+	if parked, ok := errors.AsType[*ipam.ParkedError](err); ok {
+		return outcome, kube.Reported(parked.Cause)
+	}
 	_, taken := errors.AsType[*ipam.TakenError](err)
-	if outcome.Phase == "" || taken && s.claim.Spec.AllocationName != "" {
+	switch {
+	case outcome.Phase == "":
 		return outcome, err
+	case taken && s.claim.Spec.AllocationName != "":
+		return outcome, kube.Reported(err)
 	}
 	return outcome, nil
 }
 
 // write writes what changed of spec and status in one patch, if the claim is still as it
-// was read. A conflict means that there is a newer version, which is reconciled when the
-// cache has it; a record that was made meanwhile is found again then, or collected.
+// was read. After a conflict a record that was made is found again, or collected.
 func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before.Spec, claim.Spec) && equality.Semantic.DeepEqual(before.Status, claim.Status) {
 		return false, nil
@@ -50,8 +54,8 @@ func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim)
 		patch = requester.Forget(patch) // the claim waits no more
 	}
 	err = c.Client.Patch(ctx, claim, patch)
-	if err == nil || apierrors.IsConflict(err) || kube.IsNotFound(err) {
-		return err == nil, nil
+	if err != nil {
+		return false, kube.IgnoreNotFound(fmt.Errorf("writing the claim: %w", err))
 	}
-	return false, fmt.Errorf("writing the claim: %w", err)
+	return true, nil
 }

@@ -7,9 +7,9 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,18 +26,24 @@ type Controller struct {
 	allocator.Parts
 	// Client writes, and reads from the cache.
 	Client client.Client
+	// Workers is how many objects are reconciled at a time: a call that is not answered
+	// holds up one of them.
+	Workers int
 	// Throttle limits how often the counts of a class are written.
 	Throttle *kube.Throttle
 }
 
 // Setup registers the controller.
 func (c *Controller) Setup(mgr manager.Manager) error {
+	backoff := c.Backoff("ipclass")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclass").
 		For(&v1alpha1.IPClass{}).
 		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.records()).
-		Complete(c.Tracer.Passes("ipclass", reconcile.AsReconciler(c.Client, c)))
+		WatchesRawSource(backoff).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
+		Complete(backoff.Passes(c.Tracer.Passes("ipclass", reconcile.AsReconciler(c.Client, c))))
 }
 
 // Reconcile implements reconcile.ObjectReconciler.
@@ -54,11 +60,8 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 	if early := c.Throttle.Take(class.Name); early > 0 && equality.Semantic.DeepEqual(uncounted(before.Status), uncounted(class.Status)) {
 		return reconcile.Result{RequeueAfter: early}, nil // its own writes enqueue it: one would follow on the other
 	}
-	// A conflict means that there is a newer version, which is reconciled when the
-	// cache has it.
-	err := c.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if err != nil && !apierrors.IsConflict(err) && !kube.IsNotFound(err) {
-		return reconcile.Result{}, fmt.Errorf("writing status: %w", err)
+	if err := c.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return reconcile.Result{}, kube.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
 	}
 	return reconcile.Result{}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -32,6 +33,9 @@ type Controller struct {
 	Client client.Client
 	// Asker asks again for the right to use a pool.
 	Asker *requester.Asker
+	// Workers is how many objects are reconciled at a time: a call that is not answered
+	// holds up one of them.
+	Workers int
 	// Throttle limits how often the counts of a pool are written.
 	Throttle *kube.Throttle
 	// Events is where events go.
@@ -49,13 +53,16 @@ func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
 	var none T
 	kind := ipam.PoolKind(none.PoolKind())
 	name := strings.ToLower(string(kind))
+	backoff := c.Backoff(name)
 	return builder.ControllerManagedBy(mgr).
 		Named(name).
 		For(v1alpha1.NewPool(none.PoolKind())).
 		WatchesRawSource(c.changes(kind)).
 		WatchesRawSource(c.records(kind)).
 		WatchesRawSource(c.Turns(string(kind))).
-		Complete(c.Tracer.Passes(name, reconcile.AsReconciler(c.Client, of[T]{c})))
+		WatchesRawSource(backoff).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
+		Complete(backoff.Passes(c.Tracer.Passes(name, reconcile.AsReconciler(c.Client, of[T]{c}))))
 }
 
 // of reconciles one kind of pool.
@@ -69,7 +76,7 @@ func (o of[T]) Reconcile(ctx context.Context, obj T) (reconcile.Result, error) {
 func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcile.Result, error) {
 	before := copyOf(obj)
 	s := &scope{obj: obj}
-	err := c.keep(ctx, s)
+	err := refused(c.keep(ctx, s))
 	retry := c.applyResult(s, err)
 	again, err := c.writeStatus(ctx, before, obj)
 	if err != nil {

@@ -1,12 +1,16 @@
 package ippool
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
@@ -22,6 +26,8 @@ func TestTheConditionsOfAPoolSayWhatToDo(t *testing.T) {
 	withheld := ipam.Pool{CIDR: cidr, Withheld: space.NewRanges(cidr, []space.Range{space.RangeOf(cidr)})}
 	home := ipam.DomainNamed("default", ipam.IPv4)
 	paused := map[string]string{v1alpha1.AnnotationPaused: ""}
+	denied := fmt.Errorf("writing 10.0.0.0/24 into the pool: %w",
+		apierrors.NewForbidden(schema.GroupResource{Group: "ipam.cadastre.dev", Resource: "ippools"}, "p", errors.New("ValidatingAdmissionPolicy 'frozen' with binding 'frozen' denied request: not now")))
 	both := map[string]string{v1alpha1.AnnotationPaused: "", v1alpha1.AnnotationClusterAPIPaused: ""}
 	var rows []messages.Row
 	for _, test := range []struct {
@@ -39,10 +45,12 @@ func TestTheConditionsOfAPoolSayWhatToDo(t *testing.T) {
 		{err: &ipam.ExhaustedError{Pools: []ipam.PoolKey{ipam.PoolNamed("above")}, Bits: 24, Largest: 26}},
 		{err: &ipam.TakenError{Block: cidr, Pool: home, Overlap: cidr, Holder: adapt.HolderOfPool(ipam.PoolNamed("other"))}},
 		{err: &ipam.TakenError{Block: cidr, Pool: ipam.PoolNamed("above")}},
+		{err: refused(denied)},
+		{pool: ipam.Pool{CIDR: cidr, Terminating: true}, err: refused(denied)},
 	} {
-		now, err := whyUnserved(test.err)
-		if err != nil {
-			t.Fatal(err)
+		now, retry := whyUnserved(test.err)
+		if (retry != nil) != (errors.Is(retry, denied)) || now == (unserved{}) != (test.err == nil) {
+			t.Fatalf("%v: got %+v, %v", test.err, now, retry)
 		}
 		obj := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: test.annotations}}
 		(&Controller{}).conditions(&scope{obj: obj, pool: test.pool}, now, test.exhausted)

@@ -34,8 +34,10 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 		return &ipam.TakenError{Block: s.pool.CIDR, Pool: s.pool.Home, Holder: state.Rival.Holder, Overlap: state.Rival.Block}
 	case state.Record.UID == "" || !state.Open || !sameHolder(state.Record.HolderUID, string(s.obj.GetUID())):
 		err := c.carve(ctx, s)
-		s.retry, err = c.Queue.Yield(adapt.HolderOfPool(s.pool.Key), err)
-		return err
+		if s.retry, err = c.Queue.Yield(adapt.HolderOfPool(s.pool.Key), err); err != nil {
+			return err
+		}
+		return c.writeIn(ctx, s, s.record)
 	case !state.Record.IsStamped():
 		if _, err := c.Allocator.Stamp(ctx, state.Record, s.obj); err != nil {
 			return err
@@ -80,7 +82,7 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 		return fmt.Errorf("recording the pool's CIDR: %w", err)
 	}
 	s.record = record
-	return c.writeIn(ctx, s, record)
+	return nil
 }
 
 // askAgain asks whether who made a child pool has the right to use its parent by now.
@@ -131,6 +133,15 @@ func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
 		return kube.IgnoreNotFound(fmt.Errorf("removing the finalizer of the pool: %w", err))
 	}
 	return nil
+}
+
+// refused has the status of the pool report an error by which the API server refuses to
+// change the pool.
+func refused(err error) error {
+	if err == nil || !queue.IsRefused(err) {
+		return err
+	}
+	return &ipam.ParkedError{Reason: v1alpha1.ReasonRecordRefused, Message: kube.StableText(err) + ": remove the cause; it is tried again by itself", Cause: err}
 }
 
 // closePool has nothing handed out from the pool any more, and reports whether blocks

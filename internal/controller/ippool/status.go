@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +26,7 @@ type unserved struct{ reason, message string }
 // returns is for the queue: to be retried with back-off.
 func (c *Controller) applyResult(s *scope, err error) error {
 	now, retry := whyUnserved(c.Catalogue.Redacted(s.obj.GetNamespace(), err))
-	if retry != nil {
+	if retry != nil && now == (unserved{}) {
 		return retry
 	}
 	status := s.obj.PoolStatus()
@@ -40,7 +39,7 @@ func (c *Controller) applyResult(s *scope, err error) error {
 	exhausted := c.count(s)
 	c.conditions(s, now, exhausted)
 	status.Phase = phase(s, now, exhausted)
-	return nil
+	return retry
 }
 
 func whyUnserved(err error) (unserved, error) {
@@ -53,7 +52,11 @@ func whyUnserved(err error) (unserved, error) {
 		IfExhausted: "release one, or ask for a smaller one; the pool is made as soon as there is room",
 		IfTaken:     "have one of the two released; nothing is handed out before",
 	})
-	return unserved{reason, message}, nil
+	var retry error
+	if parked, ok := why.(*ipam.ParkedError); ok {
+		retry = kube.Reported(parked.Cause)
+	}
+	return unserved{reason, message}, retry
 }
 
 // count writes the pool's capacity, and reports whether nothing is left.
@@ -94,6 +97,8 @@ func (c *Controller) conditions(s *scope, now unserved, exhausted bool) {
 		set(v1alpha1.ConditionExhausted, false, v1alpha1.ReasonHasRoom, "")
 	}
 	switch {
+	case s.pool.Terminating && now.reason == v1alpha1.ReasonRecordRefused:
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted, but "+now.message)
 	case s.pool.Terminating:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted: delete what holds its blocks, or wait until the last one is released")
 	case !recorded:
@@ -140,8 +145,7 @@ func pausedBy(obj v1alpha1.Pool) string {
 
 // writeStatus writes the status if it changed, or says when to write it: a pool
 // that is worked on changes its counts all the time, and is enqueued by its own writes,
-// so that one would follow on the other. A conflict means that there is a newer
-// version of the pool, which is reconciled when the cache has it.
+// so that one would follow on the other.
 func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool) (time.Duration, error) {
 	if equality.Semantic.DeepEqual(before.PoolStatus(), obj.PoolStatus()) {
 		return 0, nil
@@ -156,8 +160,8 @@ func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool)
 		logPhase(ctx, before, obj)
 		c.recordEvents(before, obj)
 	}
-	if err != nil && !apierrors.IsConflict(err) && !kube.IsNotFound(err) {
-		return 0, fmt.Errorf("writing status: %w", err)
+	if err != nil {
+		return 0, kube.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
 	}
 	return 0, nil
 }

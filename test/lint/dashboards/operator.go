@@ -110,12 +110,13 @@ func (b *builder) watching() {
 }
 
 func (b *builder) controllers() {
-	third := place{8, 8}
-	b.lines("Reconciliations", "ops", "A second, by controller.", third,
+	quarter, third := place{6, 8}, place{8, 8}
+	b.lines("Reconciliations", "ops", "A second, by controller.", quarter,
 		query{"sum by (controller) (rate(controller_runtime_reconcile_total[$__rate_interval]))", "{{controller}}"})
-	b.lines("Failed reconciliations", "ops", "A second, by controller. They are repeated, at first at once.", third,
-		query{`sum by (controller) (rate(controller_runtime_reconcile_total{result="error"}[$__rate_interval]))`, "{{controller}}"})
-	b.lines("Duration of a reconciliation", "s", "99th percentile, by controller.", third,
+	b.lines("Passes by result", "ops", "Of the controllers that write, a second: something was changed, nothing was, or the pass failed and is repeated with back-off.", quarter,
+		query{"sum by (controller, result) (rate(cadastre_passes_total[$__rate_interval]))", "{{controller}} {{result}}"})
+	b.watched("CadastreControllerLoops", about{"Passes that change nothing", "ops", "A second, by controller. The alert fires above the dashed line, where there are ten times as many of them as others."}, quarter, "{{controller}}")
+	b.lines("Duration of a reconciliation", "s", "99th percentile, by controller.", quarter,
 		query{"histogram_quantile(0.99, sum by (controller, le) (rate(controller_runtime_reconcile_time_seconds_bucket[$__rate_interval])))", "{{controller}}"})
 	b.lines("Queued", "short", "Objects in the work queues of the controllers.", third,
 		query{"sum by (name) (workqueue_depth)", "{{name}}"})

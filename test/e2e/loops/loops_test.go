@@ -1,0 +1,158 @@
+// Package loops has each write of each controller refused, in each way in which an API
+// server refuses, and counts what the operator asks of it meanwhile: a pass that fails must
+// not cause its own next one.
+package loops
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/suite"
+)
+
+const (
+	// watched is for how long requests are counted.
+	watched = 10 * time.Second
+	// mostOfAKind is how many requests of one verb and resource are made for one object in
+	// that time: after 5 ms, twice as long each time, and then once a second.
+	mostOfAKind = 25
+	// mostWrites is how many requests change something in that time: such as a record, its
+	// adoption, and a condition.
+	mostWrites = 6
+	// servedWithin is how long it takes from the end of the cause: until the API server
+	// notices that, a second until the next try, and more on a machine that is busy.
+	servedWithin = 6 * time.Second
+)
+
+// TestMain has all rows run at once: they do little but wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "100"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// TestAPassThatFailsDoesNotCauseTheNextOne runs all rows at once, each in a namespace with
+// objects of its own.
+func TestAPassThatFailsDoesNotCauseTheNextOne(t *testing.T) {
+	w := suite.Start(t, cluster.Options{Managers: 1, ClusterAPICRDs: true, Audit: true})
+	w.Patience = 2 * time.Minute
+	answers := conflicts(t)
+	n := 0
+	for _, write := range writes() {
+		for _, refuse := range refusals(answers) {
+			if !refuse.refuses(write) {
+				continue
+			}
+			n++
+			s := &scene{World: w, write: write, refuse: refuse, name: fmt.Sprintf("row%d", n)}
+			t.Run(write.does+", refused by "+refuse.name, func(t *testing.T) {
+				t.Parallel()
+				s.World = w.For(t)
+				s.run()
+			})
+		}
+	}
+}
+
+// preparing bounds how many rows create objects at once, so that no create takes too long.
+var preparing = make(chan struct{}, 4)
+
+// scene is one row: a write that is refused in one way.
+type scene struct {
+	*suite.World
+	write  write
+	refuse refusal
+	// name is of the namespace, and of all objects.
+	name string
+}
+
+func (s *scene) run() {
+	s.Namespace(s.name)
+	preparing <- struct{}{}
+	s.write.prepare(s)
+	<-preparing
+	end := s.refuse.begin(s)
+	s.AwaitCanary(true)
+	before := len(s.requests())
+	s.write.begin(s)
+	select { // nothing else is to be waited for: that there is little is what is shown
+	case <-time.After(watched):
+	case <-s.Context().Done():
+	}
+	s.counted(s.requests()[before:])
+	if s.write.says != nil && s.refuse.says != nil {
+		if says := s.write.says(s); !strings.Contains(says, s.refuse.says(s)) {
+			s.Errorf("its condition says %q, want that it names %q", says, s.refuse.says(s))
+		}
+	}
+	end()
+	s.AwaitCanary(false)
+	ended := time.Now()
+	s.Await("it is served", func(context.Context) bool { return s.write.served(s) })
+	if took := time.Since(ended); took > servedWithin {
+		s.Errorf("it was served %s after the cause had ended, want %s at most", took, servedWithin)
+	} else {
+		s.Logf("it was served %s after the cause had ended", took.Round(time.Millisecond))
+	}
+}
+
+// Created creates objects, again and again where the machine is too busy.
+func (s *scene) Created(objects ...client.Object) {
+	s.Helper()
+	for _, obj := range objects {
+		s.Await(obj.GetName()+" is created", func(ctx context.Context) bool {
+			return client.IgnoreAlreadyExists(s.Create(ctx, obj)) == nil
+		})
+	}
+}
+
+// requests are those of the operator for the objects of the row.
+func (s *scene) requests() []cluster.Audited {
+	all, err := s.Audit()
+	suite.Must(s, err)
+	return slices.DeleteFunc(all, func(a cluster.Audited) bool {
+		if a.Verb == "watch" || a.ObjectRef.Resource == "events" {
+			return true
+		}
+		return a.ObjectRef.Namespace != s.name && !slices.Contains(strings.Split(a.ObjectRef.Name, "."), s.name) && (s.write.object == "" || a.ObjectRef.Name != s.write.object)
+	})
+}
+
+func (s *scene) isRefused(a cluster.Audited) bool {
+	return a.Verb == s.write.verb && a.ObjectRef.Resource == s.write.resource && a.ObjectRef.Subresource == s.write.subresource && a.ResponseStatus.Code >= 400
+}
+
+// counted expects that the write was refused, by few requests, and fewer that change
+// anything.
+func (s *scene) counted(requests []cluster.Audited) {
+	if !slices.ContainsFunc(requests, s.isRefused) {
+		s.Fatalf("nothing was refused")
+	}
+	kinds, changes := map[string]int{}, 0
+	for _, a := range requests {
+		kinds[strings.TrimSuffix(a.Verb+" "+a.ObjectRef.Resource+"/"+a.ObjectRef.Subresource, "/")]++
+		if a.Verb != "get" && a.Verb != "list" && a.ResponseStatus.Code < 300 {
+			changes++
+		}
+	}
+	s.Logf("requests in %s: %v; %d changed something", watched, kinds, changes)
+	for kind, n := range kinds {
+		if n > mostOfAKind {
+			s.Errorf("%d times %s in %s, want %d at most", n, kind, watched, mostOfAKind)
+		}
+	}
+	if changes > mostWrites {
+		s.Errorf("%d requests changed something in %s, want %d at most: %v", changes, watched, mostWrites, kinds)
+	}
+}
