@@ -123,6 +123,7 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 		{values: []string{"crds.install=false"}, lost: "kind: CustomResourceDefinition"},
 		{values: []string{"userRoles.create=false"}, has: "name: cadastre-manager", lost: "name: ipam-user"},
 		{values: []string{"flowControl.enabled=false"}, lost: "kind: FlowSchema"},
+		{values: []string{"replicas=1"}, has: "replicas: 1", lost: "kind: PodDisruptionBudget"},
 		{values: []string{"podDisruptionBudget.enabled=false"}, lost: "kind: PodDisruptionBudget"},
 		{values: []string{"podDisruptionBudget.minAvailable=50%"}, has: "minAvailable: 50%"},
 		{values: []string{"networkPolicy.enabled=false"}, lost: "kind: NetworkPolicy"},
