@@ -372,11 +372,14 @@ tenants: $(assets) build ## Have a hostile tenant misuse the operator beside an 
 	@STORM=$(STORM) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/e2e/tenants
 
 .PHONY: mutants
-mutants: ## Change the code in small ways, one at a time, and say which changes no test notices: SAMPLE of them, drawn by SEED; all without.
-	@go run ./test/lint/cmd/mutants -out=$(OUT)/mutants.json -sample=$(SAMPLE) -seed=$(SEED) -tests=./internal/controller/... $(mutated)
+mutants: $(assets) ## Change the code in small ways, one at a time, and say which changes no test notices: SAMPLE of them, drawn by SEED; all without. A run that was cut off goes on. MUTATED names packages.
+	@mkdir -p $(OUT)
+	go build -o $(OUT)/mutants ./test/lint/cmd/mutants
+	exec $(OUT)/mutants -out=$(OUT)/mutants.json -sample=$(SAMPLE) -seed=$(SEED) -control-planes $(MUTATED)
 
-# The packages that are changed; the tests of the controllers see some of it, too.
-mutated := ./webhooks ./internal/allocator ./internal/catalogue ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/adapt ./internal/requester
+# The packages that are changed; the tests of all of them judge each change.
+MUTATED ?= ./webhooks ./internal/allocator ./internal/catalogue ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/adapt ./internal/requester \
+  ./internal/controller/... ./internal/certs ./internal/operator
 
 .PHONY: mutants-document
 mutants-document: ## Write what the last `make mutants` has found into docs/reliability.md.

@@ -30,6 +30,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
 )
 
 // recordStory is one record on a real API server, a view of it, and a controller
@@ -43,21 +44,21 @@ type recordStory struct {
 	name       ipam.Name
 }
 
-func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclaim) *recordStory {
+func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclaim) *recordStory {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, clientgoscheme.AddToScheme(scheme))
 	must(t, v1alpha1.AddToScheme(scheme))
-	k8s, err := client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
+	k8s, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: scheme})
 	must(t, err)
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	parts := allocator.NewParts(allocator.PartsOptions{Ledger: view, Client: k8s, Log: logr.Discard()})
 	pool.Home = ipam.DomainNamed(pool.Key.Name, ipam.FamilyOf(pool.CIDR))
 	parts.Catalogue.SetPool(pool)
 	view.Describe(pool)
-	over, err := rest.HTTPClientFor(c.Config())
+	over, err := rest.HTTPClientFor(plane.Config())
 	must(t, err)
-	records, err := kube.NewStreamingSource[v1alpha1.IPAllocation](c.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
+	records, err := kube.NewStreamingSource[v1alpha1.IPAllocation](plane.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
 	must(t, err)
 	go view.Run(t.Context(), records, &v1alpha1.IPAllocation{})
 	s := &recordStory{
@@ -69,7 +70,7 @@ func begin(t *testing.T, c *cluster.Cluster, pool ipam.Pool, reclaim ipam.Reclai
 		Parts: parts, Client: k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
 		Events: s.events, unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
 	}
-	must(t, k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
+	must(t, client.IgnoreAlreadyExists(k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}})))
 	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: s.name.Namespace, Name: "own"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
 		State: ipam.StateBound, Holder: adapt.HolderOfPool(pool.Key),
@@ -137,15 +138,13 @@ func (s *recordStory) reconciledAway() {
 func (s *recordStory) passes(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
 
 func TestOrphan(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Options{Progress: t.Output()})
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Stop()) })
+	plane := story.Start(t, cluster.Options{})
 	pool := func(name string, delay time.Duration) ipam.Pool {
 		return ipam.Pool{Key: ipam.PoolNamed(name), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4, ReuseDelay: delay}
 	}
 
 	t.Run("a record whose claim was never seen is released after the grace, not before", func(t *testing.T) {
-		s := begin(t, c, pool("grace", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("grace", 0), ipam.ReclaimDelete)
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
@@ -158,7 +157,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a claim that turns up within the grace keeps its record", func(t *testing.T) {
-		s := begin(t, c, pool("turns-up", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("turns-up", 0), ipam.ReclaimDelete)
 		s.reconciled()
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
@@ -171,7 +170,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a claim that the cache does not show is looked for again", func(t *testing.T) {
-		s := begin(t, c, pool("behind", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("behind", 0), ipam.ReclaimDelete)
 		s.controller.Client = blind{}
 		s.reconciled()
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
@@ -186,7 +185,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a leader that was paused cannot write a record that is given up into its claim", func(t *testing.T) {
-		s := begin(t, c, pool("paused-leader", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("paused-leader", 0), ipam.ReclaimDelete)
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		must(t, s.k8s.Create(t.Context(), claim))
 		record, _ := s.controller.Ledger.Record(s.name)
@@ -205,7 +204,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record that is left in a namespace that is gone is released when that is there again", func(t *testing.T) {
-		s := begin(t, c, pool("left-behind", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("left-behind", 0), ipam.ReclaimDelete)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}
 		must(t, s.k8s.Delete(t.Context(), namespace))
 		must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
@@ -225,7 +224,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a release of which nothing is seen is done again", func(t *testing.T) {
-		s := begin(t, c, pool("unseen-release", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("unseen-release", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.sawDeletion()
 		s.controller.released[s.name] = sighting{uid: record.UID, at: s.clock.Now()} // so an API server said that had just started
@@ -238,7 +237,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a released block cools down for the reuse delay", func(t *testing.T) {
-		s := begin(t, c, pool("reuse-delay", time.Hour), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("reuse-delay", time.Hour), ipam.ReclaimDelete)
 		s.sawDeletion()
 		s.reconciledTo(ipam.StateCooling)
 		if again := s.reconciled(); again <= 59*time.Minute || again > time.Hour {
@@ -252,7 +251,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a retained block stays for 30 days, or until a person deletes the record", func(t *testing.T) {
-		s := begin(t, c, pool("retained", 0), ipam.ReclaimRetain)
+		s := begin(t, plane, pool("retained", 0), ipam.ReclaimRetain)
 		s.sawDeletion()
 		s.reconciledTo(ipam.StateRetained)
 		s.passes(719 * time.Hour)
@@ -278,7 +277,7 @@ func TestOrphan(t *testing.T) {
 	}
 
 	t.Run("nothing is retained for a claim that was never stored, nor cools down", func(t *testing.T) {
-		s := begin(t, c, pool("never-stored", time.Hour), ipam.ReclaimRetain)
+		s := begin(t, plane, pool("never-stored", time.Hour), ipam.ReclaimRetain)
 		before := s.name
 		s.controller.Ledger.ClaimsKnown()
 		another(s, "never-stored", "10.0.1.0/24")
@@ -293,7 +292,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a block is retained for a claim of which only the end was seen", func(t *testing.T) {
-		s := begin(t, c, pool("end-seen", 0), ipam.ReclaimRetain)
+		s := begin(t, plane, pool("end-seen", 0), ipam.ReclaimRetain)
 		s.controller.Ledger.ClaimsKnown()
 		another(s, "end-seen", "10.0.1.0/24")
 		s.sawDeletion()
@@ -301,7 +300,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("nothing is retained for a claim whose record lost its block to another one", func(t *testing.T) {
-		s := begin(t, c, pool("lost", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("lost", 0), ipam.ReclaimDelete)
 		another(s, "lost", "10.0.0.0/28")
 		s.reconciled()
 		s.passes(180 * time.Second)
@@ -309,7 +308,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a pool's own record that another replica is about to release is left to it for the grace", func(t *testing.T) {
-		s := begin(t, c, pool("releasing", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("releasing", 0), ipam.ReclaimDelete)
 		s.name.Name = "own"
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.changed(record, `{"spec":{"state":"Releasing"}}`)
@@ -321,7 +320,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("the deletion of an earlier holder does not release a record that was taken over", func(t *testing.T) {
-		s := begin(t, c, pool("taken-over", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("taken-over", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.changed(record, `{"metadata":{"annotations":{"ipam.cadastre.dev/adopted":"true"}}}`)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
@@ -332,7 +331,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("the deletion of a claim's former life does not release the record that its restored one took over", func(t *testing.T) {
-		s := begin(t, c, pool("restored", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("restored", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		former := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		must(t, s.k8s.Create(t.Context(), former))
@@ -363,7 +362,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record is not given the UID of a claim that is gone by now", func(t *testing.T) {
-		s := begin(t, c, pool("stamped", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("stamped", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		claim := func() *v1alpha1.IPClaim {
 			return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
@@ -383,7 +382,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record that changed after it was judged is not released", func(t *testing.T) {
-		s := begin(t, c, pool("changed", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("changed", 0), ipam.ReclaimDelete)
 		judged, _ := s.controller.Ledger.Record(s.name)
 		s.changed(judged, `{"metadata":{"annotations":{"ipam.cadastre.dev/adopted":"true"}}}`)
 		if err := s.controller.Allocator.Release(t.Context(), judged); err == nil {
@@ -402,10 +401,8 @@ func (blind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...
 // TestACollectorThatFreesAnAllocationInFlight has the claim persisted at the very
 // moment when the collector looks for it, and not before.
 func TestACollectorThatFreesAnAllocationInFlight(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Options{Progress: t.Output()})
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Stop()) })
-	s := begin(t, c, ipam.Pool{Key: ipam.PoolNamed("in-flight"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4}, ipam.ReclaimDelete)
+	plane := story.Start(t, cluster.Options{})
+	s := begin(t, plane, ipam.Pool{Key: ipam.PoolNamed("in-flight"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4}, ipam.ReclaimDelete)
 	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 	claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
 	s.controller.Live = persisting{s.k8s, func() { must(t, s.k8s.Create(t.Context(), claim)) }}

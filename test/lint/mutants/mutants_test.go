@@ -94,7 +94,7 @@ func measured(t *testing.T, files map[string]string, skip ...string) ([]Mutant, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests, err := Measure(t.Context(), binaries, scratch, 2)
+	tests, err := Measure(t.Context(), binaries, scratch, NewPlaces(nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,9 +105,10 @@ func TestMutantsAreJudged(t *testing.T) {
 	mutants, tests := measured(t, module, "example.com/small.say")
 	told := 0
 	got := map[string]Outcome{}
-	for _, r := range Run(t.Context(), mutants, tests, 2, func(Result) { told++ }) {
+	Run(t.Context(), mutants, tests, NewPlaces(nil, nil), func(r Result) {
+		told++
 		got[r.Function+": "+r.Before+" → "+r.After] = r.Outcome
-	}
+	})
 	want := map[string]Outcome{
 		"Box.Put: b.items = append(b.items, item) → nothing":                  Survived,
 		"Most: a > b → !(a > b)":                                              Noticed,
@@ -142,9 +143,67 @@ func TestAnEndlessMutantIsNoticed(t *testing.T) {
 		"loop_test.go": "package loop\n\nimport \"testing\"\n\nfunc TestDown(t *testing.T) {\n\tif Down(3) != 0 {\n\t\tt.Fatal()\n\t}\n}\n",
 	})
 	endless := slices.DeleteFunc(mutants, func(m Mutant) bool { return m.Before != "n--" })
-	results := Run(t.Context(), endless, tests, 1, func(Result) {})
+	var results []Result
+	Run(t.Context(), endless, tests, NewPlaces(nil), func(r Result) { results = append(results, r) })
 	if len(results) != 1 || results[0].Outcome != Endless || results[0].By != "TestDown" {
 		t.Errorf("got %+v, want that it timed out", results)
+	}
+}
+
+// TestSubtestsOfALongTestAreRunAlone unless one of them has a subtest that looks like a part
+// of its name.
+func TestSubtestsOfALongTestAreRunAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		ran, parts []string
+	}{
+		"none":              {ran: []string{"TestA"}},
+		"two":               {ran: []string{"TestA", "TestA/a+b", "TestA/c"}, parts: []string{"TestA/a+b", "TestA/c"}},
+		"with their own":    {ran: []string{"TestA", "TestA/a", "TestA/a/x", "TestA/b"}, parts: []string{"TestA/a", "TestA/b"}},
+		"one with a slash":  {ran: []string{"TestA", "TestA/10.0.0.0/8", "TestA/b"}},
+		"one after another": {ran: []string{"TestA", "TestA/a", "TestA/a#01"}, parts: []string{"TestA/a", "TestA/a#01"}},
+	} {
+		var parts []string
+		for _, part := range (&Test{Name: "TestA", ran: c.ran}).parts() {
+			parts = append(parts, part.Name)
+		}
+		if !slices.Equal(parts, c.parts) {
+			t.Errorf("%s: the parts are %q, want %q", name, parts, c.parts)
+		}
+	}
+	if got, want := pattern([]string{"TestA/a+b", "TestA/c"}), `^TestA$/^(a\+b|c)$`; got != want {
+		t.Errorf("they are run by %q, want %q", got, want)
+	}
+	if got, want := pattern([]string{"TestA", "TestB"}), `^(TestA|TestB)$`; got != want {
+		t.Errorf("tests are run by %q, want %q", got, want)
+	}
+}
+
+// TestRunGoesOnWhereItWasCutOff at the same commit, with the same mutants.
+func TestRunGoesOnWhereItWasCutOff(t *testing.T) {
+	all := []Mutant{{ID: 1}, {ID: 2}, {ID: 3}}
+	before := &Report{Commit: "abc", Of: 9, Chosen: 3, Seed: 7, Results: []Result{{Mutant: all[1], Outcome: Noticed}}}
+	for name, c := range map[string]struct {
+		now  Report
+		want bool
+	}{
+		"the same":          {Report{Commit: "abc", Of: 9, Chosen: 3}, true},
+		"by its seed":       {Report{Commit: "abc", Of: 9, Chosen: 3, Seed: 7}, true},
+		"by another seed":   {Report{Commit: "abc", Of: 9, Chosen: 3, Seed: 8}, false},
+		"of another commit": {Report{Commit: "def", Of: 9, Chosen: 3}, false},
+		"of other packages": {Report{Commit: "abc", Of: 8, Chosen: 3}, false},
+		"of a sample":       {Report{Commit: "abc", Of: 9, Chosen: 2}, false},
+	} {
+		if got := c.now.Continues(before); got != c.want || got && (c.now.Seed != 7 || len(c.now.Left(all)) != 2) {
+			t.Errorf("%s: it goes on: %t, want %t, with %+v", name, got, c.want, c.now)
+		}
+	}
+	before.Results = make([]Result, 3)
+	if (&Report{Commit: "abc", Of: 9, Chosen: 3}).Continues(before) {
+		t.Error("a run that is complete is gone on with")
+	}
+	before = &Report{Commit: "abc-dirty", Of: 9, Chosen: 3}
+	if (&Report{Commit: "abc-dirty", Of: 9, Chosen: 3}).Continues(before) {
+		t.Error("it goes on although the code may have been changed since")
 	}
 }
 

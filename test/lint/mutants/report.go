@@ -16,9 +16,10 @@ import (
 
 // Report is what a run has found.
 type Report struct {
-	// Commit that was judged, and how many of all its mutants were, drawn by the seed.
+	// Commit that was judged, and how many of all its mutants were to be, drawn by the seed.
 	Commit  string
 	Of      int
+	Chosen  int
 	Seed    uint64
 	Results []Result
 }
@@ -57,13 +58,36 @@ func ReadExplanations(file string) (Explanations, error) {
 	return all, nil
 }
 
-// Write writes the report into a file, and ReadReport reads it.
+// Write writes the report into a file, in one step, and ReadReport reads it.
 func (r *Report) Write(file string) error {
 	content, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, content, 0o644)
+	if err := os.WriteFile(file+".new", content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// Continues reports whether the report is of a run that was cut off, and that this one, of
+// which no result is known, would be the same as: its results are taken over, and its seed.
+func (r *Report) Continues(before *Report) bool {
+	if strings.HasSuffix(r.Commit, "-dirty") || before.Commit != r.Commit || before.Of != r.Of || before.Chosen != r.Chosen ||
+		r.Seed != 0 && r.Seed != before.Seed || len(before.Results) >= before.Chosen {
+		return false
+	}
+	r.Seed, r.Results = before.Seed, before.Results
+	return true
+}
+
+// Left returns the mutants that the report has no result of.
+func (r *Report) Left(chosen []Mutant) []Mutant {
+	judged := map[int]bool{}
+	for _, result := range r.Results {
+		judged[result.ID] = true
+	}
+	return slices.DeleteFunc(slices.Clone(chosen), func(m Mutant) bool { return judged[m.ID] })
 }
 
 // ReadReport reads what Write wrote.

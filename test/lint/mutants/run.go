@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,37 @@ const (
 	// ended: a loop does not end any more, or something waits for ever.
 	patience      = 10
 	leastPatience = 5 * time.Second
+	// Of a test that takes longer than long, the subtests are run one by one.
+	long = 2 * time.Second
 )
+
+// Places are where tests run, each with what the environment has there beside: such as a
+// control plane, which one test can use at a time.
+type Places chan []string
+
+// NewPlaces returns a place for each environment.
+func NewPlaces(environments ...[]string) Places {
+	places := make(Places, len(environments))
+	for _, environment := range environments {
+		places <- environment
+	}
+	return places
+}
+
+// each calls f with 0 to n-1, each in a place.
+func (p Places) each(n int, f func(i int, environment []string)) {
+	var calls errgroup.Group
+	calls.SetLimit(cap(p))
+	for i := range n {
+		calls.Go(func() error {
+			environment := <-p
+			defer func() { p <- environment }()
+			f(i, environment)
+			return nil
+		})
+	}
+	_ = calls.Wait() // none of them fails
+}
 
 // Test is one test, as it is without any mutant.
 type Test struct {
@@ -34,6 +65,9 @@ type Test struct {
 	Took   time.Duration
 	// Reaches are the mutants that it runs into.
 	Reaches map[int]bool
+
+	// ran are the names of the test and its subtests, in the order in which they ran.
+	ran []string
 }
 
 // Outcome is what became of a mutant.
@@ -55,23 +89,61 @@ type Result struct {
 	By string `json:",omitempty"`
 }
 
-// Measure runs each test alone, without mutants, up to so many at a time. All have to pass.
-func Measure(ctx context.Context, binaries []Binary, scratch string, atATime int) ([]Test, error) {
-	var tests []Test
+// Measure runs each test alone, without mutants. All have to pass. The subtests of one that
+// takes long are tests of their own, if each passes alone.
+func Measure(ctx context.Context, binaries []Binary, scratch string, places Places) ([]Test, error) {
+	var tests []*Test
 	for _, b := range binaries {
 		names, err := b.list(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range names {
-			tests = append(tests, Test{Binary: b, Name: name})
+			tests = append(tests, &Test{Binary: b, Name: name})
 		}
 	}
+	if err := errors.Join(measureAll(ctx, tests, filepath.Join(scratch, "reached-"), places)...); err != nil {
+		return nil, err
+	}
+	var measured []Test
+	for i, t := range tests {
+		parts := t.parts()
+		if t.Took > long && len(parts) > 0 && errors.Join(measureAll(ctx, parts, filepath.Join(scratch, fmt.Sprintf("reached-%d-", i)), places)...) == nil {
+			for _, part := range parts {
+				measured = append(measured, *part)
+			}
+			continue
+		}
+		measured = append(measured, *t)
+	}
+	return measured, nil
+}
+
+// measureAll measures tests, each with a file of its own for what it reaches.
+func measureAll(ctx context.Context, tests []*Test, reached string, places Places) []error {
 	errs := make([]error, len(tests))
-	parallel(len(tests), atATime, func(i int) {
-		errs[i] = tests[i].measure(ctx, filepath.Join(scratch, fmt.Sprintf("reached-%d", i)))
+	places.each(len(tests), func(i int, environment []string) {
+		errs[i] = tests[i].measure(ctx, reached+strconv.Itoa(i), environment)
 	})
-	return tests, errors.Join(errs...)
+	return errs
+}
+
+// parts returns the subtests of a test; none if one of them has a slash in its name, which
+// begins a subtest of a subtest.
+func (t *Test) parts() []*Test {
+	var parts []*Test
+	seen := map[string]bool{t.Name: true}
+	for _, name := range t.ran {
+		parent := name[:max(strings.LastIndex(name, "/"), 0)]
+		switch {
+		case !seen[parent] && name != t.Name:
+			return nil
+		case parent == t.Name:
+			parts = append(parts, &Test{Binary: t.Binary, Name: name})
+		}
+		seen[name] = true
+	}
+	return parts
 }
 
 // list are the names of the tests, and of the fuzz tests, which run on what they have seen.
@@ -85,13 +157,18 @@ func (b Binary) list(ctx context.Context) ([]string, error) {
 	return strings.Fields(string(out)), nil
 }
 
-func (t *Test) measure(ctx context.Context, reached string) error {
+func (t *Test) measure(ctx context.Context, reached string, environment []string) error {
 	began := time.Now()
-	out, err := t.Binary.run(ctx, []string{t.Name}, "MUTANTS_REACHED="+reached)
+	out, err := t.Binary.run(ctx, []string{t.Name}, append(slices.Clone(environment), "MUTANTS_REACHED="+reached)...)
 	if err != nil {
 		return fmt.Errorf("%s of %s fails without any mutant: %w\n%s", t.Name, t.Binary.Package, err, out)
 	}
 	t.Took, t.Reaches = time.Since(began), map[int]bool{}
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "=== RUN   "); ok {
+			t.ran = append(t.ran, name)
+		}
+	}
 	f, err := os.Open(reached)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -110,9 +187,9 @@ func (t *Test) measure(ctx context.Context, reached string) error {
 	return nil
 }
 
-// run runs some of the tests.
+// run runs some of the tests: subtests of one test, or tests.
 func (b Binary) run(ctx context.Context, names []string, env ...string) ([]byte, error) {
-	run := exec.CommandContext(ctx, b.Path, "-test.short", "-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
+	run := exec.CommandContext(ctx, b.Path, "-test.short", "-test.failfast", "-test.v", "-test.run", pattern(names))
 	run.Dir, run.Env = b.Dir, append(os.Environ(), env...)
 	var out bytes.Buffer
 	run.Stdout, run.Stderr = &out, &out
@@ -121,18 +198,41 @@ func (b Binary) run(ctx context.Context, names []string, env ...string) ([]byte,
 	return out.Bytes(), err
 }
 
-// Run turns each mutant on, so many at a time, and has the tests run that reach it until one
-// fails. Told is called with each result.
-func Run(ctx context.Context, all []Mutant, tests []Test, atATime int, told func(Result)) []Result {
-	results := make([]Result, len(all))
+// pattern matches the tests of these names, which are in one test if they are subtests.
+func pattern(names []string) string {
+	parent, last := parentOf(names[0]), make([]string, len(names))
+	for i, name := range names {
+		last[i] = regexp.QuoteMeta(strings.TrimPrefix(name, parent+"/"))
+	}
+	matches := "^(" + strings.Join(last, "|") + ")$"
+	if parent == "" {
+		return matches
+	}
+	return "^" + parent + "$/" + matches
+}
+
+// parentOf returns the name of the test that a subtest is in, and nothing for a test.
+func parentOf(name string) string {
+	parent, _, isPart := strings.Cut(name, "/")
+	if !isPart {
+		return ""
+	}
+	return parent
+}
+
+// Run turns each mutant on, one in each place at a time, and has the tests run that reach it
+// until one fails. Told is called with each result, one at a time. When ctx is done the rest
+// is left out.
+func Run(ctx context.Context, all []Mutant, tests []Test, places Places, told func(Result)) {
 	var telling sync.Mutex
-	parallel(len(all), atATime, func(i int) {
-		results[i] = judge(ctx, all[i], tests)
+	places.each(len(all), func(i int, environment []string) {
+		result := judge(ctx, all[i], tests, environment)
 		telling.Lock()
 		defer telling.Unlock()
-		told(results[i])
+		if ctx.Err() == nil { // else the test may have been cut off by that
+			told(result)
+		}
 	})
-	return results
 }
 
 // group is tests of one binary that are run in one process.
@@ -142,14 +242,14 @@ type group struct {
 	took   time.Duration
 }
 
-func judge(ctx context.Context, m Mutant, tests []Test) Result {
+func judge(ctx context.Context, m Mutant, tests []Test, environment []string) Result {
 	groups := groupsOf(m, tests)
 	if len(groups) == 0 {
 		return Result{Mutant: m, Outcome: Unreached}
 	}
 	for _, g := range groups {
 		limited, stop := context.WithTimeout(ctx, patience*g.took+leastPatience)
-		_, err := g.binary.run(limited, g.names, fmt.Sprint("MUTANT=", m.ID))
+		_, err := g.binary.run(limited, g.names, append(slices.Clone(environment), fmt.Sprint("MUTANT=", m.ID))...)
 		timeIsUp := limited.Err() != nil
 		stop()
 		by := strings.Join(g.names, ", ")
@@ -175,12 +275,12 @@ func groupsOf(m Mutant, tests []Test) []group {
 		case !t.Reaches[m.ID]:
 		case t.Took > quick:
 			groups = append(groups, &group{t.Binary, []string{t.Name}, t.Took})
-		case together[t.Binary.Path] != nil:
-			g := together[t.Binary.Path]
+		case together[t.Binary.Path+parentOf(t.Name)] != nil:
+			g := together[t.Binary.Path+parentOf(t.Name)]
 			g.names, g.took = append(g.names, t.Name), g.took+t.Took
 		default:
 			g := &group{t.Binary, []string{t.Name}, t.Took}
-			together[t.Binary.Path] = g
+			together[t.Binary.Path+parentOf(t.Name)] = g
 			groups = append(groups, g)
 		}
 	}
@@ -190,17 +290,4 @@ func groupsOf(m Mutant, tests []Test) []group {
 		ordered[i] = *g
 	}
 	return ordered
-}
-
-// parallel calls f with 0 to n-1, so many at a time.
-func parallel(n, atATime int, f func(int)) {
-	var calls errgroup.Group
-	calls.SetLimit(max(atATime, 1))
-	for i := range n {
-		calls.Go(func() error {
-			f(i)
-			return nil
-		})
-	}
-	_ = calls.Wait() // none of them fails
 }

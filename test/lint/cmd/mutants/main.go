@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,6 +21,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
 	"github.com/cadastre-dev/cadastre/test/lint/mutants"
 )
 
@@ -50,6 +53,8 @@ func run(args []string) error {
 	flags.StringVar(&o.only, "only", "", "A regular expression: only mutants of which File, function or change matches it.")
 	flags.BoolVar(&o.list, "list", false, "List the mutants, and run nothing.")
 	flags.StringVar(&o.survivorsOf, "survivors-of", "", "A report: only mutants that no test noticed there.")
+	flags.IntVar(&o.atATime, "at-a-time", runtime.NumCPU(), "How many mutants are run at a time.")
+	flags.BoolVar(&o.controlPlanes, "control-planes", false, "Start a control plane for each of those, which the tests of controllers use.")
 	flags.StringVar(&o.tests, "tests", "", "Packages, separated by commas, whose tests judge too, and of which nothing is changed.")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -65,7 +70,8 @@ type options struct {
 	survivorsOf, tests   string
 	sample               int
 	seed                 uint64
-	list                 bool
+	atATime              int
+	list, controlPlanes  bool
 	packages             []string
 }
 
@@ -78,32 +84,44 @@ func (o *options) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	report, err := o.report(ctx, code.Mutants)
+	if err != nil {
+		return err
+	}
 	chosen, err := o.chosen(code.Mutants)
 	if err != nil {
 		return err
 	}
-	if o.list {
+	if report.Chosen = len(chosen); o.list {
 		for _, m := range chosen {
 			fmt.Println(m)
 		}
 		return nil
 	}
-	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		return fmt.Errorf("asking for the commit: %w", err)
-	}
-	results, err := judge(ctx, code, chosen, o.judges())
-	if err != nil {
-		return err
-	}
-	report := &mutants.Report{Commit: strings.TrimSpace(string(commit)), Of: len(code.Mutants), Seed: o.seed, Results: results}
-	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
-		return err
-	}
-	if err := report.Write(o.out); err != nil {
+	if err := o.run(ctx, code, report, report.Left(chosen)); err != nil {
 		return err
 	}
 	return conclude(report, code.Mutants, why)
+}
+
+// report is that of the run that was cut off, where this one goes on with it, or else one
+// without results.
+func (o *options) report(ctx context.Context, of []mutants.Mutant) (*mutants.Report, error) {
+	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the commit: %w", err)
+	}
+	report := &mutants.Report{Commit: strings.TrimSpace(string(commit)), Of: len(of), Seed: o.seed}
+	if report.Chosen = len(of); o.sample > 0 {
+		report.Chosen = min(o.sample, len(of))
+	}
+	if before, err := mutants.ReadReport(o.out); err == nil && report.Continues(before) {
+		fmt.Printf("mutants: going on with the run of which %s has %d results\n", o.out, len(report.Results))
+	} else if report.Seed == 0 {
+		report.Seed = rand.Uint64()
+	}
+	o.seed = report.Seed
+	return report, os.MkdirAll(filepath.Dir(o.out), 0o755)
 }
 
 // chosen are the mutants that are judged.
@@ -143,38 +161,77 @@ func (o *options) judges() []string {
 	return slices.Concat(o.packages, strings.Split(o.tests, ","))
 }
 
-func judge(ctx context.Context, code *mutants.Instrumented, chosen []mutants.Mutant, judges []string) ([]mutants.Result, error) {
+// every so many results the report is written, from which a run that is cut off goes on.
+const every = 20
+
+// run judges mutants, and adds the results to the report.
+func (o *options) run(ctx context.Context, code *mutants.Instrumented, report *mutants.Report, left []mutants.Mutant) (err error) {
 	scratch, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
 	began := time.Now()
 	say := func(format string, args ...any) {
 		fmt.Printf("mutants: %4.0f s: %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
-	say("%d of %d mutants are judged; building the tests", len(chosen), len(code.Mutants))
-	binaries, err := code.Build(ctx, ".", scratch, judges...)
+	say("%d of %d mutants are judged; building the tests", len(left), len(code.Mutants))
+	binaries, err := code.Build(ctx, ".", scratch, o.judges()...)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	places, stop, err := o.places(ctx)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return err
 	}
 	say("running each test of %d packages alone, without mutants", len(binaries))
-	tests, err := mutants.Measure(ctx, binaries, scratch, runtime.NumCPU())
+	tests, err := mutants.Measure(ctx, binaries, scratch, places)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	say("running %d mutants", len(chosen))
+	say("running %d mutants", len(left))
 	done := 0
-	results := mutants.Run(ctx, chosen, tests, runtime.NumCPU(), func(r mutants.Result) {
-		if done++; done%100 == 0 {
-			say("%d of %d", done, len(chosen))
+	mutants.Run(ctx, left, tests, places, func(r mutants.Result) {
+		report.Results = append(report.Results, r)
+		if done++; done%every == 0 {
+			err = errors.Join(err, report.Write(o.out))
+			say("%d of %d", done, len(left))
 		}
 		if r.Outcome == mutants.Survived || r.Outcome == mutants.Unreached {
 			fmt.Printf("%s: %s\n", r.Outcome, r.Mutant)
 		}
 	})
-	say("all judged")
-	return results, ctx.Err()
+	say("%d of %d are judged", done, len(left))
+	return errors.Join(err, report.Write(o.out), ctx.Err())
+}
+
+// places are where tests run: each has a control plane, if there are to be any. They end
+// when stop is called.
+func (o *options) places(ctx context.Context) (places mutants.Places, stop func() error, err error) {
+	var planes []*cluster.Cluster
+	stop = func() (err error) {
+		for _, plane := range planes {
+			err = errors.Join(err, plane.Stop())
+		}
+		return err
+	}
+	environments := make([][]string, o.atATime)
+	for i := range environments {
+		if !o.controlPlanes {
+			continue
+		}
+		plane, err := cluster.Start(ctx, cluster.Options{ClusterAPICRDs: true, Progress: io.Discard})
+		if err != nil {
+			return nil, stop, err
+		}
+		planes = append(planes, plane)
+		if err := plane.AwaitKinds(ctx); err != nil {
+			return nil, stop, err
+		}
+		environments[i] = []string{story.Kubeconfig + "=" + plane.Kubeconfig()}
+	}
+	return mutants.NewPlaces(environments...), stop, nil
 }
 
 // conclude prints the figures, and fails where a survivor is not explained.
