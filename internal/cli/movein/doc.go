@@ -7,6 +7,9 @@
 // if it is asked to, it acts. What it has to know to go on after an interruption, or to
 // roll back, is in the cluster: in annotations of pools and claims, and in journals.
 //
+// The plan of a CSV file or of NetBox is judged by the operator's own code, which is given what
+// exists and then each planned object: see register.judge.
+//
 // # Moving a claim
 //
 // Neither the poolRef of an IPAddressClaim nor that of an IPAddress can be changed, so both

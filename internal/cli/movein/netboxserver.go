@@ -187,7 +187,7 @@ func (r *netBoxReader) readPage(ctx context.Context, at *url.URL) (page, error) 
 	if err != nil {
 		return page{}, unlessLasting(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer func() { _ = response.Body.Close() }() // it was only read
 	if err := refusalOf(response); err != nil {
 		return page{}, err
 	}

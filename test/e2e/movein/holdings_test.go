@@ -20,6 +20,7 @@ func TestHoldings(t *testing.T) {
 	w := start(t)
 	w.Namespace("dc")
 	t.Run("csv", func(t *testing.T) { (&world{w.For(t), w.dice}).testCSV(size(t) / 5) })
+	t.Run("plans", func(t *testing.T) { (&world{w.For(t), w.dice}).testPlans(4) })
 	t.Run("netbox", func(t *testing.T) { (&world{w.For(t), w.dice}).testNetBox() })
 }
 
@@ -71,11 +72,50 @@ func (w *world) testCSV(n int) {
 	if _, err := w.run(do, movein.Options{Action: movein.Rollback}); err != nil {
 		w.Fatal(err)
 	}
+	if left := w.countPools(); len(w.blocks()) > 0 || left > 0 {
+		w.Errorf("%d claims and %d pools are left", len(w.blocks()), left)
+	}
+}
+
+// testPlans imports random files: what a plan accepts is made, and of what it does not accept
+// nothing is, but with SkipProblems the rest.
+func (w *world) testPlans(n int) {
+	for range n {
+		file := "kind,name,cidr,namespace,network,gateway\npool,big,10.64.0.0/16,,,\npool,hosts,10.64.1.0/24,,24,10.64.1.1\nreserved,,10.64.1.100-10.64.1.199,,,\n"
+		for range 1 + w.dice.IntN(4) {
+			file += fmt.Sprintf("pool,p%d,10.64.%d.0/%d,,,\n", w.dice.IntN(9), w.dice.IntN(3)*2, 23+w.dice.IntN(2))
+			file += fmt.Sprintf("claim,,10.64.%d.%d,%s,,\n", w.dice.IntN(3), w.dice.IntN(20)*10+1, []string{"", "", "", "nowhere"}[w.dice.IntN(4)])
+		}
+		do := func(ctx context.Context, c client.Client, o movein.Options) error {
+			o.Namespace = "dc"
+			return movein.CSV(ctx, c, o, strings.NewReader(file))
+		}
+		skip := false
+		if _, err := w.run(do, movein.Options{}); err != nil {
+			if _, ok := errors.AsType[*movein.ProblemsError](err); !ok {
+				w.Fatalf("%v\n%s", err, file)
+			}
+			skip = true
+			if _, err := w.run(do, movein.Options{Action: movein.Apply}); err == nil || w.countPools() > 0 {
+				w.Fatalf("with problems: %v, and %d pools\n%s", err, w.countPools(), file)
+			}
+		}
+		for _, action := range []movein.Action{movein.Apply, movein.Apply, movein.Rollback} { // what is there is left as it is
+			if _, err := w.run(do, movein.Options{Action: action, SkipProblems: skip}); err != nil {
+				w.Fatalf("%v\n%s", err, file)
+			}
+		}
+		if left := w.countPools(); left > 0 || len(w.blocks()) > 0 {
+			w.Fatalf("%d pools and %d claims are left", left, len(w.blocks()))
+		}
+	}
+}
+
+func (w *world) countPools() int {
+	w.Helper()
 	pools := &v1alpha1.IPPoolList{}
 	suite.Must(w, w.List(w.Context(), pools))
-	if len(w.blocks()) > 0 || len(pools.Items) > 0 {
-		w.Errorf("%d claims and %d pools are left", len(w.blocks()), len(pools.Items))
-	}
+	return len(pools.Items)
 }
 
 func (w *world) testNetBox() {
