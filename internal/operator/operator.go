@@ -33,7 +33,10 @@ import (
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=cadastre-system,resources=leases,verbs=get;create;update
+// The right to create a lease cannot be limited to a name.
+//
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=cadastre-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=cadastre-system,resources=leases,resourceNames=cadastre.ipam.cadastre.dev,verbs=get;update
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -21,8 +21,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=create
-
 // removal is the policy that keeps everything new out while the operator is removed, and
 // its binding.
 //
@@ -30,12 +28,18 @@ import (
 var removal string
 
 const (
+	// removalRole is the ClusterRole that allows to install the policy. The operator has it
+	// for its removal alone.
+	removalRole = "cadastre-removal"
 	// removalMessage is what the policy answers.
 	removalMessage = "Cadastre is being removed"
 	// enforcedWithin bounds the wait until the API server enforces the policy, of which
 	// it learns by a watch of its own.
 	enforcedWithin = 30 * time.Second
 	enforcedEvery  = 100 * time.Millisecond
+	// permittedWithin bounds the wait until the right to install it counts, which is bound
+	// just before.
+	permittedWithin = 5 * time.Second
 )
 
 // isOperator is an error where the client is not the operator: nobody else may remove
@@ -51,16 +55,28 @@ func isOperator(ctx context.Context, c client.Client, o Options) error {
 	return nil
 }
 
-// refuseNew installs the policy of the removal, and waits until it is in force.
-func refuseNew(ctx context.Context, c client.Client) error {
-	policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	documents := strings.SplitN(removal, "\n---\n", 2)
-	for i, obj := range []client.Object{policy, binding} {
-		if err := yaml.UnmarshalStrict([]byte(documents[i]), obj); err != nil {
+// refuseNew installs the policy of the removal and its binding. It applies them, as a right
+// to create by POST cannot be limited to one name.
+func refuseNew(ctx context.Context, c client.Client, o Options) error {
+	for document := range strings.SplitSeq(removal, "\n---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(document), &obj.Object); err != nil {
 			return fmt.Errorf("reading the policy of the removal: %w", err)
 		}
-		if err := c.Create(ctx, obj); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("installing the policy %s: %w", obj.GetName(), err)
+		var last error
+		err := wait.PollUntilContextTimeout(ctx, enforcedEvery, permittedWithin, true, func(ctx context.Context) (bool, error) {
+			err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(removalRole), client.ForceOwnership)
+			if ctx.Err() == nil || last == nil { // otherwise the last answer says more
+				last = err
+			}
+			return !apierrors.IsForbidden(last), nil
+		})
+		switch {
+		case apierrors.IsForbidden(last):
+			return fmt.Errorf("installing the policy of the removal: %w: bind the ClusterRole that allows it, and run this again: kubectl create clusterrolebinding %s --clusterrole=%[2]s --serviceaccount=%s:%s",
+				last, removalRole, o.Namespace, o.ServiceAccount)
+		case last != nil || err != nil:
+			return fmt.Errorf("installing the policy of the removal: %w", errors.Join(last, err))
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func RemoveFinalizers(ctx context.Context, cfg *rest.Config, o Options, report i
 	if err := isOperator(ctx, c, o); err != nil {
 		return err
 	}
-	if err := refuseNew(ctx, c); err != nil {
+	if err := refuseNew(ctx, c, o); err != nil {
 		return err
 	}
 	if err := awaitRefusal(ctx, c, o.Namespace); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,8 +52,6 @@ func isFor(schema *flowcontrolv1.FlowSchema, operator manifests.Account) bool {
 	}
 	return false
 }
-
-func networkPolicies() client.ObjectList { return &networkingv1.NetworkPolicyList{} }
 
 func disruptionBudgets() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }
 

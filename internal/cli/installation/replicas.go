@@ -83,7 +83,7 @@ func judgeLease(spec *coordinationv1.LeaseSpec, now time.Time) Check {
 // surroundings tells of what is recommended and not needed.
 func (d *Doctor) surroundings(ctx context.Context) []Check {
 	return []Check{
-		d.recommended(ctx, "networkpolicy", "NetworkPolicy", networkPolicies(), "anyone reaching the pods' network can try to call the webhooks"),
+		d.callers(ctx),
 		d.recommended(ctx, "poddisruptionbudget", "PodDisruptionBudget", disruptionBudgets(), "a drain of nodes can evict all replicas at once"),
 	}
 }

@@ -42,7 +42,7 @@ func (w *world) withCertManager() {
 	w.removeFinalizers(namespace, "cadastre-controller-manager")
 	w.kubectl("delete", "--timeout=60s", "--ignore-not-found", "-k", overlay)
 	suite.Must(w, w.StopInstalled())
-	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "cadastre-removal")
+	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
 	w.isGone(namespace, allKinds, "customresourcedefinitions", "certificates,issuers")
 
 	w.chartWithCertManager("registry", "registrar")

@@ -149,7 +149,7 @@ func (w *world) isTakenOver(source, before string, in []string) {
 func (w *world) removeRegister() {
 	w.Helper()
 	w.kubectl("delete", "crd", "--timeout=60s", "-l", "cluster.x-k8s.io/provider=ipam-cadastre")
-	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "cadastre-removal")
+	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
 	for name := range strings.SplitSeq(definitions, ",") {
 		err := w.Get(w.Context(), client.ObjectKey{Name: name}, &apiextensionsv1.CustomResourceDefinition{})
 		if !apierrors.IsNotFound(err) {

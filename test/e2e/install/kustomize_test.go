@@ -45,7 +45,7 @@ func (w *world) byKustomize() {
 	w.removeFinalizers(namespace, account)
 	w.kubectl("delete", "--timeout=60s", "--ignore-not-found", "-k", overlay)
 	suite.Must(w, w.StopInstalled())
-	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "cadastre-removal")
+	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
 	w.isGone(namespace, allKinds, "customresourcedefinitions")
 }
 

@@ -95,9 +95,10 @@ func (w *world) isHealthy(namespace string) {
 }
 
 // removeFinalizers is what `kubectl exec deploy/cadastre-controller-manager -- /manager
-// remove-finalizers` does in a cluster.
+// remove-finalizers` does in a cluster, once the operator has the right to it.
 func (w *world) removeFinalizers(namespace, account string) {
 	w.Helper()
+	w.kubectl("create", "clusterrolebinding", "cadastre-removal", "--clusterrole=cadastre-removal", "--serviceaccount="+namespace+":"+account)
 	asOperator, err := w.OperatorConfig(w.Context())
 	suite.Must(w, err)
 	o := operator.Options{Namespace: namespace, ServiceAccount: account}

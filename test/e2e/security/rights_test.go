@@ -31,22 +31,20 @@ func unused() map[right]string {
 	own := cluster.Namespace
 	const enforced = "asked of the authorizer alone, by OwnerReferencesPermissionEnforcement, which is on here: without it no IPAddress is made"
 	return map[right]string{
-		{"get", "ipam.cluster.x-k8s.io", "ipaddressclaims", ""}:                             "where the holder of a record is in doubt",
-		{"get", "ipam.cluster.x-k8s.io", "ipaddresses", ""}:                                 "where the cache does not have the IPAddress of a claim that has a record",
-		{"update", "ipam.cluster.x-k8s.io", "ipaddressclaims/finalizers", ""}:               enforced,
-		{"update", "ipam.cadastre.dev", "ippools/finalizers", ""}:                           enforced,
-		{"update", "ipam.cadastre.dev", "localippools/finalizers", ""}:                      enforced,
-		{"patch", "events.k8s.io", "events", ""}:                                            "an Event that is repeated",
-		{"get", "ipam.cadastre.dev", "localippools", ""}:                                    "where the cache does not have a pool that was just made",
-		{"create", "", "secrets", own}:                                                      "an apply that creates is authorized as create, too, but noted as patch",
-		{"get", "", "secrets", own}:                                                         "where the cache does not have the Secret that another replica has just made",
-		{"get", "", "namespaces", ""}:                                                       "where the cache does not have a namespace that was just made",
-		{"get", "ipam.cadastre.dev", "ipclasses", ""}:                                       "where the cache does not have a class that was just made",
-		{"get", "ipam.cadastre.dev", "ipallocations", ""}:                                   "where somebody has put a finalizer of their own on a record, or the view does not have it",
-		{"create", "admissionregistration.k8s.io", "validatingadmissionpolicies", ""}:       "what remove-finalizers does before the operator is removed",
-		{"create", "admissionregistration.k8s.io", "validatingadmissionpolicybindings", ""}: "likewise",
-		{"get", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""}:        "where the cache is behind",
-		{"get", "admissionregistration.k8s.io", "validatingwebhookconfigurations", ""}:      "where the cache is behind",
+		{"get", "ipam.cluster.x-k8s.io", "ipaddressclaims", ""}:                        "where the holder of a record is in doubt",
+		{"get", "ipam.cluster.x-k8s.io", "ipaddresses", ""}:                            "where the cache does not have the IPAddress of a claim that has a record",
+		{"update", "ipam.cluster.x-k8s.io", "ipaddressclaims/finalizers", ""}:          enforced,
+		{"update", "ipam.cadastre.dev", "ippools/finalizers", ""}:                      enforced,
+		{"update", "ipam.cadastre.dev", "localippools/finalizers", ""}:                 enforced,
+		{"patch", "events.k8s.io", "events", ""}:                                       "an Event that is repeated",
+		{"get", "ipam.cadastre.dev", "localippools", ""}:                               "where the cache does not have a pool that was just made",
+		{"create", "", "secrets", own}:                                                 "an apply that creates is authorized as create, too, but noted as patch",
+		{"get", "", "secrets", own}:                                                    "where the cache does not have the Secret that another replica has just made",
+		{"get", "", "namespaces", ""}:                                                  "where the cache does not have a namespace that was just made",
+		{"get", "ipam.cadastre.dev", "ipclasses", ""}:                                  "where the cache does not have a class that was just made",
+		{"get", "ipam.cadastre.dev", "ipallocations", ""}:                              "where somebody has put a finalizer of their own on a record, or the view does not have it",
+		{"get", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""}:   "where the cache is behind",
+		{"get", "admissionregistration.k8s.io", "validatingwebhookconfigurations", ""}: "where the cache is behind",
 	}
 }
 

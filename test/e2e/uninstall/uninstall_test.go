@@ -44,7 +44,7 @@ spec: {address: 198.18.7.5, claimRef: {name: later}, poolRef: {apiGroup: ipam.ca
 `
 
 // policy is what remove-finalizers installs, and the last step of the docs deletes.
-const policy = "validatingadmissionpolicies,validatingadmissionpolicybindings"
+const policy = "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings"
 
 // addresses are Cluster API's kinds by their full names: Kubernetes has IPAddresses
 // of its own.
@@ -72,13 +72,30 @@ func (w *world) apply(manifest string) {
 }
 
 // removeFinalizers is what `kubectl exec deploy/cadastre-controller-manager -- /manager
-// remove-finalizers` does in a cluster.
+// remove-finalizers` does in a cluster, once the operator has the right to it.
 func (w *world) removeFinalizers() {
 	w.Helper()
+	w.kubectl("create", "clusterrolebinding", "cadastre-removal", "--clusterrole=cadastre-removal", "--serviceaccount="+cluster.Namespace+":"+cluster.ServiceAccount)
 	asOperator, err := w.OperatorConfig(w.Context())
 	suite.Must(w, err)
 	o := operator.Options{Namespace: cluster.Namespace, ServiceAccount: cluster.ServiceAccount}
 	suite.Must(w, operator.RemoveFinalizers(w.Context(), asOperator, o, w.Output()))
+}
+
+// isNotPermitted fails if the operator can install the policy of the removal before the right
+// to that is bound, or any other.
+func (w *world) isNotPermitted() {
+	w.Helper()
+	asOperator, err := w.OperatorConfig(w.Context())
+	suite.Must(w, err)
+	o := operator.Options{Namespace: cluster.Namespace, ServiceAccount: cluster.ServiceAccount}
+	err = operator.RemoveFinalizers(w.Context(), asOperator, o, w.Output())
+	if err == nil || !strings.Contains(err.Error(), "kubectl create clusterrolebinding cadastre-removal") {
+		w.Errorf("finalizers are removed without the right: %v", err)
+	}
+	if there := w.kubectl("get", policy, "-o", "name"); strings.Contains(there, "cadastre-removal") {
+		w.Errorf("without the right it has installed %s", there)
+	}
 }
 
 func (w *world) served(name, pool string) {
@@ -125,6 +142,7 @@ func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
 		t.Errorf("refused, it has installed %s", there)
 	}
 
+	w.isNotPermitted()
 	w.removeFinalizers()
 	w.kubectl("-n", "tenant", "label", addresses, "machine", "changed=after")
 	w.isRefused(laterPool, laterAddress, strings.NewReplacer("NAME", "later", "POOL", "removed").Replace(claims))

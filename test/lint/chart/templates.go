@@ -33,10 +33,11 @@ func templates() []template {
 		{"policies.yaml", "", ofKind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")},
 		{"mutating-policy.yaml", ".Values.policies.mutating", ofKind("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")},
 		{"flow-control.yaml", ".Values.flowControl.enabled", ofKind("FlowSchema", "PriorityLevelConfiguration")},
+		{"priority-class.yaml", `eq .Values.priorityClassName "cadastre"`, ofKind("PriorityClass")},
 		{"webhooks.yaml", "", ofKind("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")},
 		{"rbac.yaml", "", func(obj *unstructured.Unstructured) bool {
 			return obj.GetName() == "cadastre-manager" && ofKind("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")(obj) ||
-				obj.GetName() == metricsReader && ofKind("ClusterRole")(obj)
+				slices.Contains([]string{metricsReader, "cadastre-removal"}, obj.GetName()) && ofKind("ClusterRole")(obj)
 		}},
 		{"service-monitor.yaml", ".Values.metrics.serviceMonitor.enabled", ofKind("Service", "ServiceMonitor")},
 		{"pod-monitor.yaml", ".Values.metrics.podMonitor.enabled", func(obj *unstructured.Unstructured) bool {
