@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
-	"runtime"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,7 +72,9 @@ func (e *env) serve(ctx context.Context, port int, open, readOnly bool) error {
 	fmt.Fprintln(e.Out, "press Ctrl-C to end")
 	go e.noteUnread(ctx, options.Live)
 	if open {
-		if err := browse(ctx, address); err != nil {
+		remove, err := browse(ctx, address)
+		defer remove()
+		if err != nil {
 			e.note("the browser could not be opened: %v: open the address yourself", err)
 		}
 	}
@@ -151,21 +151,4 @@ func (e *env) noteUnread(ctx context.Context, from *live.Live) {
 			e.note("%s", terminal.Printable(text))
 		}
 	}
-}
-
-// browse opens an address in the browser of the person.
-func browse(ctx context.Context, address string) error {
-	line := []string{"xdg-open", address}
-	switch runtime.GOOS {
-	case "darwin":
-		line[0] = "open"
-	case "windows":
-		line = []string{"rundll32", "url.dll,FileProtocolHandler", address}
-	}
-	opening := exec.CommandContext(ctx, line[0], line[1:]...) //nolint:gosec // the address is our own
-	if err := opening.Start(); err != nil {
-		return err
-	}
-	go func() { _ = opening.Wait() }() // a browser that it has started may stay
-	return nil
 }

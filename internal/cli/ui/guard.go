@@ -50,7 +50,7 @@ func (g *guard) refuses(r *http.Request) (int, string) {
 		return http.StatusForbidden, fmt.Sprintf("requests of other pages are not answered (Origin: %s)", strings.Join(origins, ", "))
 	}
 	for _, site := range r.Header.Values("Sec-Fetch-Site") {
-		if site != "same-origin" && site != "none" {
+		if site != "same-origin" && site != "none" && !opensPage(r) {
 			return http.StatusForbidden, fmt.Sprintf("requests of other pages are not answered (Sec-Fetch-Site: %s)", site)
 		}
 	}
@@ -58,6 +58,13 @@ func (g *guard) refuses(r *http.Request) (int, string) {
 		return http.StatusUnauthorized, "the token is missing or wrong: open the address that kubectl ipam ui has printed"
 	}
 	return 0, ""
+}
+
+// opensPage reports whether a request opens the page itself, in a tab of its own, as a file
+// does that leads to it. The page has nothing of the cluster, and no token.
+func opensPage(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == "/" &&
+		slices.Equal(r.Header.Values("Sec-Fetch-Mode"), []string{"navigate"}) && slices.Equal(r.Header.Values("Sec-Fetch-Dest"), []string{"document"})
 }
 
 func isAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, "/api/") }

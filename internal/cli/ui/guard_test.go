@@ -29,6 +29,16 @@ func header(name string, values ...string) func(*http.Request) {
 	}
 }
 
+// leadsTo has a page of another site, or a file, lead there.
+func leadsTo(where string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Method = http.MethodGet
+		for name, value := range map[string]string{"Site": "cross-site", "Mode": "navigate", "Dest": where} {
+			r.Header.Set("Sec-Fetch-"+name, value)
+		}
+	}
+}
+
 func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 
 // TestTheGuardServesThePageAlone has every kind of request that is refused, and those beside
@@ -62,6 +72,10 @@ func TestTheGuardServesThePageAlone(t *testing.T) {
 		"two origins":                              {"/api/who", header("Origin", "http://127.0.0.1:8080", "http://127.0.0.1:8080"), http.StatusForbidden},
 		"another site":                             {"/api/who", header("Sec-Fetch-Site", "cross-site"), http.StatusForbidden},
 		"another site, for a file":                 {"/", header("Sec-Fetch-Site", "cross-site"), http.StatusForbidden},
+		"a file that leads to the page":            {"/", leadsTo("document"), http.StatusOK},
+		"a file that leads to data":                {"/api/who", leadsTo("document"), http.StatusForbidden},
+		"a file that leads to a part of the page":  {"/main.js", leadsTo("document"), http.StatusForbidden},
+		"another site that frames the page":        {"/", leadsTo("iframe"), http.StatusForbidden},
 		"another port of this machine":             {"/api/who", header("Sec-Fetch-Site", "same-site"), http.StatusForbidden},
 		"one site, and then another":               {"/api/who", header("Sec-Fetch-Site", "same-origin", "cross-site"), http.StatusForbidden},
 		"no token":                                 {"/api/who", header("Authorization"), http.StatusUnauthorized},
