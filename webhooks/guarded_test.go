@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 const reviewText = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1","object":{}}}`
@@ -71,6 +73,7 @@ func TestARequestOnAFormerPathIsToBeTriedAgain(t *testing.T) {
 			got.Response.Allowed || result.Code != http.StatusServiceUnavailable || result.Details.RetryAfterSeconds == 0 {
 			t.Errorf("answered with %+v, %+v", got.Response, result)
 		}
+		messages.Golden(t, []messages.Row{{Object: "IPClaim", On: "create", Answer: fmt.Sprint(result.Code, " ", result.Reason), Message: result.Message}})
 	}
 }
 
