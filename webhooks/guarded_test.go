@@ -83,8 +83,8 @@ func TestARequestThatEndsWithoutItsAnswerIsNoted(t *testing.T) {
 		want int
 	}{
 		"answered":                 {func(func()) {}, 0},
-		"answered after a moment":  {func(func()) { time.Sleep(defaultTimeout - 1) }, 0},
-		"later than is waited for": {func(func()) { time.Sleep(defaultTimeout) }, 1},
+		"answered after a moment":  {func(func()) { <-time.After(defaultTimeout - 1) }, 0},
+		"later than is waited for": {func(func()) { <-time.After(defaultTimeout) }, 1},
 		"its caller went":          {func(leave func()) { leave() }, 1},
 		"the hook panicked":        {func(func()) { panic(http.ErrAbortHandler) }, 1},
 	} {

@@ -164,7 +164,7 @@ func (v pathView) next(now time.Time, exposed string, present []string) (next pa
 			}
 		}
 		return next, ""
-	case now.Before(v.graceEnd):
+	case len(v.previous) > 0 && now.Before(v.graceEnd):
 		return v.pathSecrets, ""
 	case exposed != "" && !now.Before(v.seen.Add(pathInterval)):
 		return v.replaced(now), exposed

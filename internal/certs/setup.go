@@ -73,7 +73,7 @@ func runOnEveryReplica(mgr ctrl.Manager, w worker) error {
 		return err
 	}
 	if w.wake != nil {
-		if err := running.Watch(source.Channel(w.wake, onChange)); err != nil {
+		if err := running.Watch(source.Channel(w.wake, onChange())); err != nil {
 			return err
 		}
 	}
@@ -104,24 +104,28 @@ func watchConfigurations(objects map[client.Object]cache.ByObject, mutating, val
 func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 
 // onlyRequest starts a pass: whatever the request, there is one thing to do.
-var onlyRequest = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
+func onlyRequest() reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
+}
 
-var onChange = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-	return []reconcile.Request{onlyRequest}
-})
+func onChange() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{onlyRequest()}
+	})
+}
 
 // watch starts a pass on any change, and one at the start: where none of the
 // objects exists, nothing changes.
 func watch(worker controller.Controller, objects cache.Cache, watched map[client.Object]cache.ByObject) error {
 	first := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		queue.Add(onlyRequest)
+		queue.Add(onlyRequest())
 		return nil
 	})
 	if err := worker.Watch(first); err != nil {
 		return err
 	}
 	for object := range watched {
-		if err := worker.Watch(source.Kind(objects, object, onChange)); err != nil {
+		if err := worker.Watch(source.Kind(objects, object, onChange())); err != nil {
 			return err
 		}
 	}

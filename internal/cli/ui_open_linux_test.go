@@ -40,7 +40,7 @@ func TestTheTokenIsOnNoCommandLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := "#!/bin/sh\necho \"$@\" >" + told + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
