@@ -33,6 +33,7 @@ var resource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource
 type apiServer struct {
 	mu       sync.Mutex
 	revision int64
+	created  int
 	objects  map[types.NamespacedName]*v1alpha1.IPAllocation
 	log      []watch.Event
 	// grown is closed and replaced when the log grows.
@@ -82,7 +83,8 @@ func (s *apiServer) create(obj *v1alpha1.IPAllocation) error {
 	if s.objects[client.ObjectKeyFromObject(obj)] != nil {
 		return apierrors.NewAlreadyExists(resource, obj.Name)
 	}
-	obj.UID = types.UID(fmt.Sprintf("uid-%d", s.revision+1))
+	s.created++
+	obj.UID = types.UID(fmt.Sprintf("uid-%d", s.created))
 	s.write(watch.Added, obj.DeepCopy())
 	obj.ResourceVersion = strconv.FormatInt(s.revision, 10)
 	return nil

@@ -131,6 +131,7 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	record := order.recordOf(hold.Pool, hold.Block)
 	record.Project = hold.Project() // for which it was judged
 	traceRecord(ctx, "Holding a block", record)
+	sent := a.ledger.Revision()
 	record, err := a.store(ctx, record)
 	if err != nil {
 		if kube.IsRejected(err) || order.nameIsFixed() {
@@ -141,7 +142,11 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 		return ipam.Record{}, unavailable(ctx, fmt.Errorf("recording %s: %w", record.Block, err))
 	}
 	traceRecord(ctx, "Recorded a block; waiting until the watch shows it", record)
-	err = a.await(ctx, hold, record)
+	if err = a.ledger.Acknowledge(record.Version, sent); err != nil {
+		hold.Drop()
+	} else {
+		err = a.await(ctx, hold, record)
+	}
 	switch {
 	case err == nil:
 		logChange(ctx, "Allocated a block", record)

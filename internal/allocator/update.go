@@ -30,7 +30,12 @@ func (a *Allocator) updateAdopted(ctx context.Context, before, after ipam.Record
 func (a *Allocator) patch(ctx context.Context, before, after ipam.Record, obj *v1alpha1.IPAllocation) (ipam.Record, error) {
 	from := adapt.Allocation(before)
 	from.UID, from.ResourceVersion = "", "" // so that the patch names both
-	if err := a.client.Patch(ctx, obj, client.MergeFrom(from)); err != nil {
+	sent := a.ledger.Revision()
+	err := a.client.Patch(ctx, obj, client.MergeFrom(from))
+	if err == nil && obj.ResourceVersion != before.Version {
+		err = a.ledger.Acknowledge(obj.ResourceVersion, sent)
+	}
+	if err != nil {
 		return ipam.Record{}, fmt.Errorf("changing IPAllocation %s: %w", before.Name, err)
 	}
 	after.Version = obj.ResourceVersion

@@ -9,17 +9,22 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // Run feeds the view from a list and watch of all IPAllocations until ctx is
 // done. After Relist it begins anew, with a list.
 func (l *Ledger) Run(ctx context.Context, from cache.ListerWatcher, objects any) {
+	source := kube.NewVerifiedSource(from, kube.Verification{WentBack: l.goneBack})
+	l.mu.Lock()
+	l.source = source
+	l.mu.Unlock()
 	for ctx.Err() == nil {
 		watch, cancel := context.WithCancel(ctx)
 		l.mu.Lock()
 		l.relist, l.began = cancel, l.options.Clock.Now()
 		l.mu.Unlock()
-		cache.NewReflectorWithOptions(from, objects, feed{l}, cache.ReflectorOptions{Name: "ipallocations"}).RunWithContext(watch)
+		cache.NewReflectorWithOptions(source, objects, feed{l}, cache.ReflectorOptions{Name: "ipallocations"}).RunWithContext(watch)
 		cancel()
 	}
 }
@@ -38,10 +43,11 @@ func (f feed) Update(obj any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r, err := f.read(obj)
-	if err != nil {
+	if err != nil || f.outdated {
 		return err
 	}
 	f.resolve(f.put(r))
+	f.revision = r.Version
 	return nil
 }
 
@@ -50,17 +56,18 @@ func (f feed) Delete(obj any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r, err := f.read(obj)
-	if err != nil {
+	if err != nil || f.outdated {
 		return err
 	}
 	if e := f.byUID.one(r.UID); e != nil {
 		f.strike(e)
 	}
+	f.revision = r.Version
 	return nil
 }
 
 // Replace makes the view what the list says, in one step.
-func (f feed) Replace(objs []any, _ string) error {
+func (f feed) Replace(objs []any, revision string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	records := make([]ipam.Record, 0, len(objs))
@@ -71,7 +78,11 @@ func (f feed) Replace(objs []any, _ string) error {
 		}
 		records = append(records, r)
 	}
+	if f.outdated || f.isRefutedBy(records) {
+		f.forgetConfirmations()
+	}
 	f.replace(records)
+	f.revision, f.outdated = revision, false
 	f.lists++
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kube"
 )
 
 // Ledger is the view of what is held. The zero value is not usable.
@@ -44,9 +45,16 @@ type Ledger struct {
 	// no record in the view yet.
 	recorded, held map[account]ipam.Usage
 	// relist ends the current watch, so that a new one begins with a list.
-	relist    func()
-	began     time.Time
+	relist func()
+	began  time.Time
+	// source is that of the records; nil before Run.
+	source *kube.VerifiedSource
+	// revision is that of the last event or list in the view.
+	revision string
+	// outdated is whether the store has gone back since the last list.
+	outdated  bool
 	relists   int
+	rollbacks int
 	lists     int
 	unread    int
 	listeners []*listener

@@ -29,6 +29,7 @@ const (
 	Protected  = "cadastre_register_protected"
 
 	WatchRestarts     = "cadastre_watch_restarts_total"
+	StoreRollbacks    = "cadastre_store_rollbacks_total"
 	WatchLists        = "cadastre_watch_lists_total"
 	WatchLag          = "cadastre_watch_lag_seconds"
 	Refusals          = "cadastre_webhook_refusals_total"
@@ -92,6 +93,7 @@ func keeping() []Definition {
 func serving() []Definition {
 	return []Definition{
 		counter(WatchRestarts, "Restarts of the watch of IPAllocations because it did not show an acknowledged record in time."),
+		counter(StoreRollbacks, "Complete lists that were read because the store of the API server had gone back to an earlier revision, as when a snapshot of etcd is restored without --bump-revision, by the kind that was listed.", "kind"),
 		counter(WatchLists, "Complete lists of all IPAllocations that were read: one at the start, and one whenever the watch could not be continued."),
 		gauge(WatchLag, "Age in seconds of the oldest record that the API server has acknowledged and the watch has not shown. 0 where there is none."),
 		counter(Refusals, "Requests that the webhooks have refused, by resource, operation and HTTP code of the answer.", "resource", "operation", "code"),

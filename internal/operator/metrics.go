@@ -20,6 +20,8 @@ type measures struct {
 	claims   *kube.Tally[claimKey]
 	policies *policyWatch
 	guard    webhookGuard
+	// rollbacks are those that informers have found.
+	rollbacks *rollbacks
 
 	descs map[string]*prometheus.Desc
 }
@@ -33,9 +35,9 @@ type webhookGuard interface {
 }
 
 // newMeasures are those of one replica.
-func newMeasures(of allocator.Parts, policies *policyWatch, guard webhookGuard) *measures {
+func newMeasures(of allocator.Parts, policies *policyWatch, rollbacks *rollbacks, guard webhookGuard) *measures {
 	m := &measures{
-		Parts: of, claims: kube.NewTally[claimKey](), policies: policies,
+		Parts: of, claims: kube.NewTally[claimKey](), policies: policies, rollbacks: rollbacks,
 		guard: guard, descs: map[string]*prometheus.Desc{},
 	}
 	for _, name := range []string{
@@ -43,7 +45,7 @@ func newMeasures(of allocator.Parts, policies *policyWatch, guard webhookGuard) 
 		metrics.PoolCapacity, metrics.PoolAllocated, metrics.PoolAvailable, metrics.PoolWithheld, metrics.PoolRetained,
 		metrics.PoolCooling, metrics.PoolUnclaimed, metrics.PoolAllocations, metrics.ProjectLimit, metrics.ProjectUsage,
 		metrics.Conflicts, metrics.Unreadable, metrics.Protected,
-		metrics.WatchRestarts, metrics.WatchLists, metrics.WatchLag, metrics.CertificateExpiry, metrics.PathReplacements, metrics.Build,
+		metrics.WatchRestarts, metrics.StoreRollbacks, metrics.WatchLists, metrics.WatchLag, metrics.CertificateExpiry, metrics.PathReplacements, metrics.Build,
 	} {
 		m.descs[name] = metrics.Of(name).Desc()
 	}
@@ -103,6 +105,10 @@ func (m *measures) collectRegister(s scrape) {
 	restarts, unreadable := m.Ledger.Relists()
 	s.counter(metrics.WatchRestarts, restarts)
 	s.counter(metrics.Unreadable, unreadable)
+	s.counter(metrics.StoreRollbacks, m.Ledger.Rollbacks(), "IPAllocation")
+	for kind, count := range m.rollbacks.byKind() {
+		s.counter(metrics.StoreRollbacks, count, kind)
+	}
 	s.counter(metrics.WatchLists, m.Ledger.Lists())
 	s.gauge(metrics.WatchLag, m.Ledger.Lag().Seconds())
 	s.gauge(metrics.Conflicts, float64(len(m.Ledger.Conflicts())))

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	fcache "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/utils/clock"
@@ -49,7 +50,7 @@ func measured(t testing.TB, records ...ipam.Record) *measures {
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
 	parts := allocator.NewParts(allocator.PartsOptions{Ledger: view, Log: logr.Discard(), Clock: clocktesting.NewFakePassiveClock(began)})
 	t.Cleanup(parts.Close)
-	m := newMeasures(parts, &policyWatch{}, guarding{})
+	m := newMeasures(parts, &policyWatch{}, newRollbacks(runtime.NewScheme(), logr.Discard()), guarding{})
 	from := fcache.NewFakeControllerSource()
 	for i, record := range records {
 		obj := adapt.Allocation(record)

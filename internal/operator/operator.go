@@ -70,7 +70,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Clock: clock.RealClock{}, Silence: silence,
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Log: o.Log.WithName("ledger"),
 	})
-	first, err := newRecordsFirst(cfg, to, view.Synced)
+	rollbacks := newRollbacks(to.scheme, o.Log.WithName("informers"))
+	first, err := newRecordsFirst(cfg, to, view.Synced, rollbacks)
 	if err != nil {
 		return err
 	}
@@ -89,11 +90,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	op := &operator{options: o, manager: mgr, guard: guard, records: first.records, Parts: parts}
 	defer runUntilStopped(op.History.Run)()
 	defer op.Close()
-	policies, err := newPolicyWatch(cfg, to.http, manifests.Account{Namespace: o.Namespace, Name: o.ServiceAccount})
+	policies, err := newPolicyWatch(cfg, to.http, manifests.Account{Namespace: o.Namespace, Name: o.ServiceAccount}, rollbacks)
 	if err != nil {
 		return err
 	}
-	op.measures = newMeasures(op.Parts, policies, guard)
+	op.measures = newMeasures(op.Parts, policies, rollbacks, guard)
 	if err := op.register(ctx); err != nil {
 		return err
 	}

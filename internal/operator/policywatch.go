@@ -29,7 +29,7 @@ type guardedBy struct {
 }
 
 // newPolicyWatch makes the watches, which run begins.
-func newPolicyWatch(cfg *rest.Config, over *http.Client, operator manifests.Account) (*policyWatch, error) {
+func newPolicyWatch(cfg *rest.Config, over *http.Client, operator manifests.Account, rollbacks *rollbacks) (*policyWatch, error) {
 	clients, err := kubernetes.NewForConfigAndClient(cfg, over)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func newPolicyWatch(cfg *rest.Config, over *http.Client, operator manifests.Acco
 		of := func(resource string, example runtime.Object) toolscache.SharedIndexInformer {
 			named := fields.OneTermEqualSelector("metadata.name", policy.Name)
 			source := toolscache.NewListWatchFromClient(clients.AdmissionregistrationV1().RESTClient(), resource, "", named)
-			return toolscache.NewSharedIndexInformer(source, example, 0, toolscache.Indexers{})
+			return toolscache.NewSharedIndexInformer(rollbacks.verified(source, example), example, 0, toolscache.Indexers{})
 		}
 		p.policies = append(p.policies, guardedBy{
 			shipped:  policy,

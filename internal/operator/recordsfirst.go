@@ -25,15 +25,16 @@ type recordsFirst struct {
 	records                          kube.StreamingSource
 	claims, addressClaims, addresses kube.StreamingSource
 	// listed reports whether the records are there.
-	listed func() bool
+	listed    func() bool
+	rollbacks *rollbacks
 }
 
 // listedPoll is how often a cache checks whether the records are there.
 const listedPoll = 20 * time.Millisecond
 
 // newRecordsFirst makes the sources.
-func newRecordsFirst(cfg *rest.Config, to api, listed func() bool) (*recordsFirst, error) {
-	r, slim, errs := &recordsFirst{listed: listed}, slimmer(), [4]error{}
+func newRecordsFirst(cfg *rest.Config, to api, listed func() bool, rollbacks *rollbacks) (*recordsFirst, error) {
+	r, slim, errs := &recordsFirst{listed: listed, rollbacks: rollbacks}, slimmer(), [4]error{}
 	r.records, errs[0] = kube.NewStreamingSource[v1alpha1.IPAllocation](cfg, to.http, to.scheme, "ipallocations", slim)
 	r.claims, errs[1] = kube.NewStreamingSource[v1alpha1.IPClaim](cfg, to.http, to.scheme, "ipclaims", slim)
 	r.addressClaims, errs[2] = kube.NewStreamingSource[ipamv1.IPAddressClaim](cfg, to.http, to.scheme, "ipaddressclaims", slim)
@@ -45,13 +46,17 @@ func newRecordsFirst(cfg *rest.Config, to api, listed func() bool) (*recordsFirs
 func (r *recordsFirst) newInformer(of cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	switch example.(type) {
 	case *v1alpha1.IPClaim:
-		return kube.PackedInformer(cache.NewSharedIndexInformer(r.after(r.claims), example, resync, indexers), ipclaim.Pack)
+		of = r.after(r.claims)
 	case *ipamv1.IPAddressClaim:
 		of = r.after(r.addressClaims)
 	case *ipamv1.IPAddress:
 		of = r.after(r.addresses)
 	}
-	return cache.NewSharedIndexInformer(of, example, resync, indexers)
+	informer := cache.NewSharedIndexInformer(r.rollbacks.verified(of, example), example, resync, indexers)
+	if _, ok := example.(*v1alpha1.IPClaim); ok {
+		return kube.PackedInformer(informer, ipclaim.Pack)
+	}
+	return informer
 }
 
 // after lists and watches as of does, when the records are there.

@@ -100,20 +100,23 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.clear(name)
 		return reconcile.Result{}, nil
 	}
-	if isKept(record) || c.sawDeletion(record) {
+	if isKept(record) {
 		return c.collect(ctx, record)
 	}
-	if left := c.graceLeft(record); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
+	sawDeletion := c.sawDeletion(record)
+	if !sawDeletion {
+		if left := c.graceLeft(record); left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
 	}
 	held, err = c.holds(ctx, c.Live, record)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if held { // the cache is behind, and may never show a holder that goes meanwhile
+	if held { // the cache is behind and may never show a holder that goes in between, or a restored store has the holder back
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
 	}
-	if record.IsStamped() { // made for a holder that existed, and may be written into it yet
+	if record.IsStamped() && !sawDeletion { // made for a holder that existed, and may be written into it yet
 		if err := c.Allocator.Fence(ctx, record); err != nil {
 			return reconcile.Result{}, err
 		}

@@ -184,6 +184,20 @@ func TestOrphan(t *testing.T) {
 		s.reconciledAway()
 	})
 
+	t.Run("a record whose claim is back after its deletion was seen stays", func(t *testing.T) {
+		s := begin(t, c, pool("restored", 0), ipam.ReclaimDelete)
+		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
+		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
+		must(t, s.k8s.Create(t.Context(), claim))
+		s.controller.Client = blind{}
+		s.sawDeletion()
+		if again := s.reconciled(); again != 180*time.Second {
+			t.Errorf("looks again after %s, want 180s", again)
+		}
+		must(t, s.k8s.Delete(t.Context(), claim))
+		s.reconciledAway()
+	})
+
 	t.Run("a leader that was paused cannot write a record that is given up into its claim", func(t *testing.T) {
 		s := begin(t, plane, pool("paused-leader", 0), ipam.ReclaimDelete)
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}

@@ -31,6 +31,26 @@ func (c *Cluster) SnapshotEtcd(ctx context.Context, path string) error {
 	return errors.Join(copySnapshot(file, answer.Body), file.Close())
 }
 
+// EtcdRevision returns the revision of what etcd holds at this moment.
+func (c *Cluster) EtcdRevision(ctx context.Context) (int64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.EtcdURL()+"/v3/kv/range", strings.NewReader(`{"key":"AA==","count_only":true}`))
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var found struct {
+		Header struct {
+			Revision int64 `json:"revision,string"`
+		} `json:"header"`
+	}
+	err = json.NewDecoder(answer.Body).Decode(&found)
+	return found.Header.Revision, err
+}
+
 // copySnapshot puts together the parts in which a snapshot is sent. The last is
 // the checksum of the others, which a restore verifies.
 func copySnapshot(to io.Writer, from io.Reader) error {

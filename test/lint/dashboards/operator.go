@@ -101,11 +101,12 @@ func (b *builder) webhooks() {
 }
 
 func (b *builder) watching() {
-	third := place{8, 8}
-	b.lines("Lag", "s", "Age of the oldest record that the API server has acknowledged and the watch has not shown. While it is high, a replica answers creates with 429.", third,
+	quarter := place{6, 8}
+	b.lines("Lag", "s", "Age of the oldest record that the API server has acknowledged and the watch has not shown. While it is high, a replica answers creates with 429.", quarter,
 		query{"max by (instance) (cadastre_watch_lag_seconds)", "{{instance}}"})
-	b.watched("CadastreWatchRestarts", about{"Restarts within 30 minutes", "short", "Of the watch, because it did not show an acknowledged record in time. The alert fires above the dashed line."}, third, "{{instance}}")
-	b.lines("Complete lists within 30 minutes", "short", "Of all IPAllocations: one at the start, and one whenever the watch could not be continued.", third,
+	b.watched("CadastreWatchRestarts", about{"Restarts within 30 minutes", "short", "Of the watch, because it did not show an acknowledged record in time. The alert fires above the dashed line."}, quarter, "{{instance}}")
+	b.watched("CadastreStoreRolledBack", about{"Rollbacks within 30 minutes", "short", "Lists that were read because the store of the API server had gone back to an earlier revision. The alert fires above the dashed line."}, quarter, "{{instance}}")
+	b.lines("Complete lists within 30 minutes", "short", "Of all IPAllocations: one at the start, and one whenever the watch could not be continued.", quarter,
 		query{"increase(cadastre_watch_lists_total[30m])", "{{instance}}"})
 }
 

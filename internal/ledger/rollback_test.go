@@ -1,0 +1,59 @@
+package ledger
+
+import (
+	"errors"
+	"testing"
+)
+
+// x was recorded while y had the block, and confirmed when y was gone. The store goes back
+// to where both are there: y is its holder's, and x is not.
+func TestAConfirmationIsForgottenWhenTheStoreHasGoneBack(t *testing.T) {
+	x, y := allocation("x", "x", "6", "10.0.0.0/28"), allocation("y", "y", "5", "10.0.0.0/28")
+	gone := y.DeepCopy()
+	gone.ResourceVersion = "7"
+	for name, noticed := range map[string]func(*Ledger){
+		"as a watch has shown":                       func(l *Ledger) { l.goneBack("7", "6") },
+		"as the list shows, of a higher revision":    func(*Ledger) {},
+		"as a watch has shown, and events come late": func(l *Ledger) { l.goneBack("7", "6"); must(t, feed{l}.Delete(gone)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			must(t, feed{l}.Replace(listed(y), "5"))
+			must(t, errors.Join(feed{l}.Add(x), feed{l}.Delete(gone)))
+			record, _ := l.Record(ask("x").Record)
+			must(t, l.Confirmed(record))
+			noticed(l)
+			must(t, feed{l}.Replace(listed(x, y), "9"))
+			if err := l.Confirmed(record); err == nil {
+				t.Error("the record is confirmed that was made second")
+			}
+			if n := l.Rollbacks(); n != 1 {
+				t.Errorf("counted %d times", n)
+			}
+		})
+	}
+}
+
+func TestAListOfTheSameStoreKeepsConfirmations(t *testing.T) {
+	l := newLedger(1)
+	x, y := allocation("x", "x", "6", "10.0.0.0/28"), allocation("y", "y", "7", "10.0.0.0/28")
+	must(t, feed{l}.Replace(listed(), "5"))
+	must(t, feed{l}.Add(x))
+	must(t, feed{l}.Replace(listed(x, y), "8"))
+	record, _ := l.Record(ask("x").Record)
+	if err := l.Confirmed(record); err != nil || l.Rollbacks() != 0 {
+		t.Errorf("got %v, and %d rollbacks", err, l.Rollbacks())
+	}
+}
+
+func TestEventsOfAHistoryThatTheStoreHasLeftAreIgnored(t *testing.T) {
+	l := newLedger(1)
+	must(t, feed{l}.Replace(listed(), "5"))
+	ended := false
+	l.relist = func() { ended = true }
+	l.goneBack("5", "4")
+	must(t, feed{l}.Add(allocation("x", "x", "6", "10.0.0.0/28")))
+	if _, ok := l.Record(ask("x").Record); ok || !ended {
+		t.Errorf("the record is shown: %t; the watch ended: %t", ok, ended)
+	}
+}
