@@ -227,6 +227,9 @@ func (p *play) stop(r *replica) {
 	if unread > 0 {
 		p.t.Errorf("seed %d: %d records could not be read", p.seed, unread)
 	}
+	if n := r.allocator.ledger.Rollbacks(); n > 0 {
+		p.t.Errorf("seed %d: the store seemed to have gone back %d times", p.seed, n)
+	}
 }
 
 // collectOrphans releases records that nobody has held for longer than any

@@ -268,7 +268,7 @@ func isClosed(done chan struct{}) bool {
 }
 
 // A Reflector stops a watch while an event is on its way.
-func TestAFilteredWatchEndsWhenItIsStopped(t *testing.T) {
+func TestAFilteredWatchEndsWhenItIsStopped(*testing.T) {
 	from := watch.NewFakeWithChanSize(1, false)
 	w := newFilteredWatch(from, func(e watch.Event) (watch.Event, bool) { return e, true })
 	from.Action(watch.Added, &corev1.ConfigMap{})

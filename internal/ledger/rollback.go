@@ -25,11 +25,17 @@ func (l *Ledger) Revision() string {
 // revision, the store has gone back, and the view is of what is no more: everything is
 // listed again, and the error is ipam.ErrUnconfirmed.
 func (l *Ledger) Acknowledge(version, sent string) error {
-	if order, err := resourceversion.CompareResourceVersion(version, sent); err != nil || order > 0 {
+	if isAbove(version, sent) {
 		return nil
 	}
 	l.source.GoneBack(sent, version)
 	return fmt.Errorf("the store has gone back from revision %s to %s: %w", sent, version, ipam.ErrUnconfirmed)
+}
+
+// isAbove reports whether a revision is above another; also where that is not known.
+func isAbove(revision, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(revision, than)
+	return err != nil || order > 0
 }
 
 // goneBack ends the current watch, whose events are of a history that the store has left.
@@ -53,7 +59,7 @@ func (l *Ledger) isRefutedBy(records []ipam.Record) bool {
 		if e := l.byUID.one(r.UID); e != nil && e.version == r.Version {
 			continue
 		}
-		if order, err := resourceversion.CompareResourceVersion(r.Version, l.revision); err == nil && order <= 0 {
+		if !isAbove(r.Version, l.revision) {
 			l.noteRollback(l.revision, r.Version)
 			return true
 		}

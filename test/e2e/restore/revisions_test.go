@@ -56,10 +56,11 @@ func (w *world) rewind(name string, seed uint64, busy, idle *cluster.Manager) {
 	w.Logf("the store went back from revision %d to about %d, and is at %d", before, taken, w.revision())
 
 	w.Balancer.Restore(idle.WebhookAddress)
-	w.Expect(busy.Stop()).To(Succeed()) // the API server keeps its connections to it
+	w.Balancer.Withdraw(busy.WebhookAddress)
+	w.Balancer.Cut(busy.WebhookAddress)
 	l.creates(30)
 	l.stop()
-	w.Expect(busy.Start(ctx)).To(Succeed())
+	w.Balancer.Restore(busy.WebhookAddress)
 	w.Eventually(func() ([]string, error) { return w.wrong(ctx, nil) }).WithTimeout(informersBehind).Should(BeEmpty())
 	w.serves("after-" + name)
 }

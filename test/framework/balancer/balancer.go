@@ -51,7 +51,9 @@ type Stats struct {
 }
 
 type backend struct {
-	stats Stats // guarded by Balancer.mu
+	// Guarded by Balancer.mu.
+	stats Stats
+	open  map[net.Conn]struct{}
 }
 
 // Listen makes a balancer on a TCP address ("127.0.0.1:0" picks a port). It
@@ -63,7 +65,7 @@ func Listen(address string, backends ...string) (*Balancer, error) {
 	}
 	b := &Balancer{listener: listener}
 	for _, address := range backends {
-		b.backends = append(b.backends, &backend{stats: Stats{Address: address}})
+		b.Add(address)
 	}
 	return b, nil
 }
@@ -99,7 +101,20 @@ func (b *Balancer) Serve(ctx context.Context) error {
 func (b *Balancer) Add(address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.backends = append(b.backends, &backend{stats: Stats{Address: address}})
+	b.backends = append(b.backends, &backend{stats: Stats{Address: address}, open: map[net.Conn]struct{}{}})
+}
+
+// Cut closes the open connections of a backend, with the requests that are under way.
+func (b *Balancer) Cut(address string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, backend := range b.backends {
+		for conn := range backend.open {
+			if backend.stats.Address == address {
+				_ = conn.Close()
+			}
+		}
+	}
 }
 
 // Withdraw keeps new connections from a backend. Those that are open stay open.
@@ -137,8 +152,7 @@ func (b *Balancer) carry(ctx context.Context, client net.Conn) {
 	if err != nil {
 		return
 	}
-	defer b.count(to, func(s *Stats) { s.Open-- })
-	defer func() { _ = server.Close() }()
+	defer b.ended(to, server)
 
 	cut := func() {
 		_ = client.Close()
@@ -158,7 +172,7 @@ func (b *Balancer) connect(ctx context.Context) (*backend, net.Conn, error) {
 	for _, backend := range b.candidates() {
 		conn, err := dialer.DialContext(ctx, "tcp", backend.stats.Address)
 		if err == nil {
-			b.count(backend, func(s *Stats) { s.Served++; s.Open++ })
+			b.begun(backend, conn)
 			return backend, conn, nil
 		}
 		b.count(backend, func(s *Stats) { s.Refused++ })
@@ -179,6 +193,22 @@ func (b *Balancer) candidates() []*backend {
 	}
 	b.next++
 	return serving
+}
+
+func (b *Balancer) begun(to *backend, conn net.Conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	to.stats.Served++
+	to.stats.Open++
+	to.open[conn] = struct{}{}
+}
+
+func (b *Balancer) ended(to *backend, conn net.Conn) {
+	_ = conn.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	to.stats.Open--
+	delete(to.open, conn)
 }
 
 func (b *Balancer) count(backend *backend, change func(*Stats)) {
