@@ -185,7 +185,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record whose claim is back after its deletion was seen stays", func(t *testing.T) {
-		s := begin(t, c, pool("claim-is-back", 0), ipam.ReclaimDelete)
+		s := begin(t, plane, pool("claim-is-back", 0), ipam.ReclaimDelete)
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
 		must(t, s.k8s.Create(t.Context(), claim))
