@@ -127,7 +127,7 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 	if !canWait(err) && !r.waitsForPolicy(err) {
 		return denied(r.subject.refusal(m.Catalogue.Redacted(r.claim.Namespace, err)))
 	}
-	if full := m.Queue.MayWait(r.claim.Namespace); full != nil {
+	if full := m.Queue.MayWait(r.claim.Namespace, request); full != nil {
 		return denied(r.subject.refusal(full))
 	}
 	outcome := adapt.ClaimWaits(err)

@@ -120,7 +120,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 		return denied(r.subject.refusal(m.Catalogue.Redacted(r.obj.GetNamespace(), err)))
 	}
 	if err != nil {
-		if full := m.Queue.MayWait(r.obj.GetNamespace()); full != nil {
+		if full := m.Queue.MayWait(r.obj.GetNamespace(), pool.ParentRequest()); full != nil {
 			return denied(r.subject.refusal(full))
 		}
 	}

@@ -46,10 +46,11 @@ type IPClaimSpec struct {
 
 	// poolSelector selects by their labels the pools that may serve this claim,
 	// where there are no classes: IPPools, and LocalIPPools of the claim's
-	// namespace, which come first.
+	// namespace, which come first. At most 16 labels and expressions together.
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) ? size(self.matchLabels) : 0) + (has(self.matchExpressions) ? size(self.matchExpressions) : 0) <= 16",message="may have 16 labels and expressions together: remove some",reason=FieldValueInvalid
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
-	PoolSelector *metav1.LabelSelector `json:"poolSelector,omitempty"`
+	PoolSelector *PoolSelector `json:"poolSelector,omitempty"`
 
 	// ipFamily of the block. Default: that of the class or the pool.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable once set: make a new claim",reason=FieldValueForbidden
@@ -92,6 +93,88 @@ type IPClaimSpec struct {
 	// operator does not act on it. Mutable.
 	// +optional
 	OwnerRef *ClaimOwner `json:"ownerRef,omitempty"`
+}
+
+// The bounds of a PoolSelector: how many labels and expressions it may have, and how many values an
+// expression.
+const (
+	MaxSelectorTerms  = 16
+	MaxSelectorValues = 64
+)
+
+// PoolSelector selects pools by their labels. A pool is selected if all of it holds.
+// +structType=atomic
+type PoolSelector struct {
+	// matchLabels are labels that the pool has, with these values.
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317)",message="has a key that is too long: write the key of a label",reason=FieldValueInvalid
+	// +optional
+	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
+
+	// matchExpressions are conditions on the labels of the pool.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	MatchExpressions []PoolSelectorExpression `json:"matchExpressions,omitempty"`
+}
+
+// LabelValue is the value of a label.
+// +kubebuilder:validation:MaxLength=63
+type LabelValue string
+
+// PoolSelectorExpression is a condition on one label.
+type PoolSelectorExpression struct {
+	// key of the label.
+	// +kubebuilder:validation:MaxLength=317
+	// +required
+	Key string `json:"key"`
+
+	// operator relates the label to the values: In, NotIn, Exists or DoesNotExist.
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	// +required
+	Operator metav1.LabelSelectorOperator `json:"operator"`
+
+	// values are those that the label has one of (In), or none of (NotIn). None for Exists and
+	// DoesNotExist.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Values []LabelValue `json:"values,omitempty"`
+}
+
+// LabelSelector returns the selector as one of Kubernetes.
+func (s *PoolSelector) LabelSelector() *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{}
+	for key, value := range s.MatchLabels {
+		metav1.AddLabelToSelector(selector, key, string(value))
+	}
+	for _, e := range s.MatchExpressions {
+		term := metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator}
+		for _, value := range e.Values {
+			term.Values = append(term.Values, string(value))
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, term)
+	}
+	return selector
+}
+
+// PoolSelectorOf returns a selector of Kubernetes as one of pools.
+func PoolSelectorOf(selector *metav1.LabelSelector) *PoolSelector {
+	s := &PoolSelector{}
+	for key, value := range selector.MatchLabels {
+		if s.MatchLabels == nil {
+			s.MatchLabels = map[string]LabelValue{}
+		}
+		s.MatchLabels[key] = LabelValue(value)
+	}
+	for _, term := range selector.MatchExpressions {
+		e := PoolSelectorExpression{Key: term.Key, Operator: term.Operator}
+		for _, value := range term.Values {
+			e.Values = append(e.Values, LabelValue(value))
+		}
+		s.MatchExpressions = append(s.MatchExpressions, e)
+	}
+	return s
 }
 
 // ClaimOwner names the user of a block.

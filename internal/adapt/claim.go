@@ -3,8 +3,6 @@ package adapt
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -63,24 +61,18 @@ func claimTarget(path *field.Path, spec *v1alpha1.IPClaimSpec, req *ipam.Request
 	}
 	if spec.PoolSelector != nil {
 		named++
-		selects, text, err := selector(path.Child("poolSelector"), spec.PoolSelector)
-		req.Selects, req.Selector = selects, text
-		errs = appendError(errs, err)
+		path := path.Child("poolSelector")
+		switch {
+		case !isTooLarge(spec.PoolSelector):
+			errs = appendError(errs, readSelector(path, spec.PoolSelector, req))
+		case spec.AllocationName == "":
+			errs = append(errs, tooLarge(path))
+		default: // an earlier version has stored and bound it
+			req.Selects = func(map[string]string) bool { return false }
+		}
 	}
 	if named > 1 {
 		errs = append(errs, field.Invalid(path, "className, poolRef, poolSelector", "exclude each other: keep one of them"))
 	}
 	return errs
-}
-
-// selector reads a selector, and how it is written in full.
-func selector(path *field.Path, by *metav1.LabelSelector) (func(map[string]string) bool, string, *field.Error) {
-	s, err := metav1.LabelSelectorAsSelector(by)
-	if err != nil {
-		return nil, "", field.Invalid(path, by, err.Error()+": correct the selector")
-	}
-	if s.Empty() {
-		return nil, "", field.Invalid(path, "{}", "selects every pool: name at least one label")
-	}
-	return func(l map[string]string) bool { return s.Matches(labels.Set(l)) }, s.String(), nil
 }

@@ -249,7 +249,7 @@ func FuzzClaim(f *testing.F) {
 			spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool}
 		}
 		if key != "" {
-			spec.PoolSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+			spec.PoolSelector = &v1alpha1.PoolSelector{MatchLabels: map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)}}
 		}
 		req, errs := Claim(obj)
 		for _, err := range errs {

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/test/lint/messages"
@@ -24,7 +24,7 @@ func rowsOf(object string, errs ...*field.Error) []messages.Row {
 		switch err.Type {
 		case field.ErrorTypeInvalid, field.ErrorTypeNotSupported:
 			row.Value = fmt.Sprint(err.BadValue)
-			if by, is := err.BadValue.(*metav1.LabelSelector); is {
+			if by, is := err.BadValue.(*v1alpha1.PoolSelector); is {
 				row.Value = by.MatchExpressions[0].Key
 			}
 		}

@@ -213,19 +213,15 @@ func (c *Catalogue) PoolsNaming(class string) []ipam.PoolKey {
 }
 
 // PoolsWhere are the pools whose labels are selected: cluster-scoped ones, and
-// those of one namespace, which may be empty.
+// those of one namespace, which may be empty. The selector is evaluated outside the lock.
 func (c *Catalogue) PoolsWhere(namespace string, selects func(map[string]string) bool) []ipam.Pool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
 	var pools []ipam.Pool
+	c.mu.RLock()
 	for _, of := range seenFrom(namespace) {
-		for _, pool := range c.pools[of] {
-			if selects(pool.Labels) {
-				pools = append(pools, pool)
-			}
-		}
+		pools = slices.AppendSeq(pools, maps.Values(c.pools[of]))
 	}
-	return pools
+	c.mu.RUnlock()
+	return slices.DeleteFunc(pools, func(pool ipam.Pool) bool { return !selects(pool.Labels) })
 }
 
 // seenFrom are the namespaces whose pools are looked for from one, the empty one

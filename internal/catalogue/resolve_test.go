@@ -57,6 +57,22 @@ func TestAClaimThatSaysNothingIsOfTheDefaultFamilyWhateverDefaultsThereAre(t *te
 	}
 }
 
+// TestSelectorsAreEvaluatedOutsideTheLock that every create takes: one that takes it itself comes to an
+// end.
+func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
+	c := New(Options{Ledger: emptyLedger()})
+	for _, key := range []ipam.PoolKey{ipam.PoolNamed("a"), ipam.PoolNamed("b"), ipam.LocalPoolNamed("team", "c"), ipam.LocalPoolNamed("other", "d")} {
+		c.SetPool(ipam.Pool{Key: key, Labels: map[string]string{"name": key.Name}})
+	}
+	got := c.PoolsWhere("team", func(labels map[string]string) bool {
+		c.SetPool(ipam.Pool{Key: ipam.PoolNamed("z")})
+		return labels["name"] != "b"
+	})
+	if len(got) != 2 || !slices.ContainsFunc(got, func(p ipam.Pool) bool { return p.Key.Name == "a" }) || !slices.ContainsFunc(got, func(p ipam.Pool) bool { return p.Key.Name == "c" }) {
+		t.Errorf("%v are selected, want a and c", got)
+	}
+}
+
 func defaultClass(name string, family ipam.Family, created int64) ClassEntry {
 	return ClassEntry{Class: ipam.Class{Name: name, Native: true, Family: family}, Default: true, Created: time.Unix(created, 0)}
 }

@@ -71,7 +71,7 @@ func (f *claimFlags) claim(ctx context.Context, c client.Client, namespace strin
 		if err != nil {
 			return nil, coded(ExitUsage, fmt.Errorf("--selector=%s: %w: write one such as site=a", f.selector, err))
 		}
-		claim.Spec.PoolSelector = selector
+		claim.Spec.PoolSelector = v1alpha1.PoolSelectorOf(selector)
 	}
 	return claim, nil
 }
@@ -124,9 +124,9 @@ func poolOf(ref *v1alpha1.PoolReference) string {
 	}
 }
 
-func selectorText(selector *metav1.LabelSelector) string {
+func selectorText(selector *v1alpha1.PoolSelector) string {
 	if selector == nil {
 		return ""
 	}
-	return metav1.FormatLabelSelector(selector)
+	return metav1.FormatLabelSelector(selector.LabelSelector())
 }

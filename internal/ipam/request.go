@@ -24,9 +24,11 @@ type Request struct {
 	Pool  PoolKey
 	// Selects picks pools by their labels.
 	Selects func(labels map[string]string) bool
-	// Selector is Selects as text: of two requests that have the same, both pick the same
+	// Selector is a hash of Selects: of two requests that have the same, both pick the same
 	// pools. Empty where that is not known.
 	Selector string
+	// SelectorBytes is about how much memory Selects takes.
+	SelectorBytes int
 
 	// Family is empty, and Length NoLength, where the claim does not say.
 	Family Family

@@ -1,7 +1,9 @@
 package operator
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -10,30 +12,51 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
+	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // slimmer makes what the caches keep smaller. Of every object the managed fields go; of
-// what tenants make, the labels and annotations that the operator does not read, of which
+// what tenants make, the labels, owners and annotations that the operator does not read, of which
 // one object may have hundreds of kilobytes; and of claims, which are the most, what need
 // not be kept of them. Whatever is written to such an object is written as a patch, which
-// leaves alone what is not in the cache.
+// leaves alone what is not in the cache. A patch replaces the finalizers as a whole: so those of
+// objects of which the operator writes them stay, and so do the owners of an IPAddress.
 func slimmer() toolscache.TransformFunc {
 	strip := cache.TransformStripManagedFields()
 	return func(obj any) (any, error) {
 		switch made := obj.(type) {
 		case *v1alpha1.IPClaim:
 			keep(made, nil)
+			made.Finalizers, made.OwnerReferences = nil, nil
+			adapt.TrimSelector(made)
 			ipclaim.Trim(made)
 		case *v1alpha1.IPPool, *v1alpha1.LocalIPPool: // of which claims may select any label
-			keepAnnotations(made.(client.Object))
+			pool := made.(client.Object)
+			keepAnnotations(pool)
+			pool.SetOwnerReferences(nil)
+			pool.SetLabels(first(pool.GetLabels(), labelsOfPool))
 		case *ipamv1.IPAddressClaim:
 			keep(made, []string{clusterv1.ClusterNameLabel, clusterv1.WatchLabel})
+			made.OwnerReferences = nil
 		case *ipamv1.IPAddress:
 			keep(made, []string{clusterv1.ClusterNameLabel, v1alpha1.LabelPool, v1alpha1.LabelPoolKind})
 		}
 		return strip(obj)
 	}
+}
+
+// labelsOfPool is how many labels of a pool are kept. No webhook sees an edit of labels, of which an
+// object may have tens of thousands.
+const labelsOfPool = 256
+
+// first returns the first n labels, in the order of their keys, so that all replicas keep the same.
+func first(all map[string]string, n int) map[string]string {
+	if len(all) <= n {
+		return all
+	}
+	return only(all, slices.Sorted(maps.Keys(all))[:n])
 }
 
 // keep leaves an object these labels, and the annotations that are read.
@@ -42,11 +65,22 @@ func keep(obj client.Object, labels []string) {
 	keepAnnotations(obj)
 }
 
+// annotationBytes are the annotations that are read, and how many bytes of each are: one more than a
+// value that means something can have, so that a longer one means as little as before.
+var annotationBytes = map[string]int{
+	v1alpha1.AnnotationAddress: 64, v1alpha1.AnnotationSticky: 254, v1alpha1.AnnotationAllocation: 254, v1alpha1.AnnotationUseGranted: 254,
+	v1alpha1.AnnotationRequester: requester.MaxSealed + 1, v1alpha1.AnnotationRequestedBy: 4 * v1alpha1.MaxRequestedBy,
+	v1alpha1.AnnotationPaused: 0, v1alpha1.AnnotationClusterAPIPaused: 0,
+}
+
 func keepAnnotations(obj client.Object) {
-	obj.SetAnnotations(only(obj.GetAnnotations(), []string{
-		v1alpha1.AnnotationAddress, v1alpha1.AnnotationSticky, v1alpha1.AnnotationAllocation, v1alpha1.AnnotationUseGranted,
-		v1alpha1.AnnotationRequester, v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationPaused, v1alpha1.AnnotationClusterAPIPaused,
-	}))
+	kept := only(obj.GetAnnotations(), slices.Collect(maps.Keys(annotationBytes)))
+	for key, value := range kept {
+		if most := annotationBytes[key]; len(value) > most {
+			kept[key] = strings.Clone(value[:most]) // else the whole of it is kept
+		}
+	}
+	obj.SetAnnotations(kept)
 }
 
 // only is what has these keys.

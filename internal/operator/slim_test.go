@@ -1,16 +1,26 @@
 package operator
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // TestTheCacheKeepsOnlyWhatIsRead of the labels and annotations of what tenants make: they
@@ -56,4 +66,107 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething. Others of the same length mean as little as the whole.
+func TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething(t *testing.T) {
+	long := strings.Repeat("x", 1<<18)
+	owners, finalizers := []metav1.OwnerReference{{UID: "1"}}, []string{"example.com/f"}
+	for _, obj := range []client.Object{&v1alpha1.IPClaim{}, &v1alpha1.IPPool{}, &v1alpha1.LocalIPPool{}, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}} {
+		annotations, labels := map[string]string{}, map[string]string{}
+		for key := range annotationBytes {
+			annotations[key] = long
+		}
+		for n := range 1000 {
+			labels[fmt.Sprint("label-", n)] = ""
+		}
+		obj.SetAnnotations(annotations)
+		obj.SetLabels(labels)
+		obj.SetOwnerReferences(owners)
+		obj.SetFinalizers(finalizers)
+		if _, err := slimmer()(obj); err != nil {
+			t.Fatal(err)
+		}
+		for key, most := range annotationBytes {
+			if value, ok := obj.GetAnnotations()[key]; !ok || len(value) != most {
+				t.Errorf("%T: of %s %d bytes are kept, want %d", obj, key, len(value), most)
+			}
+		}
+		_, isClaim := obj.(*v1alpha1.IPClaim)
+		_, isAddress := obj.(*ipamv1.IPAddress)
+		if len(obj.GetLabels()) > labelsOfPool || len(obj.GetOwnerReferences()) > 0 != isAddress || len(obj.GetFinalizers()) > 0 == isClaim {
+			t.Errorf("%T: %d labels, %d owners and %d finalizers are kept", obj, len(obj.GetLabels()), len(obj.GetOwnerReferences()), len(obj.GetFinalizers()))
+		}
+	}
+}
+
+// TestFortyOfTheLargestClaimsWaitInFiveMebibytes as the cache, the queue and the catalogue keep them.
+func TestFortyOfTheLargestClaimsWaitInFiveMebibytes(t *testing.T) {
+	parts := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), WaitingLimit: 1000, Log: logr.Discard()})
+	heap := func() uint64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	before := heap()
+	cached, full := []any{}, 0
+	for n := range 40 {
+		claim := largestClaim(t, n)
+		slim, err := slimmer()(claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cached = append(cached, slim)
+		request, errs := adapt.Claim(claim)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		if parts.Queue.MayWait("team", request) != nil {
+			full++
+		}
+		parts.Queue.Wait(queue.Waiter{Since: time.Unix(int64(n), 0), Holder: adapt.HolderOfClaim(request.Claim), Request: request})
+	}
+	if used := heap() - before; used > 5<<20 {
+		t.Errorf("they take %.1f MiB, want 5 at most", float64(used)/(1<<20))
+	} else {
+		t.Logf("they take %.1f MiB", float64(used)/(1<<20))
+	}
+	if full == 0 {
+		t.Error("none of them is beyond the bound of a namespace")
+	}
+	runtime.KeepAlive(cached)
+	runtime.KeepAlive(parts)
+}
+
+// largestClaim is a claim with as much as may be, as a watch decodes it.
+func largestClaim(t *testing.T, n int) *v1alpha1.IPClaim {
+	t.Helper()
+	claim := &v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &v1alpha1.PoolSelector{}}}
+	claim.Namespace, claim.Name = "team", fmt.Sprint("large-", n)
+	claim.Annotations = map[string]string{"long": strings.Repeat("x", 1<<18), v1alpha1.AnnotationSticky: strings.Repeat("x", 1<<12)}
+	claim.Labels = map[string]string{}
+	for i := range 256 {
+		claim.Labels[fmt.Sprint("label-", i)] = strings.Repeat("x", 63)
+	}
+	for i := range 64 {
+		claim.Finalizers = append(claim.Finalizers, fmt.Sprintf("example.com/%d", i))
+		claim.OwnerReferences = append(claim.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: strings.Repeat("x", 253), UID: "1"})
+	}
+	for term := range v1alpha1.MaxSelectorTerms {
+		e := v1alpha1.PoolSelectorExpression{Key: fmt.Sprintf("%s/%02d%s", strings.Repeat("x", 60), term, strings.Repeat("x", 61)), Operator: metav1.LabelSelectorOpNotIn}
+		for value := range v1alpha1.MaxSelectorValues {
+			e.Values = append(e.Values, v1alpha1.LabelValue(fmt.Sprintf("%02d-%02d%s", n, value, strings.Repeat("x", 58))))
+		}
+		claim.Spec.PoolSelector.MatchExpressions = append(claim.Spec.PoolSelector.MatchExpressions, e)
+	}
+	text, err := json.Marshal(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := &v1alpha1.IPClaim{}
+	if err := json.Unmarshal(text, decoded); err != nil {
+		t.Fatal(err)
+	}
+	return decoded
 }

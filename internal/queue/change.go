@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"slices"
-
 	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -17,12 +15,15 @@ func (q *lines) WaitingForClass(class string) []ipam.Holder {
 // WaitingFor are those that wait for what has changed, oldest first: a class, by its
 // name or as the default; a pool, by its name or its labels; or what they may use, with
 // the project of their namespace.
+// Selectors are evaluated outside the lock, which every create takes.
 func (q *lines) WaitingFor(c catalogue.Change) []ipam.Holder {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return holders(slices.DeleteFunc(q.concerned(c), func(p *place) bool {
-		return p.Request.Selects != nil && c.Pool != (ipam.PoolKey{}) && !p.Request.Selects(c.Labels)
-	}))
+	var waiting []ipam.Holder
+	for _, w := range q.Concerned(c) {
+		if w.Request.Selects == nil || c.Pool == (ipam.PoolKey{}) || w.Request.Selects(c.Labels) {
+			waiting = append(waiting, w.Holder)
+		}
+	}
+	return waiting
 }
 
 // Concerned are the waiters of which the change may alter what they want: those of

@@ -55,8 +55,8 @@ func (q *Queue) Leave(holder ipam.Holder) {
 
 func (q *Queue) hasLeft(left Left) {
 	q.wakePools(left.Pools)
-	if left.Moved != (ipam.Holder{}) {
-		q.serve(left.Moved) // so that its status says so
+	for _, moved := range left.Moved {
+		q.serve(moved) // so that its status says so
 	}
 }
 

@@ -90,9 +90,9 @@ func (q *lines) LeaveProvisional() []Left {
 type Left struct {
 	// Pools for which it waited: another's turn may have come there.
 	Pools []ipam.PoolKey
-	// Moved is the waiter of its namespace that is in line in its stead, and was beyond
-	// the bound before; zero where there is none.
-	Moved ipam.Holder
+	// Moved are the waiters of its namespace that are in line in its stead, and were beyond
+	// the bound before.
+	Moved []ipam.Holder
 }
 
 // Leave takes a waiter out; false where it was not there.
@@ -108,11 +108,7 @@ func (q *lines) Leave(holder ipam.Holder) (Left, bool) {
 
 func (q *lines) leave(p *place) Left {
 	q.take(p)
-	left := Left{Pools: p.wants.Pools}
-	if moved := q.moveUp(p); moved != nil {
-		left.Moved = moved.Holder
-	}
-	return left
+	return Left{Pools: p.wants.Pools, Moved: q.moveUp(p)}
 }
 
 // put enters a place everywhere, and take takes it out of everywhere.

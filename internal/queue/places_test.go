@@ -54,7 +54,7 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 		t.Errorf("of both somebody is in line for %v", got)
 	}
 	left, was := q.Leave(w.Holder)
-	if !was || !slices.Equal(left.Pools, wants.Pools) || left.Moved != (ipam.Holder{}) {
+	if !was || !slices.Equal(left.Pools, wants.Pools) || left.Moved != nil {
 		t.Errorf("it left: %+v, %t", left, was)
 	}
 	if left, was := q.Leave(w.Holder); was || len(left.Pools) != 0 {

@@ -242,7 +242,7 @@ func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
 		s.open()
 		served := s.served()
 		s.waits("a", ipam.Request{Pool: ipam.PoolNamed("missing"), Length: 30})
-		if err := s.queue.MayWait("ns"); err == nil || err.Error() != "namespace ns has reached its limit of 1 waiting claims: delete some, or wait until they are bound" {
+		if err := s.queue.MayWait("ns", ipam.Request{}); err == nil || err.Error() != "namespace ns has reached its limit of 1 waiting claims: delete some, or wait until they are bound" {
 			t.Errorf("another may wait: %v", err)
 		}
 		s.waits("b", ipam.Request{Pool: s.pool.Key, Length: 30})

@@ -100,10 +100,10 @@ func passes(err error) bool {
 // something else changes.
 func IsRefused(err error) bool { return !passes(err) }
 
-// MayWait is a *ipam.TooManyWaitingError where a claim of the namespace that is created
-// now would be beyond the bound of those that wait.
-func (q *Queue) MayWait(namespace string) error {
-	if q.lines.IsFull(namespace) {
+// MayWait returns a *ipam.TooManyWaitingError if a claim of the namespace with this request that is
+// created now would be beyond the bound of those that wait.
+func (q *Queue) MayWait(namespace string, request ipam.Request) error {
+	if q.lines.IsFull(namespace, request) {
 		return q.tooManyWaiting(namespace)
 	}
 	return nil

@@ -341,12 +341,12 @@ func TestASealedUserIsOfBoundedSize(t *testing.T) {
 	r := newWorld(t).ring(t)
 	user := authenticationv1.UserInfo{Username: "jane", Groups: []string{""}}
 	empty := sealedSize(t, r, user)
-	for user.Groups[0] = strings.Repeat("g", (longest-empty)*3/4-8); ; user.Groups[0] += "g" {
+	for user.Groups[0] = strings.Repeat("g", (MaxSealed-empty)*3/4-8); ; user.Groups[0] += "g" {
 		text, err := r.Seal(user, claimA)
 		if err != nil {
-			t.Fatalf("with %d characters: %v, want one that is sealed to %d bytes", len(user.Groups[0]), err, longest)
+			t.Fatalf("with %d characters: %v, want one that is sealed to %d bytes", len(user.Groups[0]), err, MaxSealed)
 		}
-		if len(text) == longest {
+		if len(text) == MaxSealed {
 			break
 		}
 	}

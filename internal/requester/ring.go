@@ -37,9 +37,9 @@ const (
 	keyLength = 32
 	// version begins a sealed user.
 	version = "v1"
-	// longest is how long a sealed user may be: annotations of an object have 256
+	// MaxSealed is how long a sealed user may be: annotations of an object have 256
 	// KiB in all.
-	longest = 16 << 10
+	MaxSealed = 16 << 10
 	// retryEvery is how often the Secret is read while there is no key, and
 	// rereadEvery how often otherwise.
 	retryEvery, rereadEvery = time.Second, time.Minute
@@ -176,8 +176,8 @@ func (r *Ring) Seal(user authenticationv1.UserInfo, of Subject) (string, error) 
 	}
 	encrypted := sealer.Seal(nil, nil, plain, of.additional()) //nolint:gosec // this AEAD makes its own nonces and takes none
 	text := strings.Join([]string{version, idOf(key), base64.RawURLEncoding.EncodeToString(encrypted)}, ".")
-	if len(text) > longest {
-		return "", fmt.Errorf("user %s has too many groups to be noted: %d bytes, at most %d", user.Username, len(text), longest)
+	if len(text) > MaxSealed {
+		return "", fmt.Errorf("user %s has too many groups to be noted: %d bytes, at most %d", user.Username, len(text), MaxSealed)
 	}
 	return text, nil
 }

@@ -158,7 +158,7 @@ func TestSealSaysWhereItCannot(t *testing.T) {
 		t.Errorf("without a key: %v", err)
 	}
 	crowd := alice
-	crowd.Groups = []string{strings.Repeat("g", longest)}
+	crowd.Groups = []string{strings.Repeat("g", MaxSealed)}
 	if _, err := w.ring(t).Seal(crowd, claimA); err == nil || !strings.Contains(err.Error(), "too many groups") {
 		t.Errorf("too large: %v", err)
 	}

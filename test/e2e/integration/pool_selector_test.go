@@ -14,7 +14,8 @@ import (
 // selecting are claims that select pools by an expression.
 func selecting(key string, operator metav1.LabelSelectorOperator, values ...string) func(*v1alpha1.IPClaimSpec) {
 	return func(s *v1alpha1.IPClaimSpec) {
-		s.PoolSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+		by := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+		s.PoolSelector = v1alpha1.PoolSelectorOf(&by)
 	}
 }
 

@@ -196,7 +196,7 @@ func (b *ClaimBuilder) Class(name string) *ClaimBuilder {
 
 // Selecting selects pools by a label.
 func (b *ClaimBuilder) Selecting(key, value string) *ClaimBuilder {
-	b.obj.Spec.PoolSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+	b.obj.Spec.PoolSelector = &v1alpha1.PoolSelector{MatchLabels: map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)}}
 	return b
 }
 

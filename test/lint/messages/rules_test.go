@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +41,8 @@ var badSpecs = []refused{
 	{"IPClass", `{ipFamily: IPv4, allowRetain: false, reclaimPolicy: Retain, visibility: Consumer, retentionPeriod: 0s, reuseDelay: -1s}`, ""},
 	{"IPClass", `{ipFamily: IPv4, limits: {perProject: {addresses: many}}}`, ""},
 	{"IPClass", `{ipFamily: IPv6, provisioner: example.com/b}`, `{ipFamily: IPv4, provisioner: example.com/a}`},
+	{"IPClaim", `{poolSelector: {matchLabels: {` + strings.Join(labels("a", 9), ", ") + `}, matchExpressions: [` + strings.Repeat("{key: a, operator: Exists}, ", 8) + `]}}`, ""},
+	{"IPClaim", `{poolSelector: {matchLabels: {` + strings.Repeat("a", 318) + `: a}}}`, ""},
 	{"IPClaim", `{className: gold, poolRef: {name: p}}`, ""},
 	{"IPClaim", `{cidr: 10.0.0.0/24, prefixLength: 25, ipFamily: IPv6}`, ""},
 	{"IPClaim", `{ipFamily: IPv4, prefixLength: 33, allocationName: mine}`, ""},
@@ -57,6 +60,15 @@ var badSpecs = []refused{
 	{"IPAllocation", `{cidr: 10.0.0.1/28, ipFamily: IPv6, purpose: Pool, claimRef: {apiGroup: ipam.cadastre.dev, kind: LocalIPPool, name: b}, poolRef: {name: q}, project: blue, requestedBy: eve, stickyKey: b}`, held},
 	{"IPAllocation", `{cidr: 10.0.0.0/28, ipFamily: IPv4, purpose: Pool, claimRef: {apiGroup: ipam.cadastre.dev, kind: LocalIPPool, namespace: b, name: c}, poolRef: {name: q}}`,
 		`{cidr: 10.0.0.0/28, ipFamily: IPv4, purpose: Pool, claimRef: {apiGroup: ipam.cadastre.dev, kind: LocalIPPool, namespace: a, name: c}, poolRef: {name: q}}`},
+}
+
+// labels are n labels with the prefix.
+func labels(prefix string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s%d: a", prefix, i)
+	}
+	return all
 }
 
 // ruled are the rows of the rules, each of which a bad spec breaks.
