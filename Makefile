@@ -386,6 +386,12 @@ mutants-document: ## Write what the last `make mutants` has found into docs/reli
 	@go run ./test/lint/cmd/mutants table $(OUT)/mutants.json test/lint/mutants/explained.txt >$(OUT)/mutants.md
 	go run ./test/framework/cmd/splice docs/reliability.md mutants <$(OUT)/mutants.md
 
+.PHONY: largest
+largest: ## Measure what the largest objects cost a replica, into the table of docs/reliability.md.
+	@mkdir -p $(OUT)
+	LARGEST=$(CURDIR)/$(OUT)/largest.md go test -count=1 -run TestTheLargestObjectCostsLittle ./webhooks
+	go run ./test/framework/cmd/splice docs/reliability.md largest <$(OUT)/largest.md
+
 .PHONY: vulnerabilities
 vulnerabilities: ## Look for known vulnerabilities in what the operator is built of.
 	@out=$$($(TOOL) govulncheck ./cmd/... 2>&1) && code=0 || code=$$?

@@ -95,8 +95,15 @@ func tryAgain(err error) error {
 	return apierrors.NewTooManyRequests(err.Error()+": try again", 1)
 }
 
+// invalid names the first errors, and how many more there are: the library takes quadratic time to
+// join them.
 func (s subject) invalid(errs ...*field.Error) error {
-	return apierrors.NewInvalid(s.groupKind(), s.name, errs)
+	more := len(errs) - maxErrors
+	err := apierrors.NewInvalid(s.groupKind(), s.name, errs[:min(len(errs), maxErrors)])
+	if more > 0 {
+		err.ErrStatus.Message += fmt.Sprintf("; and %s", ipam.Counted(more, "more error"))
+	}
+	return err
 }
 
 // alreadyExists says what the API server would say a moment later. To let the

@@ -53,7 +53,7 @@ func blockIn(object []byte) netip.Prefix {
 	var asks struct {
 		Spec struct{ CIDR, Address string }
 	}
-	if json.Unmarshal(object, &asks) != nil { // it is refused for that
+	if len(object) > maxObjectBytes || json.Unmarshal(object, &asks) != nil { // it is refused for that
 		return netip.Prefix{}
 	}
 	if block, err := netip.ParsePrefix(asks.Spec.CIDR); err == nil {

@@ -39,9 +39,9 @@ func TestRefusalsAreCountedByTheirCode(t *testing.T) {
 		"conflict":  denied(subject{kind: "IPClaim", plural: "ipclaims"}.conflict(errors.New("taken"))),
 		"exhausted": admission.Errored(http.StatusInsufficientStorage, errors.New("full")),
 	}
-	observedServer{server, refusals{counter, nil}, nil}.Register("/path", &admission.Webhook{Handler: admission.HandlerFunc(
+	observedServer{server, observer{refusals: refusals{counter, nil}}}.Register("/path", &admission.Webhook{Handler: admission.HandlerFunc(
 		func(_ context.Context, req admission.Request) admission.Response { return answers[req.Name] })})
-	handler := server.hook.(*admission.Webhook).Handler
+	handler := server.hook.(*reviewer).hook.Handler
 	for name := range answers {
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Name: name, Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Resource: "ipclaims"},

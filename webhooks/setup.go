@@ -29,7 +29,7 @@ type Options struct {
 
 // Setup registers all webhooks with the manager's webhook server.
 func Setup(mgr manager.Manager, o Options) error {
-	mgr = observedManager{mgr, refusals{o.Metrics, o.History}, o.Tracer}
+	mgr = observedManager{mgr, observer{refusals{o.Metrics, o.History}, o.Tracer, o.Operator, newInFlight()}}
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	definitions, err := schemas.Read()
 	if err != nil {

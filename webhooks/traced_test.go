@@ -35,11 +35,11 @@ func answered(t *testing.T, header string, answer admission.Response) (spans []s
 		log.FromContext(ctx).Info("handled")
 		return answer
 	})}
-	observedServer{server, refusals{metrics.New(clock.RealClock{}), nil}, tracer}.Register("/path", hook)
+	observedServer{server, observer{refusals: refusals{metrics.New(clock.RealClock{}), nil}, tracer: tracer}}.Register("/path", hook)
 	over := httptest.NewRequest(http.MethodPost, "/path", nil)
 	over.Header.Set("Traceparent", header)
 	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { logged = args }, funcr.Options{}))
-	server.hook.(*admission.Webhook).Handler.Handle(hook.WithContextFunc(ctx, over), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+	server.hook.(*reviewer).hook.Handler.Handle(hook.WithContextFunc(ctx, over), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "uid", Namespace: "team", Name: "a", Operation: admissionv1.Create, DryRun: new(true),
 		Resource: metav1.GroupVersionResource{Resource: "ipclaims"}, Kind: metav1.GroupVersionKind{Kind: "IPClaim"},
 	}})

@@ -164,6 +164,7 @@ var misuses = []misuse{
 	{"take as much as can be had", (*hostile).takeMuch},
 	{"delete and create", (*hostile).deleteAndCreate},
 	{"pools with huge lists", (*hostile).hugeLists},
+	{"the largest objects", (*hostile).largest},
 	{"pools in pools", (*hostile).nestedPools},
 	{"a crowd that waits", (*hostile).crowd},
 	{"what others hold", once((*hostile).whatOthersHold)},

@@ -56,6 +56,8 @@ var others = map[string]string{
 	"it is of another object, or was changed":                    "in the log",
 	"cadastre requester key":                                     "what a key's name is made of",
 	"the object is null":                                         "the API server sends no such object",
+	"more error":                                                 "after the first errors of an object",
+	"the text is not a JSON object":                              "the API server sends no such text",
 	"routing domain ":                                            "a part of the name of a space",
 }
 

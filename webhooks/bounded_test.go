@@ -1,0 +1,121 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/test/lint/messages"
+)
+
+// withMetadata is an object with this metadata and, in its spec, a list.
+func withMetadata(metadata, items string) []byte {
+	return []byte(`{"metadata":{` + metadata + `},"spec":{"ranges":[` + items + `]}}`)
+}
+
+func TestAnObjectBeyondTheBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
+	labels := func(n int) []byte { return withMetadata(`"labels":{`+counted(n, `"#":""`)+`}`, "") }
+	within, beyond := labels(maxLabels), labels(maxLabels+1)
+	long := func(n int) []byte { return withMetadata(`"annotations":{"a":"`+strings.Repeat("x", n)+`"}`, "") }
+	managed := func(object []byte) []byte {
+		return []byte(strings.Replace(string(object), `"metadata":{`, `"metadata":{"managedFields":[{"manager":"m"}],`, 1))
+	}
+	going := []byte(strings.Replace(string(labels(maxLabels+2)), `"metadata":{`, `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z",`, 1))
+	const create, update, remove = admissionv1.Create, admissionv1.Update, admissionv1.Delete
+	var rows []messages.Row
+	for name, c := range map[string]struct {
+		operation   admissionv1.Operation
+		object, old []byte
+		user        string
+		refused     string
+	}{
+		"as many labels as may be":      {operation: create, object: within},
+		"one label more":                {operation: create, object: beyond, refused: "metadata.labels: Too many: 257: must have at most 256 items: remove some"},
+		"too many annotations":          {operation: create, object: withMetadata(`"annotations":{`+counted(257, `"#":""`)+`}`, ""), refused: "metadata.annotations: Too many: 257: must have at most 256 items: remove some"},
+		"too many owners":               {operation: create, object: withMetadata(`"ownerReferences":[`+counted(65, `{"uid":"#"}`)+`]`, ""), refused: "metadata.ownerReferences: Too many: 65: must have at most 64 items: remove some"},
+		"too many finalizers":           {operation: create, object: withMetadata(`"finalizers":[`+counted(65, `"#"`)+`]`, ""), refused: "metadata.finalizers: Too many: 65: must have at most 64 items: remove some"},
+		"too many items":                {operation: create, object: withMetadata("", counted(4096, `"#"`)), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
+		"too long a name":               {operation: create, object: withMetadata(`"name":"`+strings.Repeat("x", 4097)+`"`, ""), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
+		"too many bytes":                {operation: create, object: long(maxObjectBytes), refused: "metadata and spec: Too long: have 524346 bytes, and may have 524288: remove annotations or list items"},
+		"too many managed fields":       {operation: create, object: withMetadata(`"managedFields":["`+strings.Repeat("x", maxObjectBytes)+`"]`, ""), refused: "metadata and spec: Too long: have 524344 bytes, and may have 524288: remove annotations or list items"},
+		"an update beyond":              {operation: update, object: beyond, old: within, refused: "metadata.labels"},
+		"an update of what is beyond":   {operation: update, object: beyond, old: beyond},
+		"an update with fewer labels":   {operation: update, object: beyond, old: labels(maxLabels + 9)},
+		"an update with more labels":    {operation: update, object: labels(maxLabels + 9), old: beyond, refused: "metadata.labels"},
+		"an update of what is large":    {operation: update, object: long(maxObjectBytes), old: long(maxObjectBytes)},
+		"an update with another writer": {operation: update, object: managed(long(maxObjectBytes)), old: long(maxObjectBytes)},
+		"an update that grows":          {operation: update, object: long(maxObjectBytes + 1), old: long(maxObjectBytes), refused: "metadata and spec: Too long"},
+		"an update of what is deleted":  {operation: update, object: going, old: beyond},
+		"an update by the operator":     {operation: update, object: labels(maxLabels + 9), old: beyond, user: operator},
+		"a deletion":                    {operation: remove, old: beyond},
+		"no object":                     {operation: create, object: []byte(strings.Repeat("[", 9))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: c.operation, Object: runtime.RawExtension{Raw: c.object}, OldObject: runtime.RawExtension{Raw: c.old},
+				Kind: metav1.GroupVersionKind{Group: "ipam.cadastre.dev", Kind: "IPPool"}, Name: "p",
+			}}
+			req.UserInfo.Username = c.user
+			response := bounded{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }), operator}.Handle(t.Context(), req)
+			if response.Allowed != (c.refused == "") {
+				t.Fatalf("it is answered %+v", response)
+			}
+			if c.refused == "" {
+				return
+			}
+			if response.Result.Code != http.StatusUnprocessableEntity || !strings.Contains(response.Result.Message, c.refused) {
+				t.Errorf("it is answered %d: %s; want 422: %s", response.Result.Code, response.Result.Message, c.refused)
+			}
+			if c.operation == create {
+				rows = append(rows, messages.Row{Object: "any", On: messages.CreateOrUpdate, Answer: messages.Invalid, Message: c.refused})
+			}
+		})
+	}
+	messages.Golden(t, rows)
+}
+
+func TestWhatNoHandlerReadsIsLeftOut(t *testing.T) {
+	object := `{"kind":"IPPool","metadata":{"name":"p","labels":{"a":"b"},"finalizers":["f"],"ownerReferences":[{"uid":"1"}],"annotations":{"a":"b","ipam.cadastre.dev/paused":""},"managedFields":[{}]},"spec":{"cidr":"10.0.0.0/8"}}`
+	for creates, want := range map[bool]string{
+		true:  `{"kind":"IPPool","metadata":{"name":"p","labels":{"a":"b"},"finalizers":["f"],"ownerReferences":[{"uid":"1"}],"annotations":{"a":"b","ipam.cadastre.dev/paused":""}},"spec":{"cidr":"10.0.0.0/8"}}`,
+		false: `{"kind":"IPPool","metadata":{"name":"p","annotations":{"ipam.cadastre.dev/paused":""}},"spec":{"cidr":"10.0.0.0/8"}}`,
+	} {
+		if got := withoutUnread([]byte(object), creates); string(got) != want {
+			t.Errorf("of an object that is created (%t) this is left: %s", creates, got)
+		}
+	}
+	for _, text := range []string{``, `null`, `[]`, `{"metadata":7}`, `{"metadata":{"annotations":[]}}`, `{`} {
+		if got := withoutUnread([]byte(text), false); string(got) != text {
+			t.Errorf("%q is cut to %q", text, got)
+		}
+	}
+}
+
+func TestAnAnswerNamesAFewErrorsAndIsShort(t *testing.T) {
+	var errs field.ErrorList
+	for n := range 20_000 {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "labels"), fmt.Sprint("-", n), "is not a label"))
+	}
+	response := denied(subject{kind: "IPClaim", name: "c"}.invalid(errs...))
+	if n := strings.Count(response.Result.Message, "is not a label"); n != maxErrors || !strings.HasSuffix(response.Result.Message, "]; and 19990 more errors") {
+		t.Errorf("the answer names %d errors: %s", n, response.Result.Message)
+	}
+	if n := len(response.Result.Details.Causes); n != maxErrors {
+		t.Errorf("it has %d causes", n)
+	}
+	long := strings.Repeat("ä", 9<<10)
+	response = shortened(denied(subject{kind: "IPClaim", name: long}.invalid(field.Invalid(field.NewPath(long), long, long))).WithWarnings(long))
+	for _, text := range []string{response.Result.Message, response.Result.Details.Name, response.Result.Details.Causes[0].Message, response.Result.Details.Causes[0].Field, response.Warnings[0]} {
+		if len(text) > maxMessageBytes+3 || !strings.HasSuffix(text, "ä...") {
+			t.Errorf("the answer has a text of %d bytes that ends with %q", len(text), text[len(text)-9:])
+		}
+	}
+}

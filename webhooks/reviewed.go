@@ -1,0 +1,147 @@
+package webhooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+const (
+	// maxRequestBytes bounds one request: two objects, of which the API server accepts 3 MiB each,
+	// and what else is in a request.
+	maxRequestBytes = 7 << 20
+	// smallRequestBytes is what nearly every request is smaller than.
+	smallRequestBytes = 64 << 10
+	// smallBytes and largeBytes bound the requests that are read or handled at the same time: small
+	// ones, and the others. The two are apart, so that large ones keep no small one from being handled.
+	smallBytes, largeBytes = 16 << 20, 16 << 20
+	// uidWithin is where the UID of a request is: an API server writes it near the beginning.
+	uidWithin = 1 << 10
+)
+
+var errTooManyBytes = errors.New("too many large requests are being handled")
+
+// inFlight bounds the requests that are handled at the same time by their bytes. Of large ones one is
+// handled at a time: what they cost is less than a tenth of a second each.
+type inFlight struct{ small, large, turn *semaphore.Weighted }
+
+func newInFlight() *inFlight {
+	return &inFlight{semaphore.NewWeighted(smallBytes), semaphore.NewWeighted(largeBytes), semaphore.NewWeighted(1)}
+}
+
+// reviewer serves a webhook. In contrast to the webhook's own method it bounds the bytes in flight,
+// reads the body into one buffer, and does not copy the objects in it.
+type reviewer struct {
+	hook     *admission.Webhook
+	inFlight *inFlight
+}
+
+// ServeHTTP implements http.Handler.
+func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	size := r.ContentLength
+	if size < 0 {
+		size = maxRequestBytes
+	}
+	if size > maxRequestBytes {
+		http.Error(w, fmt.Sprintf("the request has %d bytes, and may have %d", size, maxRequestBytes), http.StatusRequestEntityTooLarge)
+		return
+	}
+	lane := v.inFlight.small
+	if size > smallRequestBytes {
+		lane = v.inFlight.large
+	}
+	// A body that waits to be read holds up all others on its connection (RFC 9113 section 5.2).
+	if !lane.TryAcquire(size) {
+		start, _ := io.ReadAll(io.LimitReader(r.Body, uidWithin))
+		answer(w, r, uidIn(start), denied(tryAgain(errTooManyBytes)))
+		return
+	}
+	defer lane.Release(size)
+	req, err := read(r.Body, size)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	ctx := r.Context()
+	if size > smallRequestBytes {
+		if err := v.inFlight.turn.Acquire(ctx, 1); err != nil {
+			answer(w, r, req.UID, denied(tryAgain(errTooManyBytes)))
+			return
+		}
+		defer v.inFlight.turn.Release(1)
+	}
+	if v.hook.WithContextFunc != nil {
+		ctx = v.hook.WithContextFunc(ctx, r)
+	}
+	answer(w, r, req.UID, v.hook.Handle(ctx, admission.Request{AdmissionRequest: req}))
+}
+
+// read reads a request for admission of at most so many bytes. The objects in it are parts of one
+// buffer.
+func read(body io.Reader, size int64) (admissionv1.AdmissionRequest, error) {
+	buffer := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	if _, err := buffer.ReadFrom(io.LimitReader(body, size)); err != nil {
+		return admissionv1.AdmissionRequest{}, fmt.Errorf("reading the request: %w", err)
+	}
+	var text, object, old []byte
+	err := eachMember(buffer.Bytes(), func(name, value []byte) {
+		if string(name) == "request" {
+			text = value
+		}
+	})
+	if err != nil {
+		return admissionv1.AdmissionRequest{}, fmt.Errorf("reading the request: %w", err)
+	}
+	rest, err := appendObject(nil, text, func(to []byte, name string, value []byte) []byte {
+		switch name {
+		case "object":
+			object = value
+		case "oldObject":
+			old = value
+		default:
+			return append(to, value...)
+		}
+		return nil
+	})
+	if err != nil {
+		return admissionv1.AdmissionRequest{}, fmt.Errorf("reading the request: %w", err)
+	}
+	var req admissionv1.AdmissionRequest
+	if err := json.Unmarshal(rest, &req); err != nil {
+		return req, fmt.Errorf("reading the request: %w", err)
+	}
+	req.Name = shortText(req.Name)
+	if string(object) != "null" {
+		req.Object.Raw = object
+	}
+	if string(old) != "null" {
+		req.OldObject.Raw = old
+	}
+	return req, nil
+}
+
+// uidIn returns the UID in the beginning of a request.
+func uidIn(start []byte) types.UID {
+	_, after, _ := bytes.Cut(start, []byte(`"uid":"`))
+	uid, _, _ := bytes.Cut(after, []byte(`"`))
+	return types.UID(uid)
+}
+
+// answer writes the answer to a request.
+func answer(w http.ResponseWriter, r *http.Request, uid types.UID, response admission.Response) {
+	response.UID = uid
+	review := admissionv1.AdmissionReview{Response: &response.AdmissionResponse}
+	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
+	if err := json.NewEncoder(w).Encode(review); err != nil {
+		log.FromContext(r.Context()).V(1).Info("Could not write an answer", "requestID", uid, "error", err.Error())
+	}
+}
