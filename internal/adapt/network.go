@@ -97,12 +97,11 @@ func EdgeGateway(spec *v1alpha1.PoolNetwork, cidr netip.Prefix) *field.Error {
 		return nil
 	}
 	subnet := netip.PrefixFrom(cidr.Addr(), int(spec.PrefixLength)).Masked()
-	gateway, err := netip.ParseAddr(spec.Gateway)
-	if err != nil || !slices.Contains(Edges(subnet), gateway) {
-		return nil
+	if gateway, err := netip.ParseAddr(spec.Gateway); err == nil && slices.Contains(Edges(subnet), gateway) {
+		return field.Invalid(field.NewPath("spec", "network", "gateway"), spec.Gateway,
+			fmt.Sprintf("is the network or broadcast address of the subnet %s: choose another address of it", subnet))
 	}
-	return field.Invalid(field.NewPath("spec", "network", "gateway"), spec.Gateway,
-		fmt.Sprintf("is the network or broadcast address of the subnet %s: choose another address of it", subnet))
+	return nil
 }
 
 // Edges are the addresses of a subnet that are not for hosts: network and

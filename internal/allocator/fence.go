@@ -69,8 +69,14 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	case has() != "":
 		return nil
 	}
+	return a.markGivenUp(ctx, record, holder)
+}
+
+// markGivenUp writes into the holder that the record was given up for it, unless an earlier
+// attempt to release the record has.
+func (a *Allocator) markGivenUp(ctx context.Context, record ipam.Record, holder client.Object) error {
 	if given := holder.GetAnnotations()[v1alpha1.AnnotationGivenUp]; given != "" && given == record.UID {
-		return nil // an earlier attempt to release the record has written to it
+		return nil
 	}
 	before := holder.DeepCopyObject().(client.Object)
 	annotations := maps.Clone(holder.GetAnnotations())

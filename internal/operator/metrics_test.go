@@ -100,6 +100,7 @@ func populated(t testing.TB) (*measures, *prometheus.Registry) {
 	m.Metrics.Allocated(metrics.Allocation{Origin: metrics.OriginAdmission, Class: "gold", Family: "IPv4"}, metrics.ResultAllocated, began)
 	m.Metrics.Refused("ipclaims", "create", 422)
 	m.Metrics.HistoryLost("file", 1)
+	m.Metrics.Passed("ippool", "changed")
 	registry := prometheus.NewPedanticRegistry()
 	if _, err := m.register(registry); err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func TestMetricsAreNamedAsPrometheusDoes(t *testing.T) {
 
 // TestNoLabelNamesAClaimAnAddressOrAUser keeps the number of time series low.
 func TestNoLabelNamesAClaimAnAddressOrAUser(t *testing.T) {
-	allowed := []string{"result", "origin", "class", "family", "step", "kind", "phase", "reason", "pool_namespace", "pool", "state", "project", "unit", "policy", "resource", "operation", "code", "sink", "version"}
+	allowed := []string{"result", "origin", "class", "family", "step", "kind", "phase", "reason", "pool_namespace", "pool", "state", "project", "unit", "policy", "resource", "operation", "code", "sink", "version", "controller"}
 	for _, d := range metrics.Definitions() {
 		for _, label := range d.Labels {
 			if !slices.Contains(allowed, label) {
