@@ -19,7 +19,7 @@ import (
 // takeOver adopts a record for the holder of that UID, as if it had just been made; one
 // that is not confirmed, or exceeds a limit, is given up.
 func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
-	err := a.Confirmed(record)
+	err := a.confirmedNow(record)
 	if err == nil {
 		err = a.withinLimits(record)
 	}
@@ -64,10 +64,19 @@ func (a *Allocator) Confirmed(record ipam.Record) error {
 	return err
 }
 
+// confirmedNow is Confirmed, and ipam.ErrUnconfirmed while the watch is interrupted: the store
+// may have gone back to where something else has the block.
+func (a *Allocator) confirmedNow(record ipam.Record) error {
+	if !a.ledger.IsWatching() {
+		return ipam.ErrUnconfirmed
+	}
+	return a.Confirmed(record)
+}
+
 // Adopt takes over a record, also one that is kept without holder, for the holder that it
 // names, where it is confirmed; the error is that of Confirmed.
 func (a *Allocator) Adopt(ctx context.Context, record ipam.Record) (ipam.Record, error) {
-	if err := a.Confirmed(record); err != nil {
+	if err := a.confirmedNow(record); err != nil {
 		return ipam.Record{}, err
 	}
 	return a.adopt(ctx, record, record.HolderUID)

@@ -31,8 +31,10 @@ type calm struct {
 	server        *apiServer
 	// lists and events are passed on once these are closed.
 	lists, events chan struct{}
-	claims        map[client.ObjectKey]*v1alpha1.IPClaim
-	fenced        int
+	// down is whether no watch can begin.
+	down   bool
+	claims map[client.ObjectKey]*v1alpha1.IPClaim
+	fenced int
 }
 
 // Create implements client.Writer.
@@ -82,6 +84,9 @@ func (c calmly) List(metav1.ListOptions) (runtime.Object, error) {
 
 // Watch implements cache.Watcher.
 func (c calmly) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	if c.down {
+		return nil, apierrors.NewServiceUnavailable("down")
+	}
 	return c.server.watch(options, func(ctx context.Context) bool {
 		select {
 		case <-c.events:

@@ -71,3 +71,19 @@ func TestAWriteThatIsNotAboveTheRevisionOfTheViewIsGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// While the watch is interrupted the store may go back.
+func TestARecordIsTakenOverOnlyWhileTheWatchRuns(t *testing.T) {
+	for name, want := range map[string]error{"it runs": nil, "it is interrupted": ipam.ErrUnconfirmed} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, func(s *scene) {
+				s.down = want != nil
+				record := s.recorded(s.bound("x", "uid", 31), "10.0.0.0/31")
+				s.open()
+				if _, err := s.allocator.Adopt(s.t.Context(), record); !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			})
+		})
+	}
+}

@@ -13,10 +13,12 @@ type filteredWatch struct {
 	events  chan watch.Event
 	stopped chan struct{}
 	stop    sync.Once
+	// ended is called when the watch has ended.
+	ended func()
 }
 
-func newFilteredWatch(from watch.Interface, filter watch.FilterFunc) *filteredWatch {
-	w := &filteredWatch{Interface: from, events: make(chan watch.Event), stopped: make(chan struct{})}
+func newFilteredWatch(from watch.Interface, filter watch.FilterFunc, ended func()) *filteredWatch {
+	w := &filteredWatch{Interface: from, events: make(chan watch.Event), stopped: make(chan struct{}), ended: ended}
 	go w.run(filter)
 	return w
 }
@@ -32,6 +34,7 @@ func (w *filteredWatch) Stop() {
 
 func (w *filteredWatch) run(filter watch.FilterFunc) {
 	defer close(w.events)
+	defer w.ended()
 	for event := range w.Interface.ResultChan() {
 		passed, keep := filter(event)
 		if !keep {

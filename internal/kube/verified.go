@@ -49,6 +49,8 @@ type VerifiedSource struct {
 	// the revision of what was seen before that: an event, or the list.
 	last   mark
 	before string
+	// running is whether a watch runs that goes on in the history that was seen.
+	running bool
 	// compared is when the revisions were last compared.
 	compared time.Time
 }
@@ -102,6 +104,14 @@ func (s *VerifiedSource) Revision() string {
 	return s.revision
 }
 
+// IsRunning reports whether a watch runs that goes on in the history that was seen. While
+// none does, the store may have gone back.
+func (s *VerifiedSource) IsRunning() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running
+}
+
 // ListWithContext implements cache.ListerWatcherWithContext.
 func (s *VerifiedSource) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if options.Continue == "" {
@@ -114,7 +124,7 @@ func (s *VerifiedSource) ListWithContext(ctx context.Context, options metav1.Lis
 	s.refute(found)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attempt++
+	s.begin()
 	s.revision, s.before, s.last = found, found, mark{}
 	return list, nil
 }
@@ -149,7 +159,7 @@ func (s *VerifiedSource) GoneBack(seen, found string) {
 	s.mu.Lock()
 	isNew := s.revision != "" && !isOlder(s.revision, seen)
 	if isNew {
-		s.attempt++
+		s.begin()
 		s.revision, s.before, s.last = "", "", mark{}
 	}
 	s.mu.Unlock()
@@ -175,7 +185,20 @@ func (s *VerifiedSource) WatchWithContext(ctx context.Context, options metav1.Li
 	if err != nil {
 		return nil, err
 	}
-	return newFilteredWatch(watching, check.filter), nil
+	s.run(check.attempt, check.again == mark{})
+	return newFilteredWatch(watching, check.filter, func() { s.run(check.attempt, false) }), nil
+}
+
+// begin begins an attempt to list or to watch.
+func (s *VerifiedSource) begin() { s.attempt, s.running = s.attempt+1, false }
+
+// run notes whether the watch of an attempt runs.
+func (s *VerifiedSource) run(attempt int, running bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if attempt == s.attempt {
+		s.running = running
+	}
 }
 
 // errGoneBack is the error on which a Reflector lists again.
@@ -208,7 +231,7 @@ func (s *VerifiedSource) pause(ctx context.Context) error {
 func (s *VerifiedSource) resume(options *metav1.ListOptions) *resumption {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attempt++
+	s.begin()
 	if s.before != "" {
 		options.ResourceVersion = s.before
 	}
@@ -253,7 +276,7 @@ func (r *resumption) judge(event mark, isBookmark bool) (keep, ok bool) {
 	case isBookmark:
 		return false, isOlder(event.version, r.again.version)
 	case event == r.again:
-		r.again = mark{}
+		r.again, s.running = mark{}, true
 		return false, true
 	}
 	return false, false

@@ -186,6 +186,38 @@ func TestAWatchIsResumedOnlyInTheHistoryThatWasSeen(t *testing.T) {
 	}
 }
 
+func TestAWatchRunsOnceTheLastEventHasComeAgain(t *testing.T) {
+	h, shows := &history{revision: 1}, watch.NewFake()
+	from := h.source()
+	s := NewVerifiedSource(from, Verification{WentBack: func(string, string) {}})
+	if _, err := s.List(metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.write(watch.Added, "a")
+	shown(t, s)
+	is := func(when string, want bool) {
+		t.Helper()
+		if got := s.IsRunning(); got != want {
+			t.Errorf("%s it runs: %t", when, got)
+		}
+	}
+	is("when it has ended,", false)
+	from.WatchFuncWithContext = func(context.Context, metav1.ListOptions) (watch.Interface, error) { return shows, nil }
+	w, err := s.Watch(metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is("when it has begun,", false)
+	shows.Add(newEvent(watch.Added, "a", 2).Object)
+	shows.Add(newEvent(watch.Added, "b", 3).Object)
+	<-w.ResultChan()
+	is("when it has shown the last event,", true)
+	w.Stop()
+	for range w.ResultChan() { // ends
+	}
+	is("when it is stopped,", false)
+}
+
 func TestAListThatShowsThatTheStoreHasGoneBackIsReported(t *testing.T) {
 	h, reported := &history{revision: 7}, 0
 	s := NewVerifiedSource(h.source(), Verification{WentBack: func(string, string) { reported++ }})
@@ -270,7 +302,7 @@ func isClosed(done chan struct{}) bool {
 // A Reflector stops a watch while an event is on its way.
 func TestAFilteredWatchEndsWhenItIsStopped(*testing.T) {
 	from := watch.NewFakeWithChanSize(1, false)
-	w := newFilteredWatch(from, func(e watch.Event) (watch.Event, bool) { return e, true })
+	w := newFilteredWatch(from, func(e watch.Event) (watch.Event, bool) { return e, true }, func() {})
 	from.Action(watch.Added, &corev1.ConfigMap{})
 	for len(from.ResultChan()) > 0 {
 		<-time.After(time.Millisecond)

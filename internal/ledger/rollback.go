@@ -20,6 +20,15 @@ func (l *Ledger) Revision() string {
 	return source.Revision()
 }
 
+// IsWatching reports whether the watch runs that has made the view. While it is
+// interrupted the store may go back, and what the view shows may not be there any more.
+func (l *Ledger) IsWatching() bool {
+	l.mu.Lock()
+	source := l.source
+	l.mu.Unlock()
+	return source == nil || source.IsRunning()
+}
+
 // Acknowledge judges a write of a record by the version in which the API server has stored
 // it and by Revision as it was when the write was sent. If the version is not above that
 // revision, the store has gone back, and the view is of what is no more: everything is
