@@ -369,7 +369,7 @@ hostile: $(assets) build ## Send 10,000 random mutations of valid objects throug
 
 .PHONY: tenants
 tenants: $(assets) build ## Have a hostile tenant misuse the operator beside an honest one for STORM (default 5m), with choices by SEED.
-	@STORM=$(STORM) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/e2e/tenants
+	@STORM=$(STORM) SEED=$(SEED) go test -count=1 -v -timeout 1h ./test/e2e/tenants
 
 .PHONY: mutants
 mutants: $(assets) ## Change the code in small ways, one at a time, and say which changes no test notices: SAMPLE of them, drawn by SEED; all without. A run that was cut off goes on. MUTATED names packages.

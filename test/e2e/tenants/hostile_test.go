@@ -3,38 +3,22 @@ package tenants
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
-)
-
-// Answers, as they are counted.
-const (
-	stored           = "stored"
-	limitReached     = "limit reached"
-	quotaExceeded    = "quota exceeded"
-	tooManyUnclaimed = "too many unclaimed"
-	tooManyWaiting   = "too many waiting"
-	tryAgain         = "try again"
-	notAllowed       = "not allowed"
-	notFound         = "not found"
-	conflict         = "conflict"
-	invalid          = "invalid"
-	noRoom           = "no room"
-	// defect is an answer that nobody should get.
-	defect = "DEFECT"
 )
 
 const (
@@ -52,13 +36,33 @@ type hostile struct {
 	// claims are those that it made and may have.
 	claims  []*v1alpha1.IPClaim
 	answers *answers
+
+	// server is the address of the API server, and raw a client of it that parses nothing.
+	server string
+	raw    *http.Client
+	// path is that of a webhook, as it has leaked; replicas and direct are the way there
+	// past the API server.
+	path     *atomic.Pointer[string]
+	replicas []string
+	direct   *http.Client
 }
 
 func newHostile(w *world, good *honest, random *rand.Rand, all *answers) *hostile {
 	w.Helper()
 	cfg, err := w.User("mallory")
 	suite.Must(w, err)
-	return &hostile{client: w.Client(cluster.NoRetry(cfg)), random: random, known: good.holding[0].DeepCopy(), answers: all}
+	raw, err := rest.HTTPClientFor(cfg)
+	suite.Must(w, err)
+	h := &hostile{
+		client: w.Client(cluster.NoRetry(cfg)), random: random, known: good.holding[0].DeepCopy(), answers: all,
+		server: strings.TrimSuffix(cfg.Host, "/"), raw: raw, path: &atomic.Pointer[string]{}, direct: insecure(),
+	}
+	leaked := w.claimPath()
+	h.path.Store(&leaked)
+	for _, m := range w.Managers {
+		h.replicas = append(h.replicas, m.WebhookAddress)
+	}
+	return h
 }
 
 // attack misuses the operator until the context ends.
@@ -102,47 +106,6 @@ func (h *hostile) any() *v1alpha1.IPClaim {
 
 func (h *hostile) name() string { return fmt.Sprintf("m-%d", h.random.Uint64()) }
 
-// answerOf is what an error is counted as.
-func answerOf(err error) string {
-	var status apierrors.APIStatus
-	switch {
-	case err == nil:
-		return stored
-	case strings.Contains(err.Error(), confidential):
-		return defect // it tells of others
-	case !errors.As(err, &status):
-		return defect
-	}
-	text := err.Error()
-	switch status.Status().Code {
-	case http.StatusForbidden:
-		switch {
-		case strings.Contains(text, "exceeded limit"):
-			return limitReached
-		case strings.Contains(text, "exceeded quota"):
-			return quotaExceeded
-		}
-		return notAllowed
-	case http.StatusTooManyRequests:
-		switch {
-		case strings.Contains(text, "unclaimed"):
-			return tooManyUnclaimed
-		case strings.Contains(text, "wait"):
-			return tooManyWaiting
-		}
-		return tryAgain
-	case http.StatusNotFound:
-		return notFound
-	case http.StatusConflict:
-		return conflict
-	case http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusRequestEntityTooLarge:
-		return invalid
-	case http.StatusInsufficientStorage:
-		return noRoom
-	}
-	return defect
-}
-
 // misuse is one kind of it. report is called with the answer to each request that counts.
 type misuse struct {
 	name string
@@ -178,6 +141,10 @@ var misuses = []misuse{
 	{"dry runs", once((*hostile).dryRun)},
 	{"edits without end", (*hostile).edit},
 	{"delete everything", (*hostile).deleteEverything},
+	{"requests that are cut off", once((*hostile).impatient)},
+	{"a path that has leaked", once((*hostile).leakedPath)},
+	{"one name at once", (*hostile).oneNameAtOnce},
+	{"large objects", once((*hostile).large)},
 }
 
 // oddName makes a claim with a name as long and odd as the API server lets pass, or not.

@@ -1,0 +1,60 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// oneNameAtOnce has all but one of several creates refused after each had a block recorded.
+func (h *hostile) oneNameAtOnce(ctx context.Context, report func(error)) {
+	claim := build.Claim(hostileNamespace, h.name()).Class("hosts").Obj()
+	h.claims = append(h.claims, claim)
+	var creating sync.WaitGroup
+	for range 4 {
+		creating.Go(func() { report(h.client.Create(ctx, claim.DeepCopy())) })
+	}
+	creating.Wait()
+}
+
+// manyLabels is how many labels an object has that is large.
+const manyLabels = 13_000
+
+// large makes a claim that is large by its labels, its annotations or its selector, or asks
+// what it would get.
+func (h *hostile) large(ctx context.Context) error {
+	claim := build.Claim(hostileNamespace, h.name()).Class("hosts").Obj()
+	switch h.random.IntN(4) {
+	case 0:
+		claim.Annotations = map[string]string{"example.com/note": strings.Repeat("x", 200<<10)}
+	case 1:
+		claim.Labels = map[string]string{}
+		for i := range manyLabels {
+			claim.Labels[fmt.Sprintf("example.com/label-%d", i)] = "value"
+		}
+	case 2:
+		claim.Labels = map[string]string{}
+		for i := range manyLabels {
+			claim.Labels[fmt.Sprintf("not a label %d", i)] = "not a value!"
+		}
+	default:
+		values := make([]v1alpha1.LabelValue, manyLabels)
+		for i := range values {
+			values[i] = v1alpha1.LabelValue(fmt.Sprintf("value-%d", i))
+		}
+		claim.Spec = v1alpha1.IPClaimSpec{PoolSelector: &v1alpha1.PoolSelector{MatchExpressions: []v1alpha1.PoolSelectorExpression{
+			{Key: "example.com/key", Operator: metav1.LabelSelectorOpIn, Values: values},
+		}}}
+	}
+	if h.random.IntN(2) == 0 {
+		return h.client.Create(ctx, claim, client.DryRunAll)
+	}
+	return h.create(ctx, claim)
+}
