@@ -38,6 +38,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/requester"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // stage is the handlers as Setup makes them, over a store in memory.
@@ -215,7 +216,7 @@ func newStage(f testing.TB) *stage {
 	must(f, clientgoscheme.AddToScheme(scheme))
 	must(f, v1alpha1.AddToScheme(scheme))
 	s := &stage{}
-	store := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(s.funcs()).
+	store := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(build.Tracker(scheme)).WithInterceptorFuncs(s.funcs()).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}).Build()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
 	alloc := allocator.NewParts(allocator.PartsOptions{Ledger: view, Client: store, Namespace: "system", UnclaimedLimit: 1000, Log: logr.Discard()})

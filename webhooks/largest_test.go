@@ -82,7 +82,7 @@ var shapes = map[string]func(kind string, size int) (metadata, spec string){
 	},
 	"a list of many items": func(kind string, n int) (string, string) { return "", listOf(kind, filled(n, `"#"`)) },
 	"a list of one item":   func(kind string, n int) (string, string) { return "", listOf(kind, `"`+filled(n, "x")+`"`) },
-	"a long string": func(kind string, n int) (string, string) {
+	"a long string": func(_ string, n int) (string, string) {
 		return "", `"cidr":"` + filled(n, "x") + `","address":"` + `"`
 	},
 	"a long name": func(_ string, n int) (string, string) { return `"generateName":"` + filled(n, "x") + `"`, "" },

@@ -1,12 +1,14 @@
 package movein
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -28,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
@@ -141,14 +142,25 @@ func (a *admitting) admit(ctx context.Context, resource string, obj client.Objec
 	if err != nil {
 		return err
 	}
-	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+	body, err := json.Marshal(admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
 		UID: "1", Operation: admissionv1.Create, Namespace: obj.GetNamespace(), Object: runtime.RawExtension{Raw: raw}, DryRun: new(false),
-	}}
-	response := a.hooks["/mutate-ipam-cadastre-dev-v1alpha1-"+resource].(*admission.Webhook).Handle(ctx, req)
-	if !response.Allowed {
-		return &apierrors.StatusError{ErrStatus: *response.Result}
+	}})
+	if err != nil {
+		return err
 	}
-	patch, err := jsonpatch.DecodePatch(response.Patch)
+	answered := httptest.NewRecorder()
+	a.hooks["/mutate-ipam-cadastre-dev-v1alpha1-"+resource].ServeHTTP(answered, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body)))
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(answered.Body.Bytes(), &review); err != nil {
+		return fmt.Errorf("%d %s: %w", answered.Code, answered.Body, err)
+	}
+	if !review.Response.Allowed {
+		return &apierrors.StatusError{ErrStatus: *review.Response.Result}
+	}
+	if len(review.Response.Patch) == 0 {
+		return nil
+	}
+	patch, err := jsonpatch.DecodePatch(review.Response.Patch)
 	if err != nil {
 		return err
 	}
