@@ -67,7 +67,7 @@ func keep(obj client.Object, labels []string) {
 
 // annotationBytes are the annotations that are read, and how many bytes of each are: one more than a
 // value that means something can have, so that a longer one means as little as before.
-var annotationBytes = map[string]int{
+var annotationBytes = map[string]int{ //nolint:gochecknoglobals // a table, made once
 	v1alpha1.AnnotationAddress: 64, v1alpha1.AnnotationSticky: 254, v1alpha1.AnnotationAllocation: 254, v1alpha1.AnnotationUseGranted: 254,
 	v1alpha1.AnnotationRequester: requester.MaxSealed + 1, v1alpha1.AnnotationRequestedBy: 4 * v1alpha1.MaxRequestedBy,
 	v1alpha1.AnnotationPaused: 0, v1alpha1.AnnotationClusterAPIPaused: 0,
