@@ -22,6 +22,7 @@ var (
 
 func TestCerts(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second) // a replica looks again a second after another one has written
 	RunSpecs(t, "certs")
 }
 

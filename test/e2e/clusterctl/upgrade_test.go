@@ -62,6 +62,9 @@ var _ = Describe("clusterctl upgrade", func() {
 		By("it is removed as documented, and leaves what is Cluster API's")
 		asOperator, err := upgraded.OperatorConfig(ctx)
 		Expect(err).NotTo(HaveOccurred())
+		_, err = upgraded.Kubectl(ctx, "create", "clusterrolebinding", "cadastre-removal",
+			"--clusterrole=cadastre-removal", "--serviceaccount="+elsewhere+":"+cluster.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
 		options := operator.Options{Namespace: elsewhere, ServiceAccount: cluster.ServiceAccount}
 		Expect(operator.RemoveFinalizers(ctx, asOperator, options, GinkgoWriter)).To(Succeed())
 		repository.clusterctl(ctx, "delete", "--kubeconfig="+upgraded.Kubeconfig(), "--ipam=cadastre", "--include-namespace")

@@ -71,7 +71,6 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		Entry("cidr", "fixed-root", `{cidr: 10.26.0.0/16}`, refusal{field: "spec.cidr", remedy: immutable}),
 		Entry("cidr to a larger one", "fixed-root", `{cidr: 10.22.0.0/15}`, refusal{field: "spec.cidr", remedy: immutable}),
 		Entry("cidr that its parent gave", "fixed-child", `{cidr: 10.23.9.0/24}`, refusal{field: "spec.cidr", remedy: immutable}),
-		Entry("cidr by removing it", "fixed-child", `{cidr: null}`, refusal{field: "spec.cidr", remedy: immutable}),
 		Entry("parentRef", "fixed-child", `{parentRef: {name: fixed-hosts}}`, refusal{field: "spec.parentRef", remedy: immutable}),
 		Entry("parentRef by removing it", "fixed-child", `{parentRef: null, prefixLength: null}`, refusal{field: "spec.parentRef", remedy: immutable}),
 		Entry("parentRef by giving it one", "fixed-root", `{parentRef: {name: fixed-hosts}, routingDomain: null}`, refusal{field: "spec.parentRef", remedy: immutable}),
@@ -79,12 +78,22 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		Entry("prefixLength by removing it", "fixed-child", `{prefixLength: null}`, refusal{field: "spec.prefixLength", remedy: immutable}),
 		Entry("prefixLength by giving a root one", "fixed-root", `{prefixLength: 16}`, refusal{field: "spec.prefixLength", remedy: "is for child pools only"}),
 		Entry("ipFamily", "fixed-root", `{ipFamily: IPv6}`, refusal{field: "spec.ipFamily", remedy: immutable}),
-		Entry("ipFamily by removing it", "fixed-root", `{ipFamily: null}`, refusal{field: "spec.ipFamily", remedy: immutable}),
 		Entry("routingDomain", "fixed-root", `{routingDomain: elsewhere}`, refusal{field: "spec.routingDomain", remedy: immutable}),
-		Entry("routingDomain by removing it", "fixed-root", `{routingDomain: null}`, refusal{field: "spec.routingDomain", remedy: immutable}),
 		Entry("routingDomain by giving a child one", "fixed-child", `{routingDomain: elsewhere}`, refusal{field: "spec.routingDomain", remedy: "is for root pools only"}),
 		Entry("network's length", "fixed-hosts", `{network: {prefixLength: 23}}`, refusal{field: "spec.network.prefixLength", remedy: immutable}),
 		Entry("network's length by removing the network", "fixed-subnet", `{network: null}`, refusal{field: "spec.network", remedy: immutable}),
+	)
+
+	DescribeTable("keeps what an update leaves out of a pool's", func(ctx context.Context, name, spec string) {
+		before := fresh(ctx, build.Pool(name).Obj())
+		Expect(patched(ctx, build.Pool(name).Obj(), spec)).To(Succeed())
+		after := fresh(ctx, build.Pool(name).Obj())
+		Expect(after.Spec).To(Equal(before.Spec))
+		Expect(after.Generation).To(Equal(before.Generation))
+	},
+		Entry("cidr", "fixed-child", `{cidr: null}`),
+		Entry("ipFamily", "fixed-root", `{ipFamily: null}`),
+		Entry("routingDomain", "fixed-root", `{routingDomain: null}`),
 	)
 
 	DescribeTable("refuses to change what is mutable of a pool to", func(ctx context.Context, spec string, want refusal) {
