@@ -52,7 +52,7 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		size = maxRequestBytes
 	}
 	if size > maxRequestBytes {
-		http.Error(w, fmt.Sprintf("the request has %d bytes, and may have %d", size, maxRequestBytes), http.StatusRequestEntityTooLarge)
+		answer(w, r, "", admission.Errored(http.StatusRequestEntityTooLarge, fmt.Errorf("the request has %d bytes, and may have %d", size, maxRequestBytes)))
 		return
 	}
 	lane := v.inFlight.small
@@ -68,7 +68,7 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer lane.Release(size)
 	req, err := read(r.Body, size)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		answer(w, r, req.UID, admission.Errored(http.StatusBadRequest, err))
 		return
 	}
 	ctx := r.Context()
