@@ -52,7 +52,7 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		size = maxRequestBytes
 	}
 	if size > maxRequestBytes {
-		answer(w, r, "", admission.Errored(http.StatusRequestEntityTooLarge, fmt.Errorf("the request has %d bytes, and may have %d", size, maxRequestBytes)))
+		answer(w, r, "", admission.Errored(http.StatusRequestEntityTooLarge, fmt.Errorf("the request has %d bytes, and may have %d: make the object smaller", size, maxRequestBytes)))
 		return
 	}
 	lane := v.inFlight.small

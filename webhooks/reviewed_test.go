@@ -57,8 +57,13 @@ func TestARequestIsReadAsItWasSent(t *testing.T) {
 	for body, want := range map[string]int{
 		``: 400, `{`: 400, `{"request":7}`: 400, `{"request":{"uid":7}}`: 400, `[]`: 400, reviewOf(maxRequestBytes): 413,
 	} {
-		if code, _ := sentTo(t.Context(), t, hook, body); code != want {
-			t.Errorf("a body of %d bytes is answered %d, want %d", len(body), code, want)
+		code, answer := sentTo(t.Context(), t, hook, body)
+		if code != want || answer == nil {
+			t.Errorf("a body of %d bytes is answered %d, want %d in a review", len(body), code, want)
+			continue
+		}
+		if want == http.StatusRequestEntityTooLarge {
+			messages.Golden(t, []messages.Row{{Object: "any", On: messages.CreateOrUpdate, Answer: "413 RequestEntityTooLarge", Message: answer.Result.Message}})
 		}
 	}
 }

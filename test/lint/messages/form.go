@@ -37,7 +37,7 @@ var informs = regexp.MustCompile(`^(True, (Bound|Ready|Recorded|AddressAllocated
 // isOfTheRequest reports whether a message says that the operator could not answer, and
 // nothing about the object.
 func (r Row) isOfTheRequest() bool {
-	return slices.Contains([]string{"429", "500", "503"}, r.Answer[:min(3, len(r.Answer))])
+	return slices.Contains([]string{"413", "429", "500", "503"}, r.Answer[:min(3, len(r.Answer))])
 }
 
 // foreign are messages that are of Kubernetes, word by word.

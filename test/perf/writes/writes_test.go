@@ -61,6 +61,7 @@ func TestWritesOfAClaim(t *testing.T) {
 		"DELETE ipallocations": claims,
 		"PATCH ipallocations":  claims, // the finalizer, which keeps the block until the holder is gone
 		"DELETE ipclaims":      claims,
+		"GET ipclaims":         2 * claims, // at most: that the claim is gone, before the deletion and before the finalizer goes
 	}, func() { w.release("by-pool") })
 }
 
@@ -90,7 +91,9 @@ func TestWritesOfAnAddressClaim(t *testing.T) {
 		"DELETE ipaddresses":     claims,
 		"PATCH ipaddresses":      claims, // our finalizer
 		"DELETE ipallocations":   claims,
-		"PATCH ipallocations":    claims, // the finalizer
+		"PATCH ipallocations":    claims,     // the finalizer
+		"GET ipaddressclaims":    2 * claims, // at most, as for a claim
+		"GET ipaddresses":        2 * claims,
 	}, func() { w.releaseAddresses("machines", claims) })
 }
 
@@ -128,8 +131,8 @@ func TestWritesOfClaimsThatWait(t *testing.T) {
 // a cache of its own is behind, which depends on how busy the machine is.
 const mostReads = claims / 10
 
-// costs does something and expects it to have taken exactly these writes, and few
-// reads.
+// costs does something and expects it to have taken exactly these writes, these reads at
+// most, and few others.
 func (w *world) costs(t *testing.T, what string, want map[string]int, do func()) {
 	w.settled()
 	before := w.requests()
@@ -142,7 +145,7 @@ func (w *world) costs(t *testing.T, what string, want map[string]int, do func())
 		switch verb, _, _ := strings.Cut(request, " "); {
 		case count <= 0:
 		case verb == "GET" || verb == "LIST":
-			reads[request] = count
+			reads[request] = max(0, count-want[request])
 		default:
 			writes[request] = count
 		}
@@ -150,6 +153,7 @@ func (w *world) costs(t *testing.T, what string, want map[string]int, do func())
 	if events := writes["POST events"]; 0 < events && events <= w.mostEvents {
 		delete(writes, "POST events")
 	}
+	maps.DeleteFunc(want, func(request string, _ int) bool { return strings.HasPrefix(request, "GET ") })
 	if !maps.Equal(writes, want) {
 		t.Errorf("%d times %s cost the writes %v, want %v", claims, what, writes, want)
 	}
