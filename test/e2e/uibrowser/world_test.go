@@ -70,7 +70,7 @@ func (w *world) open(t *testing.T, v *viewer.Viewer, look browser.Look) *browser
 	p.Go(v.Address)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the page says %q, its maps %q", browser.Value[string](p, "document.body.innerText.slice(0,600)"), labels(p))
+			t.Logf("the page says %q, its maps %q", browser.Value[string](p, "document.body.innerText.slice(0,4000)"), labels(p))
 		}
 		if said := p.Errors(); len(said) > 0 {
 			t.Errorf("the browser complains: %q", said)
