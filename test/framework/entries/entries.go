@@ -10,30 +10,33 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/history"
 )
 
-// kept is a sink.
-type kept []history.Entry
+// Kept is a sink that keeps what it is given.
+type Kept []history.Entry
 
 // Write implements history.Sink.
-func (k *kept) Write(_ context.Context, entries []history.Entry) error {
+func (k *Kept) Write(_ context.Context, entries []history.Entry) error {
 	*k = append(*k, entries...)
 	return nil
 }
 
 // Close implements history.Sink.
-func (*kept) Close(context.Context) error { return nil }
+func (*Kept) Close(context.Context) error { return nil }
+
+// Take returns the entries of a recorder, of which this is a sink, since it was last called.
+func (k *Kept) Take(of *history.Recorder) []history.Entry {
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	of.Run(stopped) // hands over what waits
+	all := *k
+	*k = nil
+	return all
+}
 
 // Recorder is a recorder, and a function that returns the entries since it was last called.
 func Recorder() (r *history.Recorder, take func() []history.Entry) {
-	k := &kept{}
+	k := &Kept{}
 	r = history.New(history.Options{
 		Sinks: map[string]history.Sink{"memory": k}, Clock: clock.RealClock{}, Lost: func(string, int) {}, Log: logr.Discard(),
 	})
-	stopped, stop := context.WithCancel(context.Background())
-	stop()
-	return r, func() []history.Entry {
-		r.Run(stopped) // hands over what waits
-		all := *k
-		*k = nil
-		return all
-	}
+	return r, func() []history.Entry { return k.Take(r) }
 }

@@ -12,7 +12,7 @@
 // says, such as Bound.
 //
 // Interrupted tells a story once for each moment at which another actor can come in between
-// the calls that a pass makes.
+// the calls that a pass makes. Failing tells it once for each call, which fails.
 //
 // The stories of a package are subtests of one test, which starts the API server once, and
 // run one after the other. Each begins on an API server

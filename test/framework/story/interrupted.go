@@ -43,46 +43,56 @@ func (w *World) Interrupted(begin func(n int) Interruption) {
 	for n, acted := 0, true; acted; n++ {
 		i := begin(n)
 		w.kept = nil
-		w.moments.arm(n, func(what string) {
+		w.moments.arm(n, func(what string) error {
 			w.t.Logf("n=%d: the other actor comes in %s", n, what)
 			i.Act()
+			return nil
 		})
 		for range passesInterrupted {
-			w.passed(i)
+			_ = w.passed(i)
 		}
 		if acted = !w.moments.disarm(); !acted {
 			w.t.Logf("n=%d: the other actor comes in when all calls are made", n)
 			i.Act()
 		}
-		for range passesAfter {
-			w.Passes(passesEvery)
-			w.passed(i)
-		}
-		w.Consistent()
-		w.expectKept()
-		if i.Check != nil {
-			i.Check()
-		}
+		w.settled(i)
+	}
+}
+
+// settled makes the passes that are left, and expects that everything is as it should be.
+func (w *World) settled(i Interruption) {
+	w.t.Helper()
+	for range passesAfter {
+		w.Passes(passesEvery)
+		_ = w.passed(i)
+	}
+	w.Consistent()
+	w.expectKept()
+	if i.Check != nil {
+		i.Check()
 	}
 }
 
 // passed makes a pass, which may fail: what a controller cannot do at the moment it tries
 // again.
-func (w *World) passed(i Interruption) {
+func (w *World) passed(i Interruption) error {
 	w.t.Helper()
-	if _, err := w.pass(i.By, i.Object.DeepCopyObject().(client.Object)); err != nil {
+	_, err := w.pass(i.By, i.Object.DeepCopyObject().(client.Object))
+	if err != nil {
 		w.t.Logf("the pass ended with: %v", err)
 	}
+	return err
 }
 
-// moments counts the moments at which another actor may come in, and has it act at one.
+// moments counts the moments at which another actor may come in, and has it act at one. Where
+// it returns an error, so does the call.
 type moments struct {
 	mu   sync.Mutex
 	left int
-	act  func(what string)
+	act  func(what string) error
 }
 
-func (m *moments) arm(after int, act func(string)) {
+func (m *moments) arm(after int, act func(string) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.left, m.act = after, act
@@ -100,13 +110,17 @@ func (m *moments) disarm() bool {
 // around makes a call, with a moment before and one after it. The calls of the actor itself
 // have none.
 func (m *moments) around(what string, do func() error) error {
-	m.pass("before " + what)
+	if err := m.pass("before " + what); err != nil {
+		return err
+	}
 	err := do()
-	m.pass("after " + what)
+	if failed := m.pass("after " + what); failed != nil {
+		return failed
+	}
 	return err
 }
 
-func (m *moments) pass(what string) {
+func (m *moments) pass(what string) error {
 	m.mu.Lock()
 	act := m.act
 	if m.left--; m.left >= 0 {
@@ -116,9 +130,10 @@ func (m *moments) pass(what string) {
 		m.act = nil
 	}
 	m.mu.Unlock()
-	if act != nil {
-		act(what)
+	if act == nil {
+		return nil
 	}
+	return act(what)
 }
 
 // OthersFinalizer is that of another controller.

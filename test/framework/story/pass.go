@@ -139,6 +139,9 @@ func (p *Pass) HasEvents(n int) *Pass {
 	return p
 }
 
+// RequeueAfter is after which time the object is reconciled again.
+func (p *Pass) RequeueAfter() time.Duration { return p.result.RequeueAfter }
+
 // After expects that the object is reconciled again after a time; 0: not before something
 // changes.
 func (p *Pass) After(d time.Duration) *Pass {

@@ -16,8 +16,10 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/framework/entries"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
@@ -41,6 +43,7 @@ type World struct {
 	shown   *shown
 	writes  *writes
 	moments *moments
+	entries *entries.Kept
 	// kept are objects that an interruption is expected to leave.
 	kept []client.Object
 	// ordered are the objects created so far that the operator puts into an order.
@@ -53,12 +56,12 @@ func (p *Plane) Begin(t *testing.T) *World {
 	t.Helper()
 	w := &World{
 		Clock: clocktesting.NewFakeClock(time.Now()), Events: &Events{},
-		t: t, plane: p, shown: newShown(), writes: &writes{hooks: map[string]func(){}}, moments: &moments{},
+		t: t, plane: p, shown: newShown(), writes: &writes{hooks: map[string]func(){}}, moments: &moments{}, entries: &entries.Kept{},
 	}
 	w.K8s = interruptible(noteWrites(p.admin, w.writes), w.moments)
 	w.Parts = allocator.NewParts(allocator.PartsOptions{
 		Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: shownWithin}),
-		Client: w.K8s, Namespace: System, UnclaimedLimit: 1000,
+		Client: w.K8s, Namespace: System, UnclaimedLimit: 1000, Sinks: map[string]history.Sink{"story": w.entries},
 	})
 	w.Ledger.Listen(w.shown.record) // after the queue, which listens too
 	w.feed()

@@ -1,0 +1,33 @@
+package story
+
+import (
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Failing tells a story twice for each call of the API that a pass makes: once the API server
+// fails without doing what it is asked, and once it does that, and fails then. The pass is
+// expected to end with an error, so that it is tried again. Those after it do the rest. What
+// begin returns has no Act.
+func (w *World) Failing(begin func(n int) Interruption) {
+	w.t.Helper()
+	for n, failed := 0, true; failed; n++ {
+		i := begin(n)
+		failed = false
+		w.kept = nil
+		w.moments.arm(n, func(what string) error {
+			w.t.Logf("n=%d: the API server fails %s", n, what)
+			failed = true
+			return apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
+		})
+		for range passesInterrupted {
+			before := failed
+			if err := w.passed(i); err == nil && failed != before {
+				w.t.Fatal("a call failed, and the pass ended without an error: it is not tried again")
+			}
+		}
+		w.moments.disarm()
+		w.settled(i)
+	}
+}
