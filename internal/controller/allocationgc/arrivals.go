@@ -66,7 +66,7 @@ func (c *Controller) scan(ctx context.Context, q kube.Queue) {
 // isHeld reports whether the cache has the holder of the record, and it names it.
 func (c *Controller) isHeld(ctx context.Context, name ipam.Name) bool {
 	record, ok := c.Ledger.Record(name)
-	if !ok || record.State != ipam.StateBound {
+	if !ok {
 		return false
 	}
 	held, err := c.holds(ctx, c.Client, record)

@@ -6,8 +6,11 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
 	fcache "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/util/workqueue"
@@ -20,6 +23,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/metrics"
 )
 
 // TestOnlyRecordsWithoutHolderAreReconciled shows a new leader some records: those
@@ -66,6 +70,31 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	if len(c.news) != 0 {
 		t.Errorf("%v are still news", c.news)
 	}
+}
+
+// TestNewRecordsAreScannedAMomentLater by a leader, which exports what it alone counts from
+// then on.
+func TestNewRecordsAreScannedAMomentLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
+		c := &Controller{Parts: allocator.NewParts(allocator.PartsOptions{Ledger: view})}
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer q.ShutDown()
+		must(t, c.arrivals().Start(t.Context(), q))
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(c.Metrics.Collectors()...)
+		if n, err := testutil.GatherAndCount(registry, metrics.Unheld); n != 1 || err != nil {
+			t.Errorf("%d time series of %s, %v; want 1", n, metrics.Unheld, err)
+		}
+		c.news = []ipam.Name{{Name: "gone"}}
+		for _, want := range []int{0, 1} {
+			synctest.Wait()
+			if got := q.Len(); got != want {
+				t.Errorf("%d records are enqueued, want %d", got, want)
+			}
+			<-time.After(arriveWithin)
+		}
+	})
 }
 
 func recordNamed(name string, state ipam.State) ipam.Record {

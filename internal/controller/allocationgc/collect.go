@@ -139,7 +139,7 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	c.History.Released(record, history.ReasonOf(reason))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.released[record.Name] = sighting{uid: record.UID, at: c.Clock.Now()}
+	c.released[record.Name] = lastRelease{uid: record.UID, at: c.Clock.Now()}
 	return nil
 }
 
@@ -178,9 +178,9 @@ func (c *Controller) sawDeletion(record ipam.Record) bool {
 func (c *Controller) graceLeft(record ipam.Record) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen, ok := c.unheld[record.Name]
-	if !ok || seen.uid != record.UID || seen.version != record.Version {
-		seen = sighting{uid: record.UID, version: record.Version, at: c.Clock.Now()}
+	seen := c.unheld[record.Name]
+	if seen.version != record.Version {
+		seen = sighting{version: record.Version, at: c.Clock.Now()}
 		c.unheld[record.Name] = seen
 		c.Metrics.Unheld(len(c.unheld))
 	}
@@ -207,6 +207,12 @@ func (c *Controller) forget(name ipam.Name) {
 
 // sighting is when one state of a record was first seen without its holder.
 type sighting struct {
-	uid, version string
-	at           time.Time
+	version string
+	at      time.Time
+}
+
+// lastRelease is when a record was released last.
+type lastRelease struct {
+	uid string
+	at  time.Time
 }

@@ -59,9 +59,9 @@ type Controller struct {
 	// news are records that are to be reconciled only if they still have no holder
 	// when their holders have had time to come.
 	news []ipam.Name
-	// released is which state of a record was released and when; the view shows a
+	// released is which record of a name was released and when; the view shows a
 	// moment later that it is gone.
-	released map[ipam.Name]sighting
+	released map[ipam.Name]lastRelease
 }
 
 // Judge reports whether the holder that a record names exists and names it.
@@ -69,14 +69,14 @@ type Judge func(context.Context, client.Reader, ipam.Record) (bool, error)
 
 // Setup registers the controller.
 func (c *Controller) Setup(mgr manager.Manager) error {
-	c.unheld, c.gone, c.released = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]sighting{}
+	c.unheld, c.gone, c.released = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]lastRelease{}
 	c.judges = map[string]Judge{}
 	backoff := c.Backoff("orphan")
 	return builder.ControllerManagedBy(mgr).
 		Named("orphan").
-		Watches(&v1alpha1.IPClaim{}, c.deletions(recordOfClaim)).
-		Watches(&v1alpha1.IPPool{}, c.deletions(c.recordOfPool)).
-		Watches(&v1alpha1.LocalIPPool{}, c.deletions(c.recordOfPool)).
+		Watches(&v1alpha1.IPClaim{}, c.claims()).
+		Watches(&v1alpha1.IPPool{}, c.pools()).
+		Watches(&v1alpha1.LocalIPPool{}, c.pools()).
 		WatchesRawSource(c.records()).
 		WatchesRawSource(c.arrivals()).
 		WatchesRawSource(backoff).

@@ -68,7 +68,7 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 	}
 	s.controller = &Controller{
 		Parts: parts, Client: k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
-		Events: s.events, unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
+		Events: s.events, unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]lastRelease{},
 	}
 	must(t, client.IgnoreAlreadyExists(k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}})))
 	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
@@ -241,7 +241,7 @@ func TestOrphan(t *testing.T) {
 		s := begin(t, plane, pool("unseen-release", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.sawDeletion()
-		s.controller.released[s.name] = sighting{uid: record.UID, at: s.clock.Now()} // so an API server said that had just started
+		s.controller.released[s.name] = lastRelease{uid: record.UID, at: s.clock.Now()} // so an API server said that had just started
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}

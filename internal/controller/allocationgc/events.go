@@ -3,7 +3,6 @@ package allocationgc
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -45,20 +44,29 @@ func (c *Controller) reconcileMissing(q kube.Queue, pool ipam.PoolKey) {
 	}
 }
 
-// deletions notes the deletion of holders, and enqueues their record. The last
-// that was seen of a claim may be that it waited; then what is recorded for it is
-// reconciled without a note.
-func (c *Controller) deletions(recordOf func(client.Object) (ipam.Name, bool)) handler.EventHandler {
+// claims notes the deletion of claims, and enqueues their record. The last that was seen of
+// a claim may be that it waited; then what is recorded for it is reconciled without a note.
+func (c *Controller) claims() handler.EventHandler {
 	return kube.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
-		name, ok := recordOf(e.Object)
-		if !ok {
-			for _, record := range c.Ledger.HeldBy(adapt.HolderOfClaim(ipam.Name{Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()})) {
-				q.Add(requestFor(record.Name))
-			}
+		claim := e.Object.(*v1alpha1.IPClaim)
+		if name := (ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName}); name.Name != "" {
+			c.note(string(claim.UID), name)
+			q.Add(requestFor(name))
 			return
 		}
-		c.note(string(e.Object.GetUID()), name)
-		q.Add(requestFor(name))
+		for _, record := range c.Ledger.HeldBy(adapt.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name})) {
+			q.Add(requestFor(record.Name))
+		}
+	}})
+}
+
+// pools notes the deletion of pools, and enqueues their records.
+func (c *Controller) pools() handler.EventHandler {
+	return kube.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
+		for _, record := range c.Ledger.HeldBy(adapt.HolderOfPool(adapt.KeyOf(e.Object.(v1alpha1.Pool)))) {
+			c.note(string(e.Object.GetUID()), record.Name)
+			q.Add(requestFor(record.Name))
+		}
 	}})
 }
 
@@ -118,26 +126,6 @@ func (c *Controller) look(name ipam.Name) {
 	}
 }
 
-func recordOfClaim(obj client.Object) (ipam.Name, bool) {
-	claim, ok := obj.(*v1alpha1.IPClaim)
-	if !ok || claim.Spec.AllocationName == "" {
-		return ipam.Name{}, false
-	}
-	return ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName}, true
-}
-
-func (c *Controller) recordOfPool(obj client.Object) (ipam.Name, bool) {
-	pool, ok := obj.(v1alpha1.Pool)
-	if !ok {
-		return ipam.Name{}, false
-	}
-	records := c.Ledger.HeldBy(adapt.HolderOfPool(adapt.KeyOf(pool)))
-	if len(records) == 0 {
-		return ipam.Name{}, false
-	}
-	return records[0].Name, true
-}
-
 func requestFor(name ipam.Name) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: name.Name}}
+	return kube.RequestFor(name.Namespace, name.Name)
 }

@@ -29,6 +29,11 @@ func TestOrphanIsCollectedOnlyIfNothingTookItOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { tell(beginOrphans(t, plane)) })
 	}
+	for name, uid := range map[string]string{"never had a claim": "", "had a claim": "former"} {
+		t.Run("a record that "+name+" is collected although a call fails", func(t *testing.T) { collectionFails(beginOrphans(t, plane), uid) })
+	}
+	t.Run("the record of a pool is collected although a call fails", func(t *testing.T) { poolCollectionFails(beginOrphans(t, plane)) })
+	t.Run("a block is retained although a call fails", func(t *testing.T) { retentionFails(beginOrphans(t, plane)) })
 	t.Run("the record of an earlier claim or pool is not kept by the next one of its name", func(t *testing.T) { ofEarlier(beginOrphans(t, plane)) })
 }
 
@@ -112,6 +117,56 @@ func ofEarlier(e *orphans) {
 	}
 }
 
+// collectionFails has each call fail that is made to collect a record.
+func collectionFails(e *orphans, uid string) {
+	e.Failing(func(n int) story.Interruption {
+		record := e.orphan(n, uid)
+		e.graceOver(record)
+		return e.collected(record)
+	})
+}
+
+// poolCollectionFails has each call fail that is made to collect the record of a pool.
+func poolCollectionFails(e *orphans) {
+	e.Failing(func(n int) story.Interruption {
+		pool := build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
+		e.Applied(pool)
+		own := e.RecordsOf(adapt.HolderOfPool(adapt.KeyOf(pool)))[0]
+		e.Forced(pool)
+		e.graceOver(own)
+		return e.collected(own)
+	})
+}
+
+// retentionFails has each call fail that is made to retain a block.
+func retentionFails(e *orphans) {
+	e.Failing(func(n int) story.Interruption {
+		record := story.Block(fmt.Sprintf("a%02d", n), "p", fmt.Sprintf("172.16.%d.0/28", n))
+		record.HolderUID, record.Reclaim = "former", ipam.ReclaimRetain
+		e.Recorded(record)
+		e.controller.gone[record.Name] = "former"
+		i := e.interruption(record, nil)
+		i.Check = func() {
+			if record, _ := e.Ledger.Record(record.Name); record.State != ipam.StateRetained {
+				e.t.Fatalf("the record is %s, want Retained", record.State)
+			}
+		}
+		return i
+	})
+}
+
+// collected is the passes over a record that is gone in the end. One that is being deleted
+// when a pass fails is a new state of the record, with a grace of its own.
+func (e *orphans) collected(record ipam.Record) story.Interruption {
+	i := e.interruption(record, nil)
+	i.Check = func() {
+		e.Passes(e.controller.Grace)
+		e.Reconciled(e.controller, adapt.Allocation(record))
+		e.Gone(adapt.Allocation(record))
+	}
+	return i
+}
+
 // orphans has the verbs for records without a holder.
 type orphans struct {
 	*story.World
@@ -124,7 +179,7 @@ func beginOrphans(t *testing.T, plane *story.Plane) *orphans {
 	e := &orphans{World: plane.Begin(t), t: t}
 	e.controller = &Controller{
 		Parts: e.Parts, Client: e.K8s, Live: e.K8s, Clock: e.Clock, Grace: 180 * time.Second, Events: e.Events,
-		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]sighting{},
+		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]lastRelease{},
 	}
 	e.Applied(build.Pool("p").CIDR("172.16.0.0/16").Obj())
 	return e

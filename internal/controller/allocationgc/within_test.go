@@ -18,14 +18,14 @@ func TestNothingIsNotedOfOtherNamespaces(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
 	c := &Controller{Within: kube.NamespacesOf("inside", "operator"), gone: map[ipam.Name]string{}, queue: q}
-	deletions := c.deletions(recordOfClaim)
+	claims := c.claims()
 	for _, namespace := range []string{"inside", "outside"} {
 		name := ipam.Name{Namespace: namespace, Name: "record"}
 		c.noteNew(name)
 		c.Gone("uid", ipam.Name{Namespace: namespace, Name: "other"})
 		claim := &v1alpha1.IPClaim{}
 		claim.Namespace, claim.UID, claim.Spec.AllocationName = namespace, "uid", name.Name
-		deletions.Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
+		claims.Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
 	}
 	if len(c.news) != 1 || c.news[0].Namespace != "inside" {
 		t.Errorf("new records: %v, want that of namespace inside alone", c.news)

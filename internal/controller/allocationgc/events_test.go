@@ -1,0 +1,263 @@
+package allocationgc
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// TestRecords are what has records reconciled, and what is counted of them.
+func TestRecords(t *testing.T) {
+	plane := story.Start(t, cluster.Options{})
+	for name, tell := range map[string]func(*orphans){
+		"a record that has changed or is gone is reconciled":       changedRecords,
+		"a record that is new is scanned":                          newRecords,
+		"the record of a pool that is gone follows its last":       lastOfPool,
+		"the deletion of a holder is noted for its records":        deletedHolders,
+		"the records of a kind are judged when that is known":      judgedKind,
+		"records without holder are counted, and their releases":   countedOrphans,
+		"what becomes of a block without holder is in the history": orphansHistory,
+		"a release is counted once, until the view shows it":       releasedOnce,
+		"nothing is kept after a claim that never had its block":   func(e *orphans) { keptBlocks(e, plane) },
+	} {
+		t.Run(name, func(t *testing.T) { tell(beginOrphans(t, plane)) })
+	}
+}
+
+func changedRecords(e *orphans) {
+	q := e.Started(e.controller.records())
+	record := adapt.Allocation(e.orphan(1, ""))
+	q.Enqueued()
+	story.Edited(e.World, record, func(r *v1alpha1.IPAllocation) { r.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
+	q.Enqueued("team/a01-12345678")
+	e.Deleted(record) // its finalizer keeps it
+	q.Enqueued("team/a01-12345678")
+	e.Started(e.controller.records()).Enqueued("team/a01-12345678") // by a leader that is new
+	e.Forced(record)
+	q.Enqueued("team/a01-12345678")
+	kept := story.Block("b", "p", "172.16.2.0/28")
+	kept.State, kept.ReleaseAfter = ipam.StateRetained, e.Clock.Now().Add(time.Hour)
+	e.Recorded(kept)
+	q.Enqueued("team/b-12345678")
+}
+
+// newRecords has the holder of a record come before it is scanned, or not.
+func newRecords(e *orphans) {
+	q := e.Started(e.controller.records())
+	e.controller.scan(e.t.Context(), q)
+	q.Enqueued()
+	held, orphan, gone := e.orphan(1, ""), e.orphan(2, ""), e.orphan(3, "")
+	e.Created(claimOf(held))
+	e.Forced(adapt.Allocation(gone))
+	q.Enqueued("team/a03-12345678")
+	e.controller.unheld = map[ipam.Name]sighting{held.Name: {}, orphan.Name: {}, gone.Name: {}}
+	e.controller.scan(e.t.Context(), q)
+	q.Enqueued("team/a02-12345678", "team/a03-12345678")
+	if _, is := e.controller.unheld[held.Name]; is || len(e.controller.unheld) != 2 {
+		e.t.Errorf("without holder are %v, want %s and %s", e.controller.unheld, orphan.Name, gone.Name)
+	}
+	e.controller.scan(e.t.Context(), q)
+	q.Enqueued()
+}
+
+func lastOfPool(e *orphans) {
+	pool := build.Pool("q").CIDR("10.0.0.0/24").Obj()
+	e.Applied(pool)
+	own := e.RecordsOf(adapt.HolderOfPool(ipam.PoolNamed("q")))[0]
+	for _, name := range []string{"a", "b"} {
+		e.Recorded(story.Block(name, "q", map[string]string{"a": "10.0.0.0/28", "b": "10.0.0.16/28"}[name]))
+	}
+	q := e.Started(e.controller.records())
+	e.Forced(adapt.Allocation(story.Block("a", "q", "10.0.0.0/28")))
+	q.Enqueued("team/a-12345678") // the pool is there
+	e.Forced(pool)
+	q.Enqueued()
+	e.Forced(adapt.Allocation(story.Block("b", "q", "10.0.0.16/28")))
+	q.Enqueued("team/b-12345678", own.Name.String())
+}
+
+func deletedHolders(e *orphans) {
+	record := e.orphan(1, "")
+	own := e.RecordsOf(adapt.HolderOfPool(ipam.PoolNamed("p")))[0]
+	q := e.Started(e.controller.arrivals()) // of which nothing comes in this time
+	bound, waiting := claimOf(record), claimOf(record)
+	bound.UID, waiting.UID, waiting.Spec.AllocationName = "bound", "waiting", ""
+	for _, test := range []struct {
+		deleted client.Object
+		record  ipam.Name
+		noted   string
+	}{
+		{waiting, record.Name, ""},
+		{bound, record.Name, "bound"},
+		{&v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "pool"}}, own.Name, "pool"},
+	} {
+		handler := e.controller.claims()
+		if _, is := test.deleted.(v1alpha1.Pool); is {
+			handler = e.controller.pools()
+		}
+		handler.Delete(e.t.Context(), event.DeleteEvent{Object: test.deleted}, q)
+		q.Enqueued(test.record.String())
+		if got := e.controller.gone[test.record]; got != test.noted {
+			e.t.Errorf("the deletion of %q is noted for %s, want that of %q", got, test.record, test.noted)
+		}
+	}
+	e.controller.pools().Delete(e.t.Context(), event.DeleteEvent{Object: &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "unrecorded"}}}, q)
+	q.Enqueued()
+}
+
+// judgedKind has the kind of a record's holder become known while the leader waits for it.
+func judgedKind(e *orphans) {
+	record := recordNamed("a", ipam.StateBound)
+	record.Pool, record.Block = ipam.PoolNamed("p"), story.Block("a", "p", "172.16.1.0/32").Block
+	e.Recorded(record)
+	e.controller.Look(record.Name) // by a replica that does not lead
+	q := e.Started(e.controller.records())
+	e.controller.news = nil
+	e.controller.judges = map[string]Judge{}
+	none := func(context.Context, client.Reader, ipam.Record) (bool, error) { return false, nil }
+	e.controller.Judge("Thing", none)
+	e.controller.scan(e.t.Context(), q)
+	q.Enqueued("team/a")
+	e.controller.Look(record.Name)
+	q.Enqueued("team/a")
+	e.controller.Gone("uid", record.Name)
+	q.Enqueued("team/a")
+	if got := e.controller.gone[record.Name]; got != "uid" {
+		e.t.Errorf("the deletion of %q is noted, want that of uid", got)
+	}
+}
+
+func countedOrphans(e *orphans) {
+	const unheld, releases = "cadastre_unheld_allocations", "cadastre_releases_total"
+	held, orphan, forced := e.orphan(1, ""), e.orphan(2, ""), e.orphan(3, "")
+	for i, record := range []ipam.Record{held, orphan, forced} {
+		e.Reconciled(e.controller, adapt.Allocation(record)).After(e.controller.Grace)
+		e.Measured(float64(i+1), unheld)
+	}
+	e.Created(claimOf(held))
+	e.Reconciled(e.controller, adapt.Allocation(held)).After(0)
+	e.Measured(2, unheld)
+	e.Forced(adapt.Allocation(forced))
+	e.Reconciled(e.controller, adapt.Allocation(forced)).After(0)
+	e.Measured(1, unheld)
+	waiting := claimOf(orphan)
+	waiting.Spec.AllocationName = ""
+	e.Created(waiting)
+	e.Passes(e.controller.Grace)
+	e.Reconciled(e.controller, adapt.Allocation(orphan)).Wrote("delete IPAllocation", "patch IPAllocation") // it was not made for that claim
+	e.Measured(1, releases, "orphaned")
+	e.Measured(1, releases)
+	e.Reconciled(e.controller, adapt.Allocation(orphan)).After(0)
+	e.Measured(0, unheld)
+	if n := len(e.controller.gone) + len(e.controller.released) + len(e.controller.unheld); n != 0 {
+		e.t.Errorf("%d notes are left of records that are gone", n)
+	}
+}
+
+func orphansHistory(e *orphans) {
+	e.Applied(build.Pool("slow").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.ReuseDelay = &metav1.Duration{Duration: time.Hour} }).Obj())
+	orphan := e.orphan(1, "")
+	cooling, retained := story.Block("b", "slow", "10.0.0.0/28"), story.Block("c", "p", "172.16.3.0/28")
+	retained.Reclaim = ipam.ReclaimRetain
+	for _, record := range []*ipam.Record{&cooling, &retained} {
+		record.HolderUID = "former"
+		e.Recorded(*record)
+		e.controller.gone[record.Name] = "former"
+	}
+	e.graceOver(orphan)
+	reconciled := func(records ...ipam.Record) {
+		for _, record := range records {
+			e.Reconciled(e.controller, adapt.Allocation(record))
+		}
+	}
+	reconciled(orphan, cooling, retained)
+	e.HasHistory("Released 172.16.1.0/28 Orphaned", "Retained 10.0.0.0/28 HolderDeleted, Cooling for 1h0m0s", "Retained 172.16.3.0/28 HolderDeleted, Retained for 720h0m0s")
+	e.World.HasEvents(adapt.Allocation(cooling))
+	e.World.HasEvents(adapt.Allocation(retained), "Normal Retained")
+	e.Passes(time.Hour)
+	reconciled(cooling, retained)
+	e.HasHistory("Released 10.0.0.0/28 ReuseDelayOver")
+	e.Passes(720 * time.Hour)
+	reconciled(retained)
+	e.HasHistory("Released 172.16.3.0/28 RetentionExpired")
+}
+
+// keptBlocks has records that are retained and cool down, unless that is for nothing.
+func keptBlocks(e *orphans, plane *story.Plane) {
+	orphan := func(n int, change func(*ipam.Record)) ipam.Name {
+		record := story.Block(fmt.Sprintf("a%02d", n), "p", fmt.Sprintf("172.16.%d.0/28", n))
+		record.Reclaim = ipam.ReclaimRetain
+		change(&record)
+		e.Recorded(record)
+		return record.Name
+	}
+	asItIs := func(*ipam.Record) {}
+	of := func(uid string) func(*ipam.Record) { return func(r *ipam.Record) { r.HolderUID = uid } }
+	kept := map[ipam.Name]bool{}
+	never := orphan(1, asItIs)
+	kept[never] = false // its claim was never stored
+	kept[orphan(2, of("former"))] = true
+	seen, claimed := orphan(3, asItIs), orphan(4, asItIs)
+	kept[seen], e.controller.gone[seen] = true, "former"
+	record, _ := e.Ledger.Record(claimed)
+	claim := claimOf(record)
+	e.Created(claim)
+	e.Deleted(claim)
+	kept[claimed] = true
+	kept[orphan(5, func(r *ipam.Record) { r.Adopted, r.ReleaseAfter = true, e.Clock.Now().Add(time.Hour) })] = true // it was retained before
+	kept[orphan(6, func(r *ipam.Record) { r.State, r.ReleaseAfter = ipam.StateRetained, e.Clock.Now() })] = true
+	first, second := orphan(7, of("former")), orphan(8, func(r *ipam.Record) { r.HolderUID, r.Block = "former", netip.MustParsePrefix("172.16.7.0/30") })
+	kept[first], kept[second] = true, false
+	e.keeps(e.controller, kept)
+
+	// Another process lists all of them: of some it is not known since when they are there.
+	kept = map[ipam.Name]bool{never: true, first: false, second: false}
+	e.keeps(&Controller{Parts: plane.Begin(e.t).Parts}, kept)
+}
+
+// keeps expects which records the controller would keep.
+func (e *orphans) keeps(by *Controller, kept map[ipam.Name]bool) {
+	e.t.Helper()
+	for name, want := range kept {
+		record, ok := by.Ledger.Record(name)
+		if !ok {
+			e.t.Fatalf("there is no record %s", name)
+		}
+		record, keeping := by.asHeld(record, ipam.Keeping{ReuseDelay: time.Hour})
+		if got := record.Reclaim == ipam.ReclaimRetain; got != want || (keeping.ReuseDelay > 0) != want {
+			e.t.Errorf("%s is kept: %t, and cools down for %s; want %t", name, got, keeping.ReuseDelay, want)
+		}
+	}
+}
+
+func releasedOnce(e *orphans) {
+	record := e.orphan(1, "")
+	for range 2 { // the second pass is of the record as it was before
+		must(e.t, e.controller.release(e.t.Context(), record))
+	}
+	e.HasHistory("Released 172.16.1.0/28 Orphaned")
+	again := record
+	again.UID = "another of the name"
+	must(e.t, e.controller.release(e.t.Context(), again))
+	e.HasHistory("Released 172.16.1.0/28 Orphaned")
+}
+
+// claimOf is the claim that has a record.
+func claimOf(record ipam.Record) *v1alpha1.IPClaim {
+	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: record.Holder.Namespace, Name: record.Holder.Name}}
+	claim.Spec.CIDR, claim.Spec.AllocationName = record.Block.String(), record.Name.Name
+	return claim
+}
