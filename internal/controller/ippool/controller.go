@@ -5,6 +5,7 @@ package ippool
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,16 +79,20 @@ func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcil
 	s := &scope{obj: obj}
 	err := refused(c.keep(ctx, s))
 	retry := c.applyResult(s, err)
-	again, err := c.writeStatus(ctx, before, obj)
+	early, err := c.writeStatus(ctx, before, obj)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	for _, after := range []time.Duration{s.again, s.retry} {
-		if again == 0 || after > 0 && after < again {
-			again = after
-		}
+	return reconcile.Result{RequeueAfter: soonest(early, s.again, s.retry)}, retry
+}
+
+// soonest returns the shortest of the times that are set; 0 if none is.
+func soonest(all ...time.Duration) time.Duration {
+	set := slices.DeleteFunc(all, func(d time.Duration) bool { return d == 0 })
+	if len(set) == 0 {
+		return 0
 	}
-	return reconcile.Result{RequeueAfter: again}, retry
+	return slices.Min(set)
 }
 
 // keep records the pool's CIDR, or removes the finalizer of a pool that is being

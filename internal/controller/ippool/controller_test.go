@@ -40,6 +40,24 @@ func TestPools(t *testing.T) {
 		"a pool that is made again while its CIDR is recorded":                            missedReplaced,
 		"a pool that is edited while its CIDR is recorded":                                missedEdited,
 		"a deleted pool that is made again while it is released":                          deletedReplaced,
+		"a pool that admission missed, of which a call fails":                             missedFails,
+		"a pool without finalizer and UID in its record, of which a call fails":           admittedFails,
+		"a deleted pool, of which a call fails":                                           deletedFails,
+		"a granted pool, of which a call fails":                                           grantedFails,
+		"a pool is enqueued when a record of it changes":                                  changedRecords,
+		"a pool is enqueued when it changes or the one that it waits for":                 changedPools,
+		"a mark that its writer has left is taken off":                                    markLeft,
+		"what admission has left out is filled in":                                        filledIn,
+		"of two children that wait the older is first":                                    oldestChildFirst,
+		"the right to use a parent is asked for again":                                    askedAgain,
+		"who made a pool is forgotten when it is served":                                  forgottenRequester,
+		"a child beyond the limit of its project is tried again":                          limitedChild,
+		"a pool that a policy refuses to change says so":                                  refusedPool,
+		"a pool that cannot be read says so":                                              invalidPool,
+		"the status counts what is used and what is free":                                 countedPool,
+		"a pool of which all is withheld says so":                                         withheldPool,
+		"a pool that has lost its block has none":                                         lostBlock,
+		"the status of a former pool is replaced":                                         restoredChild,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -249,8 +267,18 @@ type pools struct {
 func begin(t *testing.T, plane *story.Plane) *pools {
 	t.Helper()
 	e := &pools{World: plane.Begin(t), t: t}
-	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Throttle: kube.NewThrottle(time.Second, e.Clock), Events: e.Events}
+	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Asker: e.Asker(), Throttle: kube.NewThrottle(countEvery, e.Clock), Events: e.Events}
 	return e
+}
+
+// countEvery is how often the counts of a pool are written at most.
+const countEvery = time.Second
+
+// Retried calls Reconcile for an IPPool, which is to be tried again.
+func (e *pools) Retried(name string) *pass {
+	e.t.Helper()
+	obj := pool(name)
+	return &pass{e.World.Retried(reconcile.AsReconciler(e.K8s, of[*v1alpha1.IPPool]{e.controller}), obj), e.t, obj}
 }
 
 // Reconciled calls Reconcile for an IPPool.

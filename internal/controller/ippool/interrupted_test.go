@@ -40,6 +40,47 @@ func deletedReplaced(e *pools) {
 	})
 }
 
+// missedFails has each call fail that is made for a pool that admission missed.
+func missedFails(e *pools) {
+	e.Failing(func(n int) story.Interruption {
+		obj := numbered(n)
+		e.Created(obj)
+		return e.interruption(obj.Name, nil)
+	})
+}
+
+// admittedFails has a call fail for a pool that admission recorded, of which the finalizer is
+// removed.
+func admittedFails(e *pools) {
+	e.Failing(func(n int) story.Interruption {
+		obj := numbered(n)
+		e.Applied(obj)
+		story.Edited(e.World, obj, func(p *v1alpha1.IPPool) { p.Finalizers = nil })
+		i := e.interruption(obj.Name, nil)
+		i.Check = func() {
+			e.Reconciled(obj.Name).Ready()
+			e.isProtected(obj.Name, true)
+			if own := e.own(obj.Name); own.HolderUID != string(obj.UID) {
+				e.t.Fatalf("its record is of the UID %q, want the pool's", own.HolderUID)
+			}
+		}
+		return i
+	})
+}
+
+// deletedFails has each call fail that is made for a pool that is deleted.
+func deletedFails(e *pools) {
+	e.Failing(func(n int) story.Interruption {
+		obj := numbered(n)
+		e.Applied(obj)
+		e.Reconciled(obj.Name).Ready()
+		e.Deleted(obj)
+		i := e.interruption(obj.Name, nil)
+		i.Check = func() { e.Gone(obj) }
+		return i
+	})
+}
+
 // interruption is one of the passes over a pool, which is Ready in the end.
 func (e *pools) interruption(name string, act func()) story.Interruption {
 	by := reconcile.AsReconciler(e.K8s, of[*v1alpha1.IPPool]{e.controller})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -101,7 +102,7 @@ func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) 
 	spec.IPFamily = v1alpha1.IPFamily(ipam.FamilyOf(record.Block))
 	added := controllerutil.AddFinalizer(s.obj, v1alpha1.FinalizerPool)
 	noted := before.GetAnnotations()[v1alpha1.AnnotationRequester] != ""
-	if was := before.PoolSpec(); was.CIDR == spec.CIDR && was.IPFamily == spec.IPFamily && !added && !noted {
+	if equality.Semantic.DeepEqual(before.PoolSpec(), spec) && !added && !noted {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -1,0 +1,46 @@
+package ippool
+
+import (
+	"time"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// changedRecords has a pool enqueued with its own record, and with those of its blocks, but not
+// more often than they are counted.
+func changedRecords(e *pools) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), build.Pool("p").CIDR("10.0.0.0/24").In(story.Team))
+	clusters := e.Started(e.controller.records(ipam.PoolKindIPPool))
+	locals := e.Started(e.controller.records(ipam.PoolKindLocalIPPool))
+	clusters.Enqueued("p")
+	locals.Enqueued("team/p")
+	record := adapt.Allocation(story.Block("a", "p", "10.0.0.0/28"))
+	e.Created(record)
+	clusters.Enqueued("p")
+	story.Edited(e.World, record, func(r *v1alpha1.IPAllocation) { r.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
+	clusters.Enqueued() // the counts are the same
+	e.Forced(record)
+	clusters.Enqueued("p after 1s")
+	e.Passes(2 * time.Second)
+	e.Recorded(story.Block("b", "p", "10.0.0.16/28"))
+	clusters.Enqueued("p")
+	story.Edited(e.World, adapt.Allocation(e.own("p")), func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationReleasing })
+	clusters.Enqueued("p")
+	locals.Enqueued()
+}
+
+// changedPools has a pool enqueued that has changed, and those that wait for it.
+func changedPools(e *pools) {
+	clusters := e.Started(e.controller.changes(ipam.PoolKindIPPool))
+	locals := e.Started(e.controller.changes(ipam.PoolKindLocalIPPool))
+	e.Created(build.Pool("child").Child("parent", 26).Obj(), build.Pool("local").CIDR("10.1.0.0/24").In(story.Team))
+	clusters.Enqueued("child")
+	locals.Enqueued("team/local")
+	e.Created(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
+	clusters.Enqueued("child", "parent")
+	locals.Enqueued()
+}

@@ -1,0 +1,164 @@
+package ippool
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// markLeft has a writer die that has marked the record of a pool which stays.
+func markLeft(e *pools) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	e.Reconciled("p").Ready()
+	story.Edited(e.World, adapt.Allocation(e.own("p")), func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationReleasing })
+	e.Reconciled("p").Ready()
+	if own := e.own("p"); own.State != ipam.StateBound {
+		e.t.Errorf("its record is %s, want Bound", own.State)
+	}
+}
+
+// filledIn has pools of which admission has written a part.
+func filledIn(e *pools) {
+	root := build.Pool("root").CIDR("10.0.0.0/24").Obj()
+	child := build.Pool("sub").Child("root", 26).With(func(s *v1alpha1.IPPoolSpec) { s.IPFamily = v1alpha1.IPv4 }).Obj()
+	for _, pool := range []*v1alpha1.IPPool{root, child} {
+		pool.Finalizers = []string{v1alpha1.FinalizerPool}
+		e.Created(pool)
+		e.Reconciled(pool.Name).Ready()
+		if spec := e.stored(pool.Name).Spec; spec.CIDR == "" || spec.IPFamily != v1alpha1.IPv4 {
+			e.t.Errorf("the spec of %s says %q, %q", pool.Name, spec.CIDR, spec.IPFamily)
+		}
+	}
+}
+
+// oldestChildFirst has a block released for which two pools wait.
+func oldestChildFirst(e *pools) {
+	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
+	e.Recorded(story.Block("a", "parent", "10.0.0.0/25"))
+	e.Recorded(story.Block("b", "parent", "10.0.0.128/25"))
+	e.Created(build.Pool("child-a").Child("parent", 25).Obj(), build.Pool("child-b").Child("parent", 25).Obj())
+	e.Reconciled("child-a").NotReady(v1alpha1.ReasonPoolExhausted)
+	e.Reconciled("child-b").NotReady(v1alpha1.ReasonPoolExhausted)
+	e.Collected(story.Claim("a"))
+	e.Reconciled("child-b").NotReady(v1alpha1.ReasonPoolExhausted)
+	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
+}
+
+// askedAgain has pools of a namespace that name a pool of the platform: one of a user who has
+// no right to, one of a user who has, and one of which it is not known who made it.
+func askedAgain(e *pools) {
+	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
+	pools := map[string]*v1alpha1.LocalIPPool{}
+	for _, name := range []string{"denied", "granted", "unknown"} {
+		pools[name] = build.Pool(name).Child("parent", 26).In(story.Team)
+	}
+	e.RequestedBy(pools["denied"], "parent")
+	e.RequestedBy(pools["granted"], "parent", story.Masters)
+	for _, test := range []struct {
+		name  string
+		ready bool
+		again time.Duration
+	}{{"denied", false, time.Second}, {"granted", true, 0}, {"unknown", false, 0}} {
+		pool := pools[test.name]
+		e.Created(pool)
+		pass := e.World.Reconciled(e.local(), pool).After(test.again)
+		if got := meta.IsStatusConditionTrue(pool.Status.Conditions, v1alpha1.ConditionReady); got != test.ready {
+			pass.Reason("") // fails with the reason that is there
+		}
+	}
+	if granted := story.Stored(e.World, pools["granted"]); granted.Annotations[v1alpha1.AnnotationRequester] != "" || granted.Annotations[v1alpha1.AnnotationUseGranted] != "parent" {
+		e.t.Errorf("the annotations are %v, want the right and no requester", granted.Annotations)
+	}
+}
+
+// forgottenRequester has a pool served that needed no right after all.
+func forgottenRequester(e *pools) {
+	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
+	child := build.Pool("sub").Child("parent", 26).Obj()
+	e.RequestedBy(child, "parent")
+	e.Created(child)
+	e.Reconciled("sub").Ready()
+	if noted := e.stored("sub").Annotations[v1alpha1.AnnotationRequester]; noted != "" {
+		e.t.Error("it still names who made it")
+	}
+}
+
+// grantedFails has each call fail that is made for a pool of a user who has the right.
+func grantedFails(e *pools) {
+	e.Applied(build.Pool("parent").CIDR("10.0.0.0/16").Obj())
+	e.Failing(func(n int) story.Interruption {
+		pool := build.Pool(numbered(n).Name).Child("parent", 26).In(story.Team)
+		e.RequestedBy(pool, "parent", story.Masters)
+		e.Created(pool)
+		return story.Interruption{By: e.local(), Object: pool, Check: func() { e.World.Reconciled(e.local(), pool).Ready() }}
+	})
+}
+
+// limitedChild has a pool exceed what its project may have of its parent: it is tried again, as
+// it is not known when the project has less.
+func limitedChild(e *pools) {
+	one := int64(1)
+	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: &one}}
+	}).Obj())
+	e.Recorded(story.Block("a", "parent", "10.0.0.0/28"))
+	pool := build.Pool("sub").Child("parent", 26).In(story.Team)
+	e.RequestedBy(pool, "parent", story.Masters)
+	e.Created(pool)
+	if again := e.World.Reconciled(e.local(), pool).NotReady(v1alpha1.ReasonLimitReached).RequeueAfter(); again <= 0 {
+		e.t.Errorf("it is reconciled again after %s", again)
+	}
+}
+
+// refusedPool has a policy refuse that the pool is changed.
+func refusedPool(e *pools) {
+	frozen := true
+	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if frozen {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "ippools"}, obj.GetName(), errors.New("it is frozen"))
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	e.Created(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	e.Retried("p").NotReady(v1alpha1.ReasonRecordRefused).Saying("it is frozen")
+	frozen = false
+	e.Reconciled("p").In(v1alpha1.PoolReady, "10.0.0.0/24").Ready()
+}
+
+// invalidPool has the API server accept what the operator cannot read.
+func invalidPool(e *pools) {
+	e.Created(build.Pool("p").CIDR("10.0.0.0/24").Ranges("10.0.1.0-10.0.1.9").Obj())
+	e.Reconciled("p").In(v1alpha1.PoolPending, "").NotReady(v1alpha1.ReasonInvalid).Wrote("patch IPPool/status")
+}
+
+func TestSoonestOfTimesThatAreSet(t *testing.T) {
+	for _, test := range []struct {
+		all  []time.Duration
+		want time.Duration
+	}{{nil, 0}, {[]time.Duration{0, 0}, 0}, {[]time.Duration{0, 2, 0}, 2}, {[]time.Duration{3, 0, 2}, 2}} {
+		if got := soonest(test.all...); got != test.want {
+			t.Errorf("of %v it is %v, want %v", test.all, got, test.want)
+		}
+	}
+}
+
+// local reconciles LocalIPPools.
+func (e *pools) local() reconcile.Reconciler {
+	return reconcile.AsReconciler(e.K8s, of[*v1alpha1.LocalIPPool]{e.controller})
+}

@@ -1,0 +1,82 @@
+package ippool
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// countedPool has a pool filled.
+func countedPool(e *pools) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	e.Reconciled("p").Counts(0, 0, "/24").Ready().Saying("hands out blocks")
+	for _, block := range []struct {
+		holder, cidr string
+		held         int64
+		utilized     int32
+		largest      string
+	}{{"a", "10.0.0.0/25", 1, 50, "/25"}, {"b", "10.0.0.128/26", 2, 75, "/26"}, {"c", "10.0.0.192/26", 3, 100, ""}} {
+		e.Recorded(story.Block(block.holder, "p", block.cidr))
+		e.Passes(countEvery)
+		e.Reconciled("p").Counts(block.held, block.utilized, block.largest)
+	}
+	e.Reconciled("p").Ready().Reason(v1alpha1.ReasonFull).Saying("the pool is full")
+}
+
+func withheldPool(e *pools) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/24").Obj())
+	e.Reconciled("p").Counts(0, 0, "").Ready().Reason(v1alpha1.ReasonFull).Saying("all addresses of the pool are withheld")
+}
+
+// lostBlock has the block of a pool recorded for another while its own record is lost.
+func lostBlock(e *pools) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	e.Reconciled("p").Ready()
+	e.Forced(adapt.Allocation(e.own("p")))
+	e.Applied(build.Pool("q").CIDR("10.0.0.0/16").Obj())
+	e.Reconciled("p").In(v1alpha1.PoolPending, "").NotReady(v1alpha1.ReasonConflict)
+}
+
+// restoredChild has a pool that waits for its parent, with the status of a former one.
+func restoredChild(e *pools) {
+	child := build.Pool("sub").Child("parent", 26).Obj()
+	e.Created(child)
+	child.Status = v1alpha1.PoolStatus{AllocatedCIDR: "10.0.0.0/26", Capacity: &v1alpha1.Capacity{Available: "64"}, Allocations: 1, UtilizationPercent: 2, LargestFreePrefix: "/27"}
+	if err := e.K8s.Status().Update(e.t.Context(), child); err != nil {
+		e.t.Fatal(err)
+	}
+	e.Seen()
+	pass := e.Reconciled("sub").In(v1alpha1.PoolPending, "").Counts(0, 0, "").NotReady(v1alpha1.ReasonParentNotReady)
+	if pass == nil || e.stored("sub").Status.Capacity != nil {
+		e.t.Errorf("it still counts %+v", e.stored("sub").Status.Capacity)
+	}
+	e.Created(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
+	e.Reconciled("parent").Ready()
+	e.Reconciled("sub").In(v1alpha1.PoolReady, "10.0.0.0/26").Counts(0, 0, "/26")
+	if family := e.stored("sub").Status.IPFamily; family != v1alpha1.IPv4 {
+		e.t.Errorf("its status says %q, want IPv4", family)
+	}
+}
+
+// Counts expects how many blocks the status counts, how much of the pool is used, and what is
+// free, and that it is of what is stored.
+func (p *pass) Counts(held int64, utilized int32, largest string) *pass {
+	p.t.Helper()
+	status := p.pool.Status
+	if status.Allocations != held || status.UtilizationPercent != utilized || status.LargestFreePrefix != largest {
+		p.t.Fatalf("the status counts %d blocks, %d %%, %q free; want %d, %d %%, %q", status.Allocations, status.UtilizationPercent, status.LargestFreePrefix, held, utilized, largest)
+	}
+	if isExhausted := status.Capacity != nil && largest == ""; meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionExhausted) != isExhausted ||
+		meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionExhausted) == isExhausted {
+		p.t.Fatalf("the conditions are %+v, want Exhausted: %t", status.Conditions, isExhausted)
+	}
+	if observed := cmp.Or(status.ObservedGeneration, -1); observed != p.pool.Generation {
+		p.t.Fatalf("the status is of generation %d, want %d", observed, p.pool.Generation)
+	}
+	return p
+}
