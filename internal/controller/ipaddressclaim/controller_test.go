@@ -49,6 +49,13 @@ func TestAddressClaims(t *testing.T) {
 		"a claim that is made again while it drops a former address":         formerReplaced,
 		"a claim that is made again with its address while it is released":   releasedReplaced,
 		"an address that is gone while its claim is released":                releasedAddressGone,
+		"a claim that admission missed, of which a call fails":               servedFails,
+		"an address that is adopted, of which a call fails":                  adoptedFails,
+		"an address whose record is kept, of which a call fails":             keptFails,
+		"a former address that is dropped, of which a call fails":            formerFails,
+		"a kind that our group lacks, of which a call fails":                 unknownFails,
+		"a claim that is released, of which a call fails":                    releasedFails,
+		"an address that its claim left behind, of which a call fails":       leftFails,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -214,12 +221,7 @@ func adopted(e *addresses) {
 func keptForALater(state ipam.State) func(*addresses) {
 	return func(e *addresses) {
 		e.Applied(hosts().Obj())
-		kept := ipam.Record{
-			Name: ipam.Name{Namespace: story.Team, Name: "a-12345678"}, Block: netip.MustParsePrefix("10.0.0.9/32"), Pool: ipam.PoolNamed("hosts"),
-			Holder: holderNamed(story.Team, "a"), HolderUID: "former", Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete,
-			State: state, ReleaseAfter: e.Clock.Now().Add(time.Hour), Project: story.Team,
-		}
-		e.Recorded(kept)
+		kept := e.kept("a", "10.0.0.9", state)
 		e.Created(address("a", "10.0.0.9"))
 		e.Applied(claim("a").Pool("hosts").Obj())
 		e.Reconciled("a").Served("10.0.0.9")
@@ -320,6 +322,19 @@ func (e *addresses) record(name string) ipam.Record {
 		e.t.Fatalf("%d addresses are recorded for %s, want 1", len(records), name)
 	}
 	return records[0]
+}
+
+// kept is the record of an address of an earlier claim of the name, in a state in which it is
+// kept without holder.
+func (e *addresses) kept(name, addr string, state ipam.State) ipam.Record {
+	e.t.Helper()
+	kept := ipam.Record{
+		Name: ipam.Name{Namespace: story.Team, Name: name + "-12345678"}, Block: netip.MustParsePrefix(addr + "/32"), Pool: ipam.PoolNamed("hosts"),
+		Holder: holderNamed(story.Team, name), HolderUID: "former", Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete,
+		State: state, ReleaseAfter: e.Clock.Now().Add(time.Hour), Project: story.Team,
+	}
+	e.Recorded(kept)
+	return kept
 }
 
 // pause pauses the Cluster, or has it go on.

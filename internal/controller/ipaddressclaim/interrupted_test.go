@@ -6,6 +6,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/story"
 )
@@ -77,6 +78,98 @@ func releasedAddressGone(e *addresses) {
 		}
 		return i
 	})
+}
+
+// servedFails has each call fail that is made for a claim that admission missed.
+func servedFails(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Failing(func(n int) story.Interruption {
+		name := fmt.Sprintf("a%02d", n)
+		e.Created(build.AddressClaim(story.Team, name).Pool("hosts").Obj())
+		return e.interruption(name, nil)
+	})
+}
+
+// adoptedFails has each call fail that is made for a claim whose IPAddress is there already.
+func adoptedFails(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Failing(func(n int) story.Interruption {
+		name := fmt.Sprintf("a%02d", n)
+		restored := address(name, fmt.Sprintf("10.0.0.%d", 10+n))
+		restored.Annotations = map[string]string{v1alpha1.AnnotationAllocation: name + "-12345678"}
+		e.Created(restored, build.AddressClaim(story.Team, name).Pool("hosts").Obj())
+		return e.interruption(name, nil)
+	})
+}
+
+// keptFails has each call fail that is made for a claim whose IPAddress is there, while its
+// record is kept without holder.
+func keptFails(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Failing(func(n int) story.Interruption {
+		name := fmt.Sprintf("a%02d", n)
+		addr := fmt.Sprintf("10.0.0.%d", 10+n)
+		e.kept(name, addr, ipam.StateRetained)
+		e.Created(address(name, addr))
+		e.numbered(n)
+		return e.interruption(name, nil)
+	})
+}
+
+// formerFails has each call fail that is made for a claim that drops the IPAddress of an
+// earlier one.
+func formerFails(e *addresses) {
+	e.Applied(hosts().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj())
+	e.Failing(func(n int) story.Interruption {
+		former := address(fmt.Sprintf("a%02d", n), "10.0.1.7")
+		former.Spec.PoolRef, former.Finalizers = claim("").Pool("others").Obj().Spec.PoolRef, []string{v1alpha1.FinalizerProtect}
+		e.Created(former)
+		return e.interruption(e.numbered(n).Name, nil)
+	})
+}
+
+// unknownFails has each call fail that is made for a claim that names no kind of pool.
+func unknownFails(e *addresses) {
+	e.Failing(func(n int) story.Interruption {
+		obj := claim(fmt.Sprintf("a%02d", n)).From(v1alpha1.GroupVersion.Group, "IPPol", "hosts").Obj()
+		e.Applied(obj)
+		i := e.interruption(obj.Name, nil)
+		i.Check = func() { e.Reconciled(obj.Name).NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).Wrote() }
+		return i
+	})
+}
+
+// releasedFails has each call fail that is made for a claim that is released.
+func releasedFails(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Failing(func(n int) story.Interruption {
+		obj := e.numbered(n)
+		e.Reconciled(obj.Name).Ready()
+		e.Deleted(obj)
+		return e.gone(obj.Name)
+	})
+}
+
+// leftFails has each call fail that is made for an IPAddress that its claim has left behind.
+func leftFails(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Failing(func(n int) story.Interruption {
+		obj := e.numbered(n)
+		e.Reconciled(obj.Name).Ready()
+		e.controller.expected.claimGone(e.stored(obj.Name))
+		e.Forced(obj)
+		return e.gone(obj.Name)
+	})
+}
+
+// gone is one of the passes after which there is neither a claim nor its IPAddress.
+func (e *addresses) gone(name string) story.Interruption {
+	i := e.interruption(name, nil)
+	i.Check = func() {
+		e.Gone(claim(name).Obj())
+		e.Gone(address(name, ""))
+	}
+	return i
 }
 
 // numbered is a claim that is stored, of the pool of hosts.

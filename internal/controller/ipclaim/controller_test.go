@@ -46,6 +46,9 @@ func TestClaims(t *testing.T) {
 		"a claim that is made again while it is bound":                 waitingReplaced,
 		"a claim that is edited while it is bound":                     waitingEdited,
 		"a claim that is restored while its record is checked":         boundReplaced,
+		"a claim that waits, of which a call fails":                    waitingFails,
+		"a claim that is restored, of which a call fails":              restoredFails,
+		"a claim whose record is taken over, of which a call fails":    takenOverFails,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/story"
 )
@@ -47,6 +48,50 @@ func boundReplaced(e *claims) {
 			e.Collected(record.Holder)
 			ready()
 			e.Consistent()
+		}
+		return i
+	})
+}
+
+// waitingFails has each call fail that is made for a claim that waits.
+func waitingFails(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	e.Failing(func(n int) story.Interruption {
+		name := fmt.Sprintf("a%02d", n)
+		e.Applied(claim(name).Pool("p").Length(28).Obj())
+		return e.interruption(name, nil)
+	})
+}
+
+// restoredFails has each call fail that is made for a claim whose record is lost.
+func restoredFails(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	e.Failing(func(n int) story.Interruption {
+		name := fmt.Sprintf("a%02d", n)
+		e.Applied(restored(name, fmt.Sprintf("10.0.%d.0/28", n)))
+		return e.interruption(name, nil)
+	})
+}
+
+// takenOverFails has each call fail that is made for a claim whose record was taken over, and
+// keeps another policy than the claim.
+func takenOverFails(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	e.Failing(func(n int) story.Interruption {
+		name, cidr := fmt.Sprintf("a%02d", n), fmt.Sprintf("10.0.%d.0/28", n)
+		record := story.Block(name, "p", cidr)
+		record.Adopted, record.Reclaim = true, ipam.ReclaimRetain
+		e.Recorded(record)
+		obj := restored(name, cidr)
+		obj.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
+		e.Applied(obj)
+		i := e.interruption(name, nil)
+		ready := i.Check
+		i.Check = func() {
+			ready()
+			if record := e.record(name); record.Reclaim != ipam.ReclaimDelete || record.HolderUID != string(obj.UID) {
+				e.t.Fatalf("the record is %+v, want the claim's policy and UID", record)
+			}
 		}
 		return i
 	})

@@ -27,6 +27,7 @@ func TestClasses(t *testing.T) {
 		"a class of another provisioner is left to it":       foreignProvisioner,
 		"a class that is deleted is left alone":              deletedClass,
 		"a class that is made again while it is counted":     madeAgain,
+		"a class of which a call fails":                      countFails,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -120,6 +121,16 @@ func madeAgain(e *classes) {
 		e.Applied(class.DeepCopy())
 		return story.Interruption{By: e.controller, Object: class.DeepCopy(), Act: func() { e.Replaced(class) }, Check: func() {
 			e.Reconciled(class.Name).Counts(0, "0", "0").Ready().Wrote()
+		}}
+	})
+}
+
+func countFails(e *classes) {
+	e.Failing(func(n int) story.Interruption {
+		class := build.Class(fmt.Sprintf("gold%d", n)).Obj()
+		e.Applied(class, build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.0.%d.0/24", n)).Classes(class.Name).Obj())
+		return story.Interruption{By: e.controller, Object: class, Check: func() {
+			e.Reconciled(class.Name).Counts(1, "256", "256").Ready().Wrote()
 		}}
 	})
 }
