@@ -1,0 +1,141 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// TestControllersServeWhatAdmissionMissed has the leader alone, with all its watches, serve
+// claims and pools that no admission has seen, from their beginning to their end.
+func TestControllersServeWhatAdmissionMissed(t *testing.T) {
+	e := run(t, story.Start(t, cluster.Options{ClusterAPICRDs: true}))
+
+	class, pool, local := build.Class("gold").Obj(), build.Pool("p").CIDR("10.0.0.0/30").Classes("gold").Obj(), build.Pool("own").CIDR("10.0.0.0/24").In(story.Team)
+	hosts := build.Pool("hosts").CIDR("10.1.0.0/24").Obj()
+	e.Created(class, pool, local, hosts)
+	for _, of := range []v1alpha1.Pool{pool, local, hosts} {
+		e.until("a pool is ready", of, func() bool { return isReady(of.PoolStatus().Conditions) })
+	}
+	e.until("the class counts its pool", class, func() bool { return class.Status.Pools == 1 })
+
+	claims := map[string]*v1alpha1.IPClaim{}
+	for _, name := range []string{"a", "b"} {
+		claims[name] = build.Claim(story.Team, name).Pool("p").Length(31).Obj()
+		e.Created(claims[name])
+		e.until("a claim is bound", claims[name], func() bool { return isReady(claims[name].Status.Conditions) })
+	}
+	waits := build.Claim(story.Team, "c").Class("gold").Length(31).Obj()
+	e.Created(waits)
+	e.until("a claim waits", waits, func() bool { return waits.Status.Phase == v1alpha1.ClaimExhausted })
+	e.until("the pool is full", pool, func() bool { return pool.Status.Phase == v1alpha1.PoolExhausted })
+	e.Deleted(claims["a"])
+	e.until("a claim that waited is bound", waits, func() bool { return isReady(waits.Status.Conditions) })
+
+	orphan := story.Block("nobody", "own", "10.0.0.0/28")
+	orphan.Pool = adapt.KeyOf(local)
+	e.Recorded(orphan)
+	e.untilGone("an orphan is collected", adapt.Allocation(orphan))
+
+	address := build.AddressClaim(story.Team, "h").Pool("hosts").Obj()
+	e.Created(address)
+	e.until("a claim has its address", address, func() bool { return isReady(address.Status.Conditions) })
+	record := e.RecordsOf(adapt.HolderOfAddressClaim(ipam.Name{Namespace: story.Team, Name: "h"}))[0]
+	e.Deleted(address)
+	e.untilGone("the claim of an address goes", address)
+	e.untilGone("its record is collected", adapt.Allocation(record))
+
+	own := e.RecordsOf(adapt.HolderOfPool(adapt.KeyOf(pool)))[0]
+	e.Deleted(pool)
+	e.until("a pool that is in use stays", pool, func() bool { return pool.Status.Phase == v1alpha1.PoolTerminating })
+	e.Deleted(claims["b"])
+	e.Deleted(waits)
+	e.untilGone("a pool that is not in use goes", pool)
+	e.untilGone("its record is collected", adapt.Allocation(own))
+	e.until("the class counts no pool", class, func() bool { return class.Status.Pools == 0 })
+}
+
+func isReady(conditions []metav1.Condition) bool {
+	return meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady)
+}
+
+// running is a story with all controllers.
+type running struct {
+	*story.World
+	t *testing.T
+}
+
+func run(t *testing.T, plane *story.Plane) *running {
+	t.Helper()
+	e := &running{World: plane.Begin(t), t: t}
+	scheme, err := cluster.Scheme()
+	must(t, err)
+	mgr, err := manager.New(plane.Config(), manager.Options{
+		Scheme: scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true), UsePriorityQueue: new(false)},
+	})
+	must(t, err)
+	must(t, Setup(mgr, Options{
+		Parts: e.Parts, Live: mgr.GetAPIReader(), Asker: e.Asker(), OrphanGrace: time.Second, Workers: 2, Namespace: story.System,
+		AddressClaims: cache.ResourceEventHandlerFuncs{},
+	}))
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// until waits until the stored object is as it should be.
+func (e *running) until(what string, obj client.Object, is func() bool) {
+	e.t.Helper()
+	e.await(what, func(ctx context.Context) bool {
+		return e.K8s.Get(ctx, client.ObjectKeyFromObject(obj), obj) == nil && is()
+	})
+}
+
+// untilGone waits until an object is not stored any more.
+func (e *running) untilGone(what string, obj client.Object) {
+	e.t.Helper()
+	e.await(what, func(ctx context.Context) bool {
+		err := e.K8s.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object))
+		return err != nil && client.IgnoreNotFound(err) == nil
+	})
+}
+
+func (e *running) await(what string, yes func(context.Context) bool) {
+	e.t.Helper()
+	err := wait.PollUntilContextTimeout(e.t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { return yes(ctx), nil })
+	if err != nil {
+		e.t.Fatalf("waited in vain until %s: %v", what, err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
