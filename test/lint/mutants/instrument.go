@@ -25,7 +25,8 @@ type Instrumented struct {
 
 // Instrument compiles mutants into the packages that the patterns name, of the module in
 // dir. Skip names packages by their paths, and functions by package path and name, whose
-// calls are left as they are: they say something to people, or to a harness.
+// calls are left as they are: they say something to people, or to a harness. So are functions
+// that only log, and conditions on which only such calls depend.
 func Instrument(dir string, skip []string, patterns ...string) (*Instrumented, error) {
 	loaded, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedModule | packages.NeedImports,
@@ -64,7 +65,7 @@ func (in *Instrumented) instrument(pkg *packages.Package, file *ast.File, skip [
 	}
 	c := &collector{info: pkg.TypesInfo, fset: pkg.Fset, src: src, file: filepath.ToSlash(relative), skip: skip, next: len(in.Mutants) + 1}
 	for _, decl := range file.Decls {
-		if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil && !isLogger(c.info.Defs[f.Name]) {
 			c.function, c.within = functionName(f), []ast.Node{f}
 			ast.Inspect(f.Body, c.visit)
 		}
@@ -127,6 +128,12 @@ func (c *collector) visit(node ast.Node) bool {
 	}
 	switch n := node.(type) {
 	case *ast.IfStmt:
+		if c.onlySkips(n) {
+			if n.Init != nil {
+				ast.Inspect(n.Init, c.visit)
+			}
+			return false
+		}
 		c.negate(n.Cond)
 	case *ast.BlockStmt:
 		c.statements(n.List)
@@ -308,16 +315,6 @@ func (c *collector) isLock(call *ast.CallExpr) bool {
 	return called != nil && called.Pkg() != nil && called.Pkg().Path() == "sync"
 }
 
-// isSkipped reports whether what is called is one of the functions that are left alone.
-func (c *collector) isSkipped(call *ast.CallExpr) bool {
-	called := c.called(call)
-	if called == nil || called.Pkg() == nil {
-		return false
-	}
-	path := called.Pkg().Path()
-	return slices.Contains(c.skip, path) || slices.Contains(c.skip, path+"."+called.Name())
-}
-
 // called is the function or method that is called by its name, or nil.
 func (c *collector) called(call *ast.CallExpr) types.Object {
 	switch f := ast.Unparen(call.Fun).(type) {
@@ -327,17 +324,6 @@ func (c *collector) called(call *ast.CallExpr) types.Object {
 		return c.info.Uses[f.Sel]
 	}
 	return nil
-}
-
-func (c *collector) callsSkipped(expr ast.Expr) bool {
-	calls := false
-	ast.Inspect(expr, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && c.isSkipped(call) {
-			calls = true
-		}
-		return !calls
-	})
-	return calls
 }
 
 // add notes a mutant, and gives its number.

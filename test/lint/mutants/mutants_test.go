@@ -49,6 +49,26 @@ func Never() bool { return 1+1 == 3 || Most(1, 2) == 3 }
 func Left(n int) (int, error) { say("alone"); return n, Check(n) }
 
 func say(string) {}
+
+func Logged(n int) int {
+	logAll(n)
+	if most := n + 1; most > 2 {
+		say("much")
+	}
+	if n > 3 {
+		say("too much")
+		n = 3
+	}
+	return logged(n)
+}
+
+func logAll(n int) {
+	if n > 1 {
+		n--
+	}
+}
+
+func logged(n int) int { return n * 1 }
 `,
 	"small_test.go": `package small
 
@@ -126,6 +146,11 @@ func TestMutantsAreJudged(t *testing.T) {
 		"Never: 1+1 == 3 || Most(1, 2) == 3 → 1+1 == 3 && Most(1, 2) == 3":    Unreached,
 		"Never: Most(1, 2) == 3 → Most(1, 2) != 3":                            Unreached,
 		"Left: return Check(n) → return nil":                                  Survived,
+		"Logged: n + 1 → n - 1":                                               Unreached,
+		"Logged: n > 3 → !(n > 3)":                                            Unreached,
+		"Logged: n > 3 → n >= 3":                                              Unreached,
+		"Logged: n = 3 → nothing":                                             Unreached,
+		"logged: n * 1 → n / 1":                                               Unreached,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got\n%v\nwant\n%v", got, want)
