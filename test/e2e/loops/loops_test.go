@@ -25,9 +25,10 @@ const (
 	// mostOfAKind is how many requests of one verb and resource are made for one object in
 	// that time: after 5 ms, twice as long each time, and then once a second.
 	mostOfAKind = 25
-	// mostWrites is how many requests change something in that time: such as a record, its
-	// adoption, and a condition.
-	mostWrites = 6
+	// mostWrites is how many requests change something in that time. Most are made where a
+	// claim waits for the block of another one: that record is fenced and deleted, the
+	// next one created and bound, and after each of them the pool's status may be written.
+	mostWrites = 8
 	// servedWithin is how long it takes from the end of the cause: until the API server
 	// notices that, a second until the next try, and more on a machine that is busy.
 	servedWithin = 6 * time.Second
