@@ -42,7 +42,7 @@ func (v *allocationValidator) ValidateDelete(ctx context.Context, record *v1alph
 		return nil, nil
 	}
 	if _, unreadable := adapt.Record(record); unreadable != nil {
-		return nil, nil //nolint:nilerr // it holds nothing, and there may be no holder to delete
+		return nil, nil //nolint:nilerr // there may be no holder to delete
 	}
 	s := subject{kind: "IPAllocation", plural: "ipallocations", name: record.Name}
 	return nil, apierrors.NewConflict(s.resource(), s.name, errors.New(record.Spec.CIDR+" is held by "+record.Spec.ClaimRef.Kind+" "+record.Spec.ClaimRef.Name+": delete the claim instead"))

@@ -13,13 +13,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Record reads an IPAllocation. The error names what cannot be read; such an
-// object is reported, and holds nothing.
+// Record reads an IPAllocation. The error names what cannot be read. Such an object is
+// reported, and the record has its name, UID and version, and its block if that can be
+// read: no pool hands it out, as the pool that it is of is not known.
 func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 	spec := &obj.Spec
 	block, err := Block(field.NewPath("spec", "cidr"), spec.CIDR)
 	if err != nil {
-		return ipam.Record{}, err
+		return unreadable(obj), err
 	}
 	record := ipam.Record{
 		Name:    ipam.Name{Namespace: obj.Namespace, Name: obj.Name},
@@ -48,15 +49,45 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 	if record.Purpose == ipam.PurposePool { // not beside its record
 		record.Holder.Namespace = spec.ClaimRef.Namespace
 	}
-	switch { // whatever is a namespace's own is of the holder's
-	case spec.PoolRef != nil:
-		record.Pool = PoolKey(record.Holder.Namespace, *spec.PoolRef)
-	case spec.RoutingDomain != "":
-		record.Pool = ipam.LocalDomainNamed(record.Holder.Namespace, spec.RoutingDomain, ipam.FamilyOf(block))
-	default:
-		return ipam.Record{}, field.Required(field.NewPath("spec", "poolRef"), "set it, or spec.routingDomain, to say where the block lies")
+	if record.Pool, err = placeOf(spec, record.Holder.Namespace, block); err != nil {
+		return unreadable(obj), err
 	}
 	return record, nil
+}
+
+// placeOf returns the pool or the routing domain of a block. Whatever is a namespace's own is
+// of the holder's.
+func placeOf(spec *v1alpha1.IPAllocationSpec, namespace string, block netip.Prefix) (ipam.PoolKey, *field.Error) {
+	path := field.NewPath("spec", "poolRef")
+	if spec.PoolRef == nil {
+		if spec.RoutingDomain == "" {
+			return ipam.PoolKey{}, field.Required(path, "set it, or spec.routingDomain, to say where the block lies")
+		}
+		return ipam.LocalDomainNamed(namespace, spec.RoutingDomain, ipam.FamilyOf(block)), nil
+	}
+	switch kind := spec.PoolRef.Kind; {
+	case kind != v1alpha1.PoolKindIPPool && kind != v1alpha1.PoolKindLocalIPPool && kind != "":
+		return ipam.PoolKey{}, field.NotSupported(path.Child("kind"), kind, []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool})
+	case spec.PoolRef.Name == "":
+		return ipam.PoolKey{}, field.Required(path.Child("name"), "set it, to say where the block lies")
+	case kind == v1alpha1.PoolKindLocalIPPool && namespace == "":
+		return ipam.PoolKey{}, field.Required(field.NewPath("spec", "claimRef", "namespace"), "set it, to say in which namespace the LocalIPPool is")
+	}
+	return PoolKey(namespace, *spec.PoolRef), nil
+}
+
+// unreadable returns what is read of an IPAllocation in any case. A block in another form than
+// the canonical one is a block.
+func unreadable(obj *v1alpha1.IPAllocation) ipam.Record {
+	record := ipam.Record{Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Version: obj.ResourceVersion}
+	block, err := netip.ParsePrefix(obj.Spec.CIDR)
+	if addr := block.Addr(); addr.Is4In6() && block.Bits() >= 96 {
+		block = netip.PrefixFrom(addr.Unmap(), block.Bits()-96)
+	}
+	if err == nil {
+		record.Block = block.Masked()
+	}
+	return record
 }
 
 // Allocation is the IPAllocation that states a record: the inverse of Record.
@@ -137,7 +168,7 @@ func RecordOf(obj any) (ipam.Record, error) {
 	}
 	record, err := Record(allocation)
 	if err != nil {
-		return ipam.Record{Name: ipam.Name{Namespace: allocation.Namespace, Name: allocation.Name}}, err
+		return record, err
 	}
 	return record, nil
 }

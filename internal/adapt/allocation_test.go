@@ -92,6 +92,11 @@ func TestAllocation(t *testing.T) {
 	}
 }
 
+// unreadableOf leaves of a record what is read of one whose pool is not known.
+func unreadableOf(block netip.Prefix) func(*ipam.Record) {
+	return func(r *ipam.Record) { *r = ipam.Record{Name: r.Name, UID: r.UID, Version: r.Version, Block: block} }
+}
+
 func TestRecord(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit    func(*v1alpha1.IPAllocation)
@@ -108,26 +113,48 @@ func TestRecord(t *testing.T) {
 		},
 		"one without a block is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "" },
+			want:    unreadableOf(netip.Prefix{}),
 			refused: `spec.cidr: Invalid value: "": is not a CIDR: write an address and a prefix length, such as 10.0.0.0/24 or 2001:db8::/64`,
 		},
 		"one with host bits is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "10.0.0.1/24" },
+			want:    unreadableOf(claimed().Block),
 			refused: `spec.cidr: Invalid value: "10.0.0.1/24": has host bits set: did you mean "10.0.0.0/24"?`,
+		},
+		"one with an IPv4-mapped block is named": {
+			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "::ffff:10.0.0.0/120" },
+			want:    unreadableOf(claimed().Block),
+			refused: `spec.cidr: Invalid value: "::ffff:10.0.0.0/120": is an IPv4-mapped IPv6 block: write it as IPv4`,
 		},
 		"one that lies nowhere is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef = nil },
+			want:    unreadableOf(claimed().Block),
 			refused: "spec.poolRef: Required value: set it, or spec.routingDomain, to say where the block lies",
+		},
+		"one in a pool of another kind is named": {
+			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef.Kind = "Pool" },
+			want:    unreadableOf(claimed().Block),
+			refused: `spec.poolRef.kind: Unsupported value: "Pool": supported values: "IPPool", "LocalIPPool"`,
+		},
+		"one in a pool without name is named": {
+			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef.Name = "" },
+			want:    unreadableOf(claimed().Block),
+			refused: "spec.poolRef.name: Required value: set it, to say where the block lies",
+		},
+		"one in a LocalIPPool of no namespace is named": {
+			edit: func(a *v1alpha1.IPAllocation) {
+				a.Spec.Purpose, a.Spec.PoolRef.Kind = v1alpha1.PurposePool, v1alpha1.PoolKindLocalIPPool
+			},
+			want:    unreadableOf(claimed().Block),
+			refused: "spec.claimRef.namespace: Required value: set it, to say in which namespace the LocalIPPool is",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := Allocation(claimed())
 			tc.edit(obj)
 			got, err := Record(obj)
-			var want ipam.Record
-			if tc.want != nil {
-				want = claimed()
-				tc.want(&want)
-			}
+			want := claimed()
+			tc.want(&want)
 			if tell(err) != tc.refused {
 				t.Errorf("got the error %q, want %q", tell(err), tc.refused)
 			}
@@ -148,8 +175,8 @@ func TestRecordOf(t *testing.T) {
 	unreadable := Allocation(claimed())
 	unreadable.Spec.CIDR = "here"
 	got, err := RecordOf(unreadable)
-	if err == nil || got != (ipam.Record{Name: claimed().Name}) {
-		t.Errorf("RecordOf an unreadable one = %v, %v; want its name alone, and why", got, err)
+	if err == nil || got != (ipam.Record{Name: claimed().Name, UID: "1-2-3", Version: "42"}) {
+		t.Errorf("RecordOf an unreadable one = %v, %v; want its name, UID and version, and why", got, err)
 	}
 }
 

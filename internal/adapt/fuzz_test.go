@@ -311,8 +311,13 @@ func FuzzRecord(f *testing.F) {
 		}
 		record, err := Record(obj)
 		if err != nil {
-			if err.Detail == "" || !strings.HasPrefix(err.Field, "spec.") || record != (ipam.Record{}) {
+			if err.Detail == "" || !strings.HasPrefix(err.Field, "spec.") {
 				t.Errorf("%+v: %v names no field or no remedy", obj.Spec, err)
+			}
+			_, parsed := netip.ParsePrefix(cidr)
+			block := record.Block
+			if record.Block = (netip.Prefix{}); record != (ipam.Record{Name: ipam.Name{Namespace: "team", Name: "a"}, UID: "7", Version: "8"}) || block.IsValid() != (parsed == nil) || block != block.Masked() {
+				t.Errorf("%+v: what is read of it is %+v, %v", obj.Spec, record, block)
 			}
 			return
 		}

@@ -17,8 +17,8 @@ import (
 type Snapshot struct {
 	// Objects are pools, classes, and the metadata of namespaces.
 	Objects []client.Object
-	// Records are all that there are.
-	Records []ipam.Record
+	// Records are all that there are, and Unreadable what is read of other IPAllocations.
+	Records, Unreadable []ipam.Record
 	// Waiting are the IPClaims that hold no block, and Waiters what waits beside them and
 	// the pools.
 	Waiting []v1alpha1.IPClaim
@@ -61,7 +61,7 @@ func (p Parts) Load(s Snapshot) error {
 	for _, obj := range s.Objects {
 		p.Catalogue.Enter(obj)
 	}
-	p.Ledger.Load(s.Records)
+	p.Ledger.Load(s.Records, s.Unreadable)
 	if err := p.Queue.Synced(); err != nil {
 		return err
 	}

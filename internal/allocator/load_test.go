@@ -55,7 +55,7 @@ func TestWhatWasListedIsAnsweredFrom(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
-	parts.Ledger.Load([]ipam.Record{own})
+	parts.Ledger.Load([]ipam.Record{own}, nil)
 	if n := parts.Ledger.Records(ipam.PoolNamed("p")); n != 0 {
 		t.Errorf("%d records are left of the list before, want none", n)
 	}

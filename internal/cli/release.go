@@ -16,7 +16,7 @@ func newRelease(e *env) *cobra.Command {
 		Use:   "release CLAIM|ALLOCATION",
 		Short: "Give a block back: delete its claim, or the allocation of a retained one",
 		Long: `Give a block back: delete its claim, or, where its claim is gone and the block is retained,
-its allocation; or an allocation that nobody can read, which holds nothing. It says first what is held and what becomes of the block, and asks; with
+its allocation; or an allocation that cannot be read, whose block no pool hands out. It says first what is held and what becomes of the block, and asks; with
 --yes it does not ask. NAME alone is an IPClaim of the namespace, else an IPAllocation;
 ipclaim/NAME, ipallocation/NAME and ipaddressclaim/NAME say which.`,
 		Example: `  kubectl ipam release web

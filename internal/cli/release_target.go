@@ -181,7 +181,7 @@ func (r *releasing) allocation(record *v1alpha1.IPAllocation) *holding {
 	holder := record.Spec.ClaimRef
 	switch _, unreadable := adapt.Record(record); {
 	case unreadable != nil:
-		report.Afterwards = fmt.Sprintf("it cannot be understood and holds nothing: %v", unreadable)
+		report.Afterwards = fmt.Sprintf("it cannot be understood: %v; once deleted, pools can hand out its block", unreadable)
 	case record.Spec.Purpose == v1alpha1.PurposePool:
 		held.refusal = coded(ExitConflict, fmt.Errorf("IPAllocation %s: is the space of %s %s: delete the pool to release it", record.Name, holder.Kind, holder.Name))
 	case record.Spec.State == v1alpha1.AllocationRetained:

@@ -25,6 +25,8 @@ type book struct {
 
 	blocks  bart.Table[*entry]
 	records int
+	// unreadable has the blocks that are in use in every book.
+	unreadable *book
 	// held is what the records come to, by how they count.
 	held    [standings]ipam.Usage
 	leaving int
@@ -48,8 +50,8 @@ type book struct {
 	awaited map[chan<- struct{}]struct{}
 }
 
-func newBook(key ipam.PoolKey) *book {
-	b := &book{key: key, awaited: map[chan<- struct{}]struct{}{}, unconfirmed: map[*entry]bool{}, contested: map[*entry]time.Time{}}
+func newBook(key ipam.PoolKey, unreadable *book) *book {
+	b := &book{key: key, unreadable: unreadable, awaited: map[chan<- struct{}]struct{}{}, unconfirmed: map[*entry]bool{}, contested: map[*entry]time.Time{}}
 	if key.Kind == ipam.PoolKindRoutingDomain {
 		b.describe(ipam.Pool{Key: key, CIDR: key.Family.All(), Family: key.Family})
 	}
@@ -70,6 +72,9 @@ func (b *book) describe(pool ipam.Pool) {
 			b.space.Use(e.block)
 			b.countOutOfRange(e, space.Count.Add)
 		}
+	}
+	for block := range b.unreadable.blocks.All() {
+		b.space.Use(block)
 	}
 	if b.onFree != nil {
 		b.onFree(b.key, pool.CIDR)
@@ -114,8 +119,10 @@ func (b *book) drop(e *entry) {
 
 func (b *book) free(block netip.Prefix) {
 	b.space.Release(block)
-	for e := range b.overlapping(block) {
-		b.space.Use(e.block)
+	for _, held := range []*book{b, b.unreadable} {
+		for e := range held.overlapping(block) {
+			b.space.Use(e.block)
+		}
 	}
 	b.frees++
 	b.tellAwaiting()

@@ -43,10 +43,16 @@ func (f feed) Update(obj any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r, err := f.read(obj)
-	if err != nil || f.outdated {
+	if f.outdated {
 		return err
 	}
-	f.resolve(f.put(r))
+	if err != nil {
+		f.withhold(r)
+		return err
+	}
+	e := f.put(r)
+	f.restore(r.UID)
+	f.resolve(e)
 	f.revision = r.Version
 	return nil
 }
@@ -56,24 +62,28 @@ func (f feed) Delete(obj any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r, err := f.read(obj)
-	if err != nil || f.outdated {
+	if f.outdated {
 		return err
 	}
 	if e := f.byUID.one(r.UID); e != nil {
 		f.strike(e)
 	}
-	f.revision = r.Version
-	return nil
+	f.restore(r.UID)
+	if err == nil {
+		f.revision = r.Version
+	}
+	return err
 }
 
 // Replace makes the view what the list says, in one step.
 func (f feed) Replace(objs []any, revision string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	records := make([]ipam.Record, 0, len(objs))
+	records, unreadable := make([]ipam.Record, 0, len(objs)), []ipam.Record(nil)
 	for _, obj := range objs {
 		r, err := f.read(obj)
 		if err != nil {
+			unreadable = append(unreadable, r)
 			continue // counted, for the metric
 		}
 		records = append(records, r)
@@ -81,18 +91,18 @@ func (f feed) Replace(objs []any, revision string) error {
 	if f.outdated || f.isRefutedBy(records) {
 		f.forgetConfirmations()
 	}
-	f.replace(records)
+	f.replace(records, unreadable)
 	f.revision, f.outdated = revision, false
 	f.lists++
 	return nil
 }
 
-// Load makes the view what the records say, which were listed: for a process that asks
-// questions of a ledger, and does not watch.
-func (l *Ledger) Load(records []ipam.Record) {
+// Load makes the view what the records say, which were listed, with those that cannot be
+// read: for a process that asks questions of a ledger, and does not watch.
+func (l *Ledger) Load(records, unreadable []ipam.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.replace(records)
+	l.replace(records, unreadable)
 }
 
 // Enter takes over one more record after Load, as the watch would show it.
@@ -102,9 +112,12 @@ func (l *Ledger) Enter(r ipam.Record) {
 	l.resolve(l.put(r))
 }
 
-func (l *Ledger) replace(records []ipam.Record) {
+func (l *Ledger) replace(records, unreadable []ipam.Record) {
 	listed := make(map[string]bool, len(records))
 	for _, r := range records {
+		listed[r.UID] = true
+	}
+	for _, r := range unreadable {
 		listed[r.UID] = true
 	}
 	for e := range l.byUID.all() {
@@ -112,12 +125,14 @@ func (l *Ledger) replace(records []ipam.Record) {
 			l.strike(e)
 		}
 	}
-	entries := make([]*entry, len(records))
-	for i, r := range records {
+	entries := make([]*entry, 0, len(records))
+	for _, r := range records {
 		before := l.byUID.one(r.UID)
-		entries[i] = l.put(r)
-		entries[i].watched = before != nil && before.watched
+		e := l.put(r)
+		e.watched = before != nil && before.watched
+		entries = append(entries, e)
 	}
+	entries = append(entries, l.replaceUnreadable(unreadable)...)
 	slices.SortStableFunc(entries, poolsFirst) // a block is confirmed where its pool is
 	for _, e := range entries {
 		l.resolve(e)
@@ -128,12 +143,13 @@ func (l *Ledger) replace(records []ipam.Record) {
 // Resync does nothing: the view is whole as it is.
 func (f feed) Resync() error { return nil }
 
-// read is the record that an object states. One that cannot be read is counted.
+// read is the record that an object states. One that cannot be read is counted; the record
+// has what was read.
 func (l *Ledger) read(obj any) (ipam.Record, error) {
 	r, err := adapt.RecordOf(obj)
 	if err != nil {
 		l.unread++
-		return ipam.Record{}, fmt.Errorf("reading IPAllocation %s: %w", r.Name, err)
+		return r, fmt.Errorf("reading IPAllocation %s: %w", r.Name, err)
 	}
 	return r, nil
 }
@@ -145,6 +161,7 @@ func (l *Ledger) put(r ipam.Record) *entry {
 	case e == nil:
 		if old := l.byName.one(r.Name); old != nil {
 			l.strike(old) // its deletion was missed
+			l.restore(old.uid)
 		}
 		e = l.enter(r)
 	case e.version != r.Version:

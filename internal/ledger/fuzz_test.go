@@ -26,6 +26,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 0, 0, 0x80, 2, 0, 0, 5, 0, 0})                                  // gone before it is confirmed
 	f.Add([]byte{3, 0, 0, 3, 1, 0, 0, 0, 0x80, 0, 1, 0x80, 6, 0, 0xff, 5, 0, 0, 5, 1, 0}) // a list in between
 	f.Add([]byte{0, 0, 0, 0, 0, 1, 2, 0, 0, 7, 0, 0, 3, 0, 0, 7, 0, 0, 0, 0, 0})          // one name, several records
+	f.Add([]byte{0, 0, 0, 1, 0, 2, 3, 1, 0, 6, 0, 0xff, 1, 0, 0, 1, 0, 2, 2, 0, 0})       // not to be read for a while
 	f.Fuzz(func(t *testing.T, script []byte) {
 		p := &played{
 			ledger: newLedger(1), objects: map[string]*v1alpha1.IPAllocation{},
@@ -73,11 +74,14 @@ func (p *played) play(t *testing.T, what byte, name string, how byte) {
 			now := metav1.Now()
 			next.DeletionTimestamp = &now // frees nothing
 		}
+		if how&2 != 0 {
+			next.Spec.PoolRef = nil // it stays as it was last read
+		}
 		p.objects[name] = next
-		must(t, feed{p.ledger}.Update(next))
+		p.read(t, name, feed{p.ledger}.Update(next))
 		p.sight(name)
 	case what == 2 && obj != nil:
-		must(t, feed{p.ledger}.Delete(obj))
+		p.read(t, name, feed{p.ledger}.Delete(obj))
 		p.lose(name)
 		delete(p.objects, name)
 	case what == 3:
@@ -92,6 +96,14 @@ func (p *played) play(t *testing.T, what byte, name string, how byte) {
 	case what == 7 && hold != nil:
 		hold.Abandon()
 		p.end(name)
+	}
+}
+
+// read checks what came of reading the object of a name.
+func (p *played) read(t *testing.T, name string, err error) {
+	t.Helper()
+	if readable := p.objects[name].Spec.PoolRef != nil; readable != (err == nil) {
+		t.Fatalf("step %d: %v, of an object that can be read (%t)", p.step, err, readable)
 	}
 }
 

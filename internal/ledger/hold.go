@@ -139,15 +139,22 @@ func (b *book) taken(block netip.Prefix) error {
 	if err := b.heldByOthers(block); err != nil {
 		return err
 	}
+	for e := range b.unreadable.overlapping(block) {
+		return b.takenBy(e, block)
+	}
 	return &ipam.TakenError{Block: block, Pool: b.key}
 }
 
 // heldByOthers says who has a part of the block.
 func (b *book) heldByOthers(block netip.Prefix) error {
 	for e := range b.overlapping(block) {
-		return &ipam.TakenError{Block: block, Pool: b.key, Holder: e.holder(), Overlap: e.block}
+		return b.takenBy(e, block)
 	}
 	return nil
+}
+
+func (b *book) takenBy(e *entry, block netip.Prefix) error {
+	return &ipam.TakenError{Block: block, Pool: b.key, Holder: e.holder(), Overlap: e.block}
 }
 
 // Confirm waits until the watch has shown the record that was created with this

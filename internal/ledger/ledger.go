@@ -28,6 +28,8 @@ type Ledger struct {
 	byName   index[ipam.Name]
 	byHolder index[ipam.Holder]
 	bySticky index[ipam.Name]
+	// unreadable are the IPAllocations that are no records.
+	unreadable unreadable
 	// holds are this process's own blocks that are not confirmed, by the name
 	// of the record.
 	holds map[ipam.Name]*Hold
@@ -85,12 +87,15 @@ func (o Options) now() time.Time {
 // New is a ledger that has seen nothing.
 func New(options Options) *Ledger {
 	return &Ledger{
-		options:   options,
-		books:     map[ipam.PoolKey]*book{},
-		byUID:     newIndex(linkUID, func(e *entry) string { return e.uid }),
-		byName:    newIndex(linkName, (*entry).key),
-		byHolder:  newIndex(linkHolder, (*entry).holder),
-		bySticky:  newIndex(linkSticky, (*entry).stickyKey),
+		options:  options,
+		books:    map[ipam.PoolKey]*book{},
+		byUID:    newIndex(linkUID, func(e *entry) string { return e.uid }),
+		byName:   newIndex(linkName, (*entry).key),
+		byHolder: newIndex(linkHolder, (*entry).holder),
+		bySticky: newIndex(linkSticky, (*entry).stickyKey),
+
+		unreadable: newUnreadable(),
+
 		holds:     map[ipam.Name]*Hold{},
 		abandoned: map[ipam.Name]time.Time{},
 		named:     map[ipam.Name]bool{},

@@ -43,7 +43,7 @@ func (l *Ledger) book(key ipam.PoolKey) *book {
 
 // unused is a book that nobody has used yet.
 func (l *Ledger) unused(key ipam.PoolKey) *book {
-	b := newBook(key)
+	b := newBook(key, l.unreadable.book)
 	b.frees, b.onFree = l.pruned, l.freed
 	return b
 }

@@ -84,7 +84,7 @@ func keeping() []Definition {
 		ofLeader(counter(Releases, "Records that were released, by reason: the holder's deletion was seen (holder_deleted), no holder was found (orphaned), the retention is over (retention_expired), the reuse delay is over (reuse_delay_over), somebody deleted a retained one (deleted).", "reason")),
 		ofLeader(gauge(Unheld, "IPAllocations of which no holder is found. They are released after --orphan-grace.")),
 		gauge(Conflicts, "IPAllocations whose block has overlapped that of another one in the same pool or routing domain for more than 10 seconds. It must be 0."),
-		counter(Unreadable, "IPAllocations that were seen and cannot be read, and so hold nothing."),
+		counter(Unreadable, "IPAllocations that were seen and cannot be read. No pool hands out the block of one, if that can be read."),
 		gauge(Protected, "Whether a ValidatingAdmissionPolicy that keeps what the operator writes from others is there and bound (1), or not (0).", "policy"),
 	}
 }

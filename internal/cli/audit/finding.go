@@ -29,7 +29,7 @@ const (
 	BlocksOverlap Kind = "BlocksOverlap"
 	// BlockOutsidePool: a record's block does not lie in its pool.
 	BlockOutsidePool Kind = "BlockOutsidePool"
-	// RecordUnreadable: an IPAllocation cannot be understood, and holds nothing.
+	// RecordUnreadable: an IPAllocation cannot be understood. No pool hands out its block.
 	RecordUnreadable Kind = "RecordUnreadable"
 	// RecordWithoutPool: the pool of a record does not exist.
 	RecordWithoutPool Kind = "RecordWithoutPool"

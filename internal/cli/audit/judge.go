@@ -92,7 +92,7 @@ func (j *judgement) records() {
 	}
 	for _, u := range j.Unreadable {
 		f := j.add(RecordUnreadable, Object{Kind: kindRecord, Namespace: u.Name.Namespace, Name: u.Name.Name, UID: u.UID},
-			"cannot be understood and holds nothing: %v: delete it", u.Err)
+			"cannot be understood, and no pool hands out its block: %v: delete it", u.Err)
 		f.Releasable = true
 	}
 }

@@ -182,7 +182,7 @@ func isOwn(err error, holder ipam.Holder) bool {
 // judgeClaims judges claims when all pools are there, and what is about to be released is
 // free: that is waited for.
 func (j *judge) judgeClaims(ctx context.Context) error {
-	j.parts.Ledger.Load(append(j.staying, j.supposed...))
+	j.parts.Ledger.Load(append(j.staying, j.supposed...), j.snapshot.Unreadable)
 	claims := j.register.claims
 	j.register.claims = nil
 	for _, claim := range claims {
@@ -355,7 +355,8 @@ func readExisting(ctx context.Context, c client.Client) (existing, error) {
 		obj := &allocations.Items[i]
 		record, err := adapt.Record(obj)
 		if err != nil {
-			continue // the operator counts it
+			s.Unreadable = append(s.Unreadable, record)
+			continue
 		}
 		s.Records = append(s.Records, record)
 		if record.Purpose == ipam.PurposePool || isKept(obj) || !isLeaving(holders[holderName(obj)]) {

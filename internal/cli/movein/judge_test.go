@@ -58,7 +58,7 @@ func newAdmitting(t *testing.T) *admitting {
 		Client: a, Namespace: "system", Log: logr.Discard(),
 	})
 	t.Cleanup(a.parts.Close)
-	a.parts.Ledger.Load(nil)
+	a.parts.Ledger.Load(nil, nil)
 	ring := requester.NewRing(a, a, "system", clock.RealClock{})
 	if err := errors.Join(ring.Load(t.Context()), webhooks.Setup(stubManager{a: a}, webhooks.Options{Parts: a.parts, Live: a, Rights: requester.NewRights(a), Ring: ring})); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func (a *admitting) delete(ctx context.Context, store client.WithWatch, obj clie
 		return err
 	}
 	there, err := readExisting(ctx, a)
-	a.parts.Ledger.Load(there.snapshot.Records)
+	a.parts.Ledger.Load(there.snapshot.Records, there.snapshot.Unreadable)
 	return err
 }
 

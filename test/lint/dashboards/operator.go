@@ -44,7 +44,7 @@ func (b *builder) working() {
 	unheld := b.stat("Records without holder", "none", "IPAllocations of which no holder is found. The operator releases them after --orphan-grace.", small,
 		b.one("CadastreRecordsWithoutHolder", "")).from(Step{Value: new(1.0), Color: poor})
 	b.runbook(unheld, "CadastreRecordsWithoutHolder")
-	b.stat("Unreadable records", "none", "IPAllocations that were seen since the start and cannot be read, and so hold nothing. It must be 0.", small,
+	b.stat("Unreadable records", "none", "IPAllocations that were seen since the start and cannot be read. No pool hands out the block of one, if that can be read. It must be 0.", small,
 		query{"max(cadastre_unreadable_allocations_total)", ""}).from(Step{Value: new(1.0), Color: bad})
 	certificate := b.stat("Certificate expires in", "s", "How long the serving certificate of the webhooks is valid. It is replaced when two thirds of its life are over.", small,
 		b.one("CadastreCertificateExpires", ""))

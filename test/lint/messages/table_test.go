@@ -44,6 +44,8 @@ func TestEveryMessageSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 var others = map[string]string{
 	" is not an IPAllocation":                                    "of a watch: in the log",
 	"set it, or spec.routingDomain, to say where the block lies": "of an IPAllocation that cannot be read: in the log",
+	"set it, to say where the block lies":                        "of an IPAllocation that cannot be read: in the log",
+	"set it, to say in which namespace the LocalIPPool is":       "of an IPAllocation that cannot be read: in the log",
 	"the address is not in the cache yet":                        "reconciled again",
 	"the allocation is not in the view yet":                      "reconciled again",
 	"too many unclaimed allocations":                             "UnclaimedError says of which namespace",

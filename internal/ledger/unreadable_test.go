@@ -1,0 +1,121 @@
+package ledger
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// unreadableOf returns an IPAllocation of which the block can be read, and the pool cannot.
+func unreadableOf(name, uid, version, block string) *v1alpha1.IPAllocation {
+	obj := allocation(name, uid, version, block)
+	obj.Spec.PoolRef = nil
+	return obj
+}
+
+// spaces are those that have the block which is withheld: a pool, one in another routing
+// domain, one that is seen only later, and a routing domain that nothing has used yet.
+func spaces() []ipam.PoolKey {
+	return []ipam.PoolKey{key, ipam.PoolNamed("lab"), ipam.LocalPoolNamed("ns", "late"), ipam.DomainNamed("new", ipam.IPv4)}
+}
+
+// blocked returns in how many of the spaces the block cannot be had.
+func blocked(t *testing.T, l *Ledger, block string) int {
+	t.Helper()
+	n := 0
+	for _, pool := range spaces() {
+		asked := ask("x")
+		asked.Pool, asked.Block, asked.Bits = pool, netip.MustParsePrefix(block), ipam.NoLength
+		_, err := l.Peek(asked)
+		if taken, ok := errors.AsType[*ipam.TakenError](err); ok {
+			n++
+			if want := (ipam.Holder{Kind: "IPAllocation", Namespace: "ns", Name: "bad"}); taken.Holder != want {
+				t.Errorf("%s is held by %s, want %s", block, taken.Holder, want)
+			}
+		} else if err != nil {
+			t.Errorf("%s of %s: %v", block, pool, err)
+		}
+	}
+	return n
+}
+
+func TestUnreadableAllocationWithholdsItsBlockInEverySpace(t *testing.T) {
+	bad := unreadableOf("bad", "1", "5", "10.0.0.64/27")
+	for begin, withhold := range map[string]func(f feed) error{
+		"a watch shows it": func(f feed) error { return f.Add(bad) },
+		"a list has it":    func(f feed) error { return errors.Join(f.Replace(listed(bad), "5"), errors.New("counted")) },
+		"its block is another than before": func(f feed) error {
+			return errors.Join(f.Add(unreadableOf("bad", "1", "4", "10.0.0.128/27")), f.Update(bad))
+		},
+		"it is shown twice": func(f feed) error { return errors.Join(f.Add(bad), f.Update(bad)) },
+	} {
+		for end, restore := range map[string]func(f feed) error{
+			"it is deleted":         func(f feed) error { return f.Delete(bad) },
+			"it is in no list":      func(f feed) error { return errors.Join(f.Replace(listed(), "6"), errors.New("gone")) },
+			"its block is unknown":  func(f feed) error { return f.Update(unreadableWithoutBlock()) },
+			"it lies elsewhere now": func(f feed) error { return errors.Join(f.Update(elsewhere()), errors.New("read")) },
+		} {
+			t.Run(begin+", then "+end, func(t *testing.T) {
+				l := newLedger(1)
+				l.Describe(ipam.Pool{Key: ipam.PoolNamed("lab"), Home: ipam.DomainNamed("lab", ipam.IPv4), CIDR: small, Family: ipam.IPv4})
+				must(t, feed{l}.Replace(listed(), "0"))
+				if withhold(feed{l}) == nil {
+					t.Fatal("it is read")
+				}
+				l.Describe(ipam.Pool{Key: ipam.LocalPoolNamed("ns", "late"), Home: ipam.LocalDomainNamed("ns", "default", ipam.IPv4), CIDR: small, Family: ipam.IPv4})
+				for block, want := range map[string]int{"10.0.0.64/27": 4, "10.0.0.80/28": 4, "10.0.0.64/26": 4, "10.0.0.95/32": 4, "10.0.0.96/28": 0, "10.0.0.128/27": 0} {
+					if got := blocked(t, l, block); got != want {
+						t.Errorf("%s cannot be had in %d spaces, want %d", block, got, want)
+					}
+				}
+				mustHold(t, l, ask("a")).Drop() // a block that is freed beside it frees nothing of it
+				var freed []string
+				l.OnFree(func(pool ipam.PoolKey, block netip.Prefix) { freed = append(freed, pool.Name+" "+block.String()) })
+				if restore(feed{l}) == nil {
+					t.Fatal("nothing has happened")
+				}
+				if got := blocked(t, l, "10.0.0.64/27"); got != 0 {
+					t.Errorf("at the end it cannot be had in %d spaces", got)
+				}
+				slices.Sort(freed)
+				if want := []string{"lab 10.0.0.64/27", "late 10.0.0.64/27", "p 10.0.0.64/27"}; !slices.Equal(slices.DeleteFunc(freed, func(s string) bool { return s[0] == 'd' }), want) {
+					t.Errorf("freed is %q, want %q", freed, want)
+				}
+			})
+		}
+	}
+}
+
+func unreadableWithoutBlock() *v1alpha1.IPAllocation {
+	obj := unreadableOf("bad", "1", "6", "10.0.0.64/27")
+	obj.Spec.CIDR = "?"
+	return obj
+}
+
+// elsewhere is the same object, which can be read: it lies in a pool that nothing is asked of.
+func elsewhere() *v1alpha1.IPAllocation {
+	obj := allocation("bad", "1", "6", "10.0.0.64/27")
+	obj.Spec.PoolRef.Name = "other"
+	return obj
+}
+
+func TestUnreadableAllocationIsPassedOver(t *testing.T) {
+	l := newLedger(1)
+	must(t, feed{l}.Replace(listed(unreadableOf("bad", "1", "5", "10.0.0.0/27"), unreadableOf("worse", "2", "5", "10.0.0.0/30")), "5"))
+	if h := mustHold(t, l, ask("a")); h.Block.String() != "10.0.0.48/28" {
+		t.Errorf("the first free block is %s, want the one after what is withheld", h.Block)
+	}
+	if capacity, _ := l.Capacity(key); capacity.Records != 0 || capacity.Allocated.String() != "48" {
+		t.Errorf("the capacity is %+v, want no record, and 48 addresses that are in use", capacity)
+	}
+	if (feed{l}).Delete(unreadableOf("bad", "1", "6", "10.0.0.0/27")) == nil {
+		t.Error("its deletion is not counted")
+	}
+	if h := mustHold(t, l, ask("b")); h.Block.String() != "10.0.0.16/28" {
+		t.Errorf("then the first free block is %s, want the one that the other does not overlap", h.Block)
+	}
+}
