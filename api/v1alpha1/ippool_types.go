@@ -294,6 +294,11 @@ type PoolStatus struct {
 	// +optional
 	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
 
+	// firstReadyTime is when the pool first handed out blocks. Who asked for one given
+	// block before is served first, as after a restore; a pause later changes nothing.
+	// +optional
+	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
+
 	// conditions of the pool: Ready, Allocated, Exhausted.
 	// +listType=map
 	// +listMapKey=type

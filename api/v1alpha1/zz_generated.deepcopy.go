@@ -832,6 +832,10 @@ func (in *PoolStatus) DeepCopyInto(out *PoolStatus) {
 		*out = new(Capacity)
 		**out = **in
 	}
+	if in.FirstReadyTime != nil {
+		in, out := &in.FirstReadyTime, &out.FirstReadyTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

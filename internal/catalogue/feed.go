@@ -121,8 +121,12 @@ func (c *Catalogue) ReadPool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
 	return adapt.PoolAfter(before, obj)
 }
 
-// openSince is when a pool last began to hand out blocks, as its status says.
+// openSince is when a pool first handed out blocks, as its status says. That of a pool of an
+// earlier version of the operator says only since when it is ready.
 func openSince(obj v1alpha1.Pool) time.Time {
+	if first := obj.PoolStatus().FirstReadyTime; first != nil {
+		return first.Time
+	}
 	ready := meta.FindStatusCondition(obj.PoolStatus().Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
 		return time.Time{}

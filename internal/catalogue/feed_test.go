@@ -12,18 +12,21 @@ import (
 )
 
 func TestSinceWhenAPoolIsOpen(t *testing.T) {
-	since := metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	first, since := metav1.NewTime(time.Date(2029, 1, 1, 0, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	a := unstarted()
 	for name, c := range map[string]struct {
+		first      *metav1.Time
 		conditions []metav1.Condition
 		want       time.Time
 	}{
-		"nothing is said": {nil, time.Time{}},
-		"it is not ready": {[]metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, LastTransitionTime: since}}, time.Time{}},
-		"it is ready":     {[]metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: since}}, since.Time},
+		"nothing is said":   {nil, nil, time.Time{}},
+		"it is not ready":   {nil, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, LastTransitionTime: since}}, time.Time{}},
+		"it is ready":       {nil, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: since}}, since.Time},
+		"it was ready":      {&first, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, LastTransitionTime: since}}, first.Time},
+		"it is ready again": {&first, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: since}}, first.Time},
 	} {
 		pool := build.Pool("p").CIDR("10.0.0.0/24").Obj()
-		pool.Status.Conditions = c.conditions
+		pool.Status.FirstReadyTime, pool.Status.Conditions = c.first, c.conditions
 		a.enterPool(pool)
 		if got, _ := a.Pool(ipam.PoolNamed("p")); !got.OpenSince.Equal(c.want) {
 			t.Errorf("%s: since %v, want %v", name, got.OpenSince, c.want)

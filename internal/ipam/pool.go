@@ -50,8 +50,8 @@ type Pool struct {
 	Visibility Visibility
 	Project    string
 
-	// OpenSince is when the pool last began to hand out blocks, in whole seconds;
-	// zero where it does not, or that is not known yet.
+	// OpenSince is when the pool first handed out blocks, in whole seconds; zero where it
+	// never has, or that is not known yet.
 	OpenSince time.Time
 
 	// ParentGranted says that its maker had the right to use the parent.

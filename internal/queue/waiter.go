@@ -39,8 +39,8 @@ func (w Waiter) IsZero() bool { return w.Holder == (ipam.Holder{}) }
 func (w Waiter) before(other Waiter) bool { return compare(w, other) < 0 }
 
 // returns reports whether the waiter asks for one block alone, and did so before the
-// pool was there, or while it was paused: as claims and child pools of a backup do.
-// When the pool opens they are served first, for nothing else will do for them; those
+// pool was there or first ready: as claims and child pools of a backup do, and what is
+// moved into a pool that is paused from the start. When the pool opens they are served first, for nothing else will do for them; those
 // that take any block may wait longer, and take another. Who asks later has no such
 // right: it would be a way past those that wait for a full pool.
 func (w Waiter) returns(pool ipam.Pool) bool {

@@ -176,8 +176,14 @@ func pausedPool(e *pools) {
 		p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""}
 	})
 	e.Reconciled("p").In(v1alpha1.PoolPaused, "10.0.0.0/24").NotReady(v1alpha1.ReasonPaused)
+	if first := e.stored("p").Status.FirstReadyTime; first != nil {
+		e.t.Errorf("it has handed out nothing, and was ready at %s", first)
+	}
 	story.Edited(e.World, pool("p"), func(p *v1alpha1.IPPool) { p.Annotations = nil })
 	e.Reconciled("p").In(v1alpha1.PoolReady, "10.0.0.0/24").Ready()
+	if e.stored("p").Status.FirstReadyTime == nil {
+		e.t.Error("its status does not say when it was ready first")
+	}
 }
 
 func deletedPool(e *pools) {

@@ -38,6 +38,7 @@ func (c *Controller) applyResult(s *scope, err error) error {
 	}
 	exhausted := c.count(s)
 	c.conditions(s, now, exhausted)
+	status.FirstReadyTime = firstReady(status)
 	status.Phase = phase(s, now, exhausted)
 	return retry
 }
@@ -112,6 +113,15 @@ func (c *Controller) conditions(s *scope, now unserved, exhausted bool) {
 	default:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "the pool hands out blocks")
 	}
+}
+
+// firstReady returns when a pool first handed out blocks.
+func firstReady(status *v1alpha1.PoolStatus) *metav1.Time {
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if status.FirstReadyTime != nil || ready.Status != metav1.ConditionTrue {
+		return status.FirstReadyTime
+	}
+	return ready.LastTransitionTime.DeepCopy()
 }
 
 func phase(s *scope, now unserved, exhausted bool) v1alpha1.PoolPhase {

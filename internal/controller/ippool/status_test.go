@@ -2,8 +2,11 @@ package ippool
 
 import (
 	"cmp"
+	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
@@ -79,4 +82,28 @@ func (p *pass) Counts(held int64, utilized int32, largest string) *pass {
 		p.t.Fatalf("the status is of generation %d, want %d", observed, p.pool.Generation)
 	}
 	return p
+}
+
+func TestPoolIsFirstReadyOnce(t *testing.T) {
+	at := func(seconds int64) metav1.Time { return metav1.NewTime(time.Unix(seconds, 0)) }
+	var status v1alpha1.PoolStatus
+	for _, step := range []struct {
+		what  string
+		ready metav1.ConditionStatus
+		since int64
+		want  int64 // 0: never
+	}{
+		{"it is made, paused", metav1.ConditionFalse, 1, 0},
+		{"it is resumed", metav1.ConditionTrue, 2, 2},
+		{"it is paused", metav1.ConditionFalse, 3, 2},
+		{"it is resumed again", metav1.ConditionTrue, 4, 2},
+	} {
+		// In place, as the controller has it.
+		status.Conditions = append(status.Conditions[:0], metav1.Condition{Type: v1alpha1.ConditionReady, Status: step.ready, LastTransitionTime: at(step.since)})
+		status.FirstReadyTime = firstReady(&status)
+		switch got := status.FirstReadyTime; {
+		case got == nil && step.want != 0, got != nil && got.Unix() != step.want:
+			t.Errorf("%s: it was first ready at %v, want %d", step.what, got, step.want)
+		}
+	}
 }
