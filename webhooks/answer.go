@@ -168,7 +168,7 @@ func canWait(err error) bool {
 }
 
 const (
-	// occupantsRead bounds how many holders are read to find one that is not going.
+	// occupantsRead bounds how many holders are looked at to find those that are not going.
 	occupantsRead = 64
 	// holdersNamed is how many holders a refusal names.
 	holdersNamed = 3

@@ -113,7 +113,7 @@ func review(kind, object, old string, how uint8) admission.Request {
 	case how&validating != 0 && how&dry != 0:
 		req.Operation, req.Object, req.OldObject = admissionv1.Delete, runtime.RawExtension{}, req.Object
 	}
-	req.DryRun = new(how&dry != 0)
+	req.DryRun = new(how&dry != 0 && req.Operation != admissionv1.Delete)
 	req.UserInfo.Username = entitled
 	if how&unentitled != 0 {
 		req.UserInfo.Username = "mallory"

@@ -7,11 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kube"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -29,47 +32,88 @@ type use struct {
 
 func (u use) isNone() bool { return len(u.live)+len(u.kept)+u.more == 0 }
 
+// isGoing reports whether a holder is being deleted, or was.
+type isGoing func(ctx context.Context, holder ipam.Holder) (bool, error)
+
 // useOf returns what keeps a pool in use. A holder that is being deleted does not: the
 // pool's finalizer keeps the pool until it is gone. So a tree of pools, and the claims
-// in it, can be deleted in one go.
-func useOf(ctx context.Context, live client.Reader, view *ledger.Ledger, pool ipam.PoolKey) (use, error) {
+// in it, can be deleted in one go. As many holders are looked at together as are still to
+// be named, and no more than it takes to name them.
+func useOf(ctx context.Context, going isGoing, view *ledger.Ledger, pool ipam.PoolKey) (use, error) {
 	occupants, all := view.Occupants(pool, occupantsRead)
-	var u use
-	for i, o := range occupants {
-		if len(u.live)+len(u.kept) == holdersNamed {
-			u.more = all - i
-			return u, nil
+	u := use{more: all}
+	for left := occupants; len(left) > 0; {
+		missing := holdersNamed - len(u.live) - len(u.kept)
+		if missing == 0 {
+			break
 		}
-		going, err := isGoing(ctx, live, o)
-		switch {
-		case err != nil:
-			return use{}, fmt.Errorf("reading %s: %w", o.Record.Holder, err)
-		case going:
-		case isHeld(o.Record) && o.Claimed:
-			u.live = append(u.live, o.Record.Holder)
-		default:
-			u.kept = append(u.kept, keptBy(o.Record))
+		next := left[:min(missing, len(left))]
+		left = left[len(next):]
+		gone, err := areGoing(ctx, going, next)
+		if err != nil {
+			return use{}, err
+		}
+		u.more -= len(next)
+		for i, o := range next {
+			switch {
+			case gone[i]:
+			case isHeld(o.Record) && o.Claimed:
+				u.live = append(u.live, o.Record.Holder)
+			default:
+				u.kept = append(u.kept, keptBy(o.Record))
+			}
 		}
 	}
-	u.more = all - len(occupants)
 	return u, nil
 }
 
-// isGoing reports whether a holder is being deleted, or was, as a quorum of the API
-// servers' storage says: what this process has seen may be older. Where its block is
-// to be kept, that does not matter, nor where nobody is known to have it.
-func isGoing(ctx context.Context, live client.Reader, o ledger.Occupant) (bool, error) {
+// areGoing reports of each occupant whether it leaves when its holder does, and that is
+// going.
+func areGoing(ctx context.Context, going isGoing, occupants []ledger.Occupant) ([]bool, error) {
+	gone := make([]bool, len(occupants))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, o := range occupants {
+		if !leavesWithHolder(o) {
+			continue
+		}
+		group.Go(func() (err error) {
+			if gone[i], err = going(ctx, o.Record.Holder); err != nil {
+				return fmt.Errorf("reading %s: %w", o.Record.Holder, err)
+			}
+			return nil
+		})
+	}
+	return gone, group.Wait()
+}
+
+// leavesWithHolder reports whether the block is released when its holder is deleted: it is
+// not to be kept, and an object of ours is known to have it.
+func leavesWithHolder(o ledger.Occupant) bool {
 	r := o.Record
-	if !isHeld(r) || r.Reclaim == ipam.ReclaimRetain || r.Sticky != "" || !o.Claimed || r.Holder.Group != v1alpha1.GroupVersion.Group {
-		return false, nil
+	return isHeld(r) && r.Reclaim != ipam.ReclaimRetain && r.Sticky == "" && o.Claimed && r.Holder.Group == v1alpha1.GroupVersion.Group
+}
+
+// isGoingLive asks a quorum of the API servers' storage: what this process has seen may be
+// older.
+func isGoingLive(live client.Reader) isGoing {
+	return func(ctx context.Context, h ipam.Holder) (bool, error) {
+		holder := &metav1.PartialObjectMetadata{}
+		holder.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(h.Kind))
+		err := live.Get(ctx, client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, holder)
+		if kube.IsNotFound(err) {
+			return true, nil
+		}
+		return err == nil && !holder.DeletionTimestamp.IsZero(), err
 	}
-	holder := &metav1.PartialObjectMetadata{}
-	holder.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(r.Holder.Kind))
-	err := live.Get(ctx, client.ObjectKey{Namespace: r.Holder.Namespace, Name: r.Holder.Name}, holder)
-	if kube.IsNotFound(err) {
-		return true, nil
+}
+
+// isGoingSeen answers by what this process has seen, for a dry run. The view leaves out
+// claims that are going.
+func isGoingSeen(pools *catalogue.Catalogue) isGoing {
+	return func(_ context.Context, h ipam.Holder) (bool, error) {
+		pool, known := pools.Pool(adapt.PoolOf(h))
+		return known && pool.Terminating, nil
 	}
-	return err == nil && !holder.DeletionTimestamp.IsZero(), err
 }
 
 // isHeld reports whether the record is of a holder that is there, or was when it was

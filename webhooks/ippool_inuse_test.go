@@ -1,19 +1,31 @@
 package webhooks
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
@@ -85,8 +97,9 @@ func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
 		"a holder of somebody else's API":  {ledger.Occupant{Record: bound(ipam.Holder{Group: "x", Kind: "Y", Name: "gone"}), Claimed: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := isGoing(t.Context(), live, tc.occupant); got != tc.want || err != nil {
-				t.Errorf("got %t, %v, want %t", got, err, tc.want)
+			got, err := areGoing(t.Context(), isGoingLive(live), []ledger.Occupant{tc.occupant})
+			if err != nil || got[0] != tc.want {
+				t.Errorf("got %v, %v, want %t", got, err, tc.want)
 			}
 		})
 	}
@@ -107,7 +120,7 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 	}
 	check := func(when string, live, kept, more int) {
 		t.Helper()
-		got, err := useOf(t.Context(), s.store, s.Ledger, ipam.PoolNamed("p"))
+		got, err := useOf(t.Context(), isGoingLive(s.store), s.Ledger, ipam.PoolNamed("p"))
 		if err != nil || len(got.live) != live || len(got.kept) != kept || got.more != more || got.isNone() {
 			t.Errorf("%s it is used by %+v (%v)", when, got, err)
 		}
@@ -130,5 +143,105 @@ func TestAnyHolderOrRecordKeepsAPoolInUse(t *testing.T) {
 	}
 	if !(use{}).isNone() {
 		t.Error("a pool that nobody uses is in use")
+	}
+}
+
+// occupied returns a view with records of so many claims in the pool p.
+func occupied(claims int) *ledger.Ledger {
+	view := ledger.New(ledger.Options{})
+	var records []ipam.Record
+	for i := range claims {
+		name := ipam.Name{Namespace: "team", Name: fmt.Sprint("c", i)}
+		records = append(records, ipam.Record{
+			Name: name, UID: name.Name, Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 32), Pool: ipam.PoolNamed("p"),
+			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfClaim(name), HolderUID: "1",
+		})
+	}
+	view.Load(records, nil)
+	return view
+}
+
+func TestDeletionOfPoolLooksAtAFewHoldersAtATime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		holders, going int // the first ones are going
+		reads          int32
+		rounds         time.Duration
+		live, more     int
+	}{
+		"nothing holds it":            {0, 0, 0, 0, 0, 0},
+		"all are there":               {70, 0, 3, 1, 3, 67},
+		"the first two are going":     {70, 2, 5, 2, 3, 65},
+		"all are going":               {9, 9, 9, 3, 0, 0},
+		"all are going, and are many": {70, 70, occupantsRead, 22, 0, 70 - occupantsRead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var reads, now, most atomic.Int32
+				going := func(_ context.Context, h ipam.Holder) (bool, error) {
+					reads.Add(1)
+					most.Store(max(most.Load(), now.Add(1)))
+					<-time.After(time.Second)
+					now.Add(-1)
+					n, err := strconv.Atoi(h.Name[1:])
+					return n < tc.going, err
+				}
+				began := time.Now()
+				u, err := useOf(t.Context(), going, occupied(tc.holders), ipam.PoolNamed("p"))
+				if err != nil || len(u.live) != tc.live || u.more != tc.more {
+					t.Errorf("it is used by %+v, %v", u, err)
+				}
+				if took := time.Since(began) / time.Second; reads.Load() != tc.reads || took != tc.rounds || most.Load() > holdersNamed {
+					t.Errorf("%d are read in %d rounds, %d at a time; want %d in %d", reads.Load(), took, most.Load(), tc.reads, tc.rounds)
+				}
+			})
+		})
+	}
+}
+
+func TestDeletionOfPoolStopsReadingAtAnError(t *testing.T) {
+	broken := errors.New("no answer")
+	var reads atomic.Int32
+	going := func(ctx context.Context, h ipam.Holder) (bool, error) {
+		reads.Add(1)
+		if h.Name == "c1" {
+			return false, broken
+		}
+		<-ctx.Done() // the others are not waited for
+		return false, ctx.Err()
+	}
+	if _, err := useOf(t.Context(), going, occupied(70), ipam.PoolNamed("p")); !errors.Is(err, broken) || !strings.Contains(err.Error(), "reading IPClaim team/c1") || reads.Load() > holdersNamed {
+		t.Errorf("after %d reads: %v", reads.Load(), err)
+	}
+}
+
+// TestDryRunOfADeletionReadsNothing has neither a client to read with nor a request to wait.
+func TestDryRunOfADeletionReadsNothing(t *testing.T) {
+	view := occupied(1)
+	parts := allocator.NewParts(allocator.PartsOptions{Ledger: view, Log: logr.Discard()})
+	t.Cleanup(parts.Close)
+	v := &poolValidator[*v1alpha1.IPPool]{Parts: parts}
+	ctx := admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{DryRun: new(true)}})
+	refused := func(when string, want bool) {
+		t.Helper()
+		if _, err := v.ValidateDelete(ctx, build.Pool("p").CIDR("10.0.0.0/16").Obj()); apierrors.IsConflict(err) != want || err != nil != want {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	refused("while a claim holds a block", true)
+	view.Leaving(ipam.Name{Namespace: "team", Name: "c0"})
+	refused("while that claim is being deleted", false)
+	child := ipam.Pool{Key: ipam.PoolNamed("child"), Home: ipam.PoolNamed("p"), CIDR: netip.MustParsePrefix("10.0.2.0/24"), Family: ipam.IPv4}
+	view.Enter(ipam.Record{
+		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "child", Block: child.CIDR, Pool: child.Home, Purpose: ipam.PurposePool,
+		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfPool(child.Key),
+	})
+	refused("while a child is not known", true)
+	parts.Catalogue.SetPool(child)
+	refused("while a child is there", true)
+	child.Terminating = true
+	parts.Catalogue.SetPool(child)
+	refused("while that child is being deleted", false)
+	if _, err := v.ValidateDelete(t.Context(), build.Pool("p").Obj()); err == nil {
+		t.Error("a deletion without a request passes")
 	}
 }

@@ -73,7 +73,13 @@ func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admissio
 	if !pool.GetDeletionTimestamp().IsZero() {
 		return nil, nil
 	}
-	u, err := useOf(ctx, v.live, v.Ledger, adapt.KeyOf(pool))
+	going := isGoingLive(v.live)
+	if req, err := admission.RequestFromContext(ctx); err != nil {
+		return nil, err
+	} else if req.DryRun != nil && *req.DryRun {
+		going = isGoingSeen(v.Catalogue)
+	}
+	u, err := useOf(ctx, going, v.Ledger, adapt.KeyOf(pool))
 	switch {
 	case err != nil:
 		return nil, poolSubject(pool).refusal(err)
