@@ -23,12 +23,12 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 	switch holder := record.Holder; {
 	case holder.Kind == "IPClaim":
 		claim := &v1alpha1.IPClaim{}
-		found, err := find(ctx, reader, holder, claim)
-		return found && claim.Spec.AllocationName == record.Name.Name && same(record, claim), err
+		err := find(ctx, reader, holder, claim)
+		return claim.Spec.AllocationName == record.Name.Name && same(record, claim), err
 	case holder.IsPool():
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(holder.Kind))
-		found, err := find(ctx, reader, holder, pool)
-		return found && pool.PoolSpec().CIDR == record.Block.String() && same(record, pool), err
+		err := find(ctx, reader, holder, pool)
+		return pool.PoolSpec().CIDR == record.Block.String() && same(record, pool), err
 	}
 	c.mu.Lock()
 	judge := c.judges[record.Holder.Kind]
@@ -45,15 +45,13 @@ func same(record ipam.Record, holder client.Object) bool {
 	return record.MayBeOf(string(holder.GetUID()))
 }
 
-func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into client.Object) (bool, error) {
+// find reads a holder; one that does not exist is empty, and names no record.
+func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into client.Object) error {
 	err := reader.Get(ctx, client.ObjectKey{Namespace: holder.Namespace, Name: holder.Name}, into)
-	if kube.IsNotFound(err) {
-		return false, nil
+	if kube.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking for %s: %w", holder, err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("looking for %s: %w", holder, err)
-	}
-	return true, nil
+	return nil
 }
 
 // collect does what is decided of a record without holder, in the state in which

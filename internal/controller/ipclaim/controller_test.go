@@ -2,6 +2,8 @@ package ipclaim
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -49,6 +51,13 @@ func TestClaims(t *testing.T) {
 		"a claim that waits, of which a call fails":                    waitingFails,
 		"a claim that is restored, of which a call fails":              restoredFails,
 		"a claim whose record is taken over, of which a call fails":    takenOverFails,
+		"a claim that is granted, of which a call fails":               grantedFails,
+		"a claim is enqueued when its record changes":                  changedRecords,
+		"a claim is enqueued when what it waits for changes":           changedPools,
+		"a claim is enqueued when it is shown and not up to date":      changedClaims,
+		"the right to name a pool is asked for again":                  askedAgain,
+		"a claim that names the record of another is in conflict":      anothersRecord,
+		"no event tells of a claim that is gone":                       goneWhileWritten,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -58,6 +67,9 @@ func boundInTwoWrites(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj())
 	e.Reconciled("a").Bound("10.0.0.0/28").Wrote("create IPAllocation", "patch IPClaim")
 	e.Reconciled("a").Bound("10.0.0.0/28").Wrote()
+	if spec := e.stored("a").Spec; spec.ReclaimPolicy != v1alpha1.ReclaimDelete || spec.IPFamily != v1alpha1.IPv4 || *spec.PrefixLength != 28 {
+		e.t.Errorf("the spec is %+v, want it filled in", spec)
+	}
 }
 
 func boundWhenReleased(e *claims) {
@@ -211,6 +223,31 @@ func conflictEvent(e *claims) {
 	e.Retried("b").Waiting(v1alpha1.ReasonConflict).Wrote().HasEvents(0)
 }
 
+// anothersRecord has claims name records of other claims, of other blocks, or of an earlier
+// claim of the name, by whatever wrote that.
+func anothersRecord(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	for i, change := range []func(*ipam.Record){
+		func(r *ipam.Record) { r.Holder.Name = "another" },
+		func(r *ipam.Record) { r.Block = netip.MustParsePrefix("10.0.1.0/28") },
+		func(r *ipam.Record) { r.HolderUID = "former" },
+	} {
+		name := fmt.Sprintf("a%d", i)
+		record := story.Block(name, "p", "10.0.0.0/28")
+		change(&record)
+		e.Recorded(record)
+		e.Applied(restored(name, "10.0.0.0/28"))
+		e.Retried(name).Waiting(v1alpha1.ReasonConflict)
+		e.Forced(adapt.Allocation(record))
+	}
+}
+
+func goneWhileWritten(e *claims) {
+	e.Applied(claim("a").Pool("p").Length(28).Obj())
+	e.Meanwhile("patch IPClaim", func() { e.Forced(claim("a").Obj()) })
+	e.Reconciled("a").HasEvents(0)
+}
+
 func conflictOfTwo(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.admitted("a", "10.0.0.0/28")
@@ -252,6 +289,7 @@ type claims struct {
 	*story.World
 	t          *testing.T
 	plane      *story.Plane
+	by         *Controller
 	controller reconcile.Reconciler
 	// handler is what the controller does with claims that its watch shows.
 	handler handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request]
@@ -262,8 +300,8 @@ type claims struct {
 func begin(t *testing.T, plane *story.Plane) *claims {
 	t.Helper()
 	e := &claims{World: plane.Begin(t), t: t, plane: plane}
-	c := &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Events: e.Events}
-	e.controller, e.handler = reconcile.AsReconciler(e.K8s, c), c.claims()
+	c := &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Events: e.Events}
+	e.by, e.controller, e.handler = c, reconcile.AsReconciler(e.K8s, c), c.claims()
 	e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(e.queue.ShutDown)
 	if err := c.Turns(kind).Start(t.Context(), e.queue); err != nil {

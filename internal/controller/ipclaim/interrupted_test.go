@@ -73,6 +73,18 @@ func restoredFails(e *claims) {
 	})
 }
 
+// grantedFails has each call fail that is made for a claim of a user who has the right to name
+// its pool.
+func grantedFails(e *claims) {
+	e.Applied(theirs().Obj())
+	e.Failing(func(n int) story.Interruption {
+		obj := claim(fmt.Sprintf("a%02d", n)).Pool("p").Length(28).Obj()
+		e.RequestedBy(obj, "p", story.Masters)
+		e.Applied(obj)
+		return e.interruption(obj.Name, nil)
+	})
+}
+
 // takenOverFails has each call fail that is made for a claim whose record was taken over, and
 // keeps another policy than the claim.
 func takenOverFails(e *claims) {

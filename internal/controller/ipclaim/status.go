@@ -44,13 +44,15 @@ func (c *Controller) outcome(s *scope, err error) (adapt.ClaimOutcome, error) {
 }
 
 // write writes what changed of spec and status in one patch, if the claim is still as it
-// was read. After a conflict a record that was made is found again, or collected.
+// was read, or as askAgain has written it. After a conflict a record that was made is found again, or collected.
 func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before.Spec, claim.Spec) && equality.Semantic.DeepEqual(before.Status, claim.Status) {
 		return false, nil
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if claim.Spec.AllocationName != "" && before.Annotations[v1alpha1.AnnotationRequester] != "" {
+	base := claim.DeepCopy() // in the version in which the right to use the pool may have been written
+	base.Spec, base.Status = before.Spec, before.Status
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if claim.Spec.AllocationName != "" && claim.Annotations[v1alpha1.AnnotationRequester] != "" {
 		patch = requester.Forget(patch) // the claim waits no more
 	}
 	err = c.Client.Patch(ctx, claim, patch)

@@ -17,17 +17,19 @@ import (
 func TestClasses(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
 	for name, tell := range map[string]func(*classes){
-		"a class without pool says so until one backs it":    withoutPool,
-		"a class adds up the pools that hand out its family": sumOfPools,
-		"a pool that is deleted backs no class any more":     deletedPool,
-		"a status is not written where nothing has changed":  unchanged,
-		"counts are written at most once a second":           throttledCounts,
-		"of two defaults the younger says that it is none":   twoDefaults,
-		"a default that is replaced says by which":           replacedDefault,
-		"a class of another provisioner is left to it":       foreignProvisioner,
-		"a class that is deleted is left alone":              deletedClass,
-		"a class that is made again while it is counted":     madeAgain,
-		"a class of which a call fails":                      countFails,
+		"a class without pool says so until one backs it":     withoutPool,
+		"a class adds up the pools that hand out its family":  sumOfPools,
+		"a pool that is deleted backs no class any more":      deletedPool,
+		"a status is not written where nothing has changed":   unchanged,
+		"counts are written at most once a second":            throttledCounts,
+		"of two defaults the younger says that it is none":    twoDefaults,
+		"a default that is replaced says by which":            replacedDefault,
+		"a class of another provisioner is left to it":        foreignProvisioner,
+		"a class that is deleted is left alone":               deletedClass,
+		"a class that is made again while it is counted":      madeAgain,
+		"a class of which a call fails":                       countFails,
+		"a class is enqueued when it or a pool of it changes": changedPools,
+		"a class is enqueued when a record of it changes":     changedRecords,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -51,7 +53,18 @@ func sumOfPools(e *classes) {
 	e.Created(build.Pool("not-recorded").CIDR("10.0.3.0/24").Classes("gold").Obj())
 	e.Applied(build.Pool("somebodys").CIDR("10.0.4.0/24").Classes("gold").In(story.Team))
 	e.Recorded(story.Block("c", "a", "10.0.0.0/25"))
-	e.Reconciled("gold").Counts(2, "512", "384").Ready()
+	pass := e.Reconciled("gold").Counts(2, "512", "384")
+	pass.Ready()
+	want := v1alpha1.Capacity{Total: "512", Allocated: "128", Available: "384", Withheld: "0", OutOfRange: "0"}
+	if got := pass.class.Status; *got.Capacity != want || got.ObservedGeneration != pass.class.Generation {
+		e.t.Errorf("the status is %+v of generation %d, want %+v of %d", got.Capacity, got.ObservedGeneration, want, pass.class.Generation)
+	}
+	story.Edited(e.World, build.Pool("a").Obj(), func(p *v1alpha1.IPPool) { p.Spec.Reserved = []string{"10.0.0.0/26", "10.0.0.128/26"} })
+	e.Passes(time.Second)
+	want = v1alpha1.Capacity{Total: "512", Allocated: "128", Available: "320", Withheld: "128", OutOfRange: "64"}
+	if got := e.Reconciled("gold").class.Status.Capacity; *got != want {
+		e.t.Errorf("the status counts %+v, want %+v", got, want)
+	}
 }
 
 func deletedPool(e *classes) {
@@ -139,13 +152,15 @@ func countFails(e *classes) {
 type classes struct {
 	*story.World
 	t          *testing.T
+	by         *Controller
 	controller reconcile.Reconciler
 }
 
 func begin(t *testing.T, plane *story.Plane) *classes {
 	t.Helper()
 	e := &classes{World: plane.Begin(t), t: t}
-	e.controller = reconcile.AsReconciler(e.K8s, &Controller{Parts: e.Parts, Client: e.K8s, Throttle: kube.NewThrottle(time.Second, e.Clock)})
+	e.by = &Controller{Parts: e.Parts, Client: e.K8s, Throttle: kube.NewThrottle(time.Second, e.Clock)}
+	e.controller = reconcile.AsReconciler(e.K8s, e.by)
 	return e
 }
 

@@ -1,0 +1,93 @@
+package ipclaim
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// changedRecords has a claim enqueued with its record, but not when that is listed.
+func changedRecords(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	before := adapt.Allocation(story.Block("a", "p", "10.0.0.0/28"))
+	e.Created(before)
+	q := e.Started(e.by.records())
+	q.Enqueued()
+	story.Edited(e.World, before, func(r *v1alpha1.IPAllocation) { r.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
+	q.Enqueued("team/a")
+	e.Recorded(story.Block("b", "p", "10.0.0.16/28"))
+	e.Forced(before)
+	q.Enqueued("team/a", "team/b")
+	e.Applied(build.Pool("q").CIDR("10.0.1.0/24").Obj())
+	q.Enqueued()
+}
+
+// changedPools has a claim enqueued that waits for what has changed.
+func changedPools(e *claims) {
+	q := e.Started(e.by.changes())
+	e.Applied(claim("a").Pool("p").Length(28).Obj())
+	e.Reconciled("a").Waiting(v1alpha1.ReasonPoolNotFound)
+	q.Enqueued()
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	q.Enqueued("team/a")
+	e.Applied(build.Pool("q").CIDR("10.0.1.0/24").Obj())
+	q.Enqueued()
+}
+
+// changedClaims has a claim enqueued that is shown, unless it is up to date. That one is another
+// than before, an informer may report as a change.
+func changedClaims(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj(), claim("b").Pool("p").Length(28).Obj())
+	e.Reconciled("a").Bound("10.0.0.0/28")
+	q := e.Started(e.by.changes())
+	q.Enqueued()
+	for _, test := range []struct {
+		name string
+		want []string
+	}{{"a", nil}, {"b", []string{"team/b"}}} {
+		obj := e.stored(test.name)
+		e.handler.Create(e.t.Context(), event.TypedCreateEvent[*v1alpha1.IPClaim]{Object: obj}, q)
+		q.Enqueued(test.want...)
+		e.handler.Update(e.t.Context(), event.TypedUpdateEvent[*v1alpha1.IPClaim]{ObjectOld: obj, ObjectNew: obj}, q)
+		q.Enqueued(test.want...)
+	}
+	waiting := e.stored("b")
+	waiting.Status.Phase = v1alpha1.ClaimPending
+	e.handler.Create(e.t.Context(), event.TypedCreateEvent[*v1alpha1.IPClaim]{Object: waiting}, q)
+	next := waiting.DeepCopy()
+	e.handler.Update(e.t.Context(), event.TypedUpdateEvent[*v1alpha1.IPClaim]{ObjectOld: waiting, ObjectNew: next}, q)
+	if len(e.by.untold.uids) != 1 {
+		e.t.Errorf("%d claims wait without an event, want 1", len(e.by.untold.uids))
+	}
+	next.UID = "next"
+	e.handler.Update(e.t.Context(), event.TypedUpdateEvent[*v1alpha1.IPClaim]{ObjectOld: waiting, ObjectNew: next}, q)
+	if len(e.by.untold.uids) != 0 {
+		e.t.Errorf("%d claims that are gone wait without an event", len(e.by.untold.uids))
+	}
+}
+
+// askedAgain has claims name a pool of another project: one of a user who has no right to, one
+// of a user who has, and one of which it is not known who made it.
+func askedAgain(e *claims) {
+	e.Applied(theirs().Obj())
+	denied, granted := claim("denied").Pool("p").Length(28).Obj(), claim("granted").Pool("p").Length(28).Obj()
+	e.RequestedBy(denied, "p")
+	e.RequestedBy(granted, "p", story.Masters)
+	e.Created(denied, granted, claim("unknown").Pool("p").Length(28).Obj())
+	if again := e.Reconciled("denied").Waiting(v1alpha1.ReasonPoolNotFound).RequeueAfter(); again <= 0 {
+		e.t.Errorf("it is asked for again after %s", again)
+	}
+	e.Reconciled("unknown").Waiting(v1alpha1.ReasonPoolNotFound).After(0)
+	e.Reconciled("granted").Bound("10.0.0.0/28")
+	if has := e.stored("granted").Annotations; has[v1alpha1.AnnotationRequester] != "" || has[v1alpha1.AnnotationUseGranted] != "p" {
+		e.t.Errorf("the annotations are %v, want the right and no requester", has)
+	}
+}
+
+// theirs is a pool of another project, that claims may name with the right to.
+func theirs() *build.PoolBuilder {
+	return build.Pool("p").CIDR("10.0.0.0/16").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" })
+}
