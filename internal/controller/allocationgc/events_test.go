@@ -150,6 +150,7 @@ func countedOrphans(e *orphans) {
 	e.Created(claimOf(held))
 	e.Reconciled(e.controller, adapt.Allocation(held)).After(0)
 	e.Measured(2, unheld)
+	e.controller.gone[forced.Name] = "uid"
 	e.Forced(adapt.Allocation(forced))
 	e.Reconciled(e.controller, adapt.Allocation(forced)).After(0)
 	e.Measured(1, unheld)
@@ -187,6 +188,7 @@ func orphansHistory(e *orphans) {
 	e.HasHistory("Released 172.16.1.0/28 Orphaned", "Retained 10.0.0.0/28 HolderDeleted, Cooling for 1h0m0s", "Retained 172.16.3.0/28 HolderDeleted, Retained for 720h0m0s")
 	e.World.HasEvents(adapt.Allocation(cooling))
 	e.World.HasEvents(adapt.Allocation(retained), "Normal Retained")
+	e.controller.gone = map[ipam.Name]string{} // as of a leader that is new
 	e.Passes(time.Hour)
 	reconciled(cooling, retained)
 	e.HasHistory("Released 10.0.0.0/28 ReuseDelayOver")
@@ -212,8 +214,7 @@ func keptBlocks(e *orphans, plane *story.Plane) {
 	kept[orphan(2, of("former"))] = true
 	seen, claimed := orphan(3, asItIs), orphan(4, asItIs)
 	kept[seen], e.controller.gone[seen] = true, "former"
-	record, _ := e.Ledger.Record(claimed)
-	claim := claimOf(record)
+	claim := claimOf(e.recordOf(claimed))
 	e.Created(claim)
 	e.Deleted(claim)
 	kept[claimed] = true
@@ -221,21 +222,28 @@ func keptBlocks(e *orphans, plane *story.Plane) {
 	kept[orphan(6, func(r *ipam.Record) { r.State, r.ReleaseAfter = ipam.StateRetained, e.Clock.Now() })] = true
 	first, second := orphan(7, of("former")), orphan(8, func(r *ipam.Record) { r.HolderUID, r.Block = "former", netip.MustParsePrefix("172.16.7.0/30") })
 	kept[first], kept[second] = true, false
+	disputed := orphan(9, asItIs) // its claim names it
+	e.Created(claimOf(e.recordOf(disputed)))
+	e.Recorded(story.Block("rival", "p", "172.16.9.0/30"))
+	kept[disputed] = true
 	e.keeps(e.controller, kept)
 
 	// Another process lists all of them: of some it is not known since when they are there.
-	kept = map[ipam.Name]bool{never: true, first: false, second: false}
+	kept = map[ipam.Name]bool{never: true, first: false, second: false, disputed: false}
 	e.keeps(&Controller{Parts: plane.Begin(e.t).Parts}, kept)
+}
+
+// recordOf is the record of a name.
+func (e *orphans) recordOf(name ipam.Name) ipam.Record {
+	record, _ := e.Ledger.Record(name)
+	return record
 }
 
 // keeps expects which records the controller would keep.
 func (e *orphans) keeps(by *Controller, kept map[ipam.Name]bool) {
 	e.t.Helper()
 	for name, want := range kept {
-		record, ok := by.Ledger.Record(name)
-		if !ok {
-			e.t.Fatalf("there is no record %s", name)
-		}
+		record, _ := by.Ledger.Record(name)
 		record, keeping := by.asHeld(record, ipam.Keeping{ReuseDelay: time.Hour})
 		if got := record.Reclaim == ipam.ReclaimRetain; got != want || (keeping.ReuseDelay > 0) != want {
 			e.t.Errorf("%s is kept: %t, and cools down for %s; want %t", name, got, keeping.ReuseDelay, want)

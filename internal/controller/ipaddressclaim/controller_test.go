@@ -46,6 +46,7 @@ func TestAddressClaims(t *testing.T) {
 		"an address that the cache does not show is neither made nor moved":  unseenAddress,
 		"a claim that is made again while it is served":                      servedReplaced,
 		"a claim that is edited while it is served":                          servedEdited,
+		"a claim that is replaced by its manifest while it is served":        servedByManifest,
 		"a claim that is made again while it drops a former address":         formerReplaced,
 		"a claim that is made again with its address while it is released":   releasedReplaced,
 		"an address that is gone while its claim is released":                releasedAddressGone,
@@ -56,6 +57,15 @@ func TestAddressClaims(t *testing.T) {
 		"a kind that our group lacks, of which a call fails":                 unknownFails,
 		"a claim that is released, of which a call fails":                    releasedFails,
 		"an address that its claim left behind, of which a call fails":       leftFails,
+		"a claim that is granted, of which a call fails":                     grantedFails,
+		"what judges a record and who waits, of which a call fails":          judgementFails,
+		"a claim is enqueued when its record changes":                        changedRecords,
+		"a claim is enqueued when what it waits for changes":                 changedPools,
+		"a claim is enqueued when it is shown and not up to date":            changedClaims,
+		"the right to name a pool is asked for again":                        askedAgain,
+		"who made a claim is forgotten when it is served":                    forgottenRequester,
+		"an address that the cache does not show goes before its claim":      unseenWhileReleased,
+		"an address goes after its claim, and no other does":                 leftBehind,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -263,14 +273,7 @@ func lostAddress(e *addresses) {
 func unseenAddress(e *addresses) {
 	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
-	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if _, ok := obj.(*ipamv1.IPAddress); ok {
-				return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
-	})
+	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{Get: withoutAddresses})
 	e.Reconciled("a").Served("10.0.0.2").Wrote().After(showsWithin)
 	unwritten := e.stored("a")
 	unwritten.Status = ipamv1.IPAddressClaimStatus{}
@@ -279,6 +282,14 @@ func unseenAddress(e *addresses) {
 	}
 	e.Reconciled("a").Wrote().After(showsWithin)
 	e.record("a")
+}
+
+// withoutAddresses reads from a cache that shows no IPAddress.
+func withoutAddresses(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if _, ok := obj.(*ipamv1.IPAddress); ok {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	return c.Get(ctx, key, obj, opts...)
 }
 
 // addresses has the verbs for claims of addresses.
@@ -291,7 +302,7 @@ type addresses struct {
 func begin(t *testing.T, plane *story.Plane) *addresses {
 	t.Helper()
 	e := &addresses{World: plane.Begin(t), t: t}
-	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Orphans: noted{}, Clock: e.Clock, Events: e.Events}
+	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Orphans: noted{}, Clock: e.Clock, Events: e.Events}
 	return e
 }
 

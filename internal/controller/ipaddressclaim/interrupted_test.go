@@ -2,6 +2,7 @@ package ipaddressclaim
 
 import (
 	"fmt"
+	"slices"
 
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
@@ -26,6 +27,27 @@ func servedEdited(e *addresses) {
 	e.Interrupted(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		return e.interruption(obj.Name, func() { story.Finalized(e.World, obj) })
+	})
+}
+
+// servedByManifest has a claim replaced by the manifest that it was made of, which names no
+// finalizer, while it is served.
+func servedByManifest(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Interrupted(func(n int) story.Interruption {
+		obj := e.numbered(n)
+		i := e.interruption(obj.Name, func() {
+			story.Edited(e.World, obj, func(c *ipamv1.IPAddressClaim) { c.Finalizers, c.Labels, c.Annotations = nil, nil, nil })
+			e.Keeps(obj)
+		})
+		i.Check = func() {
+			e.Reconciled(obj.Name).Ready().Wrote()
+			if has := e.stored(obj.Name).Finalizers; !slices.Equal(has, []string{v1alpha1.FinalizerRelease}) {
+				e.t.Fatalf("it has the finalizers %q, want ours", has)
+			}
+			e.record(obj.Name)
+		}
+		return i
 	})
 }
 

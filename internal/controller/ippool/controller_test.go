@@ -48,6 +48,8 @@ func TestPools(t *testing.T) {
 		"a pool is enqueued when it changes or the one that it waits for":                 changedPools,
 		"a mark that its writer has left is taken off":                                    markLeft,
 		"what admission has left out is filled in":                                        filledIn,
+		"a child whose ranges lie outside of its CIDR says so":                            rangesOutside,
+		"a child whose record is lost comes before those that wait":                       lostBeforeWaiter,
 		"of two children that wait the older is first":                                    oldestChildFirst,
 		"the right to use a parent is asked for again":                                    askedAgain,
 		"who made a pool is forgotten when it is served":                                  forgottenRequester,

@@ -45,6 +45,13 @@ func filledIn(e *pools) {
 	}
 }
 
+// rangesOutside has a pool given a CIDR in which its ranges do not lie.
+func rangesOutside(e *pools) {
+	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
+	e.Created(build.Pool("sub").Child("parent", 26).Ranges("10.0.1.0-10.0.1.9").Obj())
+	e.Reconciled("sub").NotReady(v1alpha1.ReasonInvalid).Saying("10.0.1.0")
+}
+
 // oldestChildFirst has a block released for which two pools wait.
 func oldestChildFirst(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
@@ -55,6 +62,18 @@ func oldestChildFirst(e *pools) {
 	e.Reconciled("child-b").NotReady(v1alpha1.ReasonPoolExhausted)
 	e.Collected(story.Claim("a"))
 	e.Reconciled("child-b").NotReady(v1alpha1.ReasonPoolExhausted)
+	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
+}
+
+// lostBeforeWaiter has the record of a child lost for whose block a younger one waits.
+func lostBeforeWaiter(e *pools) {
+	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
+	e.Recorded(story.Block("a", "parent", "10.0.0.128/25"))
+	e.Created(build.Pool("child-a").Child("parent", 25).Obj())
+	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
+	e.Created(build.Pool("child-b").Child("parent", 25).Obj())
+	e.Reconciled("child-b").NotReady(v1alpha1.ReasonPoolExhausted)
+	e.Forced(adapt.Allocation(e.own("child-a")))
 	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
 }
 

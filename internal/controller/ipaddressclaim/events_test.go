@@ -1,0 +1,204 @@
+package ipaddressclaim
+
+import (
+	"context"
+	"fmt"
+
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/story"
+)
+
+// changedRecords has a claim enqueued with its record, unless this controller has just made it.
+func changedRecords(e *addresses) {
+	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	q := e.Started(e.controller.records())
+	e.Reconciled("a").Served("10.0.0.2")
+	q.Enqueued()
+	record := allocation(e.record("a"))
+	story.Edited(e.World, record, func(r *v1alpha1.IPAllocation) { r.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
+	q.Enqueued("team/a")
+	e.Forced(record)
+	q.Enqueued("team/a")
+	admitted := story.Block("b", "hosts", "10.0.0.9/32")
+	admitted.Holder = holderNamed(story.Team, "b")
+	e.Recorded(admitted)
+	q.Enqueued("team/b")
+	e.Recorded(story.Block("c", "hosts", "10.0.0.10/32")) // of an IPClaim
+	q.Enqueued()
+}
+
+// changedPools has claims enqueued that wait for what has changed, those of a pool or a class
+// that is not paused any more, and IPAddresses whose pool may be there now.
+func changedPools(e *addresses) {
+	e.controller.Client = indexed{e.K8s}
+	q := e.Started(e.controller.changes())
+	e.Applied(claim("a").Pool("hosts").Obj(), claim("b").Class("gold").Obj(), claim("c").Pool("others").Obj())
+	e.Reconciled("a").NotReady(v1alpha1.ReasonPoolNotFound)
+	e.Created(address("d", "10.0.0.9"))
+	e.Reconciled("d")
+	q.Enqueued()
+	pool := hosts().Classes("gold").Obj()
+	e.Applied(pool)
+	q.Enqueued("team/a", "team/d")
+	e.Reconciled("a").Ready()
+	e.Reconciled("d")
+	story.Edited(e.World, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
+	q.Enqueued()
+	story.Edited(e.World, pool, func(p *v1alpha1.IPPool) { p.Annotations = nil })
+	q.Enqueued("team/a", "team/b")
+}
+
+// indexed lists claims as the cache does, by what they name.
+type indexed struct{ client.WithWatch }
+
+// List implements client.Reader.
+func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	all := &ipamv1.IPAddressClaimList{}
+	if err := i.WithWatch.List(ctx, all, client.InNamespace(options.Namespace)); err != nil {
+		return err
+	}
+	claims := list.(*ipamv1.IPAddressClaimList)
+	for _, c := range all.Items {
+		for _, named := range indexedTarget(&c) {
+			if options.FieldSelector.String() == byTarget+"="+named {
+				claims.Items = append(claims.Items, c)
+			}
+		}
+	}
+	return nil
+}
+
+// changedClaims has a claim enqueued that is shown, or whose IPAddress is, unless it is up to
+// date.
+func changedClaims(e *addresses) {
+	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj(), claim("b").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+	q := e.Started(e.controller.records())
+	for name, want := range map[string][]string{"a": nil, "b": {"team/b"}} {
+		for _, obj := range []client.Object{e.stored(name), address(name, "")} {
+			handler := e.controller.addresses()
+			if _, is := obj.(*ipamv1.IPAddressClaim); is {
+				handler = e.controller.claims()
+			}
+			handler.Create(e.t.Context(), event.CreateEvent{Object: obj}, q)
+			q.Enqueued(want...)
+			handler.Update(e.t.Context(), event.UpdateEvent{ObjectOld: obj, ObjectNew: obj}, q)
+			q.Enqueued(want...)
+			handler.Delete(e.t.Context(), event.DeleteEvent{Object: obj}, q)
+			q.Enqueued("team/" + name)
+		}
+	}
+}
+
+// askedAgain has claims name a pool of another project: one of a user who has no right to, one
+// of a user who has, and one of which it is not known who made it.
+func askedAgain(e *addresses) {
+	e.Applied(theirs())
+	denied, granted := claim("denied").Pool("hosts").Obj(), claim("granted").Pool("hosts").Obj()
+	e.RequestedBy(denied, "hosts")
+	e.RequestedBy(granted, "hosts", story.Masters)
+	e.Created(denied, granted, claim("unknown").Pool("hosts").Obj())
+	if again := e.Reconciled("denied").NotReady(v1alpha1.ReasonPoolNotFound).RequeueAfter(); again <= 0 {
+		e.t.Errorf("it is asked for again after %s", again)
+	}
+	e.Reconciled("unknown").NotReady(v1alpha1.ReasonPoolNotFound).After(0)
+	e.Reconciled("granted").Served("10.0.0.2")
+	if has := e.stored("granted").Annotations; has[v1alpha1.AnnotationRequester] != "" || has[v1alpha1.AnnotationUseGranted] != "hosts" {
+		e.t.Errorf("the annotations are %v, want the right and no requester", has)
+	}
+}
+
+// forgottenRequester has a claim served that needed no right after all.
+func forgottenRequester(e *addresses) {
+	e.Applied(hosts().Obj())
+	obj := claim("a").Pool("hosts").Obj()
+	e.RequestedBy(obj, "hosts")
+	e.Created(obj)
+	e.Reconciled("a").Served("10.0.0.2")
+	if noted := e.stored("a").Annotations[v1alpha1.AnnotationRequester]; noted != "" {
+		e.t.Error("it still names who made it")
+	}
+}
+
+// grantedFails has each call fail that is made for a claim of a user who has the right to name
+// its pool.
+func grantedFails(e *addresses) {
+	e.Applied(theirs())
+	e.Failing(func(n int) story.Interruption {
+		obj := claim(fmt.Sprintf("a%02d", n)).Pool("hosts").Obj()
+		e.RequestedBy(obj, "hosts", story.Masters)
+		e.Applied(obj)
+		return e.interruption(obj.Name, nil)
+	})
+}
+
+// theirs is a pool of another project, that claims may name with the right to.
+func theirs() *v1alpha1.IPPool {
+	return hosts().With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" }).Obj()
+}
+
+// judgementFails has each call fail that is made to find out whether a record is held, and that
+// every replica makes to know who waits.
+func judgementFails(e *addresses) {
+	e.Applied(hosts().Obj())
+	e.Failing(func(n int) story.Interruption {
+		obj := e.numbered(n)
+		e.Reconciled(obj.Name).Ready()
+		record := e.record(obj.Name)
+		record.Terminating = n%2 == 0 // then its claim is read too
+		waiting := &waiters{Parts: e.Parts, client: e.K8s, serves: e.controller.serves}
+		by := reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+			if held, err := holds(ctx, e.K8s, record); err != nil || !held {
+				return reconcile.Result{}, fmt.Errorf("it is held: %t, %w", held, err)
+			}
+			return waiting.Reconcile(ctx, request)
+		})
+		i := e.interruption(obj.Name, nil)
+		i.By = by
+		return i
+	})
+}
+
+// unseenWhileReleased has the cache lack the IPAddress of a claim that is released.
+func unseenWhileReleased(e *addresses) {
+	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+	e.Deleted(claim("a").Obj())
+	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{Get: withoutAddresses})
+	e.Reconciled("a").Wrote("delete IPAddress")
+	e.controller.Client = e.K8s
+	e.Reconciled("a").Wrote("patch IPAddress", "patch IPAddressClaim")
+	e.Gone(claim("a").Obj())
+}
+
+// leftBehind has IPAddresses whose claims went without release. One that somebody makes for a
+// claim to come stays, and so does one whose block is another's.
+func leftBehind(e *addresses) {
+	e.Applied(hosts().Obj())
+	for _, name := range []string{"a", "b"} {
+		e.Applied(claim(name).Pool("hosts").Obj())
+		e.Reconciled(name).Ready()
+		e.controller.expected.claimGone(e.stored(name))
+		e.Forced(claim(name).Obj())
+	}
+	story.Edited(e.World, address("b", ""), func(a *ipamv1.IPAddress) { a.Finalizers = []string{"example.com/other"} }) // somebody's, for a claim to come
+	e.Reconciled("a").Wrote("delete IPAddress")
+	e.Reconciled("b").Wrote()
+	rival := address("c", "10.0.0.3")
+	rival.Finalizers = []string{v1alpha1.FinalizerProtect}
+	e.Created(rival)
+	e.controller.expected.deleted.Store(ipam.Name{Namespace: story.Team, Name: "c"}, "former")
+	e.Retried("c").Wrote()
+	if records := e.RecordsOf(adapt.HolderOfAddressClaim(ipam.Name{Namespace: story.Team, Name: "c"})); len(records) > 0 {
+		e.t.Errorf("%v is recorded for an address that another has", records)
+	}
+}

@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/controller/allocationgc"
+	"github.com/cadastre-dev/cadastre/internal/controller/ipaddressclaim"
+	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
+	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
+	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// TestControllerThatCannotBeRegisteredIsReported registers each controller twice, of which the
+// second has no name left.
+func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
+	parts := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})
+	for name, c := range map[string]interface{ Setup(manager.Manager) error }{
+		"allocationgc":   &allocationgc.Controller{Parts: parts},
+		"ipaddressclaim": &ipaddressclaim.Controller{Parts: parts, Orphans: noOrphans{}},
+		"ipclaim":        &ipclaim.Controller{Parts: parts},
+		"ipclass":        &ipclass.Controller{Parts: parts},
+		"ippool":         &ippool.Controller{Parts: parts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mgr := unconnected(t)
+			must(t, setup(mgr, c))
+			if err := setup(mgr, c); err == nil {
+				t.Error("a second one of the name is registered")
+			}
+		})
+	}
+}
+
+// unconnected is a manager that is never started.
+func unconnected(t *testing.T) manager.Manager {
+	t.Helper()
+	scheme, err := cluster.Scheme()
+	must(t, err)
+	mgr, err := manager.New(&rest.Config{Host: "https://127.0.0.1:1"}, manager.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
+	})
+	must(t, err)
+	return mgr
+}
+
+// noOrphans implements ipaddressclaim.Orphans, and collects none.
+type noOrphans struct{}
+
+func (noOrphans) Judge(string, func(context.Context, client.Reader, ipam.Record) (bool, error)) {}
+func (noOrphans) Gone(string, ...ipam.Name)                                                     {}
+func (noOrphans) Look(...ipam.Name)                                                             {}
