@@ -2,16 +2,21 @@ package browser
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
+
+//go:embed target.js
+var pressable string
 
 // Value is what an expression of JavaScript comes to, once it is settled where it is a promise.
 func Value[T any](p *Page, expression string) T {
@@ -49,17 +54,37 @@ func (p *Page) Has(selector string) bool {
 	return Value[bool](p, fmt.Sprintf("!!document.querySelector(%s)?.checkVisibility({visibilityProperty:true})", quoted(selector)))
 }
 
-// Click clicks into the middle of an element, once it is seen.
+// target is where to press an element, or why it cannot be pressed.
+type target struct {
+	X, Y float64
+	Why  string
+}
+
+// Click clicks into the middle of an element, once it is seen, stays where it is, and nothing covers
+// it. A press that hits something else, because the page has moved just before, has no effect and
+// is made again. If the page loses a click after the element was pressed, it stays lost.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
-	p.do("clicking on "+selector, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	why := ""
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		at := Value[target](p, "("+pressable+")("+quoted(selector)+")")
+		if why = at.Why; why != "" {
+			continue
+		}
+		p.Tap(at.X, at.Y)
+		if Value[bool](p, "globalThis.__landed?.()??true") { // a document that was opened by the click has none
+			return
+		}
+		why = "it moved before it was pressed"
+	}
+	p.t.Fatalf("clicking on %s: not within %v: %s; the browser said: %v", selector, patience, why, p.Errors())
 }
 
 // Type replaces what a field has, as a person who types.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()
+	p.Click(selector)
 	p.do("typing into "+selector, chromedp.Steps(
-		chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible),
 		chromedp.Steps(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 			_, err := chromedp.Evaluate[bool]("(document.activeElement.select?.(),document.execCommand('delete'),true)")(ctx, target)
 			return chromedp.Void{}, err
