@@ -1,5 +1,7 @@
 // Questions to the command, and what it is asked to do.
 
+import { press } from './press.js'
+
 /** An answer that is not what was asked for. The message is in words. */
 export class Refusal extends Error {
   /**
@@ -15,11 +17,13 @@ export class Refusal extends Error {
 }
 
 /**
- * Makes the client.
+ * Makes the client. No answer comes while a pointer is pressed.
  * @param {string} token
- * @param {(url: string, options: object) => Promise<Response>} [send] tests replace it
+ * @param {object} [ground] tests replace it
+ * @param {(url: string, options: object) => Promise<Response>} [ground.send]
+ * @param {() => Promise<void>|null} [ground.released]
  */
-export function createApi(token, send = (url, options) => fetch(url, options)) {
+export function createApi(token, { send = (url, options) => fetch(url, options), released = () => press.released } = {}) {
   const headers = { Authorization: `Bearer ${token}` }
 
   async function ask(method, path, params, { body, signal } = {}) {
@@ -30,13 +34,17 @@ export function createApi(token, send = (url, options) => fetch(url, options)) {
       options.body = JSON.stringify(body)
     }
     let response
+    let text
     try {
       response = await send(query ? `${path}?${query}` : path, options)
+      text = await response.text()
     } catch (error) {
       if (error.name === 'AbortError') throw error
       throw new Refusal('the command does not answer: it may have ended', 0)
+    } finally {
+      await released()
     }
-    return read(response)
+    return read(response, text)
   }
 
   return {
@@ -57,8 +65,7 @@ export function createApi(token, send = (url, options) => fetch(url, options)) {
   }
 }
 
-async function read(response) {
-  const text = await response.text()
+function read(response, text) {
   let answer
   try {
     answer = text === '' ? {} : JSON.parse(text)

@@ -1,6 +1,6 @@
 // What has changed since the page was opened, as a table with links.
 
-import { atMostEvery, button, byId, h } from './dom.js'
+import { atMostEvery, button, byId, h, place } from './dom.js'
 import { clock, count, counted, date, poolName } from './words.js'
 
 const SHOWN = 200
@@ -11,6 +11,7 @@ export class ChangesView {
   #changes
   #visible = false
   #opened = Date.now()
+  #rows = new Map() // by change: its row
   #draw = atMostEvery(() => this.#drawNow(), 500)
 
   /**
@@ -41,7 +42,8 @@ export class ChangesView {
       ? `Nothing has changed since the page was opened at ${clock(this.#opened)}.`
       : `${counted(this.#changes.total, 'change')} since the page was opened at ${clock(this.#opened)}${this.#changes.total > last.length ? `, the last ${count(last.length)} of them` : ''}; the last one first.`
     byId('changes-scroll').hidden = last.length === 0
-    byId('changes').tBodies[0].replaceChildren(...last.map((change) => this.#row(change)))
+    this.#rows = new Map(last.map((change) => [change, this.#rows.get(change) ?? this.#row(change)]))
+    place(byId('changes').tBodies[0], [...this.#rows.values()])
   }
 
   #row(change) {

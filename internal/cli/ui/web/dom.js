@@ -1,5 +1,7 @@
 // Making elements. Text is always text: nothing here takes markup.
 
+import { press } from './press.js'
+
 /**
  * Makes an element.
  * @param {string} tag
@@ -53,6 +55,7 @@ export function button(text, onClick, props = {}) {
 export function copyButton(text, what, say, face = 'Copy') {
   const made = button(face, async () => {
     const copied = await copyText(text)
+    made.style.minWidth = `${made.offsetWidth}px` // so that buttons beside it stay where they are
     say(copied ? `Copied ${what}.` : `Could not copy ${what}: select the text and copy it.`)
     made.textContent = copied ? 'Copied' : 'Not copied'
     setTimeout(() => (made.textContent = face), 1500)
@@ -84,27 +87,43 @@ export function afterBurst(work, milliseconds) {
 }
 
 /**
- * Calls a function at most once in so many milliseconds, and once after the last call. What
- * takes long is called less often, so that it never takes more than a tenth of the time.
+ * Calls a function at most once in so many milliseconds, and once after the last call, but not
+ * while a pointer is pressed. What takes long is called less often, so that it never takes more
+ * than a tenth of the time.
  * @param {() => void} work
  * @param {number} milliseconds
- * @returns {() => void}
+ * @returns {{(): void, now: () => void}} now: does at once what is due
  */
 export function atMostEvery(work, milliseconds) {
   let timer = 0
   let last = -Infinity
   let pause = milliseconds
-  return () => {
-    if (timer) return
-    const wait = Math.max(0, last + pause - performance.now())
-    timer = setTimeout(() => {
-      timer = 0
-      const begin = performance.now()
-      work()
-      last = performance.now()
-      pause = Math.max(milliseconds, 9 * (last - begin))
-    }, wait)
+  const due = () => {
+    clearTimeout(timer)
+    timer = 0
+    const begin = performance.now()
+    work()
+    last = performance.now()
+    pause = Math.max(milliseconds, 9 * (last - begin))
   }
+  const soon = () => {
+    timer ||= setTimeout(() => press.after(() => timer && due()), Math.max(0, last + pause - performance.now()))
+  }
+  return Object.assign(soon, { now: () => timer && due() })
+}
+
+/**
+ * Makes the children of an element be these. Those that stay are not touched: they keep the focus,
+ * and what is selected in them.
+ * @param {Element} parent
+ * @param {Element[]} children
+ */
+export function place(parent, children) {
+  const staying = new Set(children)
+  for (const child of [...parent.children]) if (!staying.has(child)) child.remove()
+  children.forEach((child, i) => {
+    if (parent.children[i] !== child) parent.insertBefore(child, parent.children[i] ?? null)
+  })
 }
 
 /**

@@ -1,7 +1,7 @@
 // The list: a table with a page of rows, which sorts, filters and is exported.
 
 import { csv } from './csv.js'
-import { afterBurst, atMostEvery, button, byId, h } from './dom.js'
+import { afterBurst, atMostEvery, button, byId, h, place } from './dom.js'
 import { textsOf } from './filter.js'
 import { age, arrange, COLUMNS, MORE_COLUMNS, SHOWN, thingsOf } from './list.js'
 import { keyOf } from './strips.js'
@@ -113,23 +113,13 @@ export class ListView {
     const focused = byId('list').tBodies[0].contains(document.activeElement) ? document.activeElement.closest('tr')?.dataset.key : null
     const rows = new Set()
     for (const thing of shown) rows.add(this.#row(thing, now, rows))
-    this.#place([...rows])
+    place(byId('list').tBodies[0], [...rows]) // one that is pressed while others change is still clicked
+    this.#drawn = new Map([...rows].map((row) => [row.dataset.key, row]))
     if (focused && document.activeElement?.closest('tr')?.dataset.key !== focused) this.#focus(focused)
     this.mark()
     const total = this.#rows.length
     byId('list-count').textContent = total === 0 ? this.#nothing() : total <= PAGE ? `${counted(total, 'row')}.` : `Rows ${count(first + 1)} to ${count(first + shown.length)} of ${count(total)}.`
     this.#drawPages(Math.ceil(total / PAGE))
-  }
-
-  // Rows that stay are not touched: one that is pressed while others change is still clicked.
-  #place(rows) {
-    const body = byId('list').tBodies[0]
-    const staying = new Set(rows)
-    for (const row of [...body.rows]) if (!staying.has(row)) row.remove()
-    rows.forEach((row, i) => {
-      if (body.rows[i] !== row) body.insertBefore(row, body.rows[i] ?? null)
-    })
-    this.#drawn = new Map(rows.map((row) => [row.dataset.key, row]))
   }
 
   #nothing() {

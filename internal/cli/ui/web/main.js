@@ -15,6 +15,7 @@ import { ListView } from './listview.js'
 import { Maps } from './maps.js'
 import { Panel } from './panel.js'
 import { followPrinting } from './paper.js'
+import { press } from './press.js'
 import { Sign } from './sign.js'
 import { Store } from './store.js'
 import { Stream } from './stream.js'
@@ -82,6 +83,7 @@ function begin() {
     sign.refresh()
     describeContext(store, strips)
   })
+  press.follow(document)
   controls(app, legend)
   followKeys({
     '/': () => find.focus(), m: () => byId('main').querySelector('canvas')?.focus(), d: () => byId('panel').focus(),

@@ -2,6 +2,7 @@
 // in words while it is not.
 
 import { byId } from './dom.js'
+import { press } from './press.js'
 import { clock, counted } from './words.js'
 
 /** Shows the state of the stream. */
@@ -37,7 +38,12 @@ export class Sign {
     if (this.#state.phase === 'reading' || this.#state.phase === 'connecting') this.#show()
   }
 
+  // A banner that comes or goes moves the page.
   #show() {
+    press.after(() => this.#draw())
+  }
+
+  #draw() {
     const { phase } = this.#state
     const [sign, banner] = wordsOf(this.#state, this.#store, Date.now())
     put(byId('sign'), phase)

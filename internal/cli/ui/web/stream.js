@@ -1,5 +1,7 @@
 // The stream of messages from the command, and whether the page is in step with it.
 
+import { press } from './press.js'
+
 const SILENCE = 12_000 // a beat comes every 5 s: after this the page may be behind
 const DEAD = 30_000 // after this the connection is given up
 const FIRST_WAIT = 500
@@ -25,6 +27,7 @@ const WORK = 12 // milliseconds of work before the browser may draw again
  * @property {(fn: () => void, milliseconds: number) => unknown} setTimeout
  * @property {(timer: unknown) => void} clearTimeout
  * @property {() => number} random
+ * @property {() => Promise<void>|null} released until then a pointer is pressed; null: none is
  */
 
 /** @returns {Ground} that of the browser */
@@ -35,6 +38,7 @@ function browser() {
     setTimeout: (fn, ms) => setTimeout(fn, ms),
     clearTimeout: (timer) => clearTimeout(timer),
     random: () => Math.random(),
+    released: () => press.released,
   }
 }
 
@@ -136,6 +140,11 @@ export class Stream {
       while ((end = rest.indexOf('\n')) >= 0) {
         const line = rest.slice(0, end)
         rest = rest.slice(end + 1)
+        const released = this.#ground.released()
+        if (released) {
+          await released
+          if (this.#abort !== abort) return
+        }
         if (line !== '') this.#message(JSON.parse(line))
         if (this.#ground.now() - since > WORK) {
           await new Promise((resolve) => this.#ground.setTimeout(resolve, 0))

@@ -14,6 +14,7 @@ class Ground {
     this.requests.push({ url, options, resolve, reject })
   })
   now = () => this.time
+  released = () => this.held ?? null
   random = () => 0.5
   setTimeout = (fn, ms) => {
     this.timers.push({ id: ++this.#number, at: this.time + ms, fn })
@@ -204,4 +205,17 @@ test('nothing happens after it was closed', async () => {
   assert.equal(ground.requests.length, 1)
   assert.equal(messages.length, 1)
   assert.equal(ground.timers.length, 0)
+})
+
+test('while a pointer is pressed no message is taken; then all are, in their order', async () => {
+  const { ground, messages, stream } = await begun()
+  const answer = ground.answer()
+  let release
+  ground.held = new Promise((resolve) => (release = resolve))
+  await answer.say({ type: 'hello' }, { type: 'ready' })
+  assert.deepEqual([messages, stream.state.phase], [[], 'connecting'])
+  ground.held = null
+  release()
+  await settle()
+  assert.deepEqual([messages.map((m) => m.type), stream.state.phase], [['hello', 'ready'], 'live'])
 })
