@@ -74,6 +74,9 @@ func (w *world) loads(t *testing.T) {
 	if p.FirstDrawn() == 0 {
 		t.Error("nothing was drawn")
 	}
+	if entries := browser.Value[[]int](p, "whenLive"); slices.Contains(entries, 0) {
+		t.Errorf("the legend and the list had %d entries when the page said that it is in step: what is below them moves when they are drawn", entries)
+	}
 	for _, name := range []string{"core", "10.0.0.0/8", "v6", "2001:db8::/32"} {
 		awaitLabel(p, name, true)
 	}

@@ -67,6 +67,7 @@ func (w *world) open(t *testing.T, v *viewer.Viewer, look browser.Look) *browser
 	t.Helper()
 	p := w.browser.Open(t, "about:blank", look)
 	p.NoteDrawing()
+	p.Prepare(noteLive)
 	p.Go(v.Address)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -79,6 +80,11 @@ func (w *world) open(t *testing.T, v *viewer.Viewer, look browser.Look) *browser
 	live(p)
 	return p
 }
+
+// noteLive has the page note how many entries the legend and the list have when it becomes in step with
+// the cluster: window.whenLive.
+const noteLive = `addEventListener('DOMContentLoaded',()=>{const sign=document.querySelector('#sign')
+if(sign)new MutationObserver(()=>{if(sign.dataset.phase==='live')window.whenLive??=[legend.children.length,list.tBodies[0].rows.length]}).observe(sign,{attributes:true})})`
 
 // live waits until the page is in step with the cluster.
 func live(p *browser.Page) {

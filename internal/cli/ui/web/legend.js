@@ -8,7 +8,7 @@ import { count } from './words.js'
 export class Legend {
   #maps
   #said = ''
-  /** Draws it again soon. */
+  /** Draws it again soon, or at once: refresh.now. */
   refresh = atMostEvery(() => this.#draw(), 500)
 
   /** @param {import('./maps.js').Maps} maps */

@@ -53,6 +53,11 @@ export class ListView {
     if (this.#visible) this.#redo()
   }
 
+  /** Draws at once what has changed. */
+  settle() {
+    this.#redo.now()
+  }
+
   /** What the map shows has changed. */
   refreshMap() {
     if (byId('show').value === 'map') this.refresh()

@@ -82,6 +82,9 @@ function begin() {
     legend.refresh()
     sign.refresh()
     describeContext(store, strips)
+    if (!delta.ready) return
+    app.list.settle() // before the sign says that the page is in step: what is shown then stays where it is
+    legend.refresh.now()
   })
   press.follow(document)
   controls(app, legend)

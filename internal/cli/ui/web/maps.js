@@ -160,8 +160,9 @@ export class Maps {
     else this.#drawColours()
   }
 
-  /** All is read: the values that are frequent have colours now. */
+  /** All is read: draws what is not drawn yet. The values that are frequent have colours now. */
   ready() {
+    if (!this.#pending.isEmpty) this.#flush()
     this.colourBy(this.#colour)
   }
 
