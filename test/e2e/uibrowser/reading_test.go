@@ -167,6 +167,8 @@ func (w *world) links(t *testing.T) {
 	p.Click("#tab-free")
 	p.Await("the link has the view", "location.hash.includes('map=')&&location.hash.includes('colour=project')&&location.hash.includes('tab=free')&&location.hash.includes('select=')")
 	awaitLabel(p, "pods-api-0", true)
+	p.AwaitText("#free-note", "are free")
+	free := p.Text("#free")
 	link, before := p.Location(), labels(p)
 	p.Go("about:blank")
 	p.Go(link)
@@ -179,8 +181,9 @@ func (w *world) links(t *testing.T) {
 	if by := browser.Value[string](p, "colour.value"); by != "project" {
 		t.Errorf("the map is coloured by %s, want project", by)
 	}
-	if !p.Has("#view-free") {
-		t.Error("free space is not shown")
+	p.AwaitText("#free-note", "are free")
+	if listed := p.Text("#view-free #free"); !p.Has("#view-free") || listed != free || browser.Value[string](p, "document.querySelector('#free-pool').value") != "IPPool/fra-pods" {
+		t.Errorf("the free space %q is shown, the link was made when it was %q", listed, free)
 	}
 	find(p, "fra-lb")
 	p.AwaitText("#panel-title", "fra-lb")

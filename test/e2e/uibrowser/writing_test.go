@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,21 @@ func (w *world) copies(t *testing.T) {
 	}
 	if command := copied(p, "#free tbody tr [aria-label^='Copy command']"); !strings.HasPrefix(command, "kubectl ipam claim ") || !strings.Contains(command, block) {
 		t.Errorf("the command is %q", command)
+	}
+	asksAgain(t, p)
+}
+
+// asksAgain has a question for free space fail, and checks that it is asked again.
+func asksAgain(t *testing.T, p *browser.Page) {
+	t.Helper()
+	listed := p.Text("#free")
+	p.Run(`window.notes=[];new MutationObserver(()=>notes.push(document.querySelector('#free-note').innerText+document.querySelector('#free').innerText)).observe(document.querySelector('#free-note'),{childList:true})
+const real=fetch;let failed=false;window.fetch=(url,options)=>failed||!url.startsWith('/api/free')?real(url,options):(failed=true,Promise.reject(new TypeError('failed')))`)
+	p.Click("#free-again")
+	p.AwaitText("#free-note", "are free")
+	want := "The command does not answer: it may have ended. Asking again in 1 s." + listed
+	if notes := browser.Value[[]string](p, "notes"); !slices.Contains(notes, want) {
+		t.Errorf("while the command did not answer the page said %q, want %q: the rows of before, and when it asks again", notes, want)
 	}
 }
 

@@ -3,6 +3,7 @@
 import { claimCommand, claimManifest } from './commands.js'
 import { button, byId, copyButton, h } from './dom.js'
 import { parse } from './ranges.js'
+import { askUntilAnswered } from './retry.js'
 import { count, poolName, sentence } from './words.js'
 
 const BLOCKS = 50
@@ -12,6 +13,7 @@ export class FreeView {
   #app
   #visible = false
   #asked = ''
+  #answered = '' // the question whose answer is shown
   #abort = null
   #pools = ''
   #wanted = { pool: '', length: '' }
@@ -54,7 +56,9 @@ export class FreeView {
 
   /** Pools have changed. */
   refresh() {
-    if (this.#visible) this.#drawChoices()
+    if (!this.#visible) return
+    this.#drawChoices()
+    this.#askOnce()
   }
 
   #choose(wanted) {
@@ -66,7 +70,8 @@ export class FreeView {
 
   #drawChoices() {
     const pools = [...this.#app.store.pools.values()].filter((pool) => pool.known).map((pool) => pool.id).sort()
-    if (!pools.includes(this.#wanted.pool)) this.#wanted = { pool: pools[0] ?? '', length: '' }
+    const mayCome = this.#wanted.pool !== '' && !this.#app.store.complete
+    if (!pools.includes(this.#wanted.pool) && !mayCome) this.#wanted = { pool: pools[0] ?? '', length: '' }
     const text = pools.join('\n')
     if (text !== this.#pools) {
       this.#pools = text
@@ -88,7 +93,8 @@ export class FreeView {
   }
 
   #askOnce() {
-    if (this.#asked !== `${this.#wanted.pool} ${this.#wanted.length}`) this.#ask()
+    if (!this.#app.store.complete) this.#draw([], 'Reading the pools…')
+    else if (this.#asked !== `${this.#wanted.pool} ${this.#wanted.length}`) this.#ask()
   }
 
   async #ask() {
@@ -99,15 +105,15 @@ export class FreeView {
       this.#draw([], 'You may read no pool.')
       return
     }
-    const abort = new AbortController()
-    this.#abort = abort
-    byId('free-note').textContent = 'Asking…'
+    const { signal } = (this.#abort = new AbortController())
+    const note = (text) => (this.#asked === this.#answered ? (byId('free-note').textContent = text) : this.#draw([], text)) // rows of another question go
+    note('Asking…')
     try {
-      const report = await this.#app.api.free(pool, length, BLOCKS, abort.signal)
-      if (abort.signal.aborted) return
+      const report = await askUntilAnswered(() => this.#app.api.free(pool, length, BLOCKS, signal), { signal, onFailure: note })
+      this.#answered = this.#asked
       this.#draw(rowsOf(report), noteOf(report))
     } catch (error) {
-      if (!abort.signal.aborted) this.#draw([], sentence(error.message))
+      if (!signal.aborted) this.#draw([], sentence(error.message))
     }
   }
 

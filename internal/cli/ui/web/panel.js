@@ -6,6 +6,7 @@ import { blank, describe } from './facts.js'
 import { rangeOfKey } from './places.js'
 import { blocksSection, describeRange } from './rangefacts.js'
 import { explainSections, machineSection, usedBy, whoSections } from './reports.js'
+import { askUntilAnswered } from './retry.js'
 import { count, counted, poolName, sentence, STATES } from './words.js'
 
 /** The panel. */
@@ -181,13 +182,19 @@ export class Panel {
   async #ask(key, signal) {
     const { api, store } = this.#app
     const said = this.#description()
+    const onFailure = (text) => {
+      this.#extra.note = text
+      this.#draw()
+    }
+    const answer = (ask) => askUntilAnswered(ask, { signal, onFailure })
     try {
-      if (key.startsWith('m:')) this.#extra.sections = [machineSection(store, await api.machine(key.slice(2), signal), key.slice(2))]
-      else if (said?.explain) this.#extra.sections = explainSections(await api.explain(said.explain, signal), Date.now())
+      if (key.startsWith('m:')) this.#extra.sections = [machineSection(store, await answer(() => api.machine(key.slice(2), signal)), key.slice(2))]
+      else if (said?.explain) this.#extra.sections = explainSections(await answer(() => api.explain(said.explain, signal)), Date.now())
       else if (said?.range?.length < 0) this.#extra.sections = [blocksSection(store, said.range)]
-      else if (said?.range) this.#extra.sections = whoSections(store, await api.who(said.title, signal), Date.now())
-      else if (said?.who) this.#takeWho(await api.who(said.who, signal), key)
+      else if (said?.range) this.#extra.sections = whoSections(store, await answer(() => api.who(said.title, signal)), Date.now())
+      else if (said?.who) this.#takeWho(await answer(() => api.who(said.who, signal)), key)
       else return
+      this.#extra.note = ''
     } catch (error) {
       if (signal.aborted) return
       this.#extra.note = sentence(error.message)
