@@ -72,6 +72,7 @@ function Around({
       allocations: objectsOf<AllocationObject>(records).filter(record => poolOf(record) === id),
       claims: waiting.flatMap(one => (one.kind === 'IPClaim' ? [one.object] : [])),
       addressClaims: waiting.flatMap(one => (one.kind === 'IPAddressClaim' ? [one.object] : [])),
+      classes: [],
       isRead,
       hasAllRecords: isWhole(reading),
     });

@@ -5,6 +5,7 @@ import {
   type AddressClaimObject,
   type AllocationObject,
   type ClaimObject,
+  type ClassObject,
   type Condition,
   GROUP,
 } from './objects';
@@ -119,12 +120,17 @@ export function addressClaimWaits(claim: AddressClaimObject): boolean {
 }
 
 /** An IPClaim that waits. The pools are those that are known. */
-export function waitingClaim(claim: ClaimObject, pools: Map<string, PoolMessage>): WaitingMessage {
+export function waitingClaim(
+  claim: ClaimObject,
+  pools: Map<string, PoolMessage>,
+  classes: ClassObject[]
+): WaitingMessage {
   const { metadata, spec, status } = claim;
   const named = [spec.poolRef, ...(status?.candidates ?? []).map(candidate => candidate.poolRef)]
     .filter(ref => ref !== undefined)
     .map(ref => poolIdOf(ref, metadata.namespace));
-  const serving = named.length > 0 ? named : backing(spec.className, metadata.namespace, pools);
+  const serving =
+    named.length > 0 ? named : backing(spec.className, metadata.namespace, pools, classes);
   const ids = [...new Set(serving)].filter(id => pools.has(id));
   return {
     id: uidOf(claim),
@@ -144,14 +150,15 @@ export function waitingClaim(claim: ClaimObject, pools: Map<string, PoolMessage>
 /** An IPAddressClaim that waits: always for one address. */
 export function waitingAddressClaim(
   claim: AddressClaimObject,
-  pools: Map<string, PoolMessage>
+  pools: Map<string, PoolMessage>,
+  classes: ClassObject[]
 ): WaitingMessage {
   const { metadata, spec, status } = claim;
   const { kind, name } = spec.poolRef;
   const address = metadata.annotations?.[ADDRESS] ?? '';
   const isClass = kind === 'IPClass';
   const serving = isClass
-    ? backing(name, metadata.namespace, pools)
+    ? backing(name, metadata.namespace, pools, classes)
     : [poolIdOf({ kind, name }, metadata.namespace)];
   const ids = serving.filter(id => pools.has(id));
   const family = familyOfWaiting(address || undefined, ids, pools);
@@ -171,16 +178,26 @@ export function waitingAddressClaim(
   };
 }
 
-/** Pools that back a class, and that all namespaces or this one may use. */
+/**
+ * Pools that back a class, and that all namespaces or this one may use. A class that is not
+ * known is taken for one that allows no LocalIPPools, as it is by default.
+ */
 function backing(
   className: string | undefined,
   namespace: string | undefined,
-  pools: Map<string, PoolMessage>
+  pools: Map<string, PoolMessage>,
+  classes: ClassObject[]
 ): string[] {
   if (!className) return [];
+  const spec = classes.find(({ metadata }) => metadata.name === className)?.spec;
+  const isUsable = (pool: PoolMessage) =>
+    pool.namespace
+      ? pool.namespace === namespace && spec?.allowLocalPools === true
+      : pool.visibility === 'Shared';
   const serves = (pool: PoolMessage) =>
     pool.classes?.includes(className) &&
-    (pool.namespace ? pool.namespace === namespace : pool.visibility === 'Shared');
+    isUsable(pool) &&
+    (!spec || familyOf(spec.ipFamily) === pool.family);
   return [...pools.values()].filter(serves).map(pool => pool.id);
 }
 

@@ -62,6 +62,12 @@ export interface PoolObject {
   };
 }
 
+/** An IPClass. */
+export interface ClassObject {
+  metadata: Metadata;
+  spec: { ipFamily: string; allowLocalPools?: boolean };
+}
+
 /** An IPAllocation. */
 export interface AllocationObject {
   metadata: Metadata;

@@ -7,6 +7,7 @@ import {
   type AddressClaimObject,
   type AllocationObject,
   type ClaimObject,
+  type ClassObject,
   CLUSTER_API_GROUP,
   GROUP,
   type PoolObject,
@@ -29,6 +30,7 @@ function resource(group: string, version: string, kind: string, isNamespaced: bo
 
 export const IPPool = resource(GROUP, 'v1alpha1', 'IPPool', false);
 export const LocalIPPool = resource(GROUP, 'v1alpha1', 'LocalIPPool', true);
+export const IPClass = resource(GROUP, 'v1alpha1', 'IPClass', false);
 export const IPAllocation = resource(GROUP, 'v1alpha1', 'IPAllocation', true);
 export const IPClaim = resource(GROUP, 'v1alpha1', 'IPClaim', true);
 export const IPAddressClaim = resource(CLUSTER_API_GROUP, 'v1beta2', 'IPAddressClaim', true);
@@ -60,6 +62,7 @@ export function useRegister(cluster: string): Followed {
   const allocations = IPAllocation.useList({ cluster });
   const claims = IPClaim.useList({ cluster, fieldSelector: 'status.phase!=Bound' });
   const addressClaims = IPAddressClaim.useList({ cluster });
+  const classes = IPClass.useList({ cluster }); // no reading: without them a little less is known
   const readings = [
     readingOf('ippools', pools),
     readingOf('localippools', localPools),
@@ -78,6 +81,7 @@ export function useRegister(cluster: string): Followed {
       allocations: objectsOf<AllocationObject>(allocations),
       claims: objectsOf<ClaimObject>(claims),
       addressClaims: objectsOf<AddressClaimObject>(addressClaims),
+      classes: objectsOf<ClassObject>(classes),
       isRead: readings.slice(0, 3).every(isDecided),
       hasAllRecords: isWhole(readings[2]),
     });

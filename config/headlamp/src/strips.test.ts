@@ -6,6 +6,7 @@ import {
   carved,
   claim,
   held,
+  ipClass,
   localPool,
   pool,
   ROOT,
@@ -19,6 +20,7 @@ function objects(parts: Partial<Objects>): Objects {
     allocations: [],
     claims: [],
     addressClaims: [],
+    classes: [],
     isRead: true,
     hasAllRecords: true,
     ...parts,
@@ -291,6 +293,27 @@ describe('claims that wait', () => {
       length: 31,
       family: 4,
     });
+  });
+
+  it.each([
+    [
+      'allows LocalIPPools',
+      { ipFamily: 'IPv4', allowLocalPools: true },
+      ['IPPool/vips', 'LocalIPPool/team-b/own'],
+    ],
+    ['allows none', { ipFamily: 'IPv4', allowLocalPools: false }, ['IPPool/vips']],
+    ['does not say', { ipFamily: 'IPv4' }, ['IPPool/vips']],
+    ['is not known', undefined, ['IPPool/vips']],
+    ['is of the other family', { ipFamily: 'IPv6', allowLocalPools: true }, []],
+  ])('wait at the pools that back their class, which %s', (_, spec, pools) => {
+    const own = { cidr: '10.9.0.0/24', classNames: ['vips'] };
+    const register = registerOf({
+      pools: [vips, localPool('team-b', 'own', own), localPool('team-a', 'own', own)],
+      classes: spec ? [ipClass('vips', spec)] : [],
+      claims: [claim('team-b/vip', { className: 'vips', prefixLength: 31 })],
+      addressClaims: [addressClaim('team-b/m1', 'IPClass', 'vips')],
+    });
+    expect([...register.store.waiting.values()].map(claim => claim.pools)).toEqual([pools, pools]);
   });
 
   it('that are bound do not wait', () => {

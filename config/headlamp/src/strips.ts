@@ -20,6 +20,7 @@ import type {
   AddressClaimObject,
   AllocationObject,
   ClaimObject,
+  ClassObject,
   Metadata,
   PoolObject,
 } from './objects';
@@ -39,6 +40,7 @@ export interface Objects {
   allocations: AllocationObject[];
   claims: ClaimObject[];
   addressClaims: AddressClaimObject[];
+  classes: ClassObject[];
   /** Whether every list has been read, or has failed. */
   isRead: boolean;
   /** Whether the allocations are all that there are: then what nobody holds is free. */
@@ -324,12 +326,12 @@ export class Register {
     return used;
   }
 
-  #waiting({ claims, addressClaims }: Objects) {
+  #waiting({ claims, addressClaims, classes }: Objects) {
     return [
-      ...claims.filter(claimWaits).map(claim => waitingClaim(claim, this.#pools)),
+      ...claims.filter(claimWaits).map(claim => waitingClaim(claim, this.#pools, classes)),
       ...addressClaims
         .filter(addressClaimWaits)
-        .map(claim => waitingAddressClaim(claim, this.#pools)),
+        .map(claim => waitingAddressClaim(claim, this.#pools, classes)),
     ];
   }
 
@@ -373,7 +375,7 @@ function domainOf(pool: PoolMessage, pools: Map<string, PoolMessage>): string {
 /** Reports whether nothing has changed since. */
 function isUnchanged(before: Objects, now: Objects): boolean {
   if (before.isRead !== now.isRead || before.hasAllRecords !== now.hasAllRecords) return false;
-  const lists = ['pools', 'allocations', 'claims', 'addressClaims'] as const;
+  const lists = ['pools', 'allocations', 'claims', 'addressClaims', 'classes'] as const;
   return lists.every(name => {
     const [a, b] = [before[name], now[name]];
     return a.length === b.length && a.every((object, i) => object === b[i]);

@@ -12,6 +12,7 @@ interface KubeObject {
 const RESOURCES: Record<string, string> = {
   IPPool: 'ippools',
   LocalIPPool: 'localippools',
+  IPClass: 'ipclasses',
   IPAllocation: 'ipallocations',
   IPClaim: 'ipclaims',
   IPAddressClaim: 'ipaddressclaims',

@@ -2,7 +2,13 @@
 
 import { loadAll } from 'js-yaml';
 import { readFileSync } from 'node:fs';
-import type { AddressClaimObject, AllocationObject, ClaimObject, PoolObject } from '../objects';
+import type {
+  AddressClaimObject,
+  AllocationObject,
+  ClaimObject,
+  ClassObject,
+  PoolObject,
+} from '../objects';
 
 const OURS = 'ipam.cadastre.dev/v1alpha1';
 export const ROOT = '../../';
@@ -40,6 +46,10 @@ export function localPool(
     spec,
     status: { phase: 'Ready' },
   };
+}
+
+export function ipClass(name: string, spec: ClassObject['spec']): Kinded<ClassObject> {
+  return { kind: 'IPClass', apiVersion: OURS, metadata: { name }, spec };
 }
 
 /** The record of a claim's block. */
