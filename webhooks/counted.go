@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -37,7 +38,7 @@ func (r refusals) add(req admission.Request, response admission.Response) {
 		result = *response.Result
 	}
 	result.Code = codeOf(response)
-	r.metrics.Refused(req.Resource.Resource, strings.ToLower(string(req.Operation)), result.Code)
+	r.count(req.AdmissionRequest, response)
 	if req.DryRun != nil && *req.DryRun { // nothing was to be done
 		return
 	}
@@ -45,6 +46,10 @@ func (r refusals) add(req admission.Request, response admission.Response) {
 		Kind: req.Kind.Kind, Namespace: req.Namespace, Name: req.Name, Operation: string(req.Operation), Block: blockIn(req.Object.Raw),
 		User: req.UserInfo.Username, Code: result.Code, Reason: string(result.Reason), Message: result.Message,
 	})
+}
+
+func (r refusals) count(req admissionv1.AdmissionRequest, response admission.Response) {
+	r.metrics.Refused(req.Resource.Resource, strings.ToLower(string(req.Operation)), codeOf(response))
 }
 
 // blockIn is the block, or the address, that an object asks for; not valid where it asks for

@@ -63,6 +63,45 @@ cadastre_webhook_refusals_total{code="507",operation="create",resource="ipclaims
 	}
 }
 
+// TestRefusalBeforeTheHandlerIsCounted has requests that no handler sees: one that is too large,
+// one that is no review, one while all room for small ones is taken, and a large one whose time
+// is up while another is handled.
+func TestRefusalBeforeTheHandlerIsCounted(t *testing.T) {
+	counter, server, busy := metrics.New(clock.RealClock{}), &registered{}, newInFlight()
+	observedServer{server, observer{refusals: refusals{counter, nil}, inFlight: busy}}.Register("/path", &admission.Webhook{Handler: admission.HandlerFunc(
+		func(context.Context, admission.Request) admission.Response {
+			t.Error("a handler is called")
+			return admission.Allowed("")
+		})})
+	send := func(ctx context.Context, body string, want int) {
+		t.Helper()
+		if code, _ := sentTo(ctx, t, server.hook, body); code != want {
+			t.Errorf("it is answered %d, want %d", code, want)
+		}
+	}
+	send(t.Context(), reviewOf(maxRequestBytes), http.StatusRequestEntityTooLarge)
+	send(t.Context(), "{", http.StatusBadRequest)
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	must(t, busy.turn.Acquire(t.Context(), 1))
+	named := `{"request":{"uid":"u-1","operation":"CREATE","resource":{"resource":"ipclaims"},"object":{"a":"` + strings.Repeat("x", smallRequestBytes) + `"}}}`
+	send(late, named, http.StatusTooManyRequests)
+	must(t, busy.small.Acquire(t.Context(), smallBytes))
+	send(t.Context(), reviewOf(2), http.StatusTooManyRequests)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(counter.Collectors()...)
+	want := "# HELP cadastre_webhook_refusals_total " + metrics.Of(metrics.Refusals).Help + `
+# TYPE cadastre_webhook_refusals_total counter
+cadastre_webhook_refusals_total{code="400",operation="",resource=""} 1
+cadastre_webhook_refusals_total{code="413",operation="",resource=""} 1
+cadastre_webhook_refusals_total{code="429",operation="",resource=""} 1
+cadastre_webhook_refusals_total{code="429",operation="create",resource="ipclaims"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.Refusals); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRefusalsAreInTheHistory with who was refused what, but for dry runs, which were to
 // change nothing.
 func TestRefusalsAreInTheHistory(t *testing.T) {

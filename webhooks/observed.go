@@ -41,7 +41,7 @@ func (s observedServer) Register(path string, hook http.Handler) {
 	if hook, ok := hook.(*admission.Webhook); ok {
 		hook.Handler = s.refusals.of(bounded{hook.Handler, s.operator})
 		traceRequests(hook, s.tracer)
-		s.Server.Register(path, &reviewer{hook, s.inFlight})
+		s.Server.Register(path, &reviewer{hook, s.inFlight, s.refusals})
 		return
 	}
 	s.Server.Register(path, hook)

@@ -43,6 +43,7 @@ func newInFlight() *inFlight {
 type reviewer struct {
 	hook     *admission.Webhook
 	inFlight *inFlight
+	refusals refusals
 }
 
 // ServeHTTP implements http.Handler.
@@ -52,7 +53,7 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		size = maxRequestBytes
 	}
 	if size > maxRequestBytes {
-		answer(w, r, "", admission.Errored(http.StatusRequestEntityTooLarge, fmt.Errorf("the request has %d bytes, and may have %d: make the object smaller", size, maxRequestBytes)))
+		v.refuse(w, r, admissionv1.AdmissionRequest{}, admission.Errored(http.StatusRequestEntityTooLarge, fmt.Errorf("the request has %d bytes, and may have %d: make the object smaller", size, maxRequestBytes)))
 		return
 	}
 	lane := v.inFlight.small
@@ -62,19 +63,19 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A body that waits to be read holds up all others on its connection (RFC 9113 section 5.2).
 	if !lane.TryAcquire(size) {
 		start, _ := io.ReadAll(io.LimitReader(r.Body, uidWithin))
-		answer(w, r, uidIn(start), denied(tryAgain(errTooManyBytes)))
+		v.refuse(w, r, admissionv1.AdmissionRequest{UID: uidIn(start)}, denied(tryAgain(errTooManyBytes)))
 		return
 	}
 	defer lane.Release(size)
 	req, err := read(r.Body, size)
 	if err != nil {
-		answer(w, r, req.UID, admission.Errored(http.StatusBadRequest, err))
+		v.refuse(w, r, req, admission.Errored(http.StatusBadRequest, err))
 		return
 	}
 	ctx := r.Context()
 	if size > smallRequestBytes {
 		if err := v.inFlight.turn.Acquire(ctx, 1); err != nil {
-			answer(w, r, req.UID, denied(tryAgain(errTooManyBytes)))
+			v.refuse(w, r, req, denied(tryAgain(errTooManyBytes)))
 			return
 		}
 		defer v.inFlight.turn.Release(1)
@@ -83,6 +84,13 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ctx = v.hook.WithContextFunc(ctx, r)
 	}
 	answer(w, r, req.UID, v.hook.Handle(ctx, admission.Request{AdmissionRequest: req}))
+}
+
+// refuse answers a request that no handler sees, and counts that. Resource and operation are
+// empty if it was not read.
+func (v *reviewer) refuse(w http.ResponseWriter, r *http.Request, req admissionv1.AdmissionRequest, response admission.Response) {
+	v.refusals.count(req, response)
+	answer(w, r, req.UID, response)
 }
 
 // read reads a request for admission of at most so many bytes. The objects in it are parts of one

@@ -10,14 +10,16 @@ import (
 	"testing/synctest"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/cadastre-dev/cadastre/internal/metrics"
 	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
 
 // reviewing serves a handler, with the bounds of all webhooks.
 func reviewing(handle func(ctx context.Context, req admission.Request) admission.Response) *reviewer {
-	return &reviewer{&admission.Webhook{Handler: admission.HandlerFunc(handle)}, newInFlight()}
+	return &reviewer{&admission.Webhook{Handler: admission.HandlerFunc(handle)}, newInFlight(), refusals{metrics: metrics.New(clock.RealClock{})}}
 }
 
 // sentTo sends a review, and returns the answer: an HTTP status, or that of the API server.

@@ -96,7 +96,7 @@ func serving() []Definition {
 		counter(StoreRollbacks, "Complete lists that were read because the store of the API server had gone back to an earlier revision, as when a snapshot of etcd is restored without --bump-revision, by the kind that was listed.", "kind"),
 		counter(WatchLists, "Complete lists of all IPAllocations that were read: one at the start, and one whenever the watch could not be continued."),
 		gauge(WatchLag, "Age in seconds of the oldest record that the API server has acknowledged and the watch has not shown. 0 where there is none."),
-		counter(Refusals, "Requests that the webhooks have refused, by resource, operation and HTTP code of the answer.", "resource", "operation", "code"),
+		counter(Refusals, "Requests that the webhooks have refused, by resource, operation and HTTP code of the answer. Resource and operation are empty if a request was not read, as too many bytes are being handled (429) or as it is too large (413).", "resource", "operation", "code"),
 		counter(Passes, "Passes of the controllers that write, by what came of them: something was changed (changed), nothing was (unchanged), or it failed and is tried again with back-off (failed).", "controller", "result"),
 		counter(HistoryLost, "Entries of the history that were not written, by sink (log, file, otlp): it failed, or was too slow.", "sink"),
 		counter(PathReplacements, "Secrets that this replica has made for the paths of the webhooks, by reason: the Secret held none (missing), a replica has started (start), a request has ended without its answer (unanswered), the secret was an hour old (age).", "reason"),

@@ -21,6 +21,12 @@ const reconcileWithin = time.Minute
 // thousand claims the two minutes of the library can be too short.
 const syncWithin = 10 * time.Minute
 
+// endWithin bounds how long a replica goes on once it is to end. The manager then ends in spite
+// of a request whose handler does not heed its context, and gives up the lease: earlier than
+// terminationGracePeriodSeconds of the manifests, when the kubelet kills it, and later than
+// requests have time by them.
+const endWithin = 10 * time.Second
+
 // newManager makes the manager, with the webhook server of the guard and informers that
 // list records first.
 func newManager(cfg *rest.Config, o Options, to api, first *recordsFirst, guard guard) (ctrl.Manager, error) {
@@ -38,7 +44,7 @@ func newManager(cfg *rest.Config, o Options, to api, first *recordsFirst, guard 
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return to.client.RESTMapper(), nil },
 		Cache:          cache.Options{DefaultTransform: slimmer(), NewInformer: first.newInformer, SyncPeriod: syncPeriod(o)},
 		Metrics:        *diagnostics, HealthProbeBindAddress: o.ProbeAddress,
-		WebhookServer: server,
+		WebhookServer: server, GracefulShutdownTimeout: new(endWithin),
 		// The priority queue of controller-runtime v0.24 can block for good when it is
 		// shut down with work left in it (kubernetes-sigs/controller-runtime#3538).
 		// A call of which no answer comes must not hold up its object for good.
