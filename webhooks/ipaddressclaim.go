@@ -125,7 +125,8 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 	// Without the project of a namespace that is new the address is recorded later.
 	_ = m.Catalogue.KnowNamespace(ctx, m.live, req.Namespace)
 	name := ipam.Name{Namespace: req.Namespace, Name: d.text("metadata", "name")}
-	record, err := m.Allocator.RecordAddress(ctx, name, key, class, d.text("spec", "address"))
+	address := allocator.Address{Address: d.text("spec", "address"), Gateway: d.text("spec", "gateway"), Class: class}
+	record, err := m.Allocator.RecordAddress(ctx, name, key, address)
 	if err != nil {
 		return admission.Allowed("").WithWarnings(unrecorded(m.Catalogue.Redacted(req.Namespace, err)))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -130,7 +131,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	if err := r.fillIn(pool, record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	warnings := append(classWarnings(m.Catalogue, pool), edges...)
+	warnings := slices.Concat(classWarnings(m.Catalogue, pool), edges, gatewayHeld(m.Parts, pool))
 	if err != nil {
 		warnings = append(warnings, m.askedBy(r, pool)...)
 		warnings = append(warnings, err.Error()+": the pool waits")

@@ -6,6 +6,8 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/lint/messages"
 )
@@ -57,7 +59,7 @@ func TestGatewayThatStaysIsNotJudged(t *testing.T) {
 		return build.Pool("p").CIDR("10.0.0.0/24").Network(24, "10.0.0.255").With(edit).Obj()
 	}
 	before := pool(func(*v1alpha1.IPPoolSpec) {})
-	v := &poolValidator[*v1alpha1.IPPool]{}
+	v := &poolValidator[*v1alpha1.IPPool]{Parts: allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})}
 	for name, tc := range map[string]struct {
 		edit    func(*v1alpha1.IPPoolSpec)
 		refused bool

@@ -47,7 +47,7 @@ func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (a
 	if !slices.Equal(before.PoolSpec().ClassNames, pool.Classes) {
 		warnings = append(warnings, classWarnings(v.Catalogue, pool)...)
 	}
-	return warnings, nil
+	return append(warnings, networkWarnings(v.Parts, before.PoolSpec().Network, after.PoolSpec().Network, pool)...), nil
 }
 
 // sameGateway reports whether an update leaves the gateway, and whether the addresses at the

@@ -137,6 +137,13 @@ type IPAllocationSpec struct {
 	// +optional
 	Project string `json:"project,omitempty"`
 
+	// gateway that was handed out with the address. The pool withholds it while this
+	// record is Bound, also after the pool has another one. Not set: the pool had none, the
+	// block has more than one address, or the record is from a version that did not note it.
+	// +kubebuilder:validation:MaxLength=39
+	// +optional
+	Gateway string `json:"gateway,omitempty"`
+
 	// requestedBy is the name of the user who created the claim or pool that this
 	// block was recorded for, or its first 1,024 characters. Not set where that is
 	// not known: for an IPAddressClaim, a pool that waited for its parent, or a claim

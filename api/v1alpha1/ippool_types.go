@@ -143,7 +143,8 @@ type PoolNetwork struct {
 	// gateway of the subnet: one of its addresses, which is withheld, other than the
 	// network and broadcast address of IPv4; or in IPv6 a link-local address (fe80::1).
 	// Where each address is a subnet by itself, any address of the family, on the link.
-	// Mutable. Default: none.
+	// Mutable: an address that is held keeps the gateway that it was handed out with, which
+	// stays withheld as long. Default: none.
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form: write one such as 10.0.0.1 or 2001:db8::1'",reason=FieldValueInvalid
 	// +optional
@@ -298,6 +299,13 @@ type PoolStatus struct {
 	// block before is served first, as after a restore; a pause later changes nothing.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
+
+	// formerGateways are addresses that the pool withholds although it has another gateway:
+	// addresses that are held were handed out with them. The first 16.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	FormerGateways []string `json:"formerGateways,omitempty"`
 
 	// conditions of the pool: Ready, Allocated, Exhausted.
 	// +listType=map

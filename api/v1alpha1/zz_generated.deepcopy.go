@@ -836,6 +836,11 @@ func (in *PoolStatus) DeepCopyInto(out *PoolStatus) {
 		in, out := &in.FirstReadyTime, &out.FirstReadyTime
 		*out = (*in).DeepCopy()
 	}
+	if in.FormerGateways != nil {
+		in, out := &in.FormerGateways, &out.FormerGateways
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

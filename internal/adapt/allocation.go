@@ -43,6 +43,7 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 		PoolUnknown: obj.Annotations[v1alpha1.AnnotationPoolUnknown] != "",
 		Terminating: !obj.DeletionTimestamp.IsZero(),
 	}
+	record.Gateway = GatewayGiven(spec.Gateway)
 	if spec.ReleaseAfter != nil {
 		record.ReleaseAfter = spec.ReleaseAfter.Time
 	}
@@ -118,6 +119,9 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 	if r.Holder.IsPool() {
 		obj.Spec.ClaimRef.Namespace = r.Holder.Namespace
 	}
+	if r.Gateway.IsValid() {
+		obj.Spec.Gateway = r.Gateway.String()
+	}
 	if r.Adopted {
 		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, v1alpha1.AnnotationAdopted, "true")
 	}
@@ -130,6 +134,13 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 		obj.Spec.PoolRef = PoolReference(r.Pool)
 	}
 	return obj
+}
+
+// GatewayGiven reads a gateway that an object says was handed out with an address: the zero
+// Addr where it says none, or something that is none. The address is held all the same.
+func GatewayGiven(text string) netip.Addr {
+	gateway, _ := netip.ParseAddr(text)
+	return gateway.Unmap()
 }
 
 // RequestedBy is as much of a user's name as a record may have. Kubernetes does not

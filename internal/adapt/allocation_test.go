@@ -25,10 +25,13 @@ func claimed() ipam.Record {
 
 func TestARecordIsReadAsItIsWritten(t *testing.T) {
 	for name, edit := range map[string]func(*ipam.Record){
-		"of a claim":                              func(*ipam.Record) {},
-		"of a claim that has no UID yet":          func(r *ipam.Record) { r.HolderUID = "" },
-		"of a claim past classes":                 func(r *ipam.Record) { r.Class = "" },
-		"of a single IPv6 address":                func(r *ipam.Record) { r.Block = netip.MustParsePrefix("2001:db8::1/128") },
+		"of a claim":                     func(*ipam.Record) {},
+		"of a claim that has no UID yet": func(r *ipam.Record) { r.HolderUID = "" },
+		"of a claim past classes":        func(r *ipam.Record) { r.Class = "" },
+		"of a single IPv6 address":       func(r *ipam.Record) { r.Block = netip.MustParsePrefix("2001:db8::1/128") },
+		"of an address with its gateway": func(r *ipam.Record) {
+			r.Block, r.Gateway = netip.MustParsePrefix("10.0.0.9/32"), netip.MustParseAddr("10.0.0.1")
+		},
 		"that was taken over":                     func(r *ipam.Record) { r.Adopted = true },
 		"that was made before its pool":           func(r *ipam.Record) { r.PoolUnknown = true },
 		"that is to be retained":                  func(r *ipam.Record) { r.Reclaim = ipam.ReclaimRetain },

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +82,7 @@ func (o ClaimOutcome) Status(before v1alpha1.IPClaimStatus) v1alpha1.IPClaimStat
 			status.BoundAllocationRef = &v1alpha1.AllocationReference{Name: name}
 		}
 		if status.Network = before.Network; before.AllocatedCIDR != status.AllocatedCIDR {
-			status.Network = claimNetwork(o.Network, o.Record)
+			status.Network = ClaimNetwork(o.Network, o.Record)
 		}
 	}
 	for _, condition := range before.Conditions {
@@ -114,9 +115,18 @@ func (o ClaimOutcome) conditions() []metav1.Condition {
 	}
 }
 
-// claimNetwork is what a host has to know to use the block of a record, where that is an
+// gatewayOfRecord returns the gateway that the record states, so that both say the same. A
+// record from before records did, or of a dry run, states none: it is that of the network.
+func gatewayOfRecord(network *ipam.Network, record ipam.Record) netip.Addr {
+	if record.Gateway.IsValid() {
+		return record.Gateway
+	}
+	return network.Gateway
+}
+
+// ClaimNetwork is what a host has to know to use the block of a record, where that is an
 // address of a network.
-func claimNetwork(network *ipam.Network, record ipam.Record) *v1alpha1.ClaimNetwork {
+func ClaimNetwork(network *ipam.Network, record ipam.Record) *v1alpha1.ClaimNetwork {
 	if network == nil || !record.Block.IsSingleIP() {
 		return nil
 	}
@@ -128,8 +138,8 @@ func claimNetwork(network *ipam.Network, record ipam.Record) *v1alpha1.ClaimNetw
 			VLAN:          int32(network.VLAN), //nolint:gosec // as read from an int32
 		},
 	}
-	if network.Gateway.IsValid() {
-		settings.Gateway = network.Gateway.String()
+	if gateway := gatewayOfRecord(network, record); gateway.IsValid() {
+		settings.Gateway = gateway.String()
 	}
 	for _, server := range network.DNSServers {
 		settings.DNSServers = append(settings.DNSServers, server.String())

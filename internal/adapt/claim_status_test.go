@@ -90,17 +90,19 @@ func TestAClaimIsToldWhatItHolds(t *testing.T) {
 		before        v1alpha1.IPClaimStatus
 		address       string
 		want          *v1alpha1.ClaimNetwork
+		gateway       string // that the record states
 	}{
 		"a block":                            {block: "10.0.0.16/28", record: "c-1", network: network},
 		"an address without a network":       {block: "10.0.0.16/32", record: "c-1", address: "10.0.0.16"},
 		"an address of a network":            {block: "10.0.0.16/32", record: "c-1", network: network, address: "10.0.0.16", want: told},
 		"an address of a plain network":      {block: "10.0.0.16/32", record: "c-1", network: &ipam.Network{Length: 24}, address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 24}},
+		"an address with another gateway":    {block: "10.0.0.16/32", record: "c-1", network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.2")}, gateway: "10.0.0.1", address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 24, Gateway: "10.0.0.1"}},
 		"an address in a dry run":            {block: "10.0.0.16/32", network: network, address: "10.0.0.16", want: told},
 		"an address that it had, told so":    {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{AllocatedCIDR: "10.0.0.16/32", Network: &v1alpha1.ClaimNetwork{PrefixLength: 16}}, address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 16}},
 		"an address after it waited for one": {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", "Exhausted")}, address: "10.0.0.16", want: told},
 	} {
 		t.Run(name, func(t *testing.T) {
-			record := ipam.Record{Name: ipam.Name{Namespace: "team", Name: test.record}, Block: netip.MustParsePrefix(test.block), Pool: ipam.LocalPoolNamed("team", "p")}
+			record := ipam.Record{Name: ipam.Name{Namespace: "team", Name: test.record}, Block: netip.MustParsePrefix(test.block), Pool: ipam.LocalPoolNamed("team", "p"), Gateway: GatewayGiven(test.gateway)}
 			want := v1alpha1.IPClaimStatus{
 				Phase: v1alpha1.ClaimBound, AllocatedCIDR: test.block, Address: test.address, Network: test.want,
 				PoolRef:    &v1alpha1.PoolReference{Kind: "LocalIPPool", Name: "p"},

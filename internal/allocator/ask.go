@@ -11,6 +11,7 @@ import (
 func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 	order = a.named(order)
 	if record, ok := a.retained(order); ok {
+		record.Gateway = order.gatewayFor(record)
 		return record, nil
 	}
 	exhausted := order.exhausted()

@@ -57,7 +57,7 @@ func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.P
 func (a *Allocator) inUse(order Order, pool ipam.PoolKey) ledger.Ask {
 	ask := ledger.Ask{
 		Pool: pool, Bits: order.Terms.Length, Block: order.Terms.Block,
-		Record: order.Record, Holder: order.Holder, InUse: true,
+		Record: order.Record, Holder: order.Holder, InUse: true, Gateway: order.Gateway,
 	}
 	if a.account(&ask, order); order.Holder.Kind != adapt.AddressClaimKind {
 		ask.Unlimited, ask.ClassLimit = true, ipam.Limit{}
@@ -65,13 +65,20 @@ func (a *Allocator) inUse(order Order, pool ipam.PoolKey) ledger.Ask {
 	return ask
 }
 
+// Address is what an IPAddress says of itself.
+type Address struct {
+	// Address and Gateway are as they are written. The gateway is empty where it has none.
+	Address, Gateway string
+	// Class is empty where it names none.
+	Class string
+}
+
 // RecordAddress records the address of an IPAddress that is being made by somebody
 // else than the operator, for the claim of its name, whether or not that exists.
 // The pool is the zero key where it is not known; then, and where the namespace
-// may not use the pool, the error is a *ipam.MissingError. The class is empty where it
-// names none.
-func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipam.PoolKey, class, text string) (ipam.Record, error) {
-	addr, invalid := adapt.AddressInUse(field.NewPath("spec", "address"), text)
+// may not use the pool, the error is a *ipam.MissingError.
+func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipam.PoolKey, address Address) (ipam.Record, error) {
+	addr, invalid := adapt.AddressInUse(field.NewPath("spec", "address"), address.Address)
 	if invalid != nil {
 		return ipam.Record{}, invalid
 	}
@@ -83,7 +90,8 @@ func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipa
 		return ipam.Record{}, err
 	}
 	order := Order{Origin: OriginAdmission, Holder: adapt.HolderOfAddressClaim(claim), PoolUnknown: !known}
-	order.Terms = a.catalogue.TermsOfAddress(addr, class)
+	order.Terms = a.catalogue.TermsOfAddress(addr, address.Class)
+	order.Gateway = adapt.GatewayGiven(address.Gateway)
 	record, err := a.RecordExisting(ctx, order, pool)
 	if record.UID != "" { // its controller confirms it once the pool is there
 		err = nil

@@ -86,7 +86,7 @@ func TestAddressesThatNobodyClaimsAreBounded(t *testing.T) {
 		a.catalogue.SetProject("modest", "modest")
 		enter := func(namespace string, n int) (ipam.Record, error) {
 			claim := ipam.Name{Namespace: namespace, Name: fmt.Sprint("a-", n)}
-			return a.RecordAddress(t.Context(), claim, ipam.PoolNamed("unknown"), "", fmt.Sprintf("10.9.0.%d", n))
+			return a.RecordAddress(t.Context(), claim, ipam.PoolNamed("unknown"), Address{Address: fmt.Sprintf("10.9.0.%d", n)})
 		}
 		for n := range a.limit {
 			if record, err := enter("greedy", n); err != nil || !record.PoolUnknown {
@@ -108,7 +108,7 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 	late := ipam.PoolNamed("late")
 	enter := func(t *testing.T, a *Allocator, class string, n int) (ipam.Record, error) {
 		a.catalogue.SetProject("red", "red")
-		return a.RecordAddress(t.Context(), ipam.Name{Namespace: "red", Name: fmt.Sprint("a-", n)}, late, class, fmt.Sprintf("10.9.0.%d", n))
+		return a.RecordAddress(t.Context(), ipam.Name{Namespace: "red", Name: fmt.Sprint("a-", n)}, late, Address{Class: class, Address: fmt.Sprintf("10.9.0.%d", n)})
 	}
 	expectLimit := func(t *testing.T, err error, want string) {
 		t.Helper()

@@ -129,7 +129,7 @@ func (a *Allocator) begin(ctx context.Context) error {
 // else to the collection of orphans.
 func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order) (ipam.Record, error) {
 	record := order.recordOf(hold.Pool, hold.Block)
-	record.Project = hold.Project() // for which it was judged
+	record.Project, record.Gateway = hold.Project(), hold.Gateway() // for which it was judged, and found
 	traceRecord(ctx, "Holding a block", record)
 	sent := a.ledger.Revision()
 	record, err := a.store(ctx, record)

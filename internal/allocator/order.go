@@ -44,6 +44,8 @@ type Order struct {
 	PoolUnknown bool
 	// Sticky is the key by which a later claim gets the block again.
 	Sticky string
+	// Gateway is what the holder of a block that it has already was given with it.
+	Gateway netip.Addr
 	// Waiting is the holder's place in the queue; nobody before it is
 	// overtaken. Zero: it has only come, and is behind all.
 	Waiting queue.Waiter

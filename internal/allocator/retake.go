@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -57,6 +58,14 @@ func (o Order) accepts(record ipam.Record) bool {
 	return slices.ContainsFunc(o.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
 }
 
+// gatewayFor returns the gateway that is handed out with a retained block: its pool may have
+// another one than when the block was handed out before.
+func (o Order) gatewayFor(record ipam.Record) netip.Addr {
+	at := slices.IndexFunc(o.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
+	_, gateway := o.Pools[at].Subnet(record.Block) // one of those that it accepts
+	return gateway
+}
+
 // retake takes a retained record over, by an update of the version that was
 // seen: of several that try, and of one that releases it, one succeeds. A record
 // that is about to be retained is waited for.
@@ -71,7 +80,7 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 	}
 	taken := record
 	taken.State, taken.Adopted = ipam.StateBound, true
-	taken.Holder, taken.HolderUID = order.Holder, order.HolderUID
+	taken.Holder, taken.HolderUID, taken.Gateway = order.Holder, order.HolderUID, order.gatewayFor(record)
 	if order.Origin == OriginController {
 		taken.Reclaim, taken.ReleaseAfter = order.Terms.Reclaim, time.Time{}
 	}

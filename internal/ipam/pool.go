@@ -81,6 +81,19 @@ func (p Pool) Has(block netip.Prefix) bool {
 	return p.CIDR.Bits() <= block.Bits() && p.CIDR.Contains(block.Addr())
 }
 
+// Subnet returns the prefix length and the gateway to configure with a block of the pool:
+// those of its network, else the length of its CIDR and no gateway; with a block of more than
+// one address the length of the block.
+func (p Pool) Subnet(block netip.Prefix) (bits int, gateway netip.Addr) {
+	switch {
+	case !block.IsSingleIP():
+		return block.Bits(), netip.Addr{}
+	case p.Network != nil:
+		return p.Network.Length, p.Network.Gateway
+	}
+	return p.CIDR.Bits(), netip.Addr{}
+}
+
 // LargestBlock returns the length of the largest block that the pool could hand out if
 // nothing were in use: NoLength where there is none. The pool has a CIDR.
 func (p Pool) LargestBlock() int {

@@ -49,6 +49,9 @@ type Record struct {
 	// none.
 	Project     string
 	RequestedBy string
+	// Gateway is what was handed out with the address; the zero Addr where the record says
+	// of none.
+	Gateway netip.Addr
 	// Sticky is the key by which a later claim of the namespace gets this block
 	// again; empty where there is none.
 	Sticky string

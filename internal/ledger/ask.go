@@ -31,6 +31,8 @@ type Ask struct {
 	// InUse says that the holder has the block already: only another record is
 	// in its way, not what is withheld, and the pool need not be known.
 	InUse bool
+	// Gateway is what the holder of such an address was given with it.
+	Gateway netip.Addr
 	// Record is the name under which it will be recorded, and Holder its holder.
 	Record ipam.Name
 	Holder ipam.Holder
@@ -50,6 +52,18 @@ type Ask struct {
 	// lock, so that no block is freed between its answer and the hold, and must not call
 	// the Ledger.
 	MayTake func(room Room, block netip.Prefix) (may bool, wanted netip.Prefix)
+}
+
+// gateway is what is handed out with a block of the book.
+func (a Ask) gateway(b *book, block netip.Prefix) netip.Addr {
+	switch _, gateway := b.pool.Subnet(block); {
+	case a.InUse:
+		return a.Gateway
+	case a.Holder.IsPool():
+		return netip.Addr{}
+	default:
+		return gateway
+	}
 }
 
 // usage is what the block that is asked for comes to.

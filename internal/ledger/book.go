@@ -43,6 +43,7 @@ type book struct {
 	spreading time.Time
 	cursor    netip.Addr
 	draws     int
+	gateways
 	// frees counts blocks that were freed. A goroutine that awaits one is woken, without
 	// blocking, of that and of releases that are on their way.
 	frees   int
@@ -51,7 +52,7 @@ type book struct {
 }
 
 func newBook(key ipam.PoolKey, unreadable *book) *book {
-	b := &book{key: key, unreadable: unreadable, awaited: map[chan<- struct{}]struct{}{}, unconfirmed: map[*entry]bool{}, contested: map[*entry]time.Time{}}
+	b := &book{key: key, unreadable: unreadable, awaited: map[chan<- struct{}]struct{}{}, unconfirmed: map[*entry]bool{}, contested: map[*entry]time.Time{}, gateways: gateways{counts: map[netip.Addr]int{}}}
 	if key.Kind == ipam.PoolKindRoutingDomain {
 		b.describe(ipam.Pool{Key: key, CIDR: key.Family.All(), Family: key.Family})
 	}
@@ -62,6 +63,7 @@ func newBook(key ipam.PoolKey, unreadable *book) *book {
 // or withheld space changed, else nothing; then any block may have become free.
 func (b *book) describe(pool ipam.Pool) {
 	same := b.space != nil && b.pool.CIDR == pool.CIDR && b.pool.Withheld.Equal(pool.Withheld)
+	b.assumeGateway(pool)
 	b.pool = pool
 	if same {
 		return
@@ -76,6 +78,7 @@ func (b *book) describe(pool ipam.Pool) {
 	for block := range b.unreadable.blocks.All() {
 		b.space.Use(block)
 	}
+	b.useGateways(pool.CIDR)
 	if b.onFree != nil {
 		b.onFree(b.key, pool.CIDR)
 	}
@@ -87,6 +90,7 @@ func (b *book) take(e *entry) {
 		e.next = first
 		return e, false
 	})
+	b.countGateway(e, 1)
 	if e.hold == nil {
 		b.records++
 	}
@@ -108,11 +112,11 @@ func (b *book) drop(e *entry) {
 	if e.hold == nil {
 		b.records--
 	}
-	if b.space == nil {
-		return
+	if b.space != nil {
+		b.countOutOfRange(e, space.Count.Sub)
 	}
-	b.countOutOfRange(e, space.Count.Sub)
-	if last {
+	b.countGateway(e, -1)
+	if b.space != nil && last {
 		b.free(e.block)
 	}
 }
@@ -124,6 +128,7 @@ func (b *book) free(block netip.Prefix) {
 			b.space.Use(e.block)
 		}
 	}
+	b.useGateways(block)
 	b.frees++
 	b.tellAwaiting()
 	b.onFree(b.key, block)

@@ -35,6 +35,9 @@ func (l *Ledger) refusal(h *Hold, e *entry) error {
 	if err := l.unconfirmed(e); err != nil {
 		return err
 	}
+	if !h.ask.InUse && l.books[e.pool()].hasGatewayIn(e.block) {
+		return ErrLost // an address was recorded first that was handed out with it as its gateway
+	}
 	return l.exceedsLimits(h, e)
 }
 

@@ -48,6 +48,7 @@ type alike struct {
 	reclaim                 ipam.Reclaim
 	state                   ipam.State
 	project, requestedBy    string
+	gateway                 netip.Addr
 }
 
 func newEntry(r ipam.Record) *entry {
@@ -62,7 +63,7 @@ func (e *entry) set(r ipam.Record) {
 		namespace: r.Name.Namespace, pool: r.Pool, class: r.Class,
 		holderGroup: r.Holder.Group, holderKind: r.Holder.Kind, holderNamespace: r.Holder.Namespace,
 		purpose: r.Purpose, reclaim: r.Reclaim, state: r.State,
-		project: r.Project, requestedBy: r.RequestedBy,
+		project: r.Project, requestedBy: r.RequestedBy, gateway: r.Gateway,
 	})
 	e.name, e.uid, e.version = r.Name.Name, r.UID, r.Version
 	e.holderName, e.holderUID, e.sticky = r.Holder.Name, r.HolderUID, r.Sticky
@@ -81,7 +82,7 @@ func (e *entry) record() ipam.Record {
 		Block: e.block, Pool: a.pool, Class: a.class,
 		Holder: e.holder(), HolderUID: e.holderUID,
 		Purpose: a.purpose, Reclaim: a.reclaim, State: a.state, ReleaseAfter: e.releaseAfter,
-		Project: a.project, RequestedBy: a.requestedBy, Sticky: e.sticky, Adopted: e.adopted, Terminating: e.terminating, PoolUnknown: e.poolUnknown,
+		Project: a.project, RequestedBy: a.requestedBy, Gateway: a.gateway, Sticky: e.sticky, Adopted: e.adopted, Terminating: e.terminating, PoolUnknown: e.poolUnknown,
 	}
 }
 

@@ -165,10 +165,12 @@ func (l *Ledger) put(r ipam.Record) *entry {
 		}
 		e = l.enter(r)
 	case e.version != r.Version:
+		before, wasHeld := e.handedOut()
 		l.count(e, ipam.Usage.Sub)
 		l.unindex(e)
 		e.set(r)
 		l.index(e)
+		l.books[r.Pool].gatewayChanged(e, before, wasHeld)
 		l.count(e, ipam.Usage.Add)
 		l.books[r.Pool].stateChanged(e)
 		l.notify(Change{Record: r, Pool: r.Pool, Kind: Changed})

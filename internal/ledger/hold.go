@@ -39,6 +39,9 @@ type Hold struct {
 // Project is that for which the block counts.
 func (h *Hold) Project() string { return h.ask.Project }
 
+// Gateway is what is handed out with the block.
+func (h *Hold) Gateway() netip.Addr { return h.entry.alike.Value().gateway }
+
 // Hold finds a free block and keeps it. There is one hold for a record's name at
 // a time; a second is ipam.ErrUnconfirmed. Other errors: ipam.ErrNotSynced,
 // ErrOutOfTurn, *ipam.UnclaimedError, *UnknownPoolError, *ipam.LimitError,
@@ -55,7 +58,7 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	}
 	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, resolved: make(chan struct{})}
 	h.Pool.Key = ask.Pool // also where the pool is not known
-	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project})
+	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project, Gateway: ask.gateway(b, block)})
 	h.entry.hold = h
 	if former := l.byName.one(ask.Record); former != nil {
 		h.former = former.uid

@@ -363,6 +363,7 @@ func (w *world) act(t *testing.T, step int) {
 		bits := 26 + random.IntN(7)
 		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), bits).Masked()
 		obj := allocation(name, fmt.Sprintf("%s-%d", name, step), strconv.Itoa(step), block.String())
+		obj.Spec.Gateway = fmt.Sprintf("10.0.0.%d", random.IntN(256)) // which only an address has
 		objects[name] = obj
 		must(t, feed{l}.Add(obj))
 	case 4, 5, 6:
@@ -413,7 +414,11 @@ func twin(objects map[string]*v1alpha1.IPAllocation, holds map[string]*Hold) str
 	}
 	use(withheld)
 	for _, obj := range objects {
-		use(netip.MustParsePrefix(obj.Spec.CIDR))
+		block := netip.MustParsePrefix(obj.Spec.CIDR)
+		use(block)
+		if gateway, err := netip.ParseAddr(obj.Spec.Gateway); err == nil && block.IsSingleIP() {
+			use(netip.PrefixFrom(gateway, 32))
+		}
 	}
 	for _, h := range holds {
 		use(h.Block)

@@ -36,6 +36,12 @@ func (b *book) capacity() Capacity {
 		Withheld: b.pool.Withheld.Size(), OutOfRange: b.outOfRange,
 		Records: b.records,
 	}
+	for gateway := range b.formerGateways() {
+		c.Withheld = c.Withheld.Add(space.CountOf64(1))
+		if b.isRecorded(blockOf(gateway)) {
+			c.OutOfRange = c.OutOfRange.Add(space.CountOf64(1))
+		}
+	}
 	c.Allocated = c.Total.Sub(c.Available).Sub(c.Withheld).Add(c.OutOfRange)
 	return c
 }

@@ -58,6 +58,7 @@ export interface PoolObject {
     };
     allocations?: number;
     largestFreePrefix?: string;
+    formerGateways?: string[];
     conditions?: Condition[];
   };
 }

@@ -155,6 +155,7 @@ function withheldOf(pool: PoolObject, cidr: Range & { family: 4 | 6 }): Withheld
       add(reason, { from: address, to: address });
     }
   }
+  for (const text of pool.status?.formerGateways ?? []) add('former gateway', rangeOf(text));
   for (const text of reserved) add('reserved', rangeOf(text));
   if (ranges.length > 0) {
     for (const range of outsideOf(cidr, ranges)) add('outside of ranges', range);

@@ -149,6 +149,7 @@ func (r *Register) addPool(obj v1alpha1.Pool) {
 		r.Invalid = append(r.Invalid, &InvalidError{Object: adapt.HolderOfPool(adapt.KeyOf(obj)), Err: errs.ToAggregate()})
 		return
 	}
+	pool.Withheld = withFormerGateways(pool, obj.PoolStatus().FormerGateways)
 	r.pools[pool.Key] = &Pool{Pool: pool, Object: obj}
 }
 

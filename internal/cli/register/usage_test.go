@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -20,6 +21,7 @@ func TestUsageCountsEveryAddressOnce(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		first := random.IntN(512)
 		pool := build.Pool("p").CIDR("10.0.0.0/22").Ranges(fmt.Sprintf("10.0.%d.%d-10.0.3.200", first/256, first%256)).Reserved("10.0.2.7", "10.0.2.128/25").Obj()
+		pool.Status.FormerGateways = []string{"10.0.2.77", "10.0.2.130"} // of which one is reserved
 		s, r := &store{}, Build(&Objects{Pools: []v1alpha1.IPPool{*pool}})
 		used := space.New(r.Pools[0].CIDR)
 		for i := range 40 {
@@ -94,5 +96,21 @@ func TestUsageOfPoolsWithoutRecordsOrCIDR(t *testing.T) {
 		if known != want.known || got.Total.String() != want.total || got.Held.String() != want.held || got.LargestFree != want.largest {
 			t.Errorf("%s: %+v, %t; want %+v", name, got, known, want)
 		}
+	}
+}
+
+func TestFormerGatewaysAreWithheld(t *testing.T) {
+	pool := build.Pool("p").CIDR("10.0.0.0/24").Network(24, "10.0.0.2").Obj()
+	pool.Status.FormerGateways = []string{"10.0.0.1", "fe80::1"}
+	r := Build(&Objects{Pools: []v1alpha1.IPPool{*pool}})
+	var got []string
+	for _, w := range r.Pools[0].WithheldIn(netip.MustParsePrefix("10.0.0.0/30")) {
+		got = append(got, w.From.String()+" "+w.Reason)
+	}
+	if want := []string{"10.0.0.0 network address", "10.0.0.1 former gateway", "10.0.0.2 gateway"}; !slices.Equal(got, want) {
+		t.Errorf("withheld are %q, want %q", got, want)
+	}
+	if u, _ := r.Pools[0].Usage(); u.Withheld != space.CountOf64(4) {
+		t.Errorf("%s addresses are withheld, want 4", u.Withheld)
 	}
 }

@@ -36,6 +36,7 @@ func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
 			p.edges(add)
 		}
 	}
+	add("former gateway", formerGateways(p.Object.PoolStatus().FormerGateways)...)
 	for _, text := range spec.Reserved {
 		if r, err := adapt.Span(nil, text); err == nil {
 			add("reserved", r)
@@ -52,6 +53,26 @@ func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
 	}
 	slices.SortStableFunc(all, func(a, b Withheld) int { return a.From.Compare(b.From) })
 	return all
+}
+
+// formerGateways are those that a status names.
+func formerGateways(texts []string) []space.Range {
+	var former []space.Range
+	for _, text := range texts {
+		if gateway := adapt.GatewayGiven(text); gateway.IsValid() {
+			former = append(former, space.Range{From: gateway, To: gateway})
+		}
+	}
+	return former
+}
+
+// withFormerGateways returns what a pool withholds by its spec and by its status.
+func withFormerGateways(pool ipam.Pool, texts []string) *space.Ranges {
+	former := formerGateways(texts)
+	if len(former) == 0 || !pool.CIDR.IsValid() {
+		return pool.Withheld
+	}
+	return space.NewRanges(pool.CIDR, slices.AppendSeq(former, pool.Withheld.All()))
 }
 
 // edges adds the first and the last address of the subnet, by their names.

@@ -55,22 +55,18 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// subnet is the prefix length and the gateway to configure with an address: those
-// of the pool's network, else the length of the pool's CIDR and no gateway; with a
-// block of more than one address the length of the block.
+// subnet returns the prefix length and the gateway to configure with an address. The gateway
+// is that of the record, where it states one, so that both say the same.
 func subnet(pool ipam.Pool, record ipam.Record) (*int32, string) {
-	bits, gateway := pool.CIDR.Bits(), ""
-	switch {
-	case !record.Block.IsSingleIP():
-		bits = record.Block.Bits()
-	case pool.Network != nil:
-		bits = pool.Network.Length
-		if pool.Network.Gateway.IsValid() {
-			gateway = pool.Network.Gateway.String()
-		}
+	bits, gateway := pool.Subnet(record.Block)
+	if record.Gateway.IsValid() {
+		gateway = record.Gateway
 	}
 	length := int32(bits) //nolint:gosec // 0 to 128
-	return &length, gateway
+	if !gateway.IsValid() {
+		return &length, ""
+	}
+	return &length, gateway.String()
 }
 
 // ensureMetadata gives an IPAddress what a move, a restore or a person may have left out:

@@ -148,6 +148,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr)
 		c.expected.poolMissing(s.name, false)
 	}
 	order.Terms = c.Catalogue.TermsOfAddress(addr, c.classOf(s))
+	order.Gateway = adapt.GatewayGiven(s.address.Spec.Gateway)
 	if s.record, err = c.Allocator.RecordExisting(ctx, order, pool); err != nil || !s.record.PoolUnknown {
 		return err
 	}

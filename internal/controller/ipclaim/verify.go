@@ -67,6 +67,9 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) 
 	}
 	order := c.order(s, resolution)
 	order.Record = name
+	if network := s.claim.Status.Network; network != nil {
+		order.Gateway = adapt.GatewayGiven(network.Gateway)
+	}
 	s.record, err = c.Allocator.RecordExisting(ctx, order, pool)
 	return err
 }

@@ -63,6 +63,7 @@ func whyUnserved(err error) (unserved, error) {
 // count writes the pool's capacity, and reports whether nothing is left.
 func (c *Controller) count(s *scope) bool {
 	status := s.obj.PoolStatus()
+	status.FormerGateways = c.formerGateways(s.pool.Key)
 	capacity, ok := c.Ledger.Capacity(s.pool.Key)
 	if !ok {
 		status.Capacity, status.Allocations, status.UtilizationPercent, status.LargestFreePrefix = nil, 0, 0, ""
@@ -76,6 +77,20 @@ func (c *Controller) count(s *scope) bool {
 		status.LargestFreePrefix = fmt.Sprintf("/%d", capacity.LargestFree)
 	}
 	return capacity.LargestFree == ipam.NoLength
+}
+
+// mostFormerGateways is how many former gateways a status has at most.
+const mostFormerGateways = 16
+
+// formerGateways returns what the status of the pool says of its former gateways.
+func (c *Controller) formerGateways(pool ipam.PoolKey) []string {
+	var former []string
+	for _, gateway := range c.Ledger.FormerGateways(pool) {
+		if len(former) < mostFormerGateways {
+			former = append(former, gateway.String())
+		}
+	}
+	return former
 }
 
 func (c *Controller) conditions(s *scope, now unserved, exhausted bool) {

@@ -125,14 +125,26 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 			To(MatchError(ContainSubstring("no free /30 in pool " + pool.Name + ": the largest free block is a /31")))
 	})
 
-	It("hands out the old gateway and not the new one once it is changed", func(ctx context.Context) {
+	It("withholds the old gateway while an address is held that was handed out with it", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.5.0/29", network: 29, gateway: "10.31.5.1"})))
-		Expect(created(ctx, build.Claim(team, "gateway-1").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.2/32"))
+		first := created(ctx, build.Claim(team, "gateway-1").Pool(pool.Name).Obj())
+		Expect(first.Spec.CIDR).To(Equal("10.31.5.2/32"))
 		Expect(patched(ctx, pool, `{network: {gateway: 10.31.5.3}}`)).To(Succeed())
-		Eventually(func() error { // as soon as the operator has seen it
-			return k8s.Create(ctx, build.Claim(team, "gateway-dry").Pool(pool.Name).CIDR("10.31.5.1/32").Obj(), client.DryRunAll)
-		}).Should(Succeed())
-		Expect(created(ctx, build.Claim(team, "gateway-2").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.1/32"))
-		Expect(created(ctx, build.Claim(team, "gateway-3").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.4/32"))
+		dry := func(cidr string) func() error {
+			return func() error {
+				return k8s.Create(ctx, build.Claim(team, "gateway-dry").Pool(pool.Name).CIDR(cidr).Obj(), client.DryRunAll)
+			}
+		}
+		Eventually(dry("10.31.5.3/32")).Should(MatchError(ContainSubstring("10.31.5.3/32 is not handed out"))) // as soon as the operator has seen it
+		Expect(dry("10.31.5.1/32")()).To(MatchError(ContainSubstring("10.31.5.1/32 is not handed out")))
+		Eventually(func() []string { return fresh(ctx, pool).Status.FormerGateways }).Should(Equal([]string{"10.31.5.1"}))
+		second := created(ctx, build.Claim(team, "gateway-2").Pool(pool.Name).Obj())
+		Expect(second.Spec.CIDR).To(Equal("10.31.5.4/32"))
+		Expect(second.Status.Network.Gateway).To(Equal("10.31.5.3"))
+		Expect(fresh(ctx, first).Status.Network.Gateway).To(Equal("10.31.5.1"))
+		deleted(ctx, first)
+		Eventually(dry("10.31.5.1/32")).Should(Succeed())
+		Expect(created(ctx, build.Claim(team, "gateway-3").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.1/32"))
+		Eventually(func() []string { return fresh(ctx, pool).Status.FormerGateways }).Should(BeEmpty())
 	})
 })

@@ -1,0 +1,75 @@
+package allocator
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// TestRecordStatesTheGatewayThatIsHandedOut has each way to a record. The gateway of the pool
+// is 10.0.0.1.
+func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
+	networked := parent()
+	networked.Network = &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.0.0.1")}
+	order := func(length int) Order { return ordered(claimOrder("x", length), networked) }
+	inUse := func(gateway string) Order {
+		o := order(32)
+		o.Terms.Block, o.Gateway = netip.MustParsePrefix("10.0.0.9/32"), adapt.GatewayGiven(gateway)
+		return o
+	}
+	retained := heldBlock("x", "10.0.0.7/32")
+	retained.Name.Name, retained.State, retained.Reclaim, retained.Gateway = "x-former", ipam.StateRetained, ipam.ReclaimRetain, netip.MustParseAddr("10.0.0.77")
+	for name, c := range map[string]struct {
+		before ipam.Record
+		act    func(*testing.T, *Allocator) (ipam.Record, error)
+		want   string
+	}{
+		"an address": {act: func(t *testing.T, a *Allocator) (ipam.Record, error) { return a.Allocate(t.Context(), order(32)) }, want: "10.0.0.1"},
+		"a block":    {act: func(t *testing.T, a *Allocator) (ipam.Record, error) { return a.Allocate(t.Context(), order(30)) }},
+		"an address that is in use": {act: func(t *testing.T, a *Allocator) (ipam.Record, error) {
+			return a.RecordExisting(t.Context(), inUse("10.0.0.77"), networked.Key)
+		}, want: "10.0.0.77"},
+		"an address that is in use without gateway": {act: func(t *testing.T, a *Allocator) (ipam.Record, error) {
+			return a.RecordExisting(t.Context(), inUse(""), networked.Key)
+		}},
+		"an IPAddress": {act: func(t *testing.T, a *Allocator) (ipam.Record, error) {
+			return a.RecordAddress(t.Context(), ipam.Name{Namespace: "ns", Name: "y"}, networked.Key, Address{Address: "10.0.0.9", Gateway: "10.0.0.77"})
+		}, want: "10.0.0.77"},
+		"a retained address": {before: retained, act: func(t *testing.T, a *Allocator) (ipam.Record, error) { return a.Allocate(t.Context(), order(32)) }, want: "10.0.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				a.catalogue.SetPool(networked)
+				a.catalogue.SetProject("ns", "")
+				a.ledger.Describe(networked)
+				if c.before.Name.Name != "" {
+					over.stores(t, c.before)
+				}
+				record, err := c.act(t, a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := over.stored(record.Name).Spec.Gateway; got != c.want || adapt.GatewayGiven(got) != record.Gateway {
+					t.Errorf("stored is the gateway %q, and returned %s; want %q", got, record.Gateway, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestPreviewOfARetainedAddressHasTheGatewayOfNow has a dry run.
+func TestPreviewOfARetainedAddressHasTheGatewayOfNow(t *testing.T) {
+	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		networked := parent()
+		networked.Network = &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.0.0.1")}
+		retained := heldBlock("x", "10.0.0.7/32")
+		retained.State, retained.Reclaim, retained.Gateway = ipam.StateRetained, ipam.ReclaimRetain, netip.MustParseAddr("10.0.0.77")
+		over.stores(t, retained)
+		record, err := a.Preview(ordered(claimOrder("x", 32), networked))
+		if err != nil || record.Block != retained.Block || record.Gateway != networked.Network.Gateway {
+			t.Errorf("got %s with the gateway %s, %v", record.Block, record.Gateway, err)
+		}
+	})
+}

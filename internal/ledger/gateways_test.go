@@ -1,0 +1,242 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// networked is the pool with a gateway, and without the edges of its subnet withheld.
+func networked(gateway string) ipam.Pool {
+	pool := ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Network: &ipam.Network{Length: 24}}
+	if gateway != "" {
+		pool.Network.Gateway = netip.MustParseAddr(gateway)
+		pool.Withheld = space.NewRanges(small, []space.Range{space.RangeOf(blockOf(pool.Network.Gateway))})
+	}
+	return pool
+}
+
+// recorded is an address with the gateway that was handed out with it.
+func recorded(name, addr, gateway string) *v1alpha1.IPAllocation {
+	obj := allocation(name, "uid-"+name, "1", addr+"/32")
+	obj.Spec.Gateway = gateway
+	return obj
+}
+
+func askForOne(name string) Ask {
+	a := ask(name)
+	a.Bits = 32
+	return a
+}
+
+// TestFormerGatewayIsWithheldWhileAnAddressHasIt has everything that ends that, and what does
+// not.
+func TestFormerGatewayIsWithheldWhileAnAddressHasIt(t *testing.T) {
+	one := netip.MustParsePrefix("10.0.0.1/32")
+	for name, tc := range map[string]struct {
+		then func(*testing.T, *Ledger, *v1alpha1.IPAllocation)
+		free bool
+	}{
+		"nothing happens": {func(*testing.T, *Ledger, *v1alpha1.IPAllocation) {}, false},
+		"the record goes": {func(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) { must(t, feed{l}.Delete(obj)) }, true},
+		"the record is being deleted": {func(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) {
+			obj.ResourceVersion, obj.DeletionTimestamp = "2", new(metav1.Now())
+			must(t, feed{l}.Update(obj))
+		}, false},
+		"the address is retained": {func(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) {
+			obj.ResourceVersion, obj.Spec.State = "2", v1alpha1.AllocationRetained
+			must(t, feed{l}.Update(obj))
+		}, true},
+		"the address is handed out with another gateway": {func(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) {
+			obj.ResourceVersion, obj.Spec.Gateway = "2", "10.0.0.2"
+			must(t, feed{l}.Update(obj))
+		}, true},
+		"the pool is described by another spec": {func(_ *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) { l.Describe(networked("10.0.0.3")) }, false},
+		"a block around it is freed": {func(t *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) {
+			around := allocation("around", "uid-around", "1", "10.0.0.0/30")
+			must(t, feed{l}.Add(around))
+			must(t, feed{l}.Delete(around))
+		}, false},
+		"another address of the gateway goes": {func(t *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) {
+			other := recorded("other", "10.0.0.77", "10.0.0.1")
+			must(t, feed{l}.Add(other))
+			must(t, feed{l}.Delete(other))
+		}, false},
+		"the gateway is a recorded address, which goes": {func(t *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) {
+			other := recorded("other", "10.0.0.1", "10.0.0.2")
+			must(t, feed{l}.Add(other))
+			must(t, feed{l}.Delete(other))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			l.Describe(networked("10.0.0.1"))
+			held := recorded("a", "10.0.0.9", "10.0.0.1")
+			must(t, feed{l}.Replace(listed(held), "1"))
+			l.Describe(networked("10.0.0.2"))
+			tc.then(t, l, held)
+			wanted := askForOne("b")
+			wanted.Block = one
+			_, err := l.Hold(wanted)
+			if taken, isTaken := errors.AsType[*ipam.TakenError](err); tc.free != (err == nil) || !tc.free && (!isTaken || !taken.IsWithheld()) {
+				t.Errorf("the hold of the former gateway ends with %v, want free %t", err, tc.free)
+			}
+			if got := l.FormerGateways(key); slices.Contains(got, one.Addr()) == tc.free {
+				t.Errorf("the former gateways are %s", got)
+			}
+		})
+	}
+}
+
+func TestNextAddressIsNotTheFormerGateway(t *testing.T) {
+	l := newLedger(1)
+	l.Describe(networked("10.0.0.0"))
+	must(t, feed{l}.Replace(listed(recorded("a", "10.0.0.9", "10.0.0.0"), recorded("b", "10.0.0.8", "10.0.0.0")), "1"))
+	l.Describe(networked("10.0.0.1"))
+	if h := mustHold(t, l, askForOne("c")); h.Block.Addr().String() != "10.0.0.2" || h.Gateway().String() != "10.0.0.1" {
+		t.Errorf("got %s with the gateway %s", h.Block, h.Gateway())
+	}
+	if all, with := l.HandedOut(key, netip.MustParseAddr("10.0.0.0")); all != 3 || with != 2 {
+		t.Errorf("%d addresses are held, %d with the former gateway; want 3 and 2", all, with)
+	}
+}
+
+// TestGatewayOfARequestIsWithheld has a pool change while a request is under way.
+func TestGatewayOfARequestIsWithheld(t *testing.T) {
+	l := newLedger(1)
+	l.Describe(networked("10.0.0.0"))
+	must(t, feed{l}.Replace(listed(), "1"))
+	h := mustHold(t, l, askForOne("a"))
+	l.Describe(networked("10.0.0.255"))
+	if next := mustHold(t, l, askForOne("b")); next.Block.Addr().String() != "10.0.0.2" {
+		t.Errorf("got %s, want the one after the first request and its gateway", next.Block)
+	}
+	h.Drop()
+	if next := mustHold(t, l, askForOne("c")); next.Block.Addr().String() != "10.0.0.0" {
+		t.Errorf("got %s, want the former gateway, which was never handed out", next.Block)
+	}
+}
+
+// TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway has another replica, which does not
+// know of the new gateway yet, hand out the old one.
+func TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		block string
+		bits  int
+		first bool
+		want  error
+	}{
+		"the other was first":               {"10.0.0.0/32", 32, true, ErrLost},
+		"the other came later":              {"10.0.0.0/32", 32, false, nil},
+		"the other was first, and a block":  {"10.0.0.0/28", 28, true, ErrLost},
+		"the other came later, and a block": {"10.0.0.0/28", 28, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			l.Describe(networked("10.0.0.255"))
+			must(t, feed{l}.Replace(listed(), "1"))
+			a := ask("a")
+			a.Bits = tc.bits
+			h := mustHold(t, l, a)
+			other := recorded("other", "10.0.0.77", "10.0.0.0")
+			if tc.first {
+				must(t, feed{l}.Add(other))
+			}
+			must(t, feed{l}.Add(allocation("a", "uid-a", "2", tc.block)))
+			if !tc.first {
+				must(t, feed{l}.Add(other))
+			}
+			if err := h.Confirm(context.Background(), "uid-a"); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestRecordThatStatesNoGatewayCountsWithThatOfItsPool has records from before they stated one.
+func TestRecordThatStatesNoGatewayCountsWithThatOfItsPool(t *testing.T) {
+	former := netip.MustParseAddr("10.0.0.1")
+	l := New(Options{})
+	must(t, feed{l}.Replace(listed(allocation("old", "1", "1", "10.0.0.9/32"), allocation("block", "2", "1", "10.0.0.16/28")), "1"))
+	l.Describe(networked("10.0.0.1"))
+	l.Describe(networked("10.0.0.2"))
+	l.Describe(networked("10.0.0.3"))
+	if all, with := l.HandedOut(key, former); all != 1 || with != 1 {
+		t.Errorf("%d addresses are held, %d with the first gateway; want 1 and 1", all, with)
+	}
+	if got := l.FormerGateways(key); !slices.Equal(got, []netip.Addr{former}) {
+		t.Errorf("the former gateways are %s", got)
+	}
+	must(t, feed{l}.Delete(allocation("old", "1", "1", "10.0.0.9/32")))
+	if got := l.FormerGateways(key); len(got) > 0 {
+		t.Errorf("the former gateways are %s once the record is gone", got)
+	}
+	l.Describe(networked(""))
+	must(t, feed{l}.Add(allocation("new", "3", "1", "10.0.0.9/32")))
+	l.Describe(networked("10.0.0.2"))
+	l.Describe(networked("10.0.0.3"))
+	if got := l.FormerGateways(key); len(got) > 0 {
+		t.Errorf("the former gateways are %s, and the pool had none when the address was handed out", got)
+	}
+}
+
+func TestFormerGatewaysAreCountedAsWithheld(t *testing.T) {
+	l := newLedger(1)
+	l.Describe(networked("10.0.0.1"))
+	must(t, feed{l}.Replace(listed(recorded("a", "10.0.0.9", "10.0.0.1"), recorded("b", "10.0.0.8", "10.0.0.7"), recorded("c", "10.0.0.7", "fe80::1")), "1"))
+	l.Describe(networked("10.0.0.2"))
+	c, _ := l.Capacity(key)
+	got := []string{c.Total.String(), c.Allocated.String(), c.Available.String(), c.Withheld.String(), c.OutOfRange.String()}
+	// Withheld are the gateway, and the former ones .1 and .7, of which .7 is held.
+	if want := []string{"256", "3", "251", "3", "1"}; !slices.Equal(got, want) {
+		t.Errorf("total, allocated, available, withheld and out of range are %s, want %s", got, want)
+	}
+}
+
+// TestGatewayOfAnAddressThatIsInUseIsThatOfItsHolder has a dump without records.
+func TestGatewayOfAnAddressThatIsInUseIsThatOfItsHolder(t *testing.T) {
+	l := newLedger(1)
+	l.Describe(networked("10.0.0.2"))
+	must(t, feed{l}.Replace(listed(), "1"))
+	a := askForOne("a")
+	a.Block, a.InUse, a.Gateway = netip.MustParsePrefix("10.0.0.9/32"), true, netip.MustParseAddr("10.0.0.1")
+	if got := mustHold(t, l, a).Gateway(); got != a.Gateway {
+		t.Errorf("got %s, want %s", got, a.Gateway)
+	}
+}
+
+// TestHolderAtLooksInTheWholeRoutingDomain has a gateway outside of its pool.
+func TestHolderAtLooksInTheWholeRoutingDomain(t *testing.T) {
+	parent, sibling := ipam.PoolNamed("parent"), ipam.PoolNamed("sibling")
+	below := func(name, cidr string) *v1alpha1.IPAllocation {
+		obj := own(ipam.PoolNamed(name), cidr)
+		obj.Spec.RoutingDomain, obj.Spec.PoolRef = "", &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent.Name}
+		return obj
+	}
+	elsewhere := recorded("b", "10.0.0.200", "")
+	elsewhere.Spec.PoolRef.Name = sibling.Name
+	l := New(Options{})
+	pool := ipam.Pool{Key: key, Home: parent, CIDR: netip.MustParsePrefix("10.0.0.0/25")}
+	l.Describe(ipam.Pool{Key: parent, Home: home, CIDR: small})
+	l.Describe(pool)
+	must(t, feed{l}.Replace([]any{
+		own(parent, small.String()), below(key.Name, "10.0.0.0/25"), below(sibling.Name, "10.0.0.128/25"),
+		recorded("a", "10.0.0.9", ""), elsewhere,
+	}, "1"))
+	for addr, want := range map[string]string{"10.0.0.9": "a", "10.0.0.200": "b", "10.0.0.8": "", "10.0.0.201": "", "10.1.0.1": ""} {
+		if record, ok := l.HolderAt(pool, netip.MustParseAddr(addr)); record.Holder.Name != want || ok != (want != "") {
+			t.Errorf("%s: got %q, want %q", addr, record.Holder.Name, want)
+		}
+	}
+	if _, ok := l.HolderAt(ipam.Pool{Key: ipam.PoolNamed("other"), Home: ipam.PoolNamed("unknown")}, small.Addr()); ok {
+		t.Error("a pool of which the parent is not known has a holder")
+	}
+}
