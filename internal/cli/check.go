@@ -32,7 +32,12 @@ func newCheck(e *env) *cobra.Command {
 		Short: "Hold records, holders and pools against each other",
 		Long: `Hold records, holders and pools against each other, and report what does not agree:
 blocks that overlap or lie outside their pool, records without holder or pool, claims,
-pools and addresses without record, and blocks that are kept for too long.
+pools and addresses without record, blocks that are kept for too long, and gateways that
+a claim holds.
+
+Notes are beside that, and nothing is wrong because of them: addresses that were handed out
+with another gateway, name server, MTU or VLAN than their pool has by now, and blocks that
+overlap one of another routing domain.
 
 What is under way is not reported. A record may be without a holder for --grace, and
 anything that is wrong must stay so for --settle.
@@ -42,8 +47,8 @@ what of it may be released, and how; --release does it. That is for retained blo
 time is over, or whose pool is gone, and for records that nobody can read: those that the
 operator lets a person delete. It deletes nothing else.
 
-Exit codes: 0, nothing is wrong; 8, something is; 5, nothing is wrong in what you may
-read, and you may not read everything.`,
+Exit codes: 0, nothing is wrong, whatever is noted; 8, something is; 5, nothing is wrong in
+what you may read, and you may not read everything.`,
 		Example: `  # Is anything wrong?
   kubectl ipam check
 

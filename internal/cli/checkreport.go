@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -176,7 +177,7 @@ func releaseUnchanged(ctx context.Context, c client.Client, f *CheckFinding) err
 func (r *CheckReport) result() error {
 	wrong := 0
 	for i := range r.Findings {
-		if !r.Findings[i].Released {
+		if f := &r.Findings[i]; !f.Released && !f.IsNote() {
 			wrong++
 		}
 	}
@@ -192,8 +193,9 @@ func (r *CheckReport) result() error {
 func (r *CheckReport) names() []string {
 	var names []string
 	for i := range r.Findings {
-		o := &r.Findings[i].Object
-		names = append(names, strings.ToLower(o.Kind)+"/"+o.Name)
+		if o := &r.Findings[i].Object; o.Kind != audit.KindDomain { // which is no object
+			names = append(names, strings.ToLower(o.Kind)+"/"+o.Name)
+		}
 	}
 	return names
 }
@@ -205,10 +207,7 @@ func (r *CheckReport) table(wide bool) *table {
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		severity := cell{text: string(f.Severity), style: warning}
-		if f.Severity == audit.SeverityError {
-			severity.style = bad
-		}
+		severity := cell{text: string(f.Severity), style: styleOfSeverity(f.Severity)}
 		cells := []cell{severity, text("%s", f.Kind), text("%s", f.Object)}
 		if wide {
 			t.add(append(cells, text("%s", f.Object.UID), text("%s", orNone(f.Block)), text("%t", f.Repeated), text("%s", f.Message))...)
@@ -217,7 +216,25 @@ func (r *CheckReport) table(wide bool) *table {
 		t.add(cells...)
 		t.explain(f.Message)
 	}
+	if r.isAgreed() {
+		t.footer = r.agreement()
+	}
 	return t
+}
+
+func styleOfSeverity(s audit.Severity) style {
+	switch s {
+	case audit.SeverityError:
+		return bad
+	case audit.SeverityNote:
+		return plain
+	}
+	return warning
+}
+
+// isAgreed reports whether there are notes at most.
+func (r *CheckReport) isAgreed() bool {
+	return !slices.ContainsFunc(r.Findings, func(f CheckFinding) bool { return !f.IsNote() })
 }
 
 // agreement says what was checked, where nothing is wrong.

@@ -20,7 +20,8 @@ func newWho(e *env) *cobra.Command {
 		Short: "Show who holds an address or a network",
 		Long: `Show who holds an address or a network: every routing domain and pool that contains it,
 what is held there, by whom, since when, and who asked for it. What is free is said to be
-free, and what is never handed out is said with the reason.
+free, and what is never handed out is said with the reason. If claims hold the same addresses
+in several routing domains, these are named below.
 
 Of a network all blocks in it are listed, the first 50 of them unless --all is given.
 An address that lies in no pool that you may read ends with exit code 4.

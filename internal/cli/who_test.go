@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,6 +91,36 @@ func TestWhatMayBeAskedFor(t *testing.T) {
 	for _, text := range []string{"", "10", "10.0.0.1/24", "10.0.0.0/33", "fe80::1%eth0", "::ffff:10.0.0.0/104", "host"} {
 		if got, err := parseAsked(text); err == nil {
 			t.Errorf("%q is read as %s", text, got)
+		}
+	}
+}
+
+// TestWhoNamesTheDomainsThatShareAddresses has one address in several routing domains.
+func TestWhoNamesTheDomainsThatShareAddresses(t *testing.T) {
+	o := (&objects{}).
+		pool(build.Pool("root").CIDR("10.0.0.0/8")).
+		pool(build.Pool("child").Child("root", 24)).
+		pool(build.Pool("lab").CIDR("10.0.0.0/16").Domain("lab")).
+		pool(build.Pool("empty").CIDR("10.0.0.0/16").Domain("empty")).
+		carved("root", "10.0.0.0/24", "child").
+		held("child", "10.0.0.2/32", ipam.StateBound).
+		held("child", "10.0.0.3/32", ipam.StateBound).
+		held("child", "10.0.0.4/32", ipam.StateRetained).
+		held("lab", "10.0.0.2/31", ipam.StateBound).
+		held("lab", "10.0.0.4/32", ipam.StateBound).
+		held("lab", "10.0.0.9/32", ipam.StateBound)
+	for asked, want := range map[string][]string{
+		"10.0.0.2/32":  {"default", "lab"},
+		"10.0.0.3/32":  {"default", "lab"}, // a block around it
+		"10.0.0.4/32":  nil,                // one is retained
+		"10.0.0.9/32":  nil,
+		"10.0.0.0/24":  {"default", "lab"},
+		"10.0.0.8/29":  nil,
+		"10.9.0.0/16":  nil,
+		"10.0.0.16/28": nil,
+	} {
+		if got := whoReport(o.build(), netip.MustParsePrefix(asked), 1).SharedBy; !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", asked, got, want)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,7 +32,28 @@ func whoReport(r *register.Register, asked netip.Prefix, most int) *WhoReport {
 	for _, pool := range r.Pools {
 		p.addPool(pool)
 	}
+	report.SharedBy = sharedBy(r, asked)
 	return report
+}
+
+// sharedBy returns the routing domains in which claims hold the same of the addresses.
+func sharedBy(r *register.Register, asked netip.Prefix) []string {
+	var held []register.Held
+	for _, pool := range r.Pools {
+		if pool.Domain == nil {
+			continue
+		}
+		for _, record := range pool.Overlapping(asked) {
+			if record.Purpose == ipam.PurposeClaim && record.State == ipam.StateBound {
+				held = append(held, register.Held{Record: &record.Record, Domain: pool.Domain.Key})
+			}
+		}
+	}
+	names := map[string]bool{}
+	for _, pair := range register.Shared(held) {
+		names[pair.Inner.DomainName()], names[pair.Outer.DomainName()] = true, true
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // addDomain adds the records of root pools that are gone, or may not be read.

@@ -23,6 +23,9 @@ type WhoReport struct {
 	Places []Place `json:"places"`
 	// Omitted is how many blocks and withheld ranges are not listed.
 	Omitted int `json:"omitted,omitempty"`
+	// SharedBy are the routing domains in which claims hold the same addresses, where that is
+	// more than one.
+	SharedBy []string `json:"sharedBy,omitempty"`
 	// History is what the files of the history say; missing where none was given.
 	History *WhoHistory `json:"history,omitempty"`
 
@@ -130,9 +133,14 @@ func (r *WhoReport) table(wide bool) *table {
 			t.add(row.cells(place, wide)...)
 		}
 	}
+	var footer []string
 	if r.Omitted > 0 {
-		t.footer = ipam.Counted(r.Omitted, "more row") + " not shown: use --all."
+		footer = append(footer, ipam.Counted(r.Omitted, "more row")+" not shown: use --all.")
 	}
+	if len(r.SharedBy) > 0 {
+		footer = append(footer, "Claims hold the same addresses in the routing domains "+strings.Join(r.SharedBy, ", ")+".")
+	}
+	t.footer = strings.Join(footer, "\n")
 	if r.History != nil {
 		t.empty, t.next = "It lies in no pool that you may read.", r.History.table(wide)
 	}

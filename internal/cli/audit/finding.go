@@ -16,8 +16,12 @@ const (
 	// SeverityError: a promise is broken. A block may be given to two holders, or a holder
 	// may lose its block.
 	SeverityError Severity = "error"
-	// SeverityWarning: addresses are held for nobody, and others cannot have them.
+	// SeverityWarning: addresses are held for nobody, and others cannot have them; or are used
+	// for two things.
 	SeverityWarning Severity = "warning"
+	// SeverityNote: nothing is wrong. It is so because somebody asked for it, and is for a
+	// person to know.
+	SeverityNote Severity = "note"
 )
 
 // Kind says what does not agree.
@@ -50,13 +54,22 @@ const (
 	AddressWithoutClaim Kind = "AddressWithoutClaim"
 	// ClaimWithoutAddress: an IPAddressClaim names an IPAddress that does not exist.
 	ClaimWithoutAddress Kind = "ClaimWithoutAddress"
+	// GatewayHeld: a claim holds the address that is the gateway of a pool by now.
+	GatewayHeld Kind = "GatewayHeld"
+	// NetworkDiffersFromPool: addresses were handed out with another gateway, name server or
+	// the like than their pool has by now.
+	NetworkDiffersFromPool Kind = "NetworkDiffersFromPool"
+	// BlockInSeveralDomains: the same addresses are handed out in several routing domains.
+	BlockInSeveralDomains Kind = "BlockInSeveralDomains"
 )
 
 // Severity of the findings of the kind.
 func (k Kind) Severity() Severity {
 	switch k {
-	case RecordWithoutHolder, RetainedPastDue, CoolingPastDue, RecordUnreadable:
+	case RecordWithoutHolder, RetainedPastDue, CoolingPastDue, RecordUnreadable, GatewayHeld:
 		return SeverityWarning
+	case NetworkDiffersFromPool, BlockInSeveralDomains:
+		return SeverityNote
 	default:
 		return SeverityError
 	}
@@ -83,6 +96,10 @@ type Finding struct {
 	Other *Object `json:"other,omitempty"`
 	// Block that it is about.
 	Block string `json:"block,omitempty"`
+	// Field of a pool that it is about, and the value that was handed out; empty where that was
+	// not set.
+	Field string `json:"field,omitempty"`
+	Given string `json:"given,omitempty"`
 	// Message says what is wrong, and what to do about it.
 	Message string `json:"message"`
 	// Releasable says that deleting the object, an IPAllocation, is a person's to do and
@@ -92,7 +109,7 @@ type Finding struct {
 
 // identity is equal for two findings of two snapshots that are about the same.
 func (f *Finding) identity() string {
-	parts := []string{string(f.Kind), f.Object.String(), f.Object.UID}
+	parts := []string{string(f.Kind), f.Object.String(), f.Object.UID, f.Field, f.Given}
 	if f.Other != nil {
 		parts = append(parts, f.Other.String(), f.Other.UID)
 	}
@@ -114,10 +131,18 @@ func Both(a, b []Finding) []Finding {
 	return both
 }
 
-// sortFindings orders errors before warnings, then by kind and object.
+// IsNote reports whether nothing is wrong.
+func (f *Finding) IsNote() bool { return f.Severity == SeverityNote }
+
+// rank orders errors before warnings, and notes last.
+func (s Severity) rank() int {
+	return slices.Index([]Severity{SeverityError, SeverityWarning, SeverityNote}, s)
+}
+
+// sortFindings orders by severity, then by kind and object.
 func sortFindings(findings []Finding) {
 	slices.SortFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Kind, b.Kind),
+		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Object.String(), b.Object.String()), cmp.Compare(a.Message, b.Message))
 	})
 }

@@ -57,7 +57,7 @@ func (j *judgement) pools() {
 		if pool.Recorded == "" {
 			continue
 		}
-		object := Object{Kind: string(pool.Key.Kind), Namespace: pool.Key.Namespace, Name: pool.Key.Name, UID: pool.UID}
+		object := pool.object()
 		record := j.recordOfPool(pool)
 		switch {
 		case record == nil && j.covers("ipallocations", ""):
@@ -67,6 +67,10 @@ func (j *judgement) pools() {
 			j.comparePool(pool, record, object)
 		}
 	}
+}
+
+func (p *Pool) object() Object {
+	return Object{Kind: string(p.Key.Kind), Namespace: p.Key.Namespace, Name: p.Key.Name, UID: p.UID}
 }
 
 // recordOfPool is the record of a pool's own CIDR, one that says so before others.

@@ -85,7 +85,7 @@ func (s *Snapshot) keepClaims(page client.ObjectList) {
 		obj := &items[i]
 		claim := Claim{
 			Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Record: obj.Spec.AllocationName,
-			Bound: obj.Status.Phase == v1alpha1.ClaimBound, Block: obj.Status.AllocatedCIDR,
+			Bound: obj.Status.Phase == v1alpha1.ClaimBound, Block: obj.Status.AllocatedCIDR, Network: obj.Status.Network,
 		}
 		if obj.Status.PoolRef != nil {
 			claim.Pool = adapt.PoolKey(obj.Namespace, *obj.Status.PoolRef)
@@ -140,7 +140,7 @@ func (s *Snapshot) keepAddresses(page client.ObjectList) {
 		}
 		s.Addresses = append(s.Addresses, Address{
 			Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID),
-			Terminating: !obj.DeletionTimestamp.IsZero(), Claim: obj.Spec.ClaimRef.Name, Addr: addr.Unmap(),
+			Terminating: !obj.DeletionTimestamp.IsZero(), Claim: obj.Spec.ClaimRef.Name, Addr: addr.Unmap(), Prefix: obj.Spec.Prefix, Gateway: obj.Spec.Gateway,
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/cli/register"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -46,6 +47,9 @@ type Claim struct {
 	Bound bool
 	Block string
 	Pool  ipam.PoolKey
+	// Network is what was handed out with the block; nil where that is not an address of a
+	// network.
+	Network *v1alpha1.ClaimNetwork
 }
 
 // AddressClaim is an IPAddressClaim for an address of Cadastre.
@@ -65,6 +69,9 @@ type Address struct {
 	// Claim is the name of the IPAddressClaim that it is for.
 	Claim string
 	Addr  netip.Addr
+	// Prefix and Gateway are what was handed out with it; nil and empty where that is not set.
+	Prefix  *int32
+	Gateway string
 }
 
 // Pool is a pool.

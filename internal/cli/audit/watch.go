@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -16,16 +17,23 @@ type Options struct {
 }
 
 // Watch reads and judges until nothing is wrong any more, or has been wrong for as long as
-// the options say. It returns the last snapshot, and what was found in all of them.
+// the options say. It returns the last snapshot, what was found in all of them, and the notes
+// on the last.
 func Watch(ctx context.Context, read func(context.Context) (*Snapshot, error), o Options) (last *Snapshot, findings []Finding, underWay int, err error) {
 	first := true
 	var until time.Time
+	var notes []Finding
 	look := func(ctx context.Context) (done bool, err error) {
 		if last, err = read(ctx); err != nil {
 			return false, err
 		}
 		var found []Finding
 		found, underWay = Judge(last, o.Grace)
+		wrong := slices.IndexFunc(found, func(f Finding) bool { return f.IsNote() })
+		if wrong < 0 {
+			wrong = len(found)
+		}
+		found, notes = found[:wrong], found[wrong:] // which come last, and need not stay
 		if first {
 			first, findings, until = false, found, last.Now.Add(o.Settle)
 		} else {
@@ -35,5 +43,5 @@ func Watch(ctx context.Context, read func(context.Context) (*Snapshot, error), o
 	}
 	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 100, Cap: 4 * time.Second}
 	err = pause.DelayFunc().Until(ctx, true, true, look)
-	return last, findings, underWay, err
+	return last, append(findings, notes...), underWay, err
 }

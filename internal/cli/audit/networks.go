@@ -1,0 +1,159 @@
+package audit
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// setting is what was handed out with an address that a pool has otherwise by now, by the field
+// of the pool; without a value where it was or is not set.
+type setting struct {
+	pool              ipam.PoolKey
+	field, given, now string
+}
+
+// address is an address that a claim holds.
+type address struct {
+	addr   netip.Addr
+	holder string
+}
+
+// networks finds the addresses that were handed out with other settings than their pools have.
+// There is one note for each pool and value that it had.
+func (j *judgement) networks() {
+	found := map[setting][]address{}
+	for i := range j.Claims {
+		j.compareClaim(&j.Claims[i], found)
+	}
+	for i := range j.Addresses {
+		j.compareAddress(&j.Addresses[i], found)
+	}
+	for s, addresses := range found {
+		j.differs(s, addresses)
+	}
+}
+
+// compareClaim compares what an IPClaim was given with what its pool would hand out now.
+func (j *judgement) compareClaim(claim *Claim, found map[setting][]address) {
+	pool := j.poolsBy[claim.Pool]
+	block, err := netip.ParsePrefix(claim.Block)
+	if !claim.Bound || pool == nil || err != nil {
+		return
+	}
+	holder := adapt.HolderOfClaim(claim.Name).String()
+	given, now := settingsOf(claim.Network), settingsOf(adapt.ClaimNetwork(pool.Network, ipam.Record{Block: block}))
+	for i, field := range settings() {
+		if given[i] != now[i] {
+			s := setting{pool: pool.Key, field: field, given: given[i], now: now[i]}
+			found[s] = append(found[s], address{block.Addr(), holder})
+		}
+	}
+}
+
+// compareAddress compares what an IPAddress has with what its pool would hand out now.
+func (j *judgement) compareAddress(a *Address, found map[setting][]address) {
+	holder := adapt.HolderOfAddressClaim(ipam.Name{Namespace: a.Name.Namespace, Name: a.Claim})
+	for _, record := range j.holdersOf[holder] {
+		pool := j.poolsBy[record.Pool]
+		if record.Block.Addr() != a.Addr || pool == nil || !pool.CIDR.IsValid() || a.Prefix == nil {
+			continue
+		}
+		bits, gateway := pool.Subnet(record.Block)
+		for _, s := range []setting{
+			{pool.Key, "spec.network.prefixLength", strconv.Itoa(int(*a.Prefix)), strconv.Itoa(bits)},
+			{pool.Key, "spec.network.gateway", a.Gateway, textOf(gateway)},
+		} {
+			if s.given != s.now {
+				found[s] = append(found[s], address{a.Addr, holder.String()})
+			}
+		}
+	}
+}
+
+// settings are the fields of a network that are handed out with an address.
+func settings() []string {
+	return []string{"spec.network.prefixLength", "spec.network.gateway", "spec.network.dnsServers", "spec.network.searchDomains", "spec.network.mtu", "spec.network.vlan"}
+}
+
+// settingsOf returns the values of the settings, each empty where it is not set.
+func settingsOf(n *v1alpha1.ClaimNetwork) []string {
+	if n == nil {
+		return make([]string, len(settings()))
+	}
+	number := func(n int32) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(int(n))
+	}
+	return []string{
+		strconv.Itoa(int(n.PrefixLength)), n.Gateway, strings.Join(n.DNSServers, " "), strings.Join(n.SearchDomains, " "), number(n.MTU), number(n.VLAN),
+	}
+}
+
+func (j *judgement) differs(s setting, addresses []address) {
+	slices.SortFunc(addresses, func(a, b address) int { return a.addr.Compare(b.addr) })
+	examples := make([]string, 0, mostExamples)
+	for _, a := range addresses[:min(len(addresses), mostExamples)] {
+		examples = append(examples, a.addr.String()+" of "+a.holder)
+	}
+	f := j.add(NetworkDiffersFromPool, j.poolsBy[s.pool].object(), "%s is %s, and %s handed out with %s: %s%s: make these claims again, or configure their hosts",
+		s.field, orNotSet(s.now), ipam.Numbered(len(addresses), "address was", "addresses were"), orNotSet(s.given), strings.Join(examples, "; "), others(len(addresses)))
+	f.Field, f.Given = s.field, s.given
+}
+
+func orNotSet(value string) string {
+	if value == "" {
+		return "none"
+	}
+	return value
+}
+
+func textOf(addr netip.Addr) string {
+	if !addr.IsValid() {
+		return ""
+	}
+	return addr.String()
+}
+
+// gateways finds the gateways of pools that are held by a claim of the same routing domain.
+func (j *judgement) gateways() {
+	var pools []*Pool
+	for i := range j.Pools {
+		if pool := &j.Pools[i]; pool.Network != nil && pool.Network.Gateway.IsValid() {
+			pools = append(pools, pool)
+		}
+	}
+	slices.SortFunc(pools, func(a, b *Pool) int { return a.Network.Gateway.Compare(b.Network.Gateway) })
+	for i := range j.Records {
+		record := &j.Records[i]
+		if record.Holder.IsPool() || record.State != ipam.StateBound || j.young[record.Name] {
+			continue
+		}
+		first, _ := slices.BinarySearchFunc(pools, record.Block.Addr(), func(p *Pool, addr netip.Addr) int { return p.Network.Gateway.Compare(addr) })
+		for _, pool := range pools[first:] {
+			if !record.Block.Contains(pool.Network.Gateway) {
+				break
+			}
+			j.gatewayHeld(pool, record)
+		}
+	}
+}
+
+// gatewayHeld reports a gateway that lies in the block of a claim, of the same routing domain.
+func (j *judgement) gatewayHeld(pool *Pool, record *Record) {
+	domain, known := j.domainOf(pool.Key)
+	if of, ok := j.domainOf(record.Pool); !known || !ok || of != domain {
+		return
+	}
+	f := j.add(GatewayHeld, pool.object(), "has the gateway %s, which lies in %s of %s: choose another address for the gateway, or delete %s",
+		pool.Network.Gateway, record.Block, record.Holder, record.Holder)
+	other := record.object()
+	f.Block, f.Other = record.Block.String(), &other
+}

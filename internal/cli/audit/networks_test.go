@@ -1,0 +1,174 @@
+package audit
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// hosts is a snapshot in which pool c has a network, with so many claims h0, h1 ... of its
+// addresses, which were handed out with the former gateway 10.1.0.1, and the IPAddress m.
+func hosts(n int, now *ipam.Network) *Snapshot {
+	s := healthy()
+	s.Pools[1].Network = now
+	s.Claims[1].Network = adapt.ClaimNetwork(now, s.record("b-record").Record)
+	s.Addresses[0].Prefix, s.Addresses[0].Gateway = new(int32(16)), textOf(now.Gateway)
+	for i := range n {
+		s.hold("c", "h"+strconv.Itoa(i), "10.1.1."+strconv.Itoa(i)+"/32").Network = &v1alpha1.ClaimNetwork{PrefixLength: 16, Gateway: "10.1.0.1"}
+	}
+	return s
+}
+
+// hold adds a claim with a block of a pool.
+func (s *Snapshot) hold(pool, name, block string) *Claim {
+	key := ipam.Name{Namespace: "team", Name: name}
+	s.Records = append(s.Records, recordOf(name+"-record", block, ipam.PoolNamed(pool), adapt.HolderOfClaim(key)))
+	s.Claims = append(s.Claims, Claim{Name: key, UID: "uid-" + name, Record: name + "-record", Bound: true, Block: block, Pool: ipam.PoolNamed(pool)})
+	return &s.Claims[len(s.Claims)-1]
+}
+
+// domain adds a routing domain with a root pool of its name.
+func (s *Snapshot) domain(name, cidr string) {
+	home := ipam.DomainNamed(name, ipam.IPv4)
+	s.Pools = append(s.Pools, Pool{Pool: ipam.Pool{Key: ipam.PoolNamed(name), CIDR: netip.MustParsePrefix(cidr), Home: home}, UID: "uid-" + name, Recorded: cidr})
+	record := recordOf("ippool."+name, cidr, home, adapt.HolderOfPool(ipam.PoolNamed(name)))
+	record.Purpose = ipam.PurposePool
+	s.Records = append(s.Records, record)
+}
+
+func TestJudgeOfWhatWasHandedOut(t *testing.T) {
+	gateway := &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.1.0.3")}
+	for name, c := range map[string]struct {
+		snapshot func() *Snapshot
+		want     []string
+	}{
+		"as the pools have it": {func() *Snapshot { return hosts(0, gateway) }, nil},
+		"another gateway": {func() *Snapshot { return hosts(2, gateway) }, []string{
+			"note NetworkDiffersFromPool IPPool c: spec.network.gateway is 10.1.0.3, and 2 addresses were handed out with 10.1.0.1: 10.1.1.0 of IPClaim team/h0; 10.1.1.1 of IPClaim team/h1: make these claims again, or configure their hosts",
+		}},
+		"many of them": {func() *Snapshot { return hosts(5, gateway) }, []string{
+			"note NetworkDiffersFromPool IPPool c: spec.network.gateway is 10.1.0.3, and 5 addresses were handed out with 10.1.0.1: 10.1.1.0 of IPClaim team/h0; 10.1.1.1 of IPClaim team/h1; 10.1.1.2 of IPClaim team/h2; and 2 more: make these claims again, or configure their hosts",
+		}},
+		"several former values": {func() *Snapshot {
+			s := hosts(2, gateway)
+			s.Claims[3].Network.Gateway = ""
+			return s
+		}, []string{
+			"note NetworkDiffersFromPool IPPool c: spec.network.gateway is 10.1.0.3, and 1 address was handed out with 10.1.0.1: 10.1.1.1 of IPClaim team/h1: make these claims again, or configure their hosts",
+			"note NetworkDiffersFromPool IPPool c: spec.network.gateway is 10.1.0.3, and 1 address was handed out with none: 10.1.1.0 of IPClaim team/h0: make these claims again, or configure their hosts",
+		}},
+		"name servers, search domains, MTU, VLAN": {func() *Snapshot {
+			s := hosts(1, &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.1.0.4"), DNSServers: []netip.Addr{netip.MustParseAddr("10.1.0.53")}, SearchDomains: []string{"example.org"}, VLAN: 7})
+			s.Claims[3].Network.Gateway, s.Claims[3].Network.MTU = "10.1.0.4", 1400
+			return s
+		}, []string{
+			"note NetworkDiffersFromPool IPPool c: spec.network.dnsServers is 10.1.0.53, and 1 address was handed out with none: 10.1.1.0 of IPClaim team/h0: make these claims again, or configure their hosts",
+			"note NetworkDiffersFromPool IPPool c: spec.network.mtu is none, and 1 address was handed out with 1400: 10.1.1.0 of IPClaim team/h0: make these claims again, or configure their hosts",
+			"note NetworkDiffersFromPool IPPool c: spec.network.searchDomains is example.org, and 1 address was handed out with none: 10.1.1.0 of IPClaim team/h0: make these claims again, or configure their hosts",
+			"note NetworkDiffersFromPool IPPool c: spec.network.vlan is 7, and 1 address was handed out with none: 10.1.1.0 of IPClaim team/h0: make these claims again, or configure their hosts",
+		}},
+		"an IPAddress": {func() *Snapshot {
+			s := hosts(0, gateway)
+			s.Addresses[0].Prefix, s.Addresses[0].Gateway = new(int32(24)), "10.1.0.1"
+			return s
+		}, []string{
+			"note NetworkDiffersFromPool IPPool c: spec.network.gateway is 10.1.0.3, and 1 address was handed out with 10.1.0.1: 10.1.0.2 of IPAddressClaim team/m: make these claims again, or configure their hosts",
+			"note NetworkDiffersFromPool IPPool c: spec.network.prefixLength is 16, and 1 address was handed out with 24: 10.1.0.2 of IPAddressClaim team/m: make these claims again, or configure their hosts",
+		}},
+		"a gateway that a claim holds": {func() *Snapshot {
+			s := hosts(0, gateway)
+			s.hold("c", "x", "10.1.0.3/32").Network = s.Claims[1].Network
+			return s
+		}, []string{"warning GatewayHeld IPPool c: has the gateway 10.1.0.3, which lies in 10.1.0.3/32 of IPClaim team/x: choose another address for the gateway, or delete IPClaim team/x"}},
+		"a gateway outside of its pool that a claim holds": {func() *Snapshot {
+			s := hosts(0, &ipam.Network{Length: 8, Gateway: netip.MustParseAddr("10.0.0.9")})
+			s.Addresses[0].Prefix = new(int32(8))
+			return s
+		}, []string{"warning GatewayHeld IPPool c: has the gateway 10.0.0.9, which lies in 10.0.0.0/24 of IPClaim team/a: choose another address for the gateway, or delete IPClaim team/a"}},
+		"a gateway that a claim of another routing domain holds": {func() *Snapshot {
+			s := hosts(0, gateway)
+			s.domain("lab", "10.1.0.0/24")
+			s.hold("lab", "x", "10.1.0.3/32")
+			return s
+		}, nil},
+		"one address in two routing domains": {func() *Snapshot {
+			s := healthy()
+			s.domain("lab", "10.0.0.0/8")
+			s.hold("lab", "x", "10.1.0.1/32")
+			return s
+		}, []string{"note BlockInSeveralDomains RoutingDomain default: 1 block overlaps with a block of another routing domain: 10.1.0.1/32 of IPClaim team/x in lab with 10.1.0.1/32 of IPClaim team/b in default: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs"}},
+		"many addresses in many routing domains": {func() *Snapshot {
+			s := healthy()
+			for i := range 3 {
+				name := "lab" + strconv.Itoa(i)
+				s.domain(name, "10.0.0.0/8")
+				s.hold(name, name+"-in", "10.0.0."+strconv.Itoa(i)+"/32")
+				s.hold(name, name+"-same", "10.1.0.1/32")
+			}
+			return s
+		}, []string{"note BlockInSeveralDomains RoutingDomain default: 6 blocks overlap with a block of another routing domain: 10.0.0.0/32 of IPClaim team/lab0-in in lab0 with 10.0.0.0/24 of IPClaim team/a in default; 10.0.0.1/32 of IPClaim team/lab1-in in lab1 with 10.0.0.0/24 of IPClaim team/a in default; 10.0.0.2/32 of IPClaim team/lab2-in in lab2 with 10.0.0.0/24 of IPClaim team/a in default; and 3 more: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs"}},
+		"pools in two routing domains, of which one hands out nothing": {func() *Snapshot {
+			s := healthy()
+			s.domain("lab", "10.0.0.0/8")
+			return s
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := c.snapshot()
+			findings, _ := Judge(s, grace)
+			var got []string
+			for i := range findings {
+				f := &findings[i]
+				got = append(got, strings.Join([]string{string(f.Severity), string(f.Kind), f.Object.String() + ":", f.Message}, " "))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			slices.Reverse(s.Records)
+			slices.Reverse(s.Claims)
+			if again, _ := Judge(s, grace); !cmp.Equal(findings, again) {
+				t.Errorf("in another order:\n%s", cmp.Diff(findings, again))
+			}
+		})
+	}
+}
+
+// TestNotesAreNotWaitedFor has notes, which stand as they are, beside what must stay wrong.
+func TestNotesAreNotWaitedFor(t *testing.T) {
+	gateway := &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.1.0.3")}
+	broken := hosts(1, gateway)
+	broken.without("a-record")
+	for name, c := range map[string]struct {
+		snapshots []*Snapshot
+		want      []Kind
+	}{
+		"notes alone":                   {[]*Snapshot{hosts(1, gateway)}, []Kind{NetworkDiffersFromPool}},
+		"beside a finding that goes":    {[]*Snapshot{broken, hosts(1, gateway)}, []Kind{NetworkDiffersFromPool}},
+		"that are in the last one only": {[]*Snapshot{func() *Snapshot { s := hosts(0, gateway); s.without("a-record"); return s }(), hosts(1, gateway)}, []Kind{NetworkDiffersFromPool}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			looks := 0
+			_, findings, _, err := Watch(t.Context(), func(context.Context) (*Snapshot, error) {
+				looks++
+				return c.snapshots[looks-1], nil
+			}, Options{Grace: grace, Settle: time.Hour})
+			var got []Kind
+			for i := range findings {
+				got = append(got, findings[i].Kind)
+			}
+			if err != nil || looks != len(c.snapshots) || !slices.Equal(got, c.want) {
+				t.Errorf("%v, %v after %d looks; want %v after %d", got, err, looks, c.want, len(c.snapshots))
+			}
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package register
+
+import (
+	"slices"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Held is a block that a claim holds, and the routing domain that its pool lies in.
+type Held struct {
+	*ipam.Record
+	Domain ipam.PoolKey
+}
+
+// DomainName is the name of the routing domain, with the namespace of one of a namespace's own.
+func (h Held) DomainName() string {
+	if h.Domain.Namespace == "" {
+		return h.Domain.Name
+	}
+	return h.Domain.Namespace + "/" + h.Domain.Name
+}
+
+// Pair is two blocks of different routing domains that overlap; Inner lies in Outer.
+type Pair struct{ Inner, Outer Held }
+
+// Shared finds the blocks that overlap a block of another routing domain, which is allowed:
+// each with the smallest such block that contains it. It sorts the blocks. Blocks contain each
+// other or are apart, so that those which contain the present one are a stack.
+func Shared(blocks []Held) []Pair {
+	slices.SortFunc(blocks, func(a, b Held) int {
+		if order := comparePrefixes(a.Block, b.Block); order != 0 {
+			return order
+		}
+		return compareKeys(a.Domain, b.Domain)
+	})
+	var pairs []Pair
+	var around []Held
+	for _, held := range blocks {
+		for len(around) > 0 && !around[len(around)-1].Block.Contains(held.Block.Addr()) {
+			around = around[:len(around)-1]
+		}
+		for _, outer := range slices.Backward(around) {
+			if outer.Domain != held.Domain {
+				pairs = append(pairs, Pair{Inner: held, Outer: outer})
+				break
+			}
+		}
+		around = append(around, held)
+	}
+	return pairs
+}
