@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,8 @@ type passes struct {
 	queue Queue
 	began time.Time
 	// err is what a pass of an object ends with, and during is called in each.
+	// mu guards err, during and at: the test holds it, except while it sleeps.
+	mu     sync.Mutex
 	err    func(reconcile.Request) error
 	during func(reconcile.Request)
 	// at is when there were passes, by the object.
@@ -45,7 +48,9 @@ func inPasses(t *testing.T, do func(*passes)) {
 			defer close(ended)
 			p.work(t.Context())
 		}()
+		p.mu.Lock()
 		do(p)
+		p.mu.Unlock()
 		p.queue.ShutDown()
 		<-ended
 	})
@@ -54,6 +59,8 @@ func inPasses(t *testing.T, do func(*passes)) {
 // work is what controller-runtime does.
 func (p *passes) work(ctx context.Context) {
 	reconciler := p.Passes(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		p.at[req.Name] = append(p.at[req.Name], time.Since(p.began))
 		p.during(req)
 		return reconcile.Result{}, p.err(req)
@@ -80,6 +87,14 @@ func (p *passes) add(names ...string) {
 	for _, name := range names {
 		p.queue.Add(RequestFor("team", name))
 	}
+}
+
+// sleep lets the controller work for d, and returns once it is idle.
+func (p *passes) sleep(d time.Duration) {
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // count is how many passes there were.
@@ -115,14 +130,14 @@ func TestAFailedPassDoesNotCauseTheNextOne(t *testing.T) {
 				}
 				p.during = func(req reconcile.Request) { during(p, req) }
 				p.add("a")
-				time.Sleep(10 * time.Second)
+				p.sleep(10 * time.Second)
 				if got := p.at["a"]; len(got) > 20 || !slices.Equal(got[:5], milliseconds[:5]) {
 					t.Errorf("%d passes in 10 s, at %v; want a few, at %v and about each second", len(got), got, milliseconds)
 				}
 				p.err = func(reconcile.Request) error { return nil }
 				p.during = func(reconcile.Request) {}
 				before := len(p.at["a"])
-				time.Sleep(probeEvery)
+				p.sleep(probeEvery)
 				if got := len(p.at["a"]) - before; got == 0 {
 					t.Error("it is not tried within a second of the end of the cause")
 				}
@@ -148,17 +163,17 @@ func TestAThousandRefusedObjectsAreTriedAFewTimesASecondAndServedAtOnce(t *testi
 		for i := range 1000 {
 			p.add(fmt.Sprint("c", i))
 		}
-		time.Sleep(time.Millisecond)
+		p.sleep(time.Millisecond)
 		if got := p.count(); got != 1000 {
 			t.Fatalf("%d passes at first, want one each", got)
 		}
-		time.Sleep(10 * time.Second)
+		p.sleep(10 * time.Second)
 		if got := p.count() - 1000; got < 10 || got > 220 {
 			t.Errorf("%d more passes in 10 s, want 20 a second at most", got)
 		}
 		p.err = func(reconcile.Request) error { return nil }
 		served := p.count()
-		time.Sleep(probeEvery)
+		p.sleep(probeEvery)
 		if got := p.count() - served; got != 1000 {
 			t.Errorf("%d passes within a second of the end of the cause, want one each", got)
 		}
@@ -178,13 +193,13 @@ func TestASuccessCausesFewTriesWhileTheCauseLasts(t *testing.T) {
 		for i := range 1000 {
 			p.add(fmt.Sprint("c", i))
 		}
-		time.Sleep(time.Minute)
+		p.sleep(time.Minute)
 		before := p.count()
 		for i := range 100 {
 			name := fmt.Sprint("c", i)
 			deleted[name] = true
 			p.add(name)
-			time.Sleep(100 * time.Millisecond)
+			p.sleep(100 * time.Millisecond)
 		}
 		if got := p.count() - before; got > 600 {
 			t.Errorf("%d passes while 100 of 1000 were deleted in 10 s, want few", got)
@@ -199,12 +214,12 @@ func TestAnObjectIsTriedAgainWithinAMinuteHoweverOftenItFailed(t *testing.T) {
 		for i := range objects {
 			p.add(fmt.Sprint("c", i))
 		}
-		time.Sleep(15 * time.Minute)
+		p.sleep(15 * time.Minute)
 		since := map[string]int{}
 		for name, at := range p.at {
 			since[name] = len(at)
 		}
-		time.Sleep(lastDelay + time.Second)
+		p.sleep(lastDelay + time.Second)
 		for name, at := range p.at {
 			if len(at) == since[name] {
 				t.Fatalf("%s was not tried for a minute, of %d objects", name, objects)
@@ -225,10 +240,10 @@ func TestAnEventBringsTheNextPassForward(t *testing.T) {
 		for i := range 1000 {
 			p.add(fmt.Sprint("c", i))
 		}
-		time.Sleep(5 * time.Minute)
+		p.sleep(5 * time.Minute)
 		fixed = true
 		p.add("c500")
-		time.Sleep(probeEvery)
+		p.sleep(probeEvery)
 		if p.failed[RequestFor("team", "c500")] != nil {
 			t.Error("an object that was changed is not tried within a second")
 		}
@@ -241,7 +256,7 @@ func TestACauseDelaysNoObjectThatFailsForAnother(t *testing.T) {
 		for i := range 1000 {
 			p.add(fmt.Sprint("c", i))
 		}
-		time.Sleep(5 * time.Minute)
+		p.sleep(5 * time.Minute)
 		conflicts := 0
 		p.err = func(req reconcile.Request) error {
 			if conflicts++; req.Name == "other" && conflicts < 3 {
@@ -253,7 +268,7 @@ func TestACauseDelaysNoObjectThatFailsForAnother(t *testing.T) {
 			return overQuota(req)
 		}
 		p.add("other")
-		time.Sleep(200 * time.Millisecond)
+		p.sleep(200 * time.Millisecond)
 		if p.failed[RequestFor("team", "other")] != nil {
 			t.Errorf("it was tried at %v, and not again after the conflicts", p.at["other"])
 		}
