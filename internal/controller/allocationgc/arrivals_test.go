@@ -80,13 +80,13 @@ func TestNewRecordsAreScannedAMomentLater(t *testing.T) {
 		c := &Controller{Parts: allocator.NewParts(allocator.PartsOptions{Ledger: view})}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
+		c.news = []ipam.Name{{Name: "gone"}}
 		must(t, c.arrivals().Start(t.Context(), q))
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(c.Metrics.Collectors()...)
 		if n, err := testutil.GatherAndCount(registry, metrics.Unheld); n != 1 || err != nil {
 			t.Errorf("%d time series of %s, %v; want 1", n, metrics.Unheld, err)
 		}
-		c.news = []ipam.Name{{Name: "gone"}}
 		for _, want := range []int{0, 1} {
 			synctest.Wait()
 			if got := q.Len(); got != want {
