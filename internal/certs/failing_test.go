@@ -1,0 +1,81 @@
+package certs
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// failing returns a client of which one call has no effect and fails, counted from 1, and
+// the number of calls so far.
+func failing(call int) (through client.WithWatch, calls *int) {
+	calls = new(int)
+	fails := func() error {
+		if *calls++; *calls == call {
+			return apierrors.NewServiceUnavailable(fmt.Sprint("call ", call))
+		}
+		return nil
+	}
+	return interceptor.NewClient(admin, interceptor.Funcs{
+		Get: func(ctx context.Context, to client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := fails(); err != nil {
+				return err
+			}
+			return to.Get(ctx, k, o, opts...)
+		},
+		Patch: func(ctx context.Context, to client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := fails(); err != nil {
+				return err
+			}
+			return to.Patch(ctx, o, p, opts...)
+		},
+		Apply: func(ctx context.Context, to client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if err := fails(); err != nil {
+				return err
+			}
+			return to.Apply(ctx, o, opts...)
+		},
+	}), calls
+}
+
+var _ = DescribeTable("A pass fails if a call to the API server fails, and the next ones reach the end",
+	func(ctx SpecContext, start func(*world, client.WithWatch) (reconcile.Reconciler, *progress), atLeast int) {
+		for call := 1; ; call++ {
+			By(fmt.Sprintf("failing call %d", call))
+			through, calls := failing(call)
+			replica, progress := start(newWorld(ctx).installed(ctx), through)
+			var errs []error
+			for range 10 {
+				if _, err := replica.Reconcile(ctx, reconcile.Request{}); err != nil {
+					errs = append(errs, err)
+				}
+				if progress.trouble.Load() == nil {
+					break
+				}
+			}
+			Expect(progress.check()).To(Succeed())
+			if *calls < call {
+				Expect(errs).To(BeEmpty())
+				Expect(call).To(BeNumerically(">", atLeast))
+				return
+			}
+			Expect(errs).To(ConsistOf(MatchError(ContainSubstring("call %d", call))))
+		}
+	},
+	Entry("of the certificate", func(w *world, through client.WithWatch) (reconcile.Reconciler, *progress) {
+		c := w.replica(through)
+		c.reader = through
+		return c, &c.progress
+	}, 10),
+	Entry("of the paths", func(w *world, through client.WithWatch) (reconcile.Reconciler, *progress) {
+		p := w.keeper(through)
+		return p, &p.progress
+	}, 10),
+)
