@@ -146,7 +146,12 @@ func (t *Test) parts() []*Test {
 	return parts
 }
 
-// list are the names of the tests, and of the fuzz tests, which run on what they have seen.
+// measuring matches the names of tests that measure CPU time, of which code with mutants takes
+// a multiple.
+var measuring = regexp.MustCompile(`(CostsLittle|IsCheap)$`)
+
+// list returns the names of the tests, and of the fuzz tests, which run on what they have seen;
+// those that measure CPU time are left out.
 func (b Binary) list(ctx context.Context) ([]string, error) {
 	list := exec.CommandContext(ctx, b.Path, "-test.list", "^(Test|Fuzz)")
 	list.Dir = b.Dir
@@ -154,7 +159,7 @@ func (b Binary) list(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the tests of %s: %w", b.Package, err)
 	}
-	return strings.Fields(string(out)), nil
+	return slices.DeleteFunc(strings.Fields(string(out)), measuring.MatchString), nil
 }
 
 func (t *Test) measure(ctx context.Context, reached string, environment []string) error {
