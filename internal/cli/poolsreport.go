@@ -104,7 +104,7 @@ func poolUse(pool *register.Pool, counted bool) PoolUse {
 	usage, known := pool.UsageOfStatus()
 	use := PoolUse{
 		Kind: string(pool.Key.Kind), Namespace: pool.Key.Namespace, Name: pool.Key.Name,
-		RoutingDomain: domainName(pool.Domain), Source: sourceStatus, Waiting: len(pool.Waiting),
+		RoutingDomain: pool.Domain.Name(), Source: sourceStatus, Waiting: len(pool.Waiting),
 		depth: pool.Depth(), percent: "0%", readable: pool.IsKnown(),
 	}
 	if counted {

@@ -51,14 +51,14 @@ func sharedBy(r *register.Register, asked netip.Prefix) []string {
 	}
 	names := map[string]bool{}
 	for _, pair := range register.Shared(held) {
-		names[pair.Inner.DomainName()], names[pair.Outer.DomainName()] = true, true
+		names[pair.Inner.Domain.FullName()], names[pair.Outer.Domain.FullName()] = true, true
 	}
 	return slices.Sorted(maps.Keys(names))
 }
 
 // addDomain adds the records of root pools that are gone, or may not be read.
 func (p *places) addDomain(domain *register.Domain) {
-	place := Place{RoutingDomain: domainName(domain)}
+	place := Place{RoutingDomain: domain.Name()}
 	for _, record := range domain.Overlapping(p.asked) {
 		if record.Child == nil {
 			p.addBlock(&place, nil, record)
@@ -68,7 +68,7 @@ func (p *places) addDomain(domain *register.Domain) {
 }
 
 func (p *places) addPool(pool *register.Pool) {
-	place := Place{RoutingDomain: domainName(pool.Domain), Pool: new(refOfPool(pool.Key)), depth: pool.Depth()}
+	place := Place{RoutingDomain: pool.Domain.Name(), Pool: new(refOfPool(pool.Key)), depth: pool.Depth()}
 	if phase := phaseOf(pool); phase != v1alpha1.PoolReady && phase != v1alpha1.PoolExhausted {
 		place.PoolPhase = string(phase)
 	}
@@ -160,18 +160,6 @@ func phaseOf(pool *register.Pool) v1alpha1.PoolPhase {
 		return v1alpha1.PoolReady
 	}
 	return pool.Object.PoolStatus().Phase
-}
-
-// domainName is the name of a routing domain, with the namespace of one of a namespace's
-// own; empty where the domain is not known.
-func domainName(domain *register.Domain) string {
-	if domain == nil {
-		return ""
-	}
-	if domain.Key.Namespace != "" {
-		return domain.Key.Namespace + "/" + domain.Key.Name
-	}
-	return domain.Key.Name
 }
 
 // bare is a block as people write it: a single address without its length.

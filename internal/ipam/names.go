@@ -71,13 +71,17 @@ func LocalDomainNamed(namespace, name string, family Family) PoolKey {
 	return PoolKey{Kind: PoolKindRoutingDomain, Namespace: namespace, Name: name, Family: family}
 }
 
+// FullName returns the name, with the namespace if there is one.
+func (k PoolKey) FullName() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
+
 func (k PoolKey) String() string {
-	what := "pool "
 	if k.Kind == PoolKindRoutingDomain {
-		what = "routing domain "
+		return "routing domain " + k.FullName()
 	}
-	if k.Namespace != "" {
-		return what + k.Namespace + "/" + k.Name
-	}
-	return what + k.Name
+	return "pool " + k.FullName()
 }

@@ -45,7 +45,7 @@ func (j *judgement) domains() {
 	examples := make([]string, 0, mostExamples)
 	for _, pair := range pairs[:min(len(pairs), mostExamples)] {
 		examples = append(examples, fmt.Sprintf("%s of %s in %s with %s of %s in %s",
-			pair.Inner.Block, pair.Inner.Holder, pair.Inner.DomainName(), pair.Outer.Block, pair.Outer.Holder, pair.Outer.DomainName()))
+			pair.Inner.Block, pair.Inner.Holder, pair.Inner.Domain.FullName(), pair.Outer.Block, pair.Outer.Holder, pair.Outer.Domain.FullName()))
 	}
 	f := j.add(BlockInSeveralDomains, domainObject(pairs[0].Outer.Domain),
 		"%s with a block of another routing domain: %s%s: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs",

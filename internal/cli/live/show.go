@@ -23,7 +23,7 @@ type count = space.Count
 func poolMessage(pool *register.Pool) Pool {
 	message := Pool{
 		ID: poolID(pool.Key), Kind: string(pool.Key.Kind), Namespace: pool.Key.Namespace, Name: pool.Key.Name,
-		Known: pool.IsKnown(), Domain: domainOf(pool.Domain), Family: number(pool.Family), MinLength: -1, MaxLength: -1,
+		Known: pool.IsKnown(), Domain: pool.Domain.Name(), Family: number(pool.Family), MinLength: -1, MaxLength: -1,
 		Classes: []string{}, Labels: map[string]string{}, Withheld: []Withheld{},
 	}
 	if pool.Parent != nil {
@@ -95,12 +95,12 @@ func blockMessage(r *register.Register, record *register.Record) Block {
 		block.State = "Carved"
 	}
 	if !record.Pool.Kind.IsPool() {
-		block.Domain = domainName(record.Pool)
+		block.Domain = record.Pool.FullName()
 		return block
 	}
 	block.Pool = poolID(record.Pool)
 	if pool := r.Pool(record.Pool); pool != nil {
-		block.Domain, block.Drained = domainOf(pool.Domain), pool.Withheld.Overlaps(record.Block)
+		block.Domain, block.Drained = pool.Domain.Name(), pool.Withheld.Overlaps(record.Block)
 	}
 	return block
 }
@@ -167,21 +167,6 @@ func number(family ipam.Family) int {
 		return 6
 	}
 	return 4
-}
-
-func domainOf(domain *register.Domain) string {
-	if domain == nil {
-		return ""
-	}
-	return domainName(domain.Key)
-}
-
-// domainName is the name of a routing domain, with the namespace of one of a namespace's own.
-func domainName(key ipam.PoolKey) string {
-	if key.Namespace != "" {
-		return key.Namespace + "/" + key.Name
-	}
-	return key.Name
 }
 
 // stamp is a time as messages have it; empty where there is none.

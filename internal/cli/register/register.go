@@ -197,6 +197,15 @@ func (r *Register) child(record *Record) *Pool {
 	return child
 }
 
+// Name returns the name of the routing domain, with its namespace if it is one of a namespace's
+// own; it is empty for a nil domain, which is not known.
+func (d *Domain) Name() string {
+	if d == nil {
+		return ""
+	}
+	return d.Key.FullName()
+}
+
 func domainOf(domains map[ipam.PoolKey]*Domain, key ipam.PoolKey) *Domain {
 	domain := domains[key]
 	if domain == nil {

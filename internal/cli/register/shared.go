@@ -12,14 +12,6 @@ type Held struct {
 	Domain ipam.PoolKey
 }
 
-// DomainName is the name of the routing domain, with the namespace of one of a namespace's own.
-func (h Held) DomainName() string {
-	if h.Domain.Namespace == "" {
-		return h.Domain.Name
-	}
-	return h.Domain.Namespace + "/" + h.Domain.Name
-}
-
 // Pair is two blocks of different routing domains that overlap; Inner lies in Outer.
 type Pair struct{ Inner, Outer Held }
 
