@@ -42,14 +42,13 @@ func (j *judgement) domains() {
 	if len(pairs) == 0 {
 		return
 	}
-	examples := make([]string, 0, mostExamples)
-	for _, pair := range pairs[:min(len(pairs), mostExamples)] {
-		examples = append(examples, fmt.Sprintf("%s of %s in %s with %s of %s in %s",
-			pair.Inner.Block, pair.Inner.Holder, pair.Inner.Domain.FullName(), pair.Outer.Block, pair.Outer.Holder, pair.Outer.Domain.FullName()))
-	}
+	examples := examplesOf(pairs, func(p register.Pair) string {
+		return fmt.Sprintf("%s of %s in %s with %s of %s in %s",
+			p.Inner.Block, p.Inner.Holder, p.Inner.Domain.FullName(), p.Outer.Block, p.Outer.Holder, p.Outer.Domain.FullName())
+	})
 	f := j.add(BlockInSeveralDomains, domainObject(pairs[0].Outer.Domain),
-		"%s with a block of another routing domain: %s%s: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs",
-		ipam.Numbered(len(pairs), "block overlaps", "blocks overlap"), strings.Join(examples, "; "), others(len(pairs)))
+		"%s with a block of another routing domain: %s: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs",
+		ipam.Numbered(len(pairs), "block overlaps", "blocks overlap"), examples)
 	other := domainObject(pairs[0].Inner.Domain)
 	f.Block, f.Other = pairs[0].Inner.Block.String(), &other
 }
@@ -61,10 +60,14 @@ func domainObject(key ipam.PoolKey) Object {
 // mostExamples is how many blocks a finding about many names.
 const mostExamples = 3
 
-// others says how many of so many are not named.
-func others(n int) string {
-	if n <= mostExamples {
-		return ""
+// examplesOf returns the texts of the first of many, and the number of the others.
+func examplesOf[T any](all []T, text func(T) string) string {
+	var examples []string
+	for _, one := range all[:min(len(all), mostExamples)] {
+		examples = append(examples, text(one))
 	}
-	return fmt.Sprintf("; and %d more", n-mostExamples)
+	if n := len(all) - len(examples); n > 0 {
+		examples = append(examples, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(examples, "; ")
 }
