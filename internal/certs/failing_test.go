@@ -13,43 +13,42 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// failing returns a client of which one call has no effect and fails, counted from 1, and
-// the number of calls so far.
-func failing(call int) (through client.WithWatch, calls *int) {
-	calls = new(int)
-	fails := func() error {
-		if *calls++; *calls == call {
-			return apierrors.NewServiceUnavailable(fmt.Sprint("call ", call))
-		}
-		return nil
-	}
+// before returns a client that calls do before each call, which has no effect and fails if do
+// does.
+func before(do func() error) client.WithWatch {
 	return interceptor.NewClient(admin, interceptor.Funcs{
 		Get: func(ctx context.Context, to client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if err := fails(); err != nil {
+			if err := do(); err != nil {
 				return err
 			}
 			return to.Get(ctx, k, o, opts...)
 		},
 		Patch: func(ctx context.Context, to client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if err := fails(); err != nil {
+			if err := do(); err != nil {
 				return err
 			}
 			return to.Patch(ctx, o, p, opts...)
 		},
 		Apply: func(ctx context.Context, to client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			if err := fails(); err != nil {
+			if err := do(); err != nil {
 				return err
 			}
 			return to.Apply(ctx, o, opts...)
 		},
-	}), calls
+	})
 }
 
 var _ = DescribeTable("A pass fails if a call to the API server fails, and the next ones reach the end",
 	func(ctx SpecContext, start func(*world, client.WithWatch) (reconcile.Reconciler, *progress), atLeast int) {
 		for call := 1; ; call++ {
 			By(fmt.Sprintf("failing call %d", call))
-			through, calls := failing(call)
+			calls := 0
+			through := before(func() error {
+				if calls++; calls == call {
+					return apierrors.NewServiceUnavailable(fmt.Sprint("call ", call))
+				}
+				return nil
+			})
 			replica, progress := start(newWorld(ctx).installed(ctx), through)
 			var errs []error
 			for range 10 {
@@ -61,7 +60,7 @@ var _ = DescribeTable("A pass fails if a call to the API server fails, and the n
 				}
 			}
 			Expect(progress.check()).To(Succeed())
-			if *calls < call {
+			if calls < call {
 				Expect(errs).To(BeEmpty())
 				Expect(call).To(BeNumerically(">", atLeast))
 				return

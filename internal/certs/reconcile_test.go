@@ -169,14 +169,15 @@ var _ = Describe("A replica with a certificate of its own", func() {
 			w.passed(ctx, fast)
 			w.wiped(ctx) // so that slow has something to inject
 			calls := 0
-			overtake := func() {
+			overtake := func() error {
 				if calls++; calls == call {
 					w.deleted(ctx)
 					w.passed(ctx, fast)
 				}
+				return nil
 			}
-			slow := w.replica(interrupted(overtake))
-			slow.reader = interrupted(overtake)
+			slow := w.replica(before(overtake))
+			slow.reader = before(overtake)
 
 			_, err := pass(ctx, slow)
 			Expect(err).NotTo(HaveOccurred())
@@ -213,20 +214,6 @@ var _ = Describe("A replica with a certificate of its own", func() {
 		}
 	}, SpecTimeout(2*time.Minute))
 })
-
-// interrupted is a client that does something before each call.
-func interrupted(do func()) client.WithWatch {
-	return interceptor.NewClient(admin, interceptor.Funcs{
-		Get: func(ctx context.Context, to client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			do()
-			return to.Get(ctx, k, o, opts...)
-		},
-		Patch: func(ctx context.Context, to client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			do()
-			return to.Patch(ctx, o, p, opts...)
-		},
-	})
-}
 
 // concurrently has every replica make passes, beside the others, until it serves
 // what the Secret holds. After each pass, what it serves is trusted.
