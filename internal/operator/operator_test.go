@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 )
 
@@ -23,12 +22,7 @@ func TestRunReturnsWhatCannotBeUsed(t *testing.T) {
 		"the history file":                 {args: []string{"--history-file=/dev/null/history"}, want: "--history-file=/dev/null/history cannot be written"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var o Options
-			flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-			o.Bind(flags)
-			if err := flags.Parse(c.args); err != nil {
-				t.Fatal(err)
-			}
+			o := parsed(t, c.args...)
 			c.config.Host = "https://127.0.0.1:1"
 			if err := Run(t.Context(), &c.config, o); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)

@@ -7,20 +7,26 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestProvidersFlagsAreTaken has the flags that Cluster API's contract demands,
-// and those that its providers have in common.
-func TestProvidersFlagsAreTaken(t *testing.T) {
+// parsed returns the options of a command line.
+func parsed(t *testing.T, args ...string) Options {
+	t.Helper()
 	var o Options
 	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	o.Bind(flags)
-	err := flags.Parse([]string{
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// TestProvidersFlagsAreTaken has the flags that Cluster API's contract demands,
+// and those that its providers have in common.
+func TestProvidersFlagsAreTaken(t *testing.T) {
+	o := parsed(t,
 		"--namespace=team", "--watch-filter=blue", "--sync-period=15m",
 		"--diagnostics-address=:1", "--insecure-diagnostics", "--tls-min-version=VersionTLS13", "--health-addr=:2",
 		"--leader-elect=false", "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	)
 	if o.WatchNamespace != "team" || o.WatchFilter != "blue" || o.SyncPeriod != 15*time.Minute {
 		t.Errorf("what is watched: %q %q %v", o.WatchNamespace, o.WatchFilter, o.SyncPeriod)
 	}
@@ -33,12 +39,7 @@ func TestProvidersFlagsAreTaken(t *testing.T) {
 }
 
 func TestOneFlagHasTwoNames(t *testing.T) {
-	var o Options
-	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	o.Bind(flags)
-	if err := flags.Parse([]string{"--metrics-bind-address=:1", "--health-probe-bind-address=:2"}); err != nil {
-		t.Fatal(err)
-	}
+	o := parsed(t, "--metrics-bind-address=:1", "--health-probe-bind-address=:2")
 	if o.Manager.DiagnosticsAddress != ":1" || o.ProbeAddress != ":2" {
 		t.Errorf("metrics at %q, probes at %q", o.Manager.DiagnosticsAddress, o.ProbeAddress)
 	}
@@ -67,12 +68,7 @@ func TestFlagsThatCannotBeUsedAreRefusedAtStart(t *testing.T) {
 		"a family that is none, and all right": {[]string{"--default-ip-family="}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var o Options
-			flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-			o.Bind(flags)
-			if err := flags.Parse(c.args); err != nil {
-				t.Fatal(err)
-			}
+			o := parsed(t, c.args...)
 			got := ""
 			if err := o.validate(); err != nil {
 				got = err.Error()
@@ -86,8 +82,7 @@ func TestFlagsThatCannotBeUsedAreRefusedAtStart(t *testing.T) {
 
 func TestTestsMayHaveAShortGrace(t *testing.T) {
 	t.Setenv(UnsafeOrphanGraceEnv, "true")
-	var o Options
-	o.Bind(pflag.NewFlagSet("manager", pflag.ContinueOnError))
+	o := parsed(t)
 	o.OrphanGrace = time.Second
 	if err := o.validate(); err != nil {
 		t.Error(err)

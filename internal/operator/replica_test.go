@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/spf13/pflag"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,14 +50,10 @@ func startReplica(t *testing.T) *running {
 		registry: prometheus.NewRegistry(), history: filepath.Join(t.TempDir(), "history"),
 		ready: make(chan struct{}), ended: make(chan error, 1),
 	}
-	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	r.options.Bind(flags)
 	_, port, err := net.SplitHostPort(webhooks)
 	suite.Must(t, err)
-	suite.Must(t, flags.Parse([]string{
-		"--health-addr=" + probes, "--diagnostics-address=0", "--webhook-bind-host=127.0.0.1", "--webhook-port=" + port,
-		"--history-file=" + r.history, "--history-log=false",
-	}))
+	r.options = parsed(t, "--health-addr="+probes, "--diagnostics-address=0", "--webhook-bind-host=127.0.0.1", "--webhook-port="+port,
+		"--history-file="+r.history, "--history-log=false")
 	r.options.Metrics, r.options.Ready = r.registry, func() { close(r.ready) }
 	config, err := r.OperatorConfig(t.Context())
 	suite.Must(t, err)
