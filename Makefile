@@ -316,7 +316,7 @@ endef
 of_itself := { grep -vE '^ *(=== |--- PASS|PASS$$)' || true; }
 
 # The packages that are tested with the race detector.
-raced := $(patsubst %,./%/...,$(wildcard internal/ledger internal/allocator internal/cli/live))
+raced := $(patsubst %,./%/...,$(wildcard internal/ledger internal/allocator cmd/kubectl-ipam/app/live))
 
 # Millions of states, by one goroutine.
 explored := ./test/chaos/model/...
@@ -540,10 +540,10 @@ ui-pictures: $(assets) build browser ## Open the page of the plug-in in Chromium
 ##@ Headlamp
 
 # The plug-in for Headlamp. Its tools and tests need Node and npm, and about 900 MB.
-HEADLAMP := config/headlamp
+HEADLAMP := web/headlamp
 
 .PHONY: headlamp
-headlamp: $(HEADLAMP)/node_modules/.package-lock.json ## Check, build and test the plug-in for Headlamp, which is then in config/headlamp/dist.
+headlamp: $(HEADLAMP)/node_modules/.package-lock.json ## Check, build and test the plug-in for Headlamp, which is then in web/headlamp/dist.
 	@mkdir -p $(OUT)
 	log=$$(realpath $(OUT))/headlamp.log
 	cd $(HEADLAMP); begin=$$SECONDS

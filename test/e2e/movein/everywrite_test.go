@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/cli/movein"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/migrate"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -76,8 +76,8 @@ func (w *world) goneMeanwhile() {
 		},
 	})
 	var out bytes.Buffer
-	o := movein.Options{Action: movein.Apply, Settle: time.Millisecond, Out: &out}
-	if err := movein.InCluster(ctx, crashing, o); !errors.Is(err, movein.ErrInterrupted) {
+	o := migrate.Options{Action: migrate.Apply, Settle: time.Millisecond, Out: &out}
+	if err := migrate.InCluster(ctx, crashing, o); !errors.Is(err, migrate.ErrInterrupted) {
 		w.Fatalf("with a journal that cannot be deleted: %v", err)
 	}
 	key := client.ObjectKey{Namespace: "site", Name: "m-0"}
@@ -90,13 +90,13 @@ func (w *world) goneMeanwhile() {
 		w.Deleted(obj)
 		w.Gone(obj)
 	}
-	suite.Must(w, movein.InCluster(w.Context(), w.WithWatch, o))
+	suite.Must(w, migrate.InCluster(w.Context(), w.WithWatch, o))
 	if err := w.Get(w.Context(), key, claim); !apierrors.IsNotFound(err) {
 		w.Errorf("a claim that was gone was made again: %v", err)
 	}
 	w.noJournals()
-	o.Action = movein.Rollback
-	suite.Must(w, movein.InCluster(w.Context(), w.WithWatch, o))
+	o.Action = migrate.Rollback
+	suite.Must(w, migrate.InCluster(w.Context(), w.WithWatch, o))
 }
 
 // withDocumentedRights imports and rolls back as a user with the role in docs/import.md.
@@ -116,9 +116,9 @@ func (w *world) withDocumentedRights() {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "mover"}},
 	})
 	mover := w.As("mover")
-	for _, action := range []movein.Action{movein.Apply, movein.Rollback} {
+	for _, action := range []migrate.Action{migrate.Apply, migrate.Rollback} {
 		var out bytes.Buffer
-		if err := movein.InCluster(w.Context(), mover, movein.Options{Action: action, Settle: time.Millisecond, Out: &out}); err != nil {
+		if err := migrate.InCluster(w.Context(), mover, migrate.Options{Action: action, Settle: time.Millisecond, Out: &out}); err != nil {
 			w.Errorf("as a user with the documented rights: %v\n%s", err, out.String())
 		}
 	}
@@ -130,14 +130,14 @@ func (w *world) withDocumentedRights() {
 func (w *world) killedAt(limit int64, before bool, made *int) (wasKilled bool) {
 	w.Helper()
 	held := map[client.ObjectKey]string{{Namespace: "site", Name: "m-0"}: "10.0.0.10"}
-	for _, action := range []movein.Action{movein.Apply, movein.Rollback} {
+	for _, action := range []migrate.Action{migrate.Apply, migrate.Rollback} {
 		what := fmt.Sprintf("action %d killed at write %d, before %t", action, limit, before)
 		ctx, cancel := context.WithCancel(w.Context())
 		var out bytes.Buffer
-		o := movein.Options{Action: action, Settle: time.Millisecond, Out: &out}
-		err := movein.InCluster(ctx, w.crashing(limit, before, cancel), o)
+		o := migrate.Options{Action: action, Settle: time.Millisecond, Out: &out}
+		err := migrate.InCluster(ctx, w.crashing(limit, before, cancel), o)
 		cancel()
-		if wasKilled = wasKilled || err != nil; err != nil && !errors.Is(err, movein.ErrInterrupted) {
+		if wasKilled = wasKilled || err != nil; err != nil && !errors.Is(err, migrate.ErrInterrupted) {
 			w.Fatalf("%s: %v", what, err)
 		}
 		owner := w.madeAnew(action)
@@ -145,20 +145,20 @@ func (w *world) killedAt(limit int64, before bool, made *int) (wasKilled bool) {
 			*made++
 		}
 		w.latePatch(action)
-		if err := movein.InCluster(w.Context(), w.WithWatch, o); err != nil {
+		if err := migrate.InCluster(w.Context(), w.WithWatch, o); err != nil {
 			w.Fatalf("%s, and run again: %v\n%s", what, err, out.String())
 		}
 		claim, byHand := &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}
 		suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "m-0"}, claim))
 		suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "by-hand"}, byHand))
-		isOurs := action == movein.Apply
+		isOurs := action == migrate.Apply
 		if (claim.Spec.PoolRef.APIGroup != inClusterGroup) != isOurs || (byHand.Spec.PoolRef.APIGroup != inClusterGroup) != isOurs || byHand.Spec.Address != "10.0.0.12" {
 			w.Fatalf("%s: the claim names %v, the IPAddress of no claim %v with %s", what, claim.Spec.PoolRef, byHand.Spec.PoolRef, byHand.Spec.Address)
 		}
 		if owner != "" && claim.Labels["owner"] != owner {
 			w.Fatalf("%s: the claim has the labels %v, want those of the one that was created last", what, claim.Labels)
 		}
-		if finalizer := map[movein.Action]string{movein.Apply: releaseAddress, movein.Rollback: v1alpha1.FinalizerRelease}[action]; slices.Contains(claim.Finalizers, finalizer) {
+		if finalizer := map[migrate.Action]string{migrate.Apply: releaseAddress, migrate.Rollback: v1alpha1.FinalizerRelease}[action]; slices.Contains(claim.Finalizers, finalizer) {
 			w.Fatalf("%s: the claim has the finalizer %s", what, finalizer)
 		}
 		w.keptAddresses(held)
@@ -170,24 +170,24 @@ func (w *world) killedAt(limit int64, before bool, made *int) (wasKilled bool) {
 // latePatch writes the finalizers of the claim before the kill into the one after it, as the
 // in-cluster provider does, which has seen the former. Where the new pool is gone, the
 // rollback was done.
-func (w *world) latePatch(action movein.Action) {
+func (w *world) latePatch(action migrate.Action) {
 	w.Helper()
 	claim := &ipamv1.IPAddressClaim{}
 	suite.Must(w, client.IgnoreNotFound(w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "m-0"}, claim)))
 	pool := &v1alpha1.LocalIPPool{}
 	err := w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "machines"}, pool)
-	isMoved := (claim.Spec.PoolRef.APIGroup == v1alpha1.GroupVersion.Group) == (action == movein.Apply)
+	isMoved := (claim.Spec.PoolRef.APIGroup == v1alpha1.GroupVersion.Group) == (action == migrate.Apply)
 	if claim.UID == "" || !isMoved || err != nil || !pool.DeletionTimestamp.IsZero() {
 		return
 	}
 	before := claim.DeepCopy()
-	controllerutil.AddFinalizer(claim, map[movein.Action]string{movein.Apply: releaseAddress, movein.Rollback: v1alpha1.FinalizerRelease}[action])
+	controllerutil.AddFinalizer(claim, map[migrate.Action]string{migrate.Apply: releaseAddress, migrate.Rollback: v1alpha1.FinalizerRelease}[action])
 	suite.Must(w, w.Patch(w.Context(), claim, client.MergeFrom(before)))
 }
 
 // madeAnew creates the claim again that an import has just deleted, from the pool of which
 // the infrastructure provider knows.
-func (w *world) madeAnew(action movein.Action) (owner string) {
+func (w *world) madeAnew(action migrate.Action) (owner string) {
 	w.Helper()
 	key := client.ObjectKey{Namespace: "site", Name: "m-0"}
 	if err := w.Get(w.Context(), key, &ipamv1.IPAddressClaim{}); !apierrors.IsNotFound(err) {
@@ -195,7 +195,7 @@ func (w *world) madeAnew(action movein.Action) (owner string) {
 	}
 	owner = metav1.Now().Format("150405.000000000")
 	claim := build.AddressClaim(key.Namespace, key.Name).From(inClusterGroup, "InClusterIPPool", "machines").Label("owner", owner)
-	if action == movein.Rollback {
+	if action == migrate.Rollback {
 		claim.From("ipam.cadastre.dev", "LocalIPPool", "machines")
 	}
 	w.Created(claim.Obj())

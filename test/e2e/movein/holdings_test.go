@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/cli/movein"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/migrate"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -43,12 +43,12 @@ func (w *world) testCSV(n int) {
 	for name, addr := range want {
 		fmt.Fprintf(&file, "claim,%s,%s,,,\n", name, addr)
 	}
-	do := func(ctx context.Context, c client.Client, o movein.Options) error {
+	do := func(ctx context.Context, c client.Client, o migrate.Options) error {
 		o.Namespace = "dc"
-		return movein.CSV(ctx, c, o, strings.NewReader(file.String()))
+		return migrate.CSV(ctx, c, o, strings.NewReader(file.String()))
 	}
-	w.interrupted(do, movein.Options{Action: movein.Apply}, 3, n)
-	if _, err := w.run(do, movein.Options{Action: movein.Apply}); err != nil {
+	w.interrupted(do, migrate.Options{Action: migrate.Apply}, 3, n)
+	if _, err := w.run(do, migrate.Options{Action: migrate.Apply}); err != nil {
 		w.Fatal(err)
 	}
 	blocks := w.blocks()
@@ -62,14 +62,14 @@ func (w *world) testCSV(n int) {
 	if got, first := fresh.Status.AllocatedCIDR, fmt.Sprintf("10.1.%d.%d/32", (n+10)/256, (n+10)%256); got != first {
 		w.Errorf("a new claim gets %s, want %s, the first that nobody has", got, first)
 	}
-	_, err := w.run(do, movein.Options{Action: movein.Rollback})
-	if problems, ok := errors.AsType[*movein.ProblemsError](err); !ok || problems.Count != 1 {
+	_, err := w.run(do, migrate.Options{Action: migrate.Rollback})
+	if problems, ok := errors.AsType[*migrate.ProblemsError](err); !ok || problems.Count != 1 {
 		w.Fatalf("a rollback with a new claim: %v", err)
 	}
 	w.Deleted(fresh)
 	w.Gone(fresh)
-	w.interrupted(do, movein.Options{Action: movein.Rollback}, 2, n)
-	if _, err := w.run(do, movein.Options{Action: movein.Rollback}); err != nil {
+	w.interrupted(do, migrate.Options{Action: migrate.Rollback}, 2, n)
+	if _, err := w.run(do, migrate.Options{Action: migrate.Rollback}); err != nil {
 		w.Fatal(err)
 	}
 	if left := w.countPools(); len(w.blocks()) > 0 || left > 0 {
@@ -86,22 +86,22 @@ func (w *world) testPlans(n int) {
 			file += fmt.Sprintf("pool,p%d,10.64.%d.0/%d,,,\n", w.dice.IntN(9), w.dice.IntN(3)*2, 23+w.dice.IntN(2))
 			file += fmt.Sprintf("claim,,10.64.%d.%d,%s,,\n", w.dice.IntN(3), w.dice.IntN(20)*10+1, []string{"", "", "", "nowhere"}[w.dice.IntN(4)])
 		}
-		do := func(ctx context.Context, c client.Client, o movein.Options) error {
+		do := func(ctx context.Context, c client.Client, o migrate.Options) error {
 			o.Namespace = "dc"
-			return movein.CSV(ctx, c, o, strings.NewReader(file))
+			return migrate.CSV(ctx, c, o, strings.NewReader(file))
 		}
 		skip := false
-		if _, err := w.run(do, movein.Options{}); err != nil {
-			if _, ok := errors.AsType[*movein.ProblemsError](err); !ok {
+		if _, err := w.run(do, migrate.Options{}); err != nil {
+			if _, ok := errors.AsType[*migrate.ProblemsError](err); !ok {
 				w.Fatalf("%v\n%s", err, file)
 			}
 			skip = true
-			if _, err := w.run(do, movein.Options{Action: movein.Apply}); err == nil || w.countPools() > 0 {
+			if _, err := w.run(do, migrate.Options{Action: migrate.Apply}); err == nil || w.countPools() > 0 {
 				w.Fatalf("with problems: %v, and %d pools\n%s", err, w.countPools(), file)
 			}
 		}
-		for _, action := range []movein.Action{movein.Apply, movein.Apply, movein.Rollback} { // what is there is left as it is
-			if _, err := w.run(do, movein.Options{Action: action, SkipProblems: skip}); err != nil {
+		for _, action := range []migrate.Action{migrate.Apply, migrate.Apply, migrate.Rollback} { // what is there is left as it is
+			if _, err := w.run(do, migrate.Options{Action: action, SkipProblems: skip}); err != nil {
 				w.Fatalf("%v\n%s", err, file)
 			}
 		}
@@ -127,18 +127,18 @@ func (w *world) testNetBox() {
 		{"id": 1, "address": "10.1.0.7/24", "status": {"value": "active"}, "dns_name": "db.example.com"},
 		{"id": 2, "address": "10.1.0.8/24", "status": {"value": "reserved"}},
 		{"id": 3, "address": "10.1.0.7/24", "status": {"value": "active"}, "vrf": {"id": 1, "name": "Blue"}}]}`
-	do := func(ctx context.Context, c client.Client, o movein.Options) error {
+	do := func(ctx context.Context, c client.Client, o migrate.Options) error {
 		o.Namespace = "dc"
-		return movein.NetBox(ctx, c, o, []io.Reader{strings.NewReader(prefixes), strings.NewReader(addresses)}...)
+		return migrate.NetBox(ctx, c, o, []io.Reader{strings.NewReader(prefixes), strings.NewReader(addresses)}...)
 	}
-	if _, err := w.run(do, movein.Options{Action: movein.Apply}); err != nil {
+	if _, err := w.run(do, migrate.Options{Action: migrate.Apply}); err != nil {
 		w.Fatal(err)
 	}
 	blocks := w.blocks()
 	if len(blocks) != 2 || blocks["db.example.com"] != "10.1.0.7/32" || blocks["ip-10-1-0-7-blue"] != "10.1.0.7/32" {
 		w.Errorf("claims are %v", blocks)
 	}
-	if _, err := w.run(do, movein.Options{Action: movein.Rollback}); err != nil {
+	if _, err := w.run(do, migrate.Options{Action: migrate.Rollback}); err != nil {
 		w.Fatal(err)
 	}
 	if blocks := w.blocks(); len(blocks) > 0 {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/cli/movein"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/migrate"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
@@ -131,24 +131,24 @@ func TestInCluster(t *testing.T) {
 	s.witness()
 
 	// A plan changes nothing, and says what is in the way.
-	out, err := s.run(movein.InCluster, movein.Options{})
-	if problems, ok := errors.AsType[*movein.ProblemsError](err); !ok || problems.Count != 1 || !strings.Contains(out, "Cluster site/c1") {
+	out, err := s.run(migrate.InCluster, migrate.Options{})
+	if problems, ok := errors.AsType[*migrate.ProblemsError](err); !ok || problems.Count != 1 || !strings.Contains(out, "Cluster site/c1") {
 		t.Fatalf("the Cluster is not paused: %v", err)
 	}
 	s.pauseCluster("site", "c1", true)
 	s.Created(s.claim("late").Cluster("c1").Obj()) // has no address
 	s.Deleted(s.claim("going").Obj())
 	before := s.held()
-	if _, err := s.run(movein.InCluster, movein.Options{}); err != nil {
+	if _, err := s.run(migrate.InCluster, migrate.Options{}); err != nil {
 		t.Fatal(err)
 	}
 
 	// The provider runs, others ask it for addresses, and the import is killed.
 	stop := s.newClaims()
-	s.interrupted(movein.InCluster, movein.Options{Action: movein.Apply}, 6, 8*n)
+	s.interrupted(migrate.InCluster, migrate.Options{Action: migrate.Apply}, 6, 8*n)
 	stop()
 	maps.Copy(before, s.held()) // with what the provider has handed out until it was closed
-	if _, err := s.run(movein.InCluster, movein.Options{Action: movein.Apply}); err != nil {
+	if _, err := s.run(migrate.InCluster, migrate.Options{Action: migrate.Apply}); err != nil {
 		t.Fatal(err)
 	}
 	s.keptAddresses(before)
@@ -170,13 +170,13 @@ func TestInCluster(t *testing.T) {
 	suite.Must(t, s.provider.Kill())
 	s.pauseCluster("site", "c1", true)
 	before = s.held()
-	if _, err := s.run(movein.InCluster, movein.Options{Action: movein.Apply}); err != nil {
+	if _, err := s.run(migrate.InCluster, migrate.Options{Action: migrate.Apply}); err != nil {
 		t.Fatal(err)
 	}
 	s.keptAddresses(before)
 	s.allFrom(v1alpha1.GroupVersion.Group, releaseAddress)
 	s.recorded()
-	out, err = s.run(movein.InCluster, movein.Options{Action: movein.Apply})
+	out, err = s.run(migrate.InCluster, migrate.Options{Action: migrate.Apply})
 	if err != nil || strings.Contains(out, "Moved") {
 		t.Errorf("once more: %v: %s", err, out)
 	}
@@ -204,8 +204,8 @@ func (s *site) rolledBack(before map[client.ObjectKey]string, n int) {
 	fresh := build.AddressClaim("other", "fresh").Pool("shared").Obj()
 	s.Created(fresh)
 	s.ready()
-	out, err := s.run(movein.InCluster, movein.Options{Action: movein.Rollback})
-	if problems, ok := errors.AsType[*movein.ProblemsError](err); !ok || problems.Count != 1 || !strings.Contains(out, "IPAddressClaim other/fresh") {
+	out, err := s.run(migrate.InCluster, migrate.Options{Action: migrate.Rollback})
+	if problems, ok := errors.AsType[*migrate.ProblemsError](err); !ok || problems.Count != 1 || !strings.Contains(out, "IPAddressClaim other/fresh") {
 		s.Fatalf("a rollback with a new claim: %v", err)
 	}
 	s.keptAddresses(before)
@@ -221,8 +221,8 @@ func (s *site) rolledBack(before map[client.ObjectKey]string, n int) {
 	s.Deleted(fresh, late)
 	s.Gone(fresh, late)
 	s.pauseCluster("site", "c1", true)
-	s.interrupted(movein.InCluster, movein.Options{Action: movein.Rollback}, 4, 8*n)
-	if _, err := s.run(movein.InCluster, movein.Options{Action: movein.Rollback}); err != nil {
+	s.interrupted(migrate.InCluster, migrate.Options{Action: migrate.Rollback}, 4, 8*n)
+	if _, err := s.run(migrate.InCluster, migrate.Options{Action: migrate.Rollback}); err != nil {
 		s.Fatal(err)
 	}
 	s.keptAddresses(before)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/cli/movein"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/migrate"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -180,8 +180,8 @@ func TestMetal3(t *testing.T) {
 	w.hasAddress(made)
 	before := w.held()
 
-	w.interrupted(movein.Metal3, movein.Options{Action: movein.Apply}, 4, 8*n)
-	out, err := w.run(movein.Metal3, movein.Options{Action: movein.Apply})
+	w.interrupted(migrate.Metal3, migrate.Options{Action: migrate.Apply}, 4, 8*n)
+	out, err := w.run(migrate.Metal3, migrate.Options{Action: migrate.Apply})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestMetal3(t *testing.T) {
 
 	// Its own claims go: what they had is free, once the import is run again.
 	w.releaseOwnMetal3()
-	if _, err := w.run(movein.Metal3, movein.Options{Action: movein.Apply}); err != nil {
+	if _, err := w.run(migrate.Metal3, migrate.Options{Action: migrate.Apply}); err != nil {
 		t.Fatal(err)
 	}
 	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(local), local))
@@ -249,7 +249,7 @@ func (w *world) rolledBackMetal3(before map[client.ObjectKey]string, fresh clien
 	claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: fresh.Namespace, Name: fresh.Name}}
 	w.Deleted(claim)
 	w.Gone(claim)
-	if _, err := w.run(movein.Metal3, movein.Options{Action: movein.Rollback}); err != nil {
+	if _, err := w.run(migrate.Metal3, migrate.Options{Action: migrate.Rollback}); err != nil {
 		w.Fatal(err)
 	}
 	w.keptAddresses(before)

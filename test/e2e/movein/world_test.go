@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/cli/movein"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/migrate"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
@@ -322,10 +322,10 @@ func (w *world) crashing(limit int64, before bool, end func()) client.Client {
 }
 
 // command is one of the imports.
-type command func(context.Context, client.Client, movein.Options) error
+type command func(context.Context, client.Client, migrate.Options) error
 
 // run runs an import to its end, and returns what it printed.
-func (w *world) run(do command, o movein.Options) (string, error) {
+func (w *world) run(do command, o migrate.Options) (string, error) {
 	var out bytes.Buffer
 	o.Out, o.Settle = &out, 2*time.Second
 	begin := time.Now()
@@ -336,7 +336,7 @@ func (w *world) run(do command, o movein.Options) (string, error) {
 
 // interrupted runs an import and kills it at writes by chance, a few times, each later than
 // the one before.
-func (w *world) interrupted(do command, o movein.Options, times, writes int) {
+func (w *world) interrupted(do command, o migrate.Options, times, writes int) {
 	w.Helper()
 	for i := range times {
 		limit := int64(1 + w.dice.IntN(writes*(i+1)/times))

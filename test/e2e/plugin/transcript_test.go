@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/cadastre-dev/cadastre/internal/cli"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
 	"github.com/cadastre-dev/cadastre/test/framework/pages"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -37,7 +37,7 @@ type ran struct {
 	t        *testing.T
 	line     string
 	out, err string
-	code     cli.ExitCode
+	code     app.ExitCode
 }
 
 // as is a terminal of a user, with the rights that Kubernetes' RBAC gives them; of the administrator where
@@ -58,9 +58,9 @@ func (r *terminal) runs(line string) *ran {
 		args = slices.Concat(args[:1], args[words:], args[1:words])
 	}
 	var out, errs bytes.Buffer
-	code := cli.Run(r.t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
+	code := app.Run(r.t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
 	fmt.Fprintf(&r.script, "$ %s\n%s", line, strings.ReplaceAll(out.String()+errs.String(), r.dir, "$DIR"))
-	if code != cli.ExitDone {
+	if code != app.ExitDone {
 		fmt.Fprintf(&r.script, "[exit code %d]\n", code)
 	}
 	r.script.WriteByte('\n')
@@ -68,7 +68,7 @@ func (r *terminal) runs(line string) *ran {
 }
 
 // ends expects the exit code.
-func (r *ran) ends(code cli.ExitCode) *ran {
+func (r *ran) ends(code app.ExitCode) *ran {
 	r.t.Helper()
 	if r.code != code {
 		r.t.Errorf("%s: exit code %d, want %d\n%s%s", r.line, r.code, code, r.out, r.err)

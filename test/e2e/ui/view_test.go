@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/internal/cli/live"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/live"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 

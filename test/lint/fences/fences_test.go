@@ -18,20 +18,20 @@ const module = "github.com/cadastre-dev/cadastre"
 var rows = [][]string{
 	{"internal/ipam/space"},
 	{"internal/ipam", "internal/kube", "internal/metrics", "internal/tracing", "internal/version"},
-	{"api/*", "internal/history", "config/crd", "config/policy", "config/rbac", "config/webhook"},
+	{"api/*", "internal/history", "config/crd", "config/policy", "config/rbac", "config/webhook", "web"},
 	{"internal/adapt", "internal/manifests"},
 	{"internal/ledger"},
 	{"internal/catalogue"},
 	{"internal/queue"},
 	{"internal/allocator", "internal/certs", "internal/requester"},
-	{"internal/controller/*", "webhooks", "internal/cli"},
+	{"internal/controller/*", "webhooks", "cmd/kubectl-ipam/app"},
 	{"internal/controller"},
 	{"internal/operator"},
 	{"cmd/*", "envtest"},
 }
 
 // clusterAPI lists who may import Cluster API, beside tests.
-var clusterAPI = []string{"internal/controller/ipaddressclaim", "internal/operator", "internal/cli", "cmd/*"}
+var clusterAPI = []string{"internal/controller/ipaddressclaim", "internal/operator", "cmd/*"}
 
 // listed is one package as `go list` sees it.
 type listed struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra/doc"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/cadastre-dev/cadastre/internal/cli"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
 )
 
 // Write writes one page a command into a directory, and removes the pages of commands that
@@ -33,7 +33,7 @@ func Write(dir string) error {
 
 // command is the plug-in with all its commands.
 func command() *cobra.Command {
-	root := cli.New(genericiooptions.NewTestIOStreamsDiscard())
+	root := app.New(genericiooptions.NewTestIOStreamsDiscard())
 	root.DisableAutoGenTag = true
 	root.InitDefaultCompletionCmd()
 	return root

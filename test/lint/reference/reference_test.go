@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cadastre-dev/cadastre/internal/cli"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
 )
 
 const root = "../../.."
@@ -60,15 +60,15 @@ func TestTheOverviewIsThatOfTheCommands(t *testing.T) {
 	if !strings.Contains(string(text), "<!-- begin rights -->\n"+table.String()+"<!-- end rights -->") {
 		t.Error("the table of rights is not what the commands ask for: run make reference")
 	}
-	var documented []cli.ExitCode
+	var documented []app.ExitCode
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| \w`).FindAllStringSubmatch(string(text), -1) {
 		code, err := strconv.Atoi(row[1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		documented = append(documented, cli.ExitCode(code))
+		documented = append(documented, app.ExitCode(code))
 	}
-	if diff := cmp.Diff(cli.ExitCodes(), documented); diff != "" {
+	if diff := cmp.Diff(app.ExitCodes(), documented); diff != "" {
 		t.Errorf("the table of exit codes differs (-commands +documented):\n%s", diff)
 	}
 }

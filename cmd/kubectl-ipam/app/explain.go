@@ -1,0 +1,139 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+func newExplain(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain CLAIM",
+		Short: "Tell why a claim waits and what would help, or where its block came from",
+		Long: `Tell why a claim waits and what would help, or where its block came from: what each pool
+that could serve it lacks, which claims come before it, and what can be released or made.
+NAME alone is an IPClaim of the namespace, else an IPAddressClaim.
+
+Who may list all pools and allocations gets the whole answer. Others get what the status of
+the claim says, and what they may read of their own namespace.`,
+		Example: `  kubectl ipam explain web
+  kubectl ipam explain ipaddressclaim/machine-0
+  kubectl ipam explain machine-0 --kind ipaddressclaim`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: e.first(&v1alpha1.IPClaimList{}, &ipamv1.IPAddressClaimList{}),
+	}
+	o := bindOutput(cmd)
+	var kind string
+	cmd.Flags().StringVarP(&kind, "kind", "k", "", "kind of the claim: ipclaim or ipaddressclaim")
+	complete(cmd, "kind", "ipclaim", "ipaddressclaim")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		argument := args[0]
+		if kind != "" {
+			argument = kind + "/" + argument
+		}
+		return e.explain(cmd, argument, o)
+	}
+	return cmd
+}
+
+func (e *env) explain(cmd *cobra.Command, argument string, o *output) error {
+	c, err := e.client()
+	if err != nil {
+		return err
+	}
+	namespace, err := e.namespace()
+	if err != nil {
+		return err
+	}
+	asked, err := findQuestion(cmd.Context(), c, namespace, argument)
+	if err != nil {
+		return err
+	}
+	r, err := e.readQuietly(cmd, register.Scope{})
+	if err != nil {
+		return err
+	}
+	known := &knowledge{register: r, namespace: namespace}
+	if err := known.read(cmd.Context(), c); err != nil {
+		return err
+	}
+	defer known.close()
+	report := explanation(cmd.Context(), asked, known)
+	if report.PoolsUnread {
+		e.note("what each pool lacks is left out, as it takes the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask who looks after the pools")
+	}
+	if format := *o.flags.OutputFormat; (format == "" || format == "wide") && !o.templated() {
+		return report.write(e.Out, e.painted(), e.clock.Now())
+	}
+	return e.print(o, report)
+}
+
+// question is a claim of either kind that is to be explained.
+type question struct {
+	kind, resource string
+	obj            client.Object
+	request        ipam.Request
+	// invalid says why the claim cannot be understood.
+	invalid error
+
+	bound           bool
+	phase           string
+	reason, message string
+	block           string
+	pool            *v1alpha1.PoolReference
+	record          string
+	reclaim         v1alpha1.ReclaimPolicy
+	// candidates are what the status of the claim says of each pool.
+	candidates []v1alpha1.CandidatePool
+}
+
+// holder is the claim as the holder of a block.
+func (q *question) holder() ipam.Holder {
+	claim := ipam.Name{Namespace: q.obj.GetNamespace(), Name: q.obj.GetName()}
+	if q.kind == adapt.AddressClaimKind {
+		return adapt.HolderOfAddressClaim(claim)
+	}
+	return adapt.HolderOfClaim(claim)
+}
+
+func findQuestion(ctx context.Context, c client.Client, namespace, argument string) (*question, error) {
+	kind, name := splitKind(argument)
+	key := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	claim, address := &v1alpha1.IPClaim{ObjectMeta: key}, &ipamv1.IPAddressClaim{ObjectMeta: key}
+	switch kind {
+	case "ipclaim":
+		if err := get(ctx, c, claim); err != nil {
+			return nil, err
+		}
+		return aboutClaim(claim), nil
+	case "ipaddressclaim":
+		if err := get(ctx, c, address); err != nil {
+			return nil, err
+		}
+		return aboutAddressClaim(ctx, c, address), nil
+	case "":
+	default:
+		return nil, coded(ExitUsage, fmt.Errorf("%s: is no claim: write ipclaim/NAME or ipaddressclaim/NAME", argument))
+	}
+	err := c.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+	if err == nil {
+		return aboutClaim(claim), nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	if c.Get(ctx, client.ObjectKeyFromObject(address), address) == nil {
+		return aboutAddressClaim(ctx, c, address), nil
+	}
+	return nil, coded(ExitNotFound, fmt.Errorf("%s: there is no claim of that name in namespace %s that you may read: see kubectl get ipclaims -n %[2]s", name, namespace))
+}

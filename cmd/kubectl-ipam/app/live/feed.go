@@ -1,0 +1,329 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/kube"
+)
+
+const (
+	// patience is how long what was read before may be refused until that is believed: an
+	// API server that starts does so while it does not know the roles and the CRDs yet.
+	patience = 10 * time.Second
+	// again is how long it takes at most until rights that were granted are seen.
+	again = 15 * time.Second
+	// silent is how long nothing may be heard on a watch that has had a bookmark, which the
+	// API server sends about every minute.
+	silent = 150 * time.Second
+	// deaf is how long nothing may be heard on one that has had none: those of a resource
+	// of which nothing has changed since the API server began may have none. A Reflector
+	// watches for ten minutes at most, and then begins anew.
+	deaf = 11 * time.Minute
+	// listening is how often it is checked that something was heard.
+	listening = 10 * time.Second
+)
+
+// errStale and errWider end a watch that is to begin anew: where it was, and in all
+// namespaces.
+var (
+	errStale = errors.New("nothing was heard of it for too long")
+	errWider = errors.New("it may be read in all namespaces")
+)
+
+// feed keeps one resource of the state up to date, where the caller may read it.
+type feed struct {
+	resource   string
+	namespaced bool
+	// namespace is where it is read if not in all of them.
+	namespace string
+	source    func(namespace string) (kube.StreamingSource, error)
+	store     cache.ReflectorStore
+	// first resources are shown before the others are read.
+	first bool
+	// quiet resources are not among what is said to be unread.
+	quiet bool
+	// optional resources need not be served.
+	optional bool
+
+	clock clock.WithTicker
+	// noted is called when anything below has changed.
+	noted func()
+
+	mu sync.Mutex
+	// decided says that it has been read, or that it may not be; synced that it has been
+	// read where it is read now.
+	decided, synced bool
+	// err is why it is behind; nil: it is in step.
+	err error
+	// refusedSince is when it was first refused, of what was read before.
+	refusedSince time.Time
+	heard        time.Time
+	marked       bool
+	unread       *register.Unread
+}
+
+// run follows the resource until ctx is done.
+func (f *feed) run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, logr.Discard()) // what a Reflector says, behind says
+	var narrowed error
+	namespace := ""
+	for ctx.Err() == nil {
+		err := f.follow(ctx, namespace, narrowed)
+		switch {
+		case ctx.Err() != nil, errors.Is(err, errStale):
+		case errors.Is(err, errWider):
+			namespace, narrowed = "", nil
+		case namespace == "" && f.namespaced && f.namespace != "" && apierrors.IsForbidden(err):
+			namespace, narrowed = f.namespace, err
+		default: // neither here nor there
+			f.nothing(err)
+			select {
+			case <-ctx.Done():
+			case <-f.clock.After(again):
+			}
+			namespace, narrowed = "", nil
+		}
+	}
+}
+
+// follow lists and watches in one namespace or in all, and returns why it does not any more.
+func (f *feed) follow(ctx context.Context, namespace string, narrowed error) error {
+	from, err := f.source(namespace)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.synced, f.refusedSince = false, time.Time{}
+	f.mu.Unlock()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go f.listen(ctx, stop)
+	if narrowed != nil {
+		go f.widen(ctx, stop)
+	}
+	seen := &heardStore{ReflectorStore: f.store, feed: f, unread: f.lack(namespace, narrowed)}
+	cache.NewReflectorWithOptions(f.observed(from, stop), nil, seen, cache.ReflectorOptions{
+		Name: f.resource, Clock: f.clock,
+		Backoff: &wait.Backoff{Duration: 300 * time.Millisecond, Cap: 3 * time.Second, Steps: 20, Factor: 1.6, Jitter: 0.3},
+	}).RunWithContext(ctx)
+	return context.Cause(ctx)
+}
+
+// lack is what is unread while it is read in a namespace alone.
+func (f *feed) lack(namespace string, err error) *register.Unread {
+	if namespace == "" {
+		return nil
+	}
+	return &register.Unread{Resource: f.resource, Namespace: namespace, Err: err}
+}
+
+// observed is a source that has the feed know what the API server answers.
+func (f *feed) observed(from kube.StreamingSource, stop context.CancelCauseFunc) kube.StreamingSource {
+	return kube.StreamingSource{ListWatch: &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := from.ListWithContext(ctx, options)
+			f.answered(ctx, "list", err, stop)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			watching, err := from.WatchWithContext(ctx, options)
+			f.answered(ctx, "watch", err, stop)
+			return watching, err
+		},
+	}}
+}
+
+// answered notes an answer of the API server. What is refused for good is given up.
+func (f *feed) answered(ctx context.Context, verb string, err error, stop context.CancelCauseFunc) {
+	if ctx.Err() != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer f.noted()
+	f.heard, f.marked = f.clock.Now(), false
+	if err == nil {
+		if verb == "watch" || f.synced {
+			f.err, f.refusedSince = nil, time.Time{}
+		}
+		return
+	}
+	f.err = &requestError{verb, f.resource, err}
+	if !apierrors.IsForbidden(err) && (!f.optional || !apierrors.IsNotFound(err)) {
+		f.refusedSince = time.Time{}
+		return
+	}
+	if f.refusedSince.IsZero() {
+		f.refusedSince = f.heard
+	}
+	if !f.synced || f.heard.Sub(f.refusedSince) >= patience {
+		stop(err)
+	}
+}
+
+// requestError is why a resource cannot be listed or watched.
+type requestError struct {
+	verb, resource string
+	err            error
+}
+
+// Error implements error.
+func (e *requestError) Error() string {
+	return fmt.Sprintf("cannot %s %s: %v", e.verb, e.resource, e.err)
+}
+
+// Unwrap returns what the API server, or the way to it, has said.
+func (e *requestError) Unwrap() error { return e.err }
+
+// listen ends a watch on which nothing was heard for too long.
+func (f *feed) listen(ctx context.Context, stop context.CancelCauseFunc) {
+	if f.poll(ctx, listening, f.isStale) {
+		stop(errStale)
+	}
+}
+
+// poll asks at an interval until the answer is yes, and reports whether it was before ctx ended.
+func (f *feed) poll(ctx context.Context, interval time.Duration, yes func() bool) bool {
+	ticker := f.clock.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C():
+			if yes() {
+				return true
+			}
+		}
+	}
+}
+
+// isStale reports whether nothing was heard for too long, and notes it.
+func (f *feed) isStale() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	limit := deaf
+	if f.marked {
+		limit = silent
+	}
+	if !f.synced || f.err != nil || f.clock.Since(f.heard) < limit {
+		return false
+	}
+	f.err = fmt.Errorf("nothing was heard of %s for %s: it is listed again", f.resource, limit)
+	f.noted()
+	return true
+}
+
+// widen ends what is read in a namespace alone when it may be read in all of them.
+func (f *feed) widen(ctx context.Context, stop context.CancelCauseFunc) {
+	from, err := f.source("")
+	if err != nil {
+		return
+	}
+	mayList := func() bool {
+		_, err := from.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil
+	}
+	if f.poll(ctx, again, mayList) {
+		stop(errWider)
+	}
+}
+
+// nothing has nothing of the resource in the state: it may not be read, or is not served.
+func (f *feed) nothing(err error) {
+	if failed := f.store.Replace(nil, ""); failed != nil {
+		err = errors.Join(err, failed)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.decided, f.synced, f.err = true, false, nil
+	f.unread = &register.Unread{Resource: f.resource, Err: err}
+	switch {
+	case f.optional && apierrors.IsNotFound(err):
+		f.unread = nil
+	case !apierrors.IsForbidden(err):
+		f.err = err
+	}
+	f.noted()
+}
+
+// heardStore has the feed know what a Reflector delivers.
+type heardStore struct {
+	cache.ReflectorStore
+	feed   *feed
+	unread *register.Unread
+}
+
+var _ cache.ReflectorBookmarkStore = &heardStore{}
+
+// Add implements cache.ReflectorStore.
+func (s *heardStore) Add(obj any) error {
+	s.feed.hear(false)
+	return s.ReflectorStore.Add(obj)
+}
+
+// Update implements cache.ReflectorStore.
+func (s *heardStore) Update(obj any) error {
+	s.feed.hear(false)
+	return s.ReflectorStore.Update(obj)
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *heardStore) Delete(obj any) error {
+	s.feed.hear(false)
+	return s.ReflectorStore.Delete(obj)
+}
+
+// Bookmark implements cache.ReflectorBookmarkStore.
+func (s *heardStore) Bookmark(string) error {
+	s.feed.hear(true)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *heardStore) Replace(objs []any, version string) error {
+	if err := s.ReflectorStore.Replace(objs, version); err != nil {
+		return err
+	}
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.decided, f.synced, f.err, f.refusedSince = true, true, nil, time.Time{}
+	f.heard, f.marked, f.unread = f.clock.Now(), false, s.unread
+	f.noted()
+	return nil
+}
+
+func (f *feed) hear(bookmark bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heard, f.marked = f.clock.Now(), f.marked || bookmark
+}
+
+// stand is how a feed stands.
+type stand struct {
+	decided bool
+	behind  error
+	unread  *register.Unread
+}
+
+func (f *feed) stand() stand {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return stand{f.decided, f.err, f.unread}
+}

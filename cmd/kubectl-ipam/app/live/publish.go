@@ -1,0 +1,328 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+const (
+	// soon is how long changes are gathered before they are published.
+	soon = 50 * time.Millisecond
+	// share is how much of the time may go into it at most: one in so many.
+	share = 5
+	// usageEvery is how often the usage of a pool is published at most.
+	usageEvery = time.Second
+)
+
+// Where the usage of a pool is from.
+const (
+	fromRecords = "records"
+	fromStatus  = "status"
+)
+
+// publishAll publishes what changes until ctx is done.
+func (l *Live) publishAll(ctx context.Context) {
+	var due <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		case <-due:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.clock.After(soon):
+		}
+		began := l.clock.Now()
+		later := l.publish()
+		if took := l.clock.Since(began); took*share > soon {
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.clock.After(took * (share - 1)):
+			}
+		}
+		due = nil
+		if later > 0 {
+			due = l.clock.After(later)
+		}
+	}
+}
+
+// publish publishes what has changed, and returns when the rest is to be; 0: there is none.
+func (l *Live) publish() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.judge()
+	return l.publishChanges()
+}
+
+// publishChanges is publish with the lock held.
+func (l *Live) publishChanges() time.Duration {
+	change := &Change{}
+	if unread := l.unreadMessage(); !reflect.DeepEqual(unread, l.state.shown.unread) {
+		l.state.shown.unread, change.unread = unread, &unread
+	}
+	if counted := l.counted(); counted != l.state.shown.counted {
+		l.state.shown.counted, l.state.structure = counted, true
+	}
+	later := l.updateStructure(change)
+	later = sooner(later, l.updateUsage(change))
+	l.updateBlocks(change)
+	if !change.isEmpty() {
+		for s := range l.subscribers {
+			l.offer(s, change)
+		}
+	}
+	return later
+}
+
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// updateStructure shows pools and claims as they are now. What only the operator's counts
+// have changed is shown once in a while.
+func (l *Live) updateStructure(change *Change) time.Duration {
+	s, now := &l.state, l.clock.Now()
+	if !s.structure {
+		if !s.status {
+			return 0
+		}
+		if since := now.Sub(s.shown.statusAt); since < usageEvery {
+			return usageEvery - since
+		}
+	}
+	s.structure, s.status, s.shown.statusAt = false, false, now
+	objects := s.objects(s.poolRecords, l.unread())
+	objects.Mentioned = s.mentioned()
+	s.shown.register = register.Build(objects)
+	pools := map[ipam.PoolKey]bool{}
+	for _, pool := range s.shown.register.Pools {
+		pools[pool.Key] = true
+		l.updatePool(change, pool, s.shown.counted)
+	}
+	for key, was := range s.shown.pools {
+		if !pools[key] {
+			change.gone.Pools = append(change.gone.Pools, was.ID)
+			delete(s.shown.pools, key)
+			if t := s.tallies[key]; t != nil && len(t.records) == 0 {
+				delete(s.tallies, key)
+			}
+		}
+	}
+	slices.Sort(change.gone.Pools)
+	l.updateClaims(change)
+	return 0
+}
+
+// updatePool shows a pool that is new or has changed.
+func (l *Live) updatePool(change *Change, pool *register.Pool, counted bool) {
+	s := &l.state
+	t := s.tallies[pool.Key]
+	if t == nil {
+		t = newTally()
+		s.tallies[pool.Key] = t
+	}
+	now, was := poolMessage(pool), s.shown.pools[pool.Key]
+	if redescribed := t.describe(pool.Pool); redescribed || was != nil && was.Domain != now.Domain {
+		for uid := range t.records {
+			s.changed[uid] = true
+		}
+		s.used[pool.Key] = true
+	}
+	if was != nil {
+		now.Usage, now.UsageFrom = was.Usage, was.UsageFrom
+		if counted && was.UsageFrom == fromRecords && reflect.DeepEqual(was.Pool, now) {
+			s.used[pool.Key] = true // it may have other pools below it
+			return
+		}
+	}
+	now.Usage, now.UsageFrom = l.usage(pool, counted)
+	if was != nil && reflect.DeepEqual(was.Pool, now) {
+		return
+	}
+	delete(s.used, pool.Key)
+	s.shown.pools[pool.Key] = &shownPool{now, l.clock.Now()}
+	change.pools = append(change.pools, now)
+}
+
+// updateUsage shows what is used of the pools of which blocks have changed, and of those
+// above them: each once in a while.
+func (l *Live) updateUsage(change *Change) time.Duration {
+	s, now := &l.state, l.clock.Now()
+	if !s.shown.counted {
+		clear(s.used) // it is the operator who counts
+		return 0
+	}
+	var later time.Duration
+	var pools []Pool
+	for key := range s.used {
+		for pool := s.shown.register.Pool(key); pool != nil; pool = pool.Parent {
+			s.used[pool.Key] = true
+		}
+	}
+	for key := range s.used {
+		was, pool := s.shown.pools[key], s.shown.register.Pool(key)
+		if was == nil || pool == nil {
+			delete(s.used, key)
+			continue
+		}
+		if since := now.Sub(was.at); since < usageEvery {
+			later = sooner(later, usageEvery-since)
+			continue
+		}
+		delete(s.used, key)
+		usage, from := l.usage(pool, true)
+		if reflect.DeepEqual(usage, was.Usage) {
+			continue
+		}
+		was.Usage, was.UsageFrom, was.at = usage, from, now
+		pools = append(pools, was.Pool)
+	}
+	slices.SortFunc(pools, func(a, b Pool) int { return cmp.Compare(a.ID, b.ID) })
+	change.pools = append(change.pools, pools...)
+	return later
+}
+
+// updateBlocks shows the blocks that have changed.
+func (l *Live) updateBlocks(change *Change) {
+	s := &l.state
+	defer clear(s.changed)
+	if len(l.subscribers) == 0 {
+		return
+	}
+	var records []*register.Record
+	for uid := range s.changed {
+		if record := s.records[uid]; record != nil {
+			records = append(records, record)
+		} else {
+			change.gone.Blocks = append(change.gone.Blocks, uid)
+		}
+	}
+	slices.SortFunc(records, register.ByBlock)
+	slices.Sort(change.gone.Blocks)
+	for _, record := range records {
+		change.blocks = append(change.blocks, blockMessage(s.shown.register, record))
+	}
+}
+
+// updateClaims shows the claims that wait.
+func (l *Live) updateClaims(change *Change) {
+	s := &l.state
+	waiting := l.waiting()
+	for uid, now := range waiting {
+		if was, shown := s.shown.claims[uid]; !shown || !reflect.DeepEqual(was, now) {
+			change.claims = append(change.claims, now)
+		}
+	}
+	for uid := range s.shown.claims {
+		if _, waits := waiting[uid]; !waits {
+			change.gone.Claims = append(change.gone.Claims, uid)
+		}
+	}
+	s.shown.claims = waiting
+	slices.SortFunc(change.claims, bySince)
+	slices.Sort(change.gone.Claims)
+}
+
+// counted reports whether what is used is counted from the records: all of them have been
+// read. Otherwise it is what the operator counts.
+func (l *Live) counted() bool {
+	for _, f := range l.feeds {
+		if f.resource == "ipallocations" {
+			now := f.stand()
+			return now.decided && now.unread == nil
+		}
+	}
+	return true
+}
+
+// usage is what is used of a pool, and where that is from; nil where it is not known.
+func (l *Live) usage(pool *register.Pool, counted bool) (*Usage, string) {
+	if !pool.IsKnown() {
+		return nil, ""
+	}
+	if !counted {
+		usage, known := pool.UsageOfStatus()
+		if !known {
+			return nil, ""
+		}
+		return usageMessage(usage, false), fromStatus
+	}
+	if !pool.CIDR.IsValid() {
+		return nil, ""
+	}
+	usage := l.tallied(pool)
+	for _, child := range pool.Children {
+		usage.Used = usage.Used.Add(l.usedIn(child))
+	}
+	return usageMessage(usage, true), fromRecords
+}
+
+// tallied is what the records of a pool itself come to.
+func (l *Live) tallied(pool *register.Pool) register.Usage {
+	t := l.state.tallies[pool.Key]
+	if t == nil {
+		t = newTally()
+		t.describe(pool.Pool)
+	}
+	usage := t.usage()
+	usage.Used = usage.Held
+	return usage
+}
+
+// usedIn is what claims hold of a pool and of all below it.
+func (l *Live) usedIn(pool *register.Pool) (sum count) {
+	if t := l.state.tallies[pool.Key]; t != nil {
+		sum = t.held
+	}
+	for _, child := range pool.Children {
+		sum = sum.Add(l.usedIn(child))
+	}
+	return sum
+}
+
+// waiting are the messages of the claims that wait, by UID.
+func (l *Live) waiting() map[string]Waiting {
+	s := &l.state
+	all := make(map[string]Waiting, len(s.claims)+len(s.addressClaims))
+	requests := s.requests()
+	for uid, claim := range s.claims {
+		request, valid := requests[uid]
+		all[uid] = claimMessage(s.shown.register, claim, request, valid)
+	}
+	for uid, claim := range s.addressClaims {
+		request, valid := requests[uid]
+		all[uid] = addressClaimMessage(s.shown.register, claim, request, valid)
+	}
+	return all
+}
+
+// poolID is how a pool is named in messages.
+func poolID(key ipam.PoolKey) string {
+	if key.Namespace == "" {
+		return string(key.Kind) + "/" + key.Name
+	}
+	return string(key.Kind) + "/" + key.Namespace + "/" + key.Name
+}
+
+// childOf is the pool whose space a record is; empty for that of a claim.
+func childOf(record *register.Record) string {
+	if record.Purpose != ipam.PurposePool {
+		return ""
+	}
+	return poolID(adapt.PoolOf(record.Holder))
+}

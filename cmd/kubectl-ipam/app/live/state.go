@@ -1,0 +1,243 @@
+package live
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// state is what the feeds have read, and what of it has not been published. Live guards it.
+type state struct {
+	pools   map[ipam.PoolKey]v1alpha1.Pool
+	classes map[string]*v1alpha1.IPClass
+	// records, claims and addressClaims are by UID.
+	records       map[string]*register.Record
+	claims        map[string]*v1alpha1.IPClaim
+	addressClaims map[string]*ipamv1.IPAddressClaim
+	// invalid is why a record could not be read, by UID.
+	invalid map[string]error
+	// tallies are those of all pools of which blocks are recorded, or that are shown.
+	tallies map[ipam.PoolKey]*tally
+	// poolRecords are the records of pools, by UID.
+	poolRecords map[string]*register.Record
+
+	// changed are the records, by UID, and used the pools of whose blocks any has changed.
+	changed map[string]bool
+	used    map[ipam.PoolKey]bool
+	// structure says that something has changed that pools and claims are shown by, and
+	// status that the operator has written the status of a pool.
+	structure, status bool
+	// built is what the last question was answered with; nil once something has changed.
+	built *register.Register
+
+	shown shown
+}
+
+// shown is what was published last.
+type shown struct {
+	// register has the pools and the records of pools, and no others.
+	register *register.Register
+	pools    map[ipam.PoolKey]*shownPool
+	claims   map[string]Waiting
+	unread   Unread
+	// counted says that usage was counted from the records.
+	counted bool
+	// statusAt is when the status of pools was last taken over.
+	statusAt time.Time
+}
+
+// shownPool is a pool as it was published, and when.
+type shownPool struct {
+	Pool
+	at time.Time
+}
+
+func newState() state {
+	return state{
+		pools: map[ipam.PoolKey]v1alpha1.Pool{}, classes: map[string]*v1alpha1.IPClass{},
+		records: map[string]*register.Record{}, poolRecords: map[string]*register.Record{},
+		claims: map[string]*v1alpha1.IPClaim{}, addressClaims: map[string]*ipamv1.IPAddressClaim{},
+		invalid: map[string]error{}, tallies: map[ipam.PoolKey]*tally{},
+		changed: map[string]bool{}, used: map[ipam.PoolKey]bool{}, structure: true,
+		shown: shown{register: register.Build(&register.Objects{}), pools: map[ipam.PoolKey]*shownPool{}, claims: map[string]Waiting{}},
+	}
+}
+
+// putRecord takes over a record that is new or has changed.
+func (s *state) putRecord(record *register.Record) {
+	before := s.records[record.UID]
+	if before != nil && before.Version == record.Version {
+		return
+	}
+	delete(s.invalid, record.UID)
+	s.records[record.UID] = record
+	s.changed[record.UID] = true
+	s.built = nil
+	if record.Purpose == ipam.PurposePool {
+		s.poolRecords[record.UID] = record
+		s.structure = true
+	}
+	if !record.Pool.Kind.IsPool() {
+		return
+	}
+	t := s.tallies[record.Pool]
+	if t == nil { // of a pool that is not known
+		t = newTally()
+		s.tallies[record.Pool] = t
+		s.structure = true
+	}
+	if before == nil {
+		s.structure = s.structure || s.shown.pools[record.Pool] == nil
+	}
+	t.put(record)
+	s.used[record.Pool] = true
+}
+
+// removeRecord takes a record out.
+func (s *state) removeRecord(uid string) {
+	delete(s.invalid, uid)
+	record := s.records[uid]
+	if record == nil {
+		return
+	}
+	delete(s.records, uid)
+	s.changed[uid] = true
+	s.built = nil
+	if record.Purpose == ipam.PurposePool {
+		delete(s.poolRecords, uid)
+		s.structure = true
+	}
+	if t := s.tallies[record.Pool]; t != nil {
+		t.remove(record)
+		s.used[record.Pool] = true
+		if len(t.records) == 0 && s.pools[record.Pool] == nil {
+			delete(s.tallies, record.Pool)
+			s.structure = true
+		}
+	}
+}
+
+// putPool takes over a pool that is new or has changed.
+func (s *state) putPool(pool v1alpha1.Pool) {
+	key := adapt.KeyOf(pool)
+	before := s.pools[key]
+	if before != nil && before.GetResourceVersion() == pool.GetResourceVersion() {
+		return
+	}
+	s.pools[key] = pool
+	s.built = nil
+	if before == nil || before.GetUID() != pool.GetUID() || before.GetGeneration() != pool.GetGeneration() ||
+		before.PoolStatus().Phase != pool.PoolStatus().Phase || !maps.Equal(before.GetLabels(), pool.GetLabels()) ||
+		!maps.Equal(before.GetAnnotations(), pool.GetAnnotations()) {
+		s.structure = true
+		return
+	}
+	s.status = true
+}
+
+func (s *state) removePool(key ipam.PoolKey) {
+	delete(s.pools, key)
+	s.structure, s.built = true, nil
+}
+
+// replacePools leaves no others of a kind.
+func (s *state) replacePools(kind ipam.PoolKind, pools []v1alpha1.Pool) {
+	listed := make(map[ipam.PoolKey]bool, len(pools))
+	for _, pool := range pools {
+		listed[adapt.KeyOf(pool)] = true
+		s.putPool(pool)
+	}
+	for key := range s.pools {
+		if key.Kind == kind && !listed[key] {
+			s.removePool(key)
+		}
+	}
+}
+
+// replaceRecords leaves no others.
+func (s *state) replaceRecords(records []*register.Record, invalid map[string]error) {
+	listed := make(map[string]bool, len(records))
+	for _, record := range records {
+		listed[record.UID] = true
+		s.putRecord(record)
+	}
+	for uid := range s.records {
+		if !listed[uid] {
+			s.removeRecord(uid)
+		}
+	}
+	s.invalid = invalid
+}
+
+// objects are what a register is put together of: with all records, or those of pools.
+func (s *state) objects(records map[string]*register.Record, unread []register.Unread) *register.Objects {
+	objects := &register.Objects{RecordsRead: true, Unread: unread, Records: slices.Collect(maps.Values(records))}
+	for _, pool := range s.pools {
+		switch pool := pool.(type) {
+		case *v1alpha1.IPPool:
+			objects.Pools = append(objects.Pools, *pool)
+		case *v1alpha1.LocalIPPool:
+			objects.LocalPools = append(objects.LocalPools, *pool)
+		}
+	}
+	for _, claim := range s.claims {
+		objects.Waiting = append(objects.Waiting, *claim)
+	}
+	for _, class := range s.classes {
+		objects.Classes = append(objects.Classes, *class)
+	}
+	return objects
+}
+
+// mentioned are pools that anything names, with their families.
+func (s *state) mentioned() map[ipam.PoolKey]ipam.Family {
+	all := map[ipam.PoolKey]ipam.Family{}
+	for key, t := range s.tallies {
+		for _, record := range t.records {
+			all[key] = ipam.FamilyOf(record.Block)
+			break
+		}
+	}
+	for _, record := range s.poolRecords {
+		all[adapt.PoolOf(record.Holder)] = ipam.FamilyOf(record.Block)
+	}
+	for _, pool := range s.pools {
+		if spec := pool.PoolSpec(); spec.ParentRef != nil {
+			all[adapt.PoolKey(pool.GetNamespace(), *spec.ParentRef)] = ipam.Family(spec.IPFamily)
+		}
+	}
+	for _, request := range s.requests() {
+		if request.Pool != (ipam.PoolKey{}) && request.Pool.Kind.IsPool() {
+			all[request.Pool] = request.Family
+		}
+	}
+	return all
+}
+
+// requests are what the waiting claims ask for that can be understood, by UID.
+func (s *state) requests() map[string]ipam.Request {
+	all := make(map[string]ipam.Request, len(s.claims)+len(s.addressClaims))
+	for uid, claim := range s.claims {
+		if request, errs := adapt.Claim(claim); len(errs) == 0 {
+			all[uid] = request
+		}
+	}
+	for uid, claim := range s.addressClaims {
+		ref := claim.Spec.PoolRef
+		request, errs := adapt.AddressRequest(adapt.AddressClaim{
+			Namespace: claim.Namespace, Name: claim.Name,
+			PoolGroup: ref.APIGroup, PoolKind: ref.Kind, PoolName: ref.Name, Annotations: claim.Annotations,
+		})
+		if len(errs) == 0 {
+			all[uid] = request
+		}
+	}
+	return all
+}

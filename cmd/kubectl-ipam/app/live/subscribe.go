@@ -1,0 +1,124 @@
+package live
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+)
+
+const (
+	// mostChanges and mostItems are what may wait for a subscriber at most.
+	mostChanges = 1000
+	mostItems   = 500_000
+)
+
+// Subscription is what one subscriber gets: what is known at first, and then what changes.
+type Subscription struct {
+	// Unread, Pools and Waiting are what is known at first, beside the Blocks.
+	Unread  Unread
+	Pools   []Pool
+	Waiting []Waiting
+
+	live     *Live
+	register *register.Register
+	records  []*register.Record
+	changes  chan *Change
+	// items is how much waits in changes. The lock of live guards it, and cut.
+	items int
+	cut   bool
+}
+
+// Subscribe begins a subscription, which is to be ended with Close.
+func (l *Live) Subscribe() *Subscription {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.publishChanges() // so that what follows has all that came before
+	l.rouse()          // for what it has left for later
+	s := &Subscription{
+		Unread: l.state.shown.unread, Pools: l.shownPools(),
+		Waiting: slices.SortedFunc(maps.Values(l.state.shown.claims), bySince),
+		live:    l, register: l.state.shown.register,
+		records: slices.Collect(maps.Values(l.state.records)),
+		changes: make(chan *Change, mostChanges),
+	}
+	l.subscribers[s] = struct{}{}
+	return s
+}
+
+// Pools are those that are known now.
+func (l *Live) Pools() []Pool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.publishChanges()
+	l.rouse()
+	return l.shownPools()
+}
+
+// shownPools are in address order, as in a register.
+func (l *Live) shownPools() []Pool {
+	pools := make([]Pool, 0, len(l.state.shown.pools))
+	for _, pool := range l.state.shown.register.Pools {
+		if shown := l.state.shown.pools[pool.Key]; shown != nil {
+			pools = append(pools, shown.Pool)
+		}
+	}
+	return pools
+}
+
+func bySince(a, b Waiting) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) }
+
+// Blocks are those that are known at first, a message at a time, in address order.
+func (s *Subscription) Blocks() iter.Seq[[]Block] {
+	return func(yield func([]Block) bool) {
+		records := s.records
+		s.records = nil
+		slices.SortFunc(records, register.ByBlock)
+		for chunk := range slices.Chunk(records, mostBlocks) {
+			blocks := make([]Block, len(chunk))
+			for i, record := range chunk {
+				blocks[i] = blockMessage(s.register, record)
+			}
+			if !yield(blocks) {
+				return
+			}
+		}
+	}
+}
+
+// Changes delivers what changes. It is closed when the subscriber is cut off, because too
+// much waits for it.
+func (s *Subscription) Changes() <-chan *Change { return s.changes }
+
+// Taken has room made for what a change had in the queue.
+func (s *Subscription) Taken(change *Change) {
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	s.items -= change.size()
+}
+
+// Close ends the subscription.
+func (s *Subscription) Close() {
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	delete(s.live.subscribers, s)
+}
+
+// offer puts a change into the queue of a subscriber, or cuts it off. The lock is held.
+func (l *Live) offer(s *Subscription, change *Change) {
+	if s.cut {
+		return
+	}
+	if s.items += change.size(); s.items <= mostItems || len(s.changes) == 0 {
+		select {
+		case s.changes <- change:
+			return
+		default:
+		}
+	}
+	s.cut = true
+	close(s.changes)
+	delete(l.subscribers, s)
+}

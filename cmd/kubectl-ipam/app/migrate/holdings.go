@@ -1,0 +1,268 @@
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// holder carries a register out.
+type holder struct {
+	run
+	register *register
+}
+
+// apply makes pools, parents first, and claims. What is there already as it should be, it
+// leaves as it is, so that it goes on where it was interrupted.
+func (h *holder) apply(ctx context.Context) error {
+	for _, pool := range h.register.pools {
+		if err := h.makePool(ctx, pool); err != nil {
+			return err
+		}
+	}
+	if err := h.await(ctx, "ready: see what its condition Ready says", func() ([]string, error) { return h.unready(ctx) }); err != nil {
+		return err
+	}
+	if err := h.makeClaims(ctx); err != nil {
+		return err
+	}
+	if err := h.await(ctx, "bound: see what its condition Ready says", func() ([]string, error) { return h.unbound(ctx) }); err != nil {
+		return err
+	}
+	h.say("Imported %s and %s.", ipam.Counted(len(h.register.pools), "pool"), ipam.Counted(len(h.register.claims), "held block"))
+	return nil
+}
+
+// makePool creates a pool that does not exist yet.
+func (h *holder) makePool(ctx context.Context, pool *v1alpha1.IPPool) error {
+	if h.register.exists[pool] {
+		return nil
+	}
+	if err := h.client.Create(ctx, pool.DeepCopy()); err != nil {
+		return fmt.Errorf("creating IPPool %s: %w", pool.Name, err)
+	}
+	return nil
+}
+
+// makeClaims creates the claims. A block may still be recorded although its holder is gone: that
+// holder was just deleted, or an earlier run was killed while it created the claim. The
+// operator releases such a block, in the second case after its --orphan-grace, and that is
+// waited for.
+func (h *holder) makeClaims(ctx context.Context) error {
+	var mu sync.Mutex
+	var refused []*v1alpha1.IPClaim
+	var why error
+	err := h.all(ctx, len(h.register.claims), func(ctx context.Context, i int) error {
+		err := h.makeClaim(ctx, h.register.claims[i])
+		if !isTaken(err) {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		refused, why = append(refused, h.register.claims[i]), err
+		return nil
+	})
+	if err != nil || len(refused) == 0 {
+		return err
+	}
+	if leaving, err := h.areLeaving(ctx, refused); !leaving || err != nil {
+		return cmp.Or(err, why)
+	}
+	h.say("Waiting for the operator to release %s, the former holders of which are gone.", ipam.Counted(len(refused), "block"))
+	return h.await(ctx, "given back by the operator: see that it is running", func() ([]string, error) {
+		var names []string
+		for _, claim := range refused {
+			switch err := h.makeClaim(ctx, claim); {
+			case isTaken(err):
+				names = append(names, "IPClaim "+keyOf(claim).String())
+			case err != nil:
+				return nil, err
+			}
+		}
+		return names, nil
+	})
+}
+
+// isTaken reports whether a block is recorded already, be it for an earlier try to create the
+// claim.
+func isTaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) }
+
+// areLeaving reports whether the blocks of all the claims are held only by what is about to be
+// released.
+func (h *holder) areLeaving(ctx context.Context, claims []*v1alpha1.IPClaim) (bool, error) {
+	records, err := h.records(ctx, h.pools())
+	if err != nil {
+		return false, err
+	}
+	records = slices.DeleteFunc(records, func(record v1alpha1.IPAllocation) bool {
+		return !slices.ContainsFunc(claims, func(claim *v1alpha1.IPClaim) bool { return isInTheWay(&record, claim) })
+	})
+	holders, err := h.holders(ctx, records)
+	if err != nil {
+		return false, err
+	}
+	found := remainingOf(records, holders, func(*v1alpha1.IPAllocation) bool { return false })
+	return len(found.rows) == 0, nil
+}
+
+// isInTheWay reports whether a record has something of the block that a claim asks for.
+func isInTheWay(record *v1alpha1.IPAllocation, claim *v1alpha1.IPClaim) bool {
+	held, err := netip.ParsePrefix(record.Spec.CIDR)
+	asked, errAsked := netip.ParsePrefix(claim.Spec.CIDR)
+	return err == nil && errAsked == nil && record.Spec.PoolRef.Name == claim.Spec.PoolRef.Name && held.Overlaps(asked)
+}
+
+// pools are those of the register.
+func (h *holder) pools() map[poolRef]bool {
+	pools := map[poolRef]bool{}
+	for _, pool := range h.register.pools {
+		pools[refOfPool(pool)] = true
+	}
+	return pools
+}
+
+// makeClaim creates a claim that does not exist yet. The answer to an earlier try may have
+// been lost.
+func (h *holder) makeClaim(ctx context.Context, claim *v1alpha1.IPClaim) error {
+	if h.register.exists[claim] {
+		return nil
+	}
+	err := h.client.Create(ctx, claim.DeepCopy())
+	if err == nil {
+		return nil
+	}
+	now := &v1alpha1.IPClaim{}
+	if h.client.Get(ctx, keyOf(claim), now) != nil || !holds(now, claim) {
+		return fmt.Errorf("creating IPClaim %s: %w", keyOf(claim), err)
+	}
+	return nil
+}
+
+// unready are the pools that do not hand out blocks yet.
+func (h *holder) unready(ctx context.Context) ([]string, error) {
+	all := &v1alpha1.IPPoolList{}
+	if err := h.client.List(ctx, all); err != nil {
+		return nil, fmt.Errorf("listing all IPPools: %w", err)
+	}
+	phases := map[string]v1alpha1.PoolPhase{}
+	for i := range all.Items {
+		phases[all.Items[i].Name] = all.Items[i].Status.Phase
+	}
+	var names []string
+	for _, pool := range h.register.pools {
+		if phase := phases[pool.Name]; phase != v1alpha1.PoolReady && phase != v1alpha1.PoolExhausted {
+			names = append(names, "IPPool "+pool.Name)
+		}
+	}
+	return names, nil
+}
+
+// unbound are the claims that do not hold their blocks yet.
+func (h *holder) unbound(ctx context.Context) ([]string, error) {
+	all, err := h.claims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := map[client.ObjectKey]string{}
+	for i := range all {
+		held[keyOf(&all[i])] = all[i].Status.AllocatedCIDR
+	}
+	var names []string
+	for _, claim := range h.register.claims {
+		if held[keyOf(claim)] != claim.Spec.CIDR {
+			names = append(names, "IPClaim "+keyOf(claim).String())
+		}
+	}
+	return names, nil
+}
+
+// claims are those that an import has made, or that are to be made.
+func (h *holder) claims(ctx context.Context) ([]v1alpha1.IPClaim, error) {
+	all := &v1alpha1.IPClaimList{}
+	if err := h.client.List(ctx, all, client.MatchingLabels{labelImport: h.register.name}); err != nil {
+		return nil, fmt.Errorf("listing IPClaims: %w", err)
+	}
+	return all.Items, nil
+}
+
+// rollback deletes the claims and pools of the register, unless something else was claimed
+// from them.
+func (h *holder) rollback(ctx context.Context) error {
+	if err := h.refuseNews(ctx); err != nil {
+		return err
+	}
+	err := h.all(ctx, len(h.register.claims), func(ctx context.Context, i int) error {
+		return h.deleteImported(ctx, h.register.claims[i].DeepCopy())
+	})
+	if err != nil {
+		return err
+	}
+	for _, pool := range slices.Backward(h.register.pools) {
+		own := refOfPool(pool)
+		released := func() ([]string, error) { return h.stillHeld(ctx, own) }
+		if err := h.await(ctx, releasedByOperator, released); err != nil {
+			return err
+		}
+		if err := h.deleteImported(ctx, pool.DeepCopy()); err != nil {
+			return err
+		}
+		if err := h.gone(ctx, pool); err != nil {
+			return err
+		}
+	}
+	h.say("Deleted %s and %s.", ipam.Counted(len(h.register.pools), "pool"), ipam.Counted(len(h.register.claims), "held block"))
+	return nil
+}
+
+// deleteImported deletes an object that an import has made.
+func (h *holder) deleteImported(ctx context.Context, obj client.Object) error {
+	key := keyOf(obj)
+	err := h.client.Get(ctx, key, obj)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if obj.GetLabels()[labelImport] != h.register.name {
+		return nil // it was there before
+	}
+	uid := obj.GetUID()
+	if err := client.IgnoreNotFound(h.client.Delete(ctx, obj, client.Preconditions{UID: &uid})); err != nil {
+		return fmt.Errorf("deleting %s: %w", key, err)
+	}
+	return nil
+}
+
+// refuseNews refuses a rollback where the pools have holders that were not imported, once no
+// release is under way in them.
+func (h *holder) refuseNews(ctx context.Context) error {
+	own := map[string]bool{}
+	for _, pool := range h.register.pools {
+		own[nameOfHolder(string(v1alpha1.PoolKindIPPool), pool)] = true
+	}
+	for _, claim := range h.register.claims {
+		own[nameOfHolder("IPClaim", claim)] = true
+	}
+	found, err := h.awaitReleased(ctx, func() (remaining, error) {
+		records, err := h.records(ctx, h.pools())
+		if err != nil {
+			return remaining{}, err
+		}
+		holders, err := h.holders(ctx, records)
+		return remainingOf(records, holders, func(record *v1alpha1.IPAllocation) bool { return own[holderName(record)] }), err
+	})
+	if err != nil || len(found.rows) == 0 {
+		return err
+	}
+	if err := printTable(h.out, found.rows); err != nil {
+		return err
+	}
+	return &ProblemsError{Count: len(found.rows), Subject: "rolling back import " + h.register.name}
+}

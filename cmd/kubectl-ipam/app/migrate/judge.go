@@ -1,0 +1,367 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
+)
+
+// judge asks the operator's own code about each object that is planned, in the order in
+// which they are made: what admission would refuse, or let wait, is a problem. What it
+// accepts is entered into the same catalogue and ledger, beside what exists.
+type judge struct {
+	*register
+	existing
+	parts   allocator.Parts
+	schemas schemas.Schemas
+	client  client.Client
+	// seen are the names of objects that were judged.
+	seen map[poolRef]bool
+	// refused are pools that cannot be made, with how many rows are part of each, and absent
+	// namespaces in which no claim can be made, with how many would be.
+	refused, absent map[string]int
+	// supposed are the records of the pools that are planned.
+	supposed []ipam.Record
+	// rights are those of the user that were asked for.
+	rights map[authorizationv1.ResourceAttributes]bool
+}
+
+// judge removes from the register, with a problem each, the objects that could not be made.
+func (g *register) judge(ctx context.Context, c client.Client) error {
+	existing, err := readExisting(ctx, c)
+	if err != nil {
+		return err
+	}
+	definitions, err := schemas.Read()
+	if err != nil {
+		return err
+	}
+	parts, err := allocator.LoadParts(existing.snapshot)
+	if err != nil {
+		return err
+	}
+	defer parts.Close()
+	ctx = log.IntoContext(ctx, logr.Discard()) // a command has no log
+	j := &judge{
+		register: g, existing: existing, parts: parts, schemas: definitions, client: c, seen: map[poolRef]bool{},
+		refused: map[string]int{}, absent: map[string]int{}, rights: map[authorizationv1.ResourceAttributes]bool{},
+	}
+	if err := j.judgePools(ctx); err != nil {
+		return err
+	}
+	if err := j.judgeClaims(ctx); err != nil {
+		return err
+	}
+	j.sumUp()
+	return nil
+}
+
+// judgePools judges parents before their children.
+func (j *judge) judgePools(ctx context.Context) error {
+	left := j.register.pools
+	j.register.pools = nil
+	for len(left) > 0 {
+		planned := map[string]bool{}
+		for _, pool := range left {
+			planned[pool.Name] = true
+		}
+		var later []*v1alpha1.IPPool
+		for _, pool := range left {
+			if parent := pool.Spec.ParentRef; parent != nil && parent.Name != pool.Name && planned[parent.Name] {
+				later = append(later, pool)
+				continue
+			}
+			if err := j.judgePool(ctx, pool); err != nil {
+				return err
+			}
+		}
+		if len(later) == len(left) {
+			for _, pool := range later {
+				j.refuse(pool, "%s: %q is part of this pool itself: name a pool outside of it", j.column("spec.parentRef.name"), pool.Spec.ParentRef.Name)
+			}
+			break
+		}
+		left = later
+	}
+	j.register.sort()
+	return nil
+}
+
+// refuse lists why a pool cannot be made.
+func (j *judge) refuse(pool *v1alpha1.IPPool, format string, args ...any) {
+	j.problem(j.places[pool], format, args...)
+	j.refused[pool.Name] += 0
+}
+
+func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) error {
+	if j.seen[refOfPool(pool)] {
+		j.problem(j.places[pool], "%s: there are two pools %q: rename one", j.column("metadata.name"), pool.Name)
+		return nil
+	}
+	j.seen[refOfPool(pool)] = true
+	if there := j.existing.pools[pool.Name]; there != nil {
+		if why := differs(there, pool); why != "" {
+			j.refuse(pool, "%s", why)
+			return nil
+		}
+		j.exists[pool] = true
+		j.register.pools = append(j.register.pools, pool)
+		return nil
+	}
+	read, errs := adapt.Pool(pool)
+	if errs = append(errs, j.invalid("IPPool", pool, false)...); len(errs) > 0 {
+		j.refuse(pool, "%s", j.texts(errs))
+		return nil
+	}
+	if parent := pool.Spec.ParentRef; parent != nil {
+		if _, is := j.refused[parent.Name]; is {
+			j.refused[parent.Name]++
+			j.refused[pool.Name] += 0
+			return nil
+		}
+	}
+	if may, err := j.may(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "ippools"}); err != nil || !may {
+		j.refuse(pool, "you may not create ippools: ask for the right")
+		return err
+	}
+	if err := j.suppose(ctx, pool, read); err != nil {
+		j.refuse(pool, "%s", j.text(err, read.CIDR))
+		return nil
+	}
+	j.register.pools = append(j.register.pools, pool)
+	return nil
+}
+
+// suppose enters a pool as if it had been made.
+func (j *judge) suppose(ctx context.Context, obj *v1alpha1.IPPool, pool ipam.Pool) error {
+	if j.parts.Catalogue.ParentNeedsGrant(pool) {
+		may, err := j.mayUse(ctx, pool.Home.Name)
+		if err != nil {
+			return err
+		}
+		pool.ParentGranted = may
+	}
+	order, err := j.parts.PoolOrder(pool)
+	if err != nil {
+		return err
+	}
+	order.Origin = allocator.OriginAdmission
+	record, err := j.parts.Suppose(order)
+	switch {
+	case err == nil:
+		j.supposed = append(j.supposed, record)
+	case !isOwn(err, order.Holder):
+		return err
+	}
+	j.parts.Catalogue.Enter(obj)
+	return nil
+}
+
+// isOwn reports whether the block is in the way of its own holder: it was recorded for it by
+// an import that was interrupted, or by one that was rolled back a moment ago.
+func isOwn(err error, holder ipam.Holder) bool {
+	taken, ok := errors.AsType[*ipam.TakenError](err)
+	return ok && taken.Holder == holder && taken.Overlap == taken.Block
+}
+
+// judgeClaims judges claims when all pools are there, and what is about to be released is
+// free: that is waited for.
+func (j *judge) judgeClaims(ctx context.Context) error {
+	j.parts.Ledger.Load(append(j.staying, j.supposed...), j.snapshot.Unreadable)
+	claims := j.register.claims
+	j.register.claims = nil
+	for _, claim := range claims {
+		accepted, err := j.judgeClaim(ctx, claim)
+		if err != nil {
+			return err
+		}
+		if accepted {
+			j.register.claims = append(j.register.claims, claim)
+		}
+	}
+	return nil
+}
+
+func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accepted bool, err error) {
+	at, ref := j.places[claim], poolRef{Kind: "IPClaim", Namespace: claim.Namespace, Name: claim.Name}
+	if claim.Namespace == "" {
+		j.problem(at, "it says no namespace: name one, or choose one with -n")
+		return false, nil
+	}
+	if j.seen[ref] {
+		j.problem(at, "%s: there are two claims %s: rename one", j.column("metadata.name"), keyOf(claim))
+		return false, nil
+	}
+	j.seen[ref] = true
+	if there := j.existing.claims[keyOf(claim)]; there != nil {
+		j.exists[claim] = holds(there, claim)
+		if !j.exists[claim] {
+			j.problem(at, "IPClaim %s exists, for %s in place of %s of IPPool %s: rename or delete it", keyOf(claim), textOfBlock(there), claim.Spec.CIDR, claim.Spec.PoolRef.Name)
+		}
+		return j.exists[claim], nil
+	}
+	request, errs := adapt.Claim(claim)
+	if errs = append(errs, j.invalid("IPClaim", claim, true)...); len(errs) > 0 {
+		j.problem(at, "%s", j.texts(errs))
+		return false, nil
+	}
+	if active, known := j.namespaces[claim.Namespace]; !known || !active {
+		j.absent[claim.Namespace]++
+		return false, nil
+	}
+	if _, is := j.refused[claim.Spec.PoolRef.Name]; is {
+		j.refused[claim.Spec.PoolRef.Name]++
+		return false, nil
+	}
+	if may, err := j.may(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "ipclaims", Namespace: claim.Namespace}); err != nil || !may {
+		j.problem(at, "you may not create ipclaims in namespace %s: ask for the right, or choose another", claim.Namespace)
+		return false, err
+	}
+	if err := j.supposeClaim(ctx, request); err != nil {
+		j.problem(at, "%s", j.text(err, request.Block))
+		return false, nil
+	}
+	return true, nil
+}
+
+// supposeClaim enters the block of a claim as if the claim had been made.
+func (j *judge) supposeClaim(ctx context.Context, request ipam.Request) error {
+	if j.parts.Catalogue.NeedsGrant(request) {
+		may, err := j.mayUse(ctx, request.Pool.Name)
+		if err != nil {
+			return err
+		}
+		request.Granted = may
+	}
+	resolution, err := j.parts.Resolve(ctx, request)
+	if err != nil {
+		return err
+	}
+	order := allocator.Order{Resolution: resolution, Origin: allocator.OriginAdmission, Holder: adapt.HolderOfClaim(request.Claim)}
+	if _, err := j.parts.Suppose(order); err != nil && !isOwn(err, order.Holder) {
+		return err
+	}
+	return nil
+}
+
+// invalid returns what the API server would refuse of an object by itself.
+func (j *judge) invalid(kind string, obj client.Object, namespaced bool) field.ErrorList {
+	errs := validation.ValidateObjectMetaAccessor(obj, namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return append(errs, field.InternalError(nil, err))
+	}
+	return append(errs, j.schemas.Errors(kind, object)...)
+}
+
+func (j *judge) mayUse(ctx context.Context, pool string) (bool, error) {
+	return j.may(ctx, authorizationv1.ResourceAttributes{Verb: "use", Resource: "ippools", Name: pool})
+}
+
+// may reports whether the user has a right, and asks the API server once.
+func (j *judge) may(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error) {
+	what.Group = v1alpha1.GroupVersion.Group
+	if may, known := j.rights[what]; known {
+		return may, nil
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+	if err := j.client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking whether you may %s %s: %w", what.Verb, what.Resource, err)
+	}
+	j.rights[what] = review.Status.Allowed
+	return review.Status.Allowed, nil
+}
+
+// sumUp lists what many rows have in common.
+func (j *judge) sumUp() {
+	for _, name := range sortedKeys(j.absent) {
+		why := "does not exist: create it"
+		if _, known := j.namespaces[name]; known {
+			why = "is being deleted: wait until it is gone, and create it again"
+		}
+		j.problem(location{text: "namespace " + name}, "%s is to have %s, and %s", name, ipam.Counted(j.absent[name], "claim"), why)
+	}
+	for _, name := range sortedKeys(j.refused) {
+		if n := j.refused[name]; n > 0 {
+			j.problem(location{text: "IPPool " + name}, "cannot be made, nor what is part of it (%s): correct it first", ipam.Counted(n, "row"))
+		}
+	}
+}
+
+// existing is what the cluster has.
+type existing struct {
+	pools  map[string]*v1alpha1.IPPool
+	claims map[client.ObjectKey]*v1alpha1.IPClaim
+	// namespaces are those that exist, with whether objects can be created in them.
+	namespaces map[string]bool
+	snapshot   allocator.Snapshot
+	// staying are the records of the snapshot but those of claims that are gone.
+	staying []ipam.Record
+}
+
+// readExisting lists all that admission judges by.
+func readExisting(ctx context.Context, c client.Client) (existing, error) {
+	e := existing{pools: map[string]*v1alpha1.IPPool{}, claims: map[client.ObjectKey]*v1alpha1.IPClaim{}, namespaces: map[string]bool{}}
+	pools, locals, classes, claims := &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}, &v1alpha1.IPClassList{}, &v1alpha1.IPClaimList{}
+	namespaces := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
+	allocations := &v1alpha1.IPAllocationList{}
+	for _, list := range []client.ObjectList{pools, locals, classes, claims, namespaces, allocations} {
+		if err := c.List(ctx, list); err != nil {
+			return e, fmt.Errorf("listing what exists, by which the plan is judged: %w", err)
+		}
+	}
+	s := &e.snapshot
+	for i := range namespaces.Items {
+		e.namespaces[namespaces.Items[i].Name] = namespaces.Items[i].DeletionTimestamp.IsZero()
+		s.Objects = append(s.Objects, &namespaces.Items[i])
+	}
+	for i := range classes.Items {
+		s.Objects = append(s.Objects, &classes.Items[i])
+	}
+	for i := range pools.Items {
+		e.pools[pools.Items[i].Name] = &pools.Items[i]
+		s.Objects = append(s.Objects, &pools.Items[i])
+	}
+	for i := range locals.Items {
+		s.Objects = append(s.Objects, &locals.Items[i])
+	}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		e.claims[keyOf(claim)] = claim
+		if claim.Spec.AllocationName == "" {
+			s.Waiting = append(s.Waiting, *claim)
+		}
+	}
+	holders, err := (&run{client: c}).holders(ctx, allocations.Items)
+	if err != nil {
+		return e, err
+	}
+	for i := range allocations.Items {
+		obj := &allocations.Items[i]
+		record, err := adapt.Record(obj)
+		if err != nil {
+			s.Unreadable = append(s.Unreadable, record)
+			continue
+		}
+		s.Records = append(s.Records, record)
+		if record.Purpose == ipam.PurposePool || isKept(obj) || !isLeaving(holders[holderName(obj)]) {
+			e.staying = append(e.staying, record)
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,197 @@
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// metal3 is Metal3's IP address manager, github.com/metal3-io/ip-address-manager. It
+// answers IPAddressClaims of Cluster API, and IPClaims of its own, by the name of the pool
+// alone, whatever its API group. A pause of the pool does not stop it where the pool names
+// no Cluster. So a pool is closed by its spec: only what is in use is left in it, and each
+// address of an IPAddressClaim is preallocated to that claim.
+func metal3() provider {
+	version := schema.GroupVersion{Group: "ipam.metal3.io", Version: "v1alpha1"}
+	return provider{
+		name:             "metal3",
+		kinds:            []sourceKind{{version.WithKind("IPPool"), v1alpha1.PoolKindLocalIPPool}},
+		suffix:           "-cadastre",
+		servesByName:     true,
+		claimFinalizer:   "ipam.metal3.io/ipaddressclaim",
+		addressFinalizer: "ipam.metal3.io/ipaddress",
+		read:             readMetal3,
+		close:            closeMetal3,
+		reopen:           reopenMetal3,
+		ownClaims:        version.WithKind("IPClaim"),
+		ownAddresses:     version.WithKind("IPAddress"),
+	}
+}
+
+// metal3Spec is what counts of the spec of one of Metal3's pools.
+type metal3Spec struct {
+	ClusterName    string            `json:"clusterName,omitempty"`
+	Pools          []metal3Part      `json:"pools,omitempty"`
+	PreAllocations map[string]string `json:"preAllocations,omitempty"`
+	Prefix         int               `json:"prefix,omitempty"`
+	Gateway        string            `json:"gateway,omitempty"`
+	DNSServers     []string          `json:"dnsServers,omitempty"`
+	NamePrefix     string            `json:"namePrefix,omitempty"`
+}
+
+// metal3Part is one of the ranges of a pool, with what is configured with its addresses.
+type metal3Part struct {
+	Start      string   `json:"start,omitempty"`
+	End        string   `json:"end,omitempty"`
+	Subnet     string   `json:"subnet,omitempty"`
+	Prefix     int      `json:"prefix,omitempty"`
+	Gateway    string   `json:"gateway,omitempty"`
+	DNSServers []string `json:"dnsServers,omitempty"`
+}
+
+// specBeforeImport on one of Metal3's pools is its spec before an import closed it.
+const specBeforeImport = "ipam.cadastre.dev/spec-before-import"
+
+// metal3SpecOf is the spec of a pool before it was closed.
+func metal3SpecOf(pool *unstructured.Unstructured) (metal3Spec, error) {
+	var spec metal3Spec
+	if text, ok := pool.GetAnnotations()[specBeforeImport]; ok {
+		if err := json.Unmarshal([]byte(text), &spec); err != nil {
+			return spec, fmt.Errorf("metadata.annotations: %s cannot be read: restore it, or remove it to import the pool as it is now: %w", specBeforeImport, err)
+		}
+		return spec, nil
+	}
+	raw, _, err := unstructured.NestedMap(pool.Object, "spec")
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &spec)
+	}
+	if err != nil {
+		return spec, fmt.Errorf("spec cannot be read: %w", err)
+	}
+	return spec, nil
+}
+
+// readMetal3 reads one of Metal3's pools.
+func readMetal3(pool *unstructured.Unstructured) source {
+	s := source{obj: pool, addresses: &netipx.IPSet{}, excluded: &netipx.IPSet{}, paused: isPausedByOthers(pool)}
+	spec, err := metal3SpecOf(pool)
+	if err != nil {
+		return s.without("%s", err)
+	}
+	s.cluster = spec.ClusterName
+	if len(spec.Pools) == 0 {
+		return s.without("spec.pools: is empty: there is nothing to hand out")
+	}
+	settings := spec.settingsOf(spec.Pools[0])
+	for i, part := range spec.Pools {
+		span, err := part.span()
+		if err != nil {
+			return s.without("spec.pools[%d]: %s", i, err)
+		}
+		if other := spec.settingsOf(part); !other.same(settings) {
+			return s.without("spec.pools[%d]: has another prefix, gateway or other dnsServers than spec.pools[0], and a pool of Cadastre has one of each: split it into two pools", i)
+		}
+		s.addresses = union(s.addresses, setOfRange(span))
+	}
+	s.gateway, s.dnsServers = settings.Gateway, settings.DNSServers
+	if s = s.inNetwork("spec.pools", settings.Prefix); len(s.problems) > 0 {
+		return s
+	}
+	return s.withPreAllocations(spec)
+}
+
+// withPreAllocations reserves the addresses that are kept for claims of a certain name.
+func (s source) withPreAllocations(spec metal3Spec) source {
+	for _, claim := range sortedKeys(spec.PreAllocations) {
+		span, err := parseSpan(spec.PreAllocations[claim])
+		if err != nil {
+			return s.without("spec.preAllocations[%s]: %s", claim, err)
+		}
+		s.excluded = union(s.excluded, setOfRange(span))
+	}
+	if n := len(spec.PreAllocations); n > 0 {
+		s = s.with("preAllocations of %s are reserved: for such a claim take the address out of spec.reserved, and set its annotation %s", ipam.Counted(n, "claim"), v1alpha1.AnnotationAddress)
+	}
+	return s
+}
+
+// settingsOf is what is configured with the addresses of a part: what it says, or else
+// the pool. The length of the subnet stands in for a prefix that nobody states.
+func (spec metal3Spec) settingsOf(part metal3Part) metal3Part {
+	settings := metal3Part{Prefix: part.Prefix, Gateway: part.Gateway, DNSServers: part.DNSServers}
+	if settings.Prefix == 0 {
+		settings.Prefix = spec.Prefix
+	}
+	if subnet, err := netip.ParsePrefix(part.Subnet); settings.Prefix == 0 && err == nil {
+		settings.Prefix = subnet.Bits()
+	}
+	if settings.Gateway == "" {
+		settings.Gateway = spec.Gateway
+	}
+	if len(settings.DNSServers) == 0 {
+		settings.DNSServers = spec.DNSServers
+	}
+	return settings
+}
+
+func (part metal3Part) same(other metal3Part) bool {
+	return part.Prefix == other.Prefix && part.Gateway == other.Gateway && slices.Equal(part.DNSServers, other.DNSServers)
+}
+
+// span is the range that a part hands out: from start, or the second address of the
+// subnet, to end, or the last address of the subnet.
+func (part metal3Part) span() (netipx.IPRange, error) {
+	var from, to netip.Addr
+	if part.Subnet != "" {
+		subnet, err := netip.ParsePrefix(part.Subnet)
+		if err != nil {
+			return netipx.IPRange{}, fmt.Errorf("subnet %q is not a CIDR: correct it", part.Subnet)
+		}
+		from, to = subnet.Addr().Next(), netipx.PrefixLastIP(subnet)
+	}
+	for _, bound := range []struct {
+		text string
+		addr *netip.Addr
+	}{{part.Start, &from}, {part.End, &to}} {
+		if bound.text == "" {
+			continue
+		}
+		addr, err := netip.ParseAddr(bound.text)
+		if err != nil {
+			return netipx.IPRange{}, fmt.Errorf("%q is not an IP address: correct it", bound.text)
+		}
+		*bound.addr = addr
+	}
+	span := netipx.IPRangeFrom(from, to)
+	switch {
+	case !from.IsValid() || !to.IsValid():
+		return span, fmt.Errorf("has neither a subnet, nor both start and end: set end")
+	case !span.IsValid():
+		return span, fmt.Errorf("begins with %s and ends with %s: correct start or end", from, to)
+	}
+	return span, nil
+}
+
+func setOfRange(span netipx.IPRange) *netipx.IPSet {
+	var all netipx.IPSetBuilder
+	all.AddRange(span)
+	return built(&all)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,148 @@
+package migrate
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+const metal3Pool = `
+apiVersion: ipam.metal3.io/v1alpha1
+kind: IPPool
+metadata: {namespace: team, name: hosts}
+spec:
+  clusterName: c1
+  namePrefix: hosts
+  prefix: 24
+  gateway: 192.168.0.1
+  dnsServers: [8.8.8.8]
+  pools:
+  - {start: 192.168.0.10, end: 192.168.0.99}
+  - {start: 192.168.0.200, subnet: 192.168.0.0/24}
+  preAllocations: {special: 192.168.0.20}
+`
+
+const metal3Held = metal3Pool + `
+---
+apiVersion: ipam.cluster.x-k8s.io/v1beta2
+kind: IPAddressClaim
+metadata: {namespace: team, name: m-0, finalizers: [ipam.metal3.io/ipaddressclaim]}
+spec: {poolRef: {apiGroup: ipam.metal3.io, kind: IPPool, name: hosts}}
+status: {addressRef: {name: hosts-192-168-0-12}}
+---
+apiVersion: ipam.cluster.x-k8s.io/v1beta2
+kind: IPAddress
+metadata: {namespace: team, name: hosts-192-168-0-12, finalizers: [ipam.metal3.io/ipaddress]}
+spec: {address: 192.168.0.12, prefix: 24, gateway: 192.168.0.1, claimRef: {name: m-0}, poolRef: {apiGroup: ipam.metal3.io, kind: IPPool, name: hosts}}
+---
+apiVersion: ipam.metal3.io/v1alpha1
+kind: IPClaim
+metadata: {namespace: team, name: own}
+spec: {pool: {name: hosts}}
+---
+apiVersion: ipam.metal3.io/v1alpha1
+kind: IPAddress
+metadata: {namespace: team, name: hosts-192-168-0-13}
+spec: {address: 192.168.0.13, claim: {name: own}, pool: {name: hosts}}
+`
+
+func TestAPoolOfMetal3BecomesALocalPool(t *testing.T) {
+	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
+	if len(pp.problems) > 0 {
+		t.Fatal(pp.problems)
+	}
+	want := v1alpha1.PoolSpec{
+		CIDR: "192.168.0.0/24", Ranges: []string{"192.168.0.10-192.168.0.99", "192.168.0.200-192.168.0.255"}, Reserved: []string{"192.168.0.13", "192.168.0.20"},
+		Network: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "192.168.0.1", HostSettings: v1alpha1.HostSettings{DNSServers: []string{"8.8.8.8"}}},
+	}
+	if diff := cmp.Diff(want, *pp.pool.PoolSpec()); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	if pp.pool.GetName() == "hosts" {
+		t.Error("the pool has the name of Metal3's, whose provider then serves its claims")
+	}
+	if pp.pool.GetLabels()[v1alpha1.LabelCluster] != "c1" {
+		t.Error("the pool does not belong to the Cluster")
+	}
+	e := pp.entries[0]
+	if e.To.Address.GetName() != "m-0" || e.To.Address.GetFinalizers()[0] != v1alpha1.FinalizerProtect || len(e.To.Address.GetFinalizers()) != 1 {
+		t.Errorf("the IPAddress becomes %v, want the name of its claim and our finalizer alone", e.To.Address.Object)
+	}
+}
+
+func TestAPoolMustNotHaveTheNameOfOneOfMetal3s(t *testing.T) {
+	pp := newPlan(metal3(), Options{Suffix: new("")}, stateOf(t, metal3Held)).pools[0]
+	want := []string{"the metal3 provider has a pool named hosts, and serves all claims that name one of that name, whatever its API group: choose another suffix"}
+	if diff := cmp.Diff(want, pp.problems); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+func TestAClosedPoolOfMetal3HandsOutNothing(t *testing.T) {
+	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
+	original := pp.obj.DeepCopy()
+	changed, err := closeMetal3(pp.obj, pp.holdings)
+	if err != nil || !changed {
+		t.Fatalf("closing: %v, %v", changed, err)
+	}
+	spec := pp.obj.Object["spec"].(map[string]any)
+	want := []any{
+		map[string]any{"start": "192.168.0.12", "end": "192.168.0.13"},
+		map[string]any{"start": "192.168.0.20", "end": "192.168.0.20"},
+	}
+	if diff := cmp.Diff(want, spec["pools"]); diff != "" {
+		t.Errorf("pools (-want +got):\n%s", diff)
+	}
+	// When the IPAddress of m-0 is deleted, nobody but m-0 is to be given it.
+	if diff := cmp.Diff(map[string]any{"m-0": "192.168.0.12", "special": "192.168.0.20"}, spec["preAllocations"]); diff != "" {
+		t.Errorf("preAllocations (-want +got):\n%s", diff)
+	}
+	if changed, err := closeMetal3(pp.obj, pp.holdings); changed || err != nil {
+		t.Errorf("closing once more: %v, %v; want nothing", changed, err)
+	}
+	if again := readMetal3(pp.obj); cmp.Diff(textsOf(readMetal3(original).addresses), textsOf(again.addresses)) != "" {
+		t.Errorf("a closed pool is read as %v, want what it was before", textsOf(again.addresses))
+	}
+	if err := reopenMetal3(pp.obj); err != nil {
+		t.Fatal(err)
+	}
+	unstructured.RemoveNestedField(pp.obj.Object, "metadata", "annotations")
+	if diff := cmp.Diff(original.Object, pp.obj.Object); diff != "" {
+		t.Errorf("after opening it again (-want +got):\n%s", diff)
+	}
+}
+
+func TestPartsOfMetal3ThatDifferCannotBeMapped(t *testing.T) {
+	for name, test := range map[string]struct{ pools, want string }{
+		"another gateway": {`[{start: 10.0.0.1, end: 10.0.0.9}, {start: 10.0.0.20, end: 10.0.0.30, gateway: 10.0.0.254}]`,
+			"spec.pools[1]: has another prefix, gateway or other dnsServers than spec.pools[0], and a pool of Cadastre has one of each: split it into two pools"},
+		"no end": {`[{start: 10.0.0.1}]`, "spec.pools[0]: has neither a subnet, nor both start and end: set end"},
+		"none":   {`[]`, "spec.pools: is empty: there is nothing to hand out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := readMetal3(objects(t, "kind: IPPool\napiVersion: ipam.metal3.io/v1alpha1\nspec: {prefix: 24, pools: "+test.pools+"}")[0])
+			if diff := cmp.Diff([]string{test.want}, s.problems); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatMetal3HasReleasedIsReservedNoMore(t *testing.T) {
+	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
+	spec := pp.pool.PoolSpec()
+	if err := pp.reserveKept(); err != nil {
+		t.Fatal(err)
+	}
+	spec.Reserved = append(spec.Reserved, "192.168.0.77") // by a person
+	pp.kept = setOfAddrs()
+	if err := pp.reserveKept(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"192.168.0.20", "192.168.0.77"}, spec.Reserved); diff != "" {
+		t.Errorf("reserved (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,280 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// moveAll moves entries, a journal at a time.
+func (r *run) moveAll(ctx context.Context, entries []entry) error {
+	packs, err := pack(entries)
+	if err != nil {
+		return err
+	}
+	for _, pack := range packs {
+		j, err := r.writeJournal(ctx, pack)
+		if err != nil {
+			return err
+		}
+		if err := r.carryOut(ctx, j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carryOut does what a journal says, from wherever somebody has stopped, and deletes it.
+//
+// The IPAddresses are detached first: the in-cluster provider reconciles the claim that
+// owns an IPAddress whenever that changes, and does so by the claim's name, whatever pool
+// it names by then.
+func (r *run) carryOut(ctx context.Context, j *journal) error {
+	if err := r.adoptRemade(ctx, j); err != nil {
+		return err
+	}
+	if err := r.each(ctx, j, r.detach); err != nil {
+		return err
+	}
+	if err := r.each(ctx, j, r.replace); err != nil {
+		return err
+	}
+	return r.discard(ctx, j)
+}
+
+// each does something to all entries of a journal, some of them at a time.
+func (r *run) each(ctx context.Context, j *journal, do func(context.Context, entry) error) error {
+	return r.all(ctx, len(j.entries), func(ctx context.Context, i int) error {
+		if err := do(ctx, j.entries[i]); err != nil {
+			return fmt.Errorf("moving %s: %w", j.entries[i], err)
+		}
+		return nil
+	})
+}
+
+// all does n things, some of them at a time.
+func (r *run) all(ctx context.Context, n int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(r.o.Workers)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// adoptRemade takes those claims into the journal that somebody has created again, by the
+// old pool's name, after they were deleted: what owns them is another object by now.
+func (r *run) adoptRemade(ctx context.Context, j *journal) error {
+	changed := false
+	for i := range j.entries {
+		e := &j.entries[i]
+		if e.From.Claim == nil {
+			continue
+		}
+		claim, err := r.find(ctx, e.From.Claim)
+		if err != nil {
+			return err
+		}
+		if claim == nil || claim.GetUID() == e.From.Claim.GetUID() || namedPool(claim) != namedPool(e.From.Claim) {
+			continue
+		}
+		e.From.Claim, e.Deleting, changed = claim, claim.GetDeletionTimestamp() != nil, true
+		e.To.Claim.SetOwnerReferences(claim.GetOwnerReferences())
+		e.To.Claim.SetLabels(claim.GetLabels())
+	}
+	if !changed {
+		return nil
+	}
+	return r.rewrite(ctx, j)
+}
+
+// find reads an object as it is now; nil where it does not exist.
+func (r *run) find(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	now := &unstructured.Unstructured{}
+	now.SetGroupVersionKind(obj.GroupVersionKind())
+	err := r.client.Get(ctx, keyOf(obj), now)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", obj.GetKind(), keyOf(obj), err)
+	}
+	return now, nil
+}
+
+// still reads an object as it is now, if it still names the pool that it named.
+func (r *run) still(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if obj == nil {
+		return nil, nil
+	}
+	now, err := r.find(ctx, obj)
+	if err != nil || now == nil || namedPool(now) != namedPool(obj) {
+		return nil, err
+	}
+	return now, nil
+}
+
+// detach takes the claim from the owners of an IPAddress, and all finalizers off it. The
+// pool stays its owner, so that the garbage collector keeps it.
+func (r *run) detach(ctx context.Context, e entry) error {
+	return onConflict(func() error {
+		now, err := r.still(ctx, e.From.Address)
+		if err != nil || now == nil {
+			return err
+		}
+		var owners []metav1.OwnerReference
+		for _, owner := range now.GetOwnerReferences() {
+			if owner.Kind != kindClaim {
+				owners = append(owners, owner)
+			}
+		}
+		if len(now.GetFinalizers()) == 0 && len(owners) == len(now.GetOwnerReferences()) {
+			return nil
+		}
+		before := now.DeepCopy()
+		now.SetOwnerReferences(owners)
+		now.SetFinalizers(nil)
+		return r.patch(ctx, now, before)
+	})
+}
+
+// replace deletes the claim and the IPAddress, and creates them as they are to be. What is
+// done already it leaves as it is.
+func (r *run) replace(ctx context.Context, e entry) error {
+	if done, err := r.isOver(ctx, e); done || err != nil {
+		return err
+	}
+	if err := r.remove(ctx, e.From.Claim); err != nil {
+		return err
+	}
+	claim, err := r.create(ctx, e.To.Claim)
+	if err != nil {
+		return err
+	}
+	if e.To.Address != nil {
+		if err := r.remove(ctx, e.From.Address); err != nil {
+			return err
+		}
+		address := e.To.Address.DeepCopy()
+		if claim != nil {
+			address.SetOwnerReferences(append(address.GetOwnerReferences(), metav1.OwnerReference{
+				APIVersion: claim.GetAPIVersion(), Kind: kindClaim, Name: claim.GetName(), UID: claim.GetUID(), Controller: new(true), BlockOwnerDeletion: new(true),
+			}))
+		}
+		if _, err := r.create(ctx, address); err != nil {
+			return err
+		}
+	}
+	return r.finish(ctx, e, claim)
+}
+
+// isOver reports whether an entry was done before, and what it made was deleted since: as
+// long as it is not done, there is a claim, or the IPAddress that was there before.
+func (r *run) isOver(ctx context.Context, e entry) (bool, error) {
+	if e.From.Claim == nil || e.From.Address == nil {
+		return false, nil
+	}
+	claim, err := r.find(ctx, e.From.Claim)
+	if err != nil || claim != nil {
+		return claim != nil && claim.GetDeletionTimestamp() != nil && namedPool(claim) == namedPool(e.To.Claim), err
+	}
+	address, err := r.still(ctx, e.From.Address)
+	return address == nil, err
+}
+
+// finish writes into the claim that it has its address, before the operator does, and
+// deletes one that was being deleted.
+func (r *run) finish(ctx context.Context, e entry, claim *unstructured.Unstructured) error {
+	if claim == nil {
+		return nil
+	}
+	named, _, _ := unstructured.NestedString(claim.Object, "status", "addressRef", "name")
+	if e.To.Address != nil && named != e.To.Address.GetName() {
+		before := claim.DeepCopy()
+		if err := unstructured.SetNestedField(claim.Object, e.To.Address.GetName(), "status", "addressRef", "name"); err != nil {
+			return fmt.Errorf("writing status: %w", err)
+		}
+		if err := r.client.Status().Patch(ctx, claim, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("writing status.addressRef: %w", err)
+		}
+	}
+	if e.Deleting && claim.GetDeletionTimestamp() == nil {
+		uid := claim.GetUID()
+		return client.IgnoreNotFound(r.client.Delete(ctx, claim, client.Preconditions{UID: &uid}))
+	}
+	return nil
+}
+
+// remove deletes an object that still names the pool that it named. Its finalizers go
+// first, so that no controller sees it being deleted, and would release its address.
+func (r *run) remove(ctx context.Context, obj *unstructured.Unstructured) error {
+	return onConflict(func() error {
+		now, err := r.still(ctx, obj)
+		if err != nil || now == nil {
+			return err
+		}
+		if obj.GetKind() == kindAddress && addressOf(now) != addressOf(obj) {
+			return fmt.Errorf("IPAddress %s has the address %s by now, and had %s: the other provider is running and was not stopped by the pause of its pool: stop it, and run the import again", keyOf(obj), addressOf(now), addressOf(obj))
+		}
+		if len(now.GetFinalizers()) > 0 {
+			before := now.DeepCopy()
+			now.SetFinalizers(nil)
+			if err := r.patch(ctx, now, before); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+		}
+		uid, version := now.GetUID(), now.GetResourceVersion()
+		err = r.client.Delete(ctx, now, client.Preconditions{UID: &uid, ResourceVersion: &version})
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return nil
+	})
+}
+
+// create creates an object, or finds it created already.
+func (r *run) create(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if obj == nil {
+		return nil, nil
+	}
+	made := obj.DeepCopy()
+	err := r.client.Create(ctx, made)
+	if err == nil {
+		return made, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating %s %s: %w", obj.GetKind(), keyOf(obj), err)
+	}
+	now, err := r.find(ctx, obj)
+	switch {
+	case err != nil:
+		return nil, err
+	case now == nil, namedPool(now) != namedPool(obj), obj.GetKind() == kindAddress && addressOf(now) != addressOf(obj):
+		return nil, fmt.Errorf("%s %s was created by somebody else, from %s: is its Cluster paused? run the import again", obj.GetKind(), keyOf(obj), namedPool(obj))
+	}
+	return now, nil
+}
+
+// patch writes an object, if it is still as it was read.
+func (r *run) patch(ctx context.Context, obj, before client.Object) error {
+	err := r.client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, keyOf(obj), err)
+	}
+	return nil
+}
+
+// onConflict does something again for as long as others write to the same object.
+func onConflict(do func() error) error {
+	return retry.OnError(wait.Backoff{Steps: 30, Duration: retry.DefaultRetry.Duration, Factor: 1.2, Jitter: 0.5}, apierrors.IsConflict, do)
+}

@@ -1,0 +1,291 @@
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go4.org/netipx"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+)
+
+// NetBox imports prefixes, IP addresses and IP ranges as NetBox's REST API gives them:
+// /api/ipam/prefixes/, /api/ipam/ip-addresses/ and /api/ipam/ip-ranges/, each in pages with
+// results, or as a list of objects. Prefixes become IPPools, those inside others their
+// children; addresses become IPClaims of the namespace of the options.
+func NetBox(ctx context.Context, c client.Client, o Options, in ...io.Reader) error {
+	g, err := readNetBox(in, o)
+	if err != nil {
+		return err
+	}
+	return g.run(ctx, c, o)
+}
+
+// readNetBox reads exports of NetBox. Errors are those of a file as a whole.
+func readNetBox(in []io.Reader, o Options) (*register, error) {
+	var pages []page
+	for _, reader := range in {
+		read, err := readPages(reader)
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, read...)
+	}
+	objects, err := objectsOf(pages)
+	if err != nil {
+		return nil, err
+	}
+	return registerOf(objects, o), nil
+}
+
+// netBox gathers what an export comes to.
+type netBox struct {
+	*register
+	o Options
+	// domains are the routing domains of the VRFs, by id; that of the global one is empty.
+	domains map[int64]string
+	// vrfs are the VRFs of the pools.
+	vrfs map[*v1alpha1.IPPool]int64
+	// reserved is what is not to be handed out, by pool, and held what has a holder, or is the
+	// CIDR of a child.
+	reserved, held map[*v1alpha1.IPPool]*netipx.IPSetBuilder
+	// names are those of the claims, and claimed their blocks, after the names of their pools.
+	names, claimed map[string]bool
+}
+
+// registerOf makes pools and claims of objects, whatever their order.
+func registerOf(objects []netBoxObject, o Options) *register {
+	slices.SortStableFunc(objects, compareObjects)
+	n := &netBox{
+		register: newRegister("netbox"), o: o, domains: domainsOf(objects), vrfs: map[*v1alpha1.IPPool]int64{}, names: map[string]bool{}, claimed: map[string]bool{},
+		reserved: map[*v1alpha1.IPPool]*netipx.IPSetBuilder{}, held: map[*v1alpha1.IPPool]*netipx.IPSetBuilder{},
+	}
+	for _, object := range objects {
+		at := location{text: object.title()}
+		switch _, known := n.domains[object.vrf()]; {
+		case !known:
+			n.problem(at, "its VRF %q has no id: export it as NetBox's REST API gives it", object.VRF.Name)
+		case object.Prefix != "":
+			n.addPrefix(at, object)
+		case object.Address != "":
+			n.addAddress(at, object)
+		case object.StartAddress != "":
+			n.addRange(at, object)
+		default:
+			n.problem(at, "is neither a prefix, nor an IP address, nor an IP range: leave it out")
+		}
+	}
+	for _, pool := range n.pools {
+		if set := n.reserved[pool]; set != nil {
+			pool.Spec.Reserved = textsOf(minus(built(set), built(builderOf(n.held, pool))))
+		}
+	}
+	return n.register
+}
+
+// builderOf is what is gathered of a pool.
+func builderOf(all map[*v1alpha1.IPPool]*netipx.IPSetBuilder, pool *v1alpha1.IPPool) *netipx.IPSetBuilder {
+	if all[pool] == nil {
+		all[pool] = &netipx.IPSetBuilder{}
+	}
+	return all[pool]
+}
+
+// addPrefix makes a pool of a prefix. Where it is reserved or deprecated, nothing is to be
+// handed out of it: it is reserved in the pool that it is part of.
+func (n *netBox) addPrefix(at location, object netBoxObject) {
+	cidr := object.cidr()
+	if !cidr.IsValid() {
+		n.problem(at, "is not a CIDR: correct it")
+		return
+	}
+	if same := n.smallest(object, cidr, cidr.Bits()); same != nil && cidrOf(same) == cidr {
+		n.note(at, "-", "is in the export twice: the other one becomes IPPool %s", same.Name)
+		return
+	}
+	parent := n.smallest(object, cidr, cidr.Bits()-1)
+	switch {
+	case object.isUnused() && parent == nil:
+		n.note(at, "-", "is %s, and part of no other prefix: nothing could hand it out", object.Status)
+		return
+	case object.isUnused():
+		builderOf(n.reserved, parent).AddPrefix(cidr)
+		n.note(at, "reserved in IPPool "+parent.Name, "is %s", object.Status)
+		return
+	}
+	domain := n.domains[object.vrf()]
+	pool := n.addPool(at, nameOfPrefix(cidr, domain), cidr.String(), object.Description)
+	n.vrfs[pool] = object.vrf()
+	if parent != nil {
+		pool.Spec.ParentRef = poolReference(parent.Name)
+		builderOf(n.held, parent).AddPrefix(cidr)
+	} else {
+		pool.Spec.RoutingDomain = domain
+	}
+	if object.Status != "container" && !object.IsPool {
+		pool.Spec.Network = &v1alpha1.PoolNetwork{PrefixLength: int32(cidr.Bits())} //nolint:gosec // 0 to 128
+	}
+}
+
+// smallest is the smallest pool of the object's VRF that contains a block; nil where there
+// is none.
+func (n *netBox) smallest(object netBoxObject, block netip.Prefix, longest int) *v1alpha1.IPPool {
+	found := n.register.smallest(block, longest, func(p *v1alpha1.IPPool) bool { return n.vrfs[p] == object.vrf() })
+	if len(found) == 0 {
+		return nil
+	}
+	return found[0]
+}
+
+// addRange reserves an IP range, each part of it in the smallest pool that has it: NetBox
+// says of one that its addresses are handed out by something else, such as a DHCP server.
+// What has a holder stays with that.
+func (n *netBox) addRange(at location, object netBoxObject) {
+	first, _, _ := strings.Cut(object.StartAddress, "/")
+	last, _, _ := strings.Cut(object.EndAddress, "/")
+	span, err := parseSpan(first + "-" + last)
+	if err != nil {
+		n.problem(at, "%s", err)
+		return
+	}
+	left := setOfRange(span)
+	block := cover(left)
+	var names []string
+	for _, pool := range n.poolsAround(object, block) {
+		part := common(left, setOfPrefix(cidrOf(pool)))
+		if isEmpty(part) {
+			continue
+		}
+		builderOf(n.reserved, pool).AddSet(part)
+		names = append(names, pool.Name)
+		left = minus(left, part)
+	}
+	if !isEmpty(left) {
+		n.problem(at, "no prefix of %s has %s: export that as well", object.vrfTitle(), listed(textsOf(left)))
+		return
+	}
+	slices.Sort(names)
+	n.note(at, "reserved in IPPool "+listed(names), "is %s", object.Status)
+}
+
+// poolsAround are the pools of the object's VRF that overlap a block, smaller ones first.
+func (n *netBox) poolsAround(object netBoxObject, block netip.Prefix) []*v1alpha1.IPPool {
+	var pools []*v1alpha1.IPPool
+	for _, pool := range slices.Backward(n.pools) { // larger ones come first
+		if n.vrfs[pool] == object.vrf() && cidrOf(pool).Overlaps(block) {
+			pools = append(pools, pool)
+		}
+	}
+	return pools
+}
+
+// addAddress makes a claim of an address: of one that nobody has yet, or that something
+// else hands out, it is reserved.
+func (n *netBox) addAddress(at location, object netBoxObject) {
+	block := object.cidr()
+	if !block.IsValid() {
+		n.problem(at, "is not an address: correct it")
+		return
+	}
+	pool := n.smallest(object, block, block.Bits())
+	if pool == nil {
+		n.problem(at, "no prefix of %s has it: export that as well", object.vrfTitle())
+		return
+	}
+	if n.o.Reserve || object.isUnclaimed() {
+		builderOf(n.reserved, pool).AddPrefix(block)
+		n.note(at, "reserved in IPPool "+pool.Name, "is %s", object.Status)
+		return
+	}
+	if read, errs := adapt.Pool(pool); len(errs) == 0 && read.Withheld.Overlaps(block) {
+		n.note(at, "-", "IPPool %s never hands it out, so nobody has to hold it", pool.Name)
+		return
+	}
+	if n.claimed[pool.Name+" "+block.String()] {
+		n.note(at, "-", "is in the export more than once, as %s: one claim holds it", object.describe())
+		return
+	}
+	builderOf(n.held, pool).AddPrefix(block)
+	n.claimed[pool.Name+" "+block.String()] = true
+	n.addClaim(at, client.ObjectKey{Namespace: n.o.Namespace, Name: n.nameOf(object, block)}, pool.Name, block, object.describe())
+}
+
+// nameOf is a name for the claim of an address: its DNS name, if it is the first one of that
+// name, and otherwise the address.
+func (n *netBox) nameOf(object netBoxObject, block netip.Prefix) string {
+	name := strings.ToLower(strings.TrimSuffix(object.DNSName, "."))
+	if name == "" || len(validation.IsDNS1123Subdomain(name)) > 0 || n.names[name] {
+		name = withDomain(nameOfBlock(block), n.domains[object.vrf()])
+	}
+	n.names[name] = true
+	return name
+}
+
+// nameOfPrefix is a name for the pool of a prefix: net-10-0-0-0-24, with the routing domain
+// where it is in one.
+func nameOfPrefix(cidr netip.Prefix, domain string) string {
+	return withDomain(fmt.Sprintf("net-%s-%d", strings.NewReplacer(".", "-", ":", "-").Replace(cidr.Addr().StringExpanded()), cidr.Bits()), domain)
+}
+
+func withDomain(name, domain string) string {
+	if domain == "" {
+		return name
+	}
+	return name + "-" + domain
+}
+
+// domainsOf are names of the routing domains of all VRFs, by id: derived from the names of
+// the VRFs. Where these come to the same, to nothing, or to the default one, the id is added.
+func domainsOf(objects []netBoxObject) map[int64]string {
+	words, domains := map[int64]string{}, map[int64]string{0: ""}
+	for _, object := range objects {
+		if object.VRF != nil && object.VRF.ID != 0 {
+			words[object.VRF.ID] = wordOf(object.VRF.Name)
+		}
+	}
+	withID := func(id int64) string { return fmt.Sprintf("%s-%d", cmp.Or(words[id], "vrf"), id) }
+	for id, word := range words {
+		if domains[id] = word; word == "" || word == v1alpha1.DefaultRoutingDomain {
+			domains[id] = withID(id)
+		}
+	}
+	for changed := true; changed; { // a name with an id may be that of another VRF
+		changed = false
+		counts := map[string]int{}
+		for _, domain := range domains {
+			counts[domain]++
+		}
+		for id := range words {
+			if counts[domains[id]] > 1 && domains[id] != withID(id) {
+				domains[id], changed = withID(id), true
+			}
+		}
+	}
+	return domains
+}
+
+// wordOf is a text as a name may have it, and a routing domain: in lower case, with - for
+// all that is neither a letter nor a digit.
+func wordOf(text string) string {
+	const most = 40
+	var b strings.Builder
+	for _, c := range strings.ToLower(text) {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			b.WriteRune(c)
+		} else if b.Len() > 0 && !strings.HasSuffix(b.String(), "-") {
+			b.WriteByte('-')
+		}
+		if b.Len() == most {
+			break
+		}
+	}
+	return strings.Trim(b.String(), "-")
+}

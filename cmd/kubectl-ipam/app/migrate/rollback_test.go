@@ -1,0 +1,157 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// left is what a rollback finds of a holder that was not imported: its record, and the
+// holder where that exists.
+type left struct {
+	record *v1alpha1.IPAllocation
+	holder client.Object
+	// releasedAfter is when the operator releases the record; 0: never.
+	releasedAfter time.Duration
+}
+
+// recordOf is the record of a holder of a block of a pool.
+func recordOf(kind, name string, pool v1alpha1.Pool, cidr string) *v1alpha1.IPAllocation {
+	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name + "-12345678"}}
+	record.Spec = v1alpha1.IPAllocationSpec{CIDR: cidr, State: v1alpha1.AllocationBound}
+	record.Spec.PoolRef = &v1alpha1.PoolReference{Kind: pool.PoolKind(), Name: pool.GetName()}
+	record.Spec.ClaimRef.Kind, record.Spec.ClaimRef.Name = kind, name
+	return record
+}
+
+// deleting is an object that was deleted, and that a finalizer keeps.
+func deleting[T client.Object](obj T) T {
+	obj.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1_800_000_000, 0)})
+	obj.SetFinalizers([]string{"example.com/in-use"})
+	return obj
+}
+
+// rollBack runs a rollback on an API server that has the objects, beside an operator that
+// releases what is left after a while.
+func rollBack(t *testing.T, do func(context.Context, client.Client, Options) error, l left, objects ...client.Object) (there client.Client, out string, err error) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme, ipamv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range append(inCluster().kinds, sourceKind{GroupVersionKind: schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"}}) {
+		scheme.AddKnownTypeWithName(kind.GroupVersionKind, &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
+	}
+	objects = append(objects, l.record)
+	if l.holder != nil {
+		objects = append(objects, l.holder)
+	}
+	there = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	if l.releasedAfter > 0 {
+		time.AfterFunc(l.releasedAfter, func() {
+			if err := there.Delete(context.Background(), l.record.DeepCopy()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	var printed bytes.Buffer
+	err = do(t.Context(), there, Options{Action: Rollback, Out: &printed, Timeout: time.Minute, Namespace: "team"})
+	return there, printed.String(), err
+}
+
+// TestRollbackWaitsForReleasesUnderWay has a pool that was imported, and something in it that
+// was not.
+func TestRollbackWaitsForReleasesUnderWay(t *testing.T) {
+	lab := build.Pool("lab").CIDR("10.0.0.0/24").Obj()
+	lab.Labels = map[string]string{labelImport: "csv"}
+	of := func(state v1alpha1.AllocationState) *v1alpha1.IPAllocation {
+		record := recordOf("IPClaim", "fresh", lab, "10.0.0.9/32")
+		record.Spec.State = state
+		return record
+	}
+	fresh := func() *v1alpha1.IPClaim { return build.Claim("team", "fresh").Pool("lab").Obj() }
+	for name, test := range map[string]struct {
+		left
+		refused string
+	}{
+		"its claim is gone":             {left{of(v1alpha1.AllocationBound), nil, 3 * time.Second}, ""},
+		"its claim is being deleted":    {left{of(v1alpha1.AllocationBound), deleting(fresh()), 3 * time.Second}, ""},
+		"it is never released":          {left{of(v1alpha1.AllocationBound), nil, 0}, "1 object (IPAllocation team/fresh-12345678): not released by the operator"},
+		"its claim exists":              {left{of(v1alpha1.AllocationBound), fresh(), 3 * time.Second}, "10.0.0.9/32 was claimed after the import: delete it"},
+		"its block is retained":         {left{of(v1alpha1.AllocationRetained), nil, 3 * time.Second}, "10.0.0.9/32 is retained, and its claim is gone: delete the IPAllocation"},
+		"its block cools down":          {left{of(v1alpha1.AllocationCooling), nil, 3 * time.Second}, "wait until the IPAllocation is gone"},
+		"its retained block is deleted": {left{deleting(of(v1alpha1.AllocationRetained)), nil, 0}, "1 object (IPAllocation team/fresh-12345678): not released by the operator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				do := func(ctx context.Context, c client.Client, o Options) error {
+					return CSV(ctx, c, o, strings.NewReader("kind,name,cidr\npool,lab,10.0.0.0/24\n"))
+				}
+				there, out, err := rollBack(t, do, test.left, lab.DeepCopy())
+				isGone := client.IgnoreNotFound(there.Get(t.Context(), keyOf(lab), lab.DeepCopy())) == nil && there.Get(t.Context(), keyOf(lab), lab.DeepCopy()) != nil
+				if refused := test.refused != ""; refused == (err == nil) || refused == isGone {
+					t.Errorf("got %v, and the pool is gone: %t: %s", err, isGone, out)
+				}
+				if test.refused != "" && !strings.Contains(out+errors.Join(err).Error(), test.refused) {
+					t.Errorf("got %v:\n%s\nwant %q", err, out, test.refused)
+				}
+			})
+		})
+	}
+}
+
+// TestRollbackToAProviderWaitsForReleasesUnderWay has an IPAddressClaim that was not imported.
+func TestRollbackToAProviderWaitsForReleasesUnderWay(t *testing.T) {
+	ours := build.Pool("machines").CIDR("10.0.0.0/24").In("team")
+	ours.Labels = map[string]string{labelImport: "in-cluster"}
+	source := poolRef{Group: addressGroup, Kind: "InClusterIPPool", Namespace: "team", Name: "machines"}
+	ours.Annotations = map[string]string{annotationOrigin: origin{Pool: source}.text()}
+	fresh := func() *ipamv1.IPAddressClaim {
+		return build.AddressClaim("team", "fresh").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "machines").Obj()
+	}
+	for name, test := range map[string]struct {
+		holder  client.Object
+		refused string
+	}{
+		"its claim is gone":          {nil, ""},
+		"its claim is being deleted": {deleting(fresh()), "1 object (IPAddressClaim team/fresh): not released by the operator"},
+		"its claim exists":           {fresh(), "it was claimed after the import: delete it"},
+		"its address is being deleted": {deleting(&ipamv1.IPAddress{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "fresh"},
+			Spec:       ipamv1.IPAddressSpec{Address: "10.0.0.9", PoolRef: fresh().Spec.PoolRef},
+		}), "1 object (IPAddress team/fresh): not released by the operator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := left{recordOf(kindClaim, "fresh", ours, "10.0.0.9/32"), test.holder, 3 * time.Second}
+				there, out, err := rollBack(t, InCluster, l, ours.DeepCopy(), objects(t, subnet)[0])
+				isGone := there.Get(t.Context(), keyOf(ours), ours.DeepCopy()) != nil
+				if refused := test.refused != ""; refused == (err == nil) || refused == isGone {
+					t.Errorf("got %v, and the pool is gone: %t: %s", err, isGone, out)
+				}
+				if test.refused != "" && !strings.Contains(out+errors.Join(err).Error(), test.refused) {
+					t.Errorf("got %v:\n%s\nwant %q", err, out, test.refused)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,24 @@
+package migrate
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTablesSpellOutControlCharacters has what NetBox's users and the authors of CSV files may
+// write.
+func TestTablesSpellOutControlCharacters(t *testing.T) {
+	var out strings.Builder
+	if err := printTable(&out, []row{{"a", "b", "of eve\x1b[2J\nIPPool core\tbecomes\tnothing"}}); err != nil {
+		t.Fatal(err)
+	}
+	want := "OBJECT   BECOMES   NOTE\na        b         of eve\\x1b[2J\\nIPPool core\\tbecomes\\tnothing\n"
+	if out.String() != want {
+		t.Errorf("printed is %q, want %q", out.String(), want)
+	}
+	out.Reset()
+	(&run{out: &out}).say("pool %s\nsecond line", "eve\x1b[2J")
+	if want := "pool eve\\x1b[2J\nsecond line\n"; out.String() != want {
+		t.Errorf("said is %q, want %q", out.String(), want)
+	}
+}

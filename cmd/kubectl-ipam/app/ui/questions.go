@@ -1,0 +1,229 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Commands are the commands of package cli that answer questions, with the caller's rights.
+// Each returns what the command prints as JSON.
+type Commands interface {
+	Who(ctx context.Context, r *register.Register, asked string) (any, error)
+	Explain(ctx context.Context, r *register.Register, claim Claim) (any, error)
+	Free(ctx context.Context, r *register.Register, of FreeOf) (any, error)
+	// Machine finds the IPAddressClaims of a Machine of Cluster API.
+	Machine(ctx context.Context, name string) (any, error)
+
+	Create(ctx context.Context, request ClaimRequest) (any, error)
+	Release(ctx context.Context, namespace, name, uid string) (any, error)
+
+	// Explained is how an error is said: a text, the exit code, and a code of HTTP.
+	Explained(err error) (message string, exitCode, status int)
+}
+
+// Claim names a claim.
+type Claim struct{ Kind, Namespace, Name string }
+
+// FreeOf is what is asked of a pool.
+type FreeOf struct {
+	Pool ipam.PoolKey
+	// Length is ipam.NoLength where none is asked for.
+	Length, Count int
+}
+
+// ClaimRequest is an IPClaim to be created.
+type ClaimRequest struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Pool is the ID of a pool; empty: none is named.
+	Pool  string `json:"pool"`
+	Class string `json:"class"`
+	CIDR  string `json:"cidr"`
+	// Length is nil where none is asked for.
+	Length *int32 `json:"length"`
+}
+
+const (
+	// askWithin is how long a question may take, with its turn.
+	askWithin = 40 * time.Second
+	// mostFree is how many blocks may be asked for.
+	mostFree = 1000
+)
+
+// usageError is a request that is wrong.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func wrong(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+type ask func(ctx context.Context, query url.Values) (any, error)
+
+// askable are the questions, by their paths.
+func (s *server) askable() map[string]ask {
+	return map[string]ask{
+		"/api/who": func(ctx context.Context, query url.Values) (any, error) {
+			address, err := needed(query, "address")
+			if err != nil {
+				return nil, err
+			}
+			return s.Commands.Who(ctx, s.Live.Register(), address)
+		},
+		"/api/explain": func(ctx context.Context, query url.Values) (any, error) {
+			claim := Claim{Kind: query.Get("kind"), Namespace: query.Get("namespace"), Name: query.Get("name")}
+			if claim.Kind == "" || claim.Namespace == "" || claim.Name == "" {
+				return nil, wrong("kind, namespace and name of the claim are needed")
+			}
+			return s.Commands.Explain(ctx, s.Live.Register(), claim)
+		},
+		"/api/free": func(ctx context.Context, query url.Values) (any, error) {
+			of, err := freeOf(query)
+			if err != nil {
+				return nil, err
+			}
+			return s.Commands.Free(ctx, s.Live.Register(), of)
+		},
+		"/api/machine": func(ctx context.Context, query url.Values) (any, error) {
+			name, err := needed(query, "name")
+			if err != nil {
+				return nil, err
+			}
+			return s.Commands.Machine(ctx, name)
+		},
+	}
+}
+
+func needed(query url.Values, name string) (string, error) {
+	value := query.Get(name)
+	if value == "" {
+		return "", wrong("%s is needed", name)
+	}
+	return value, nil
+}
+
+func freeOf(query url.Values) (FreeOf, error) {
+	of := FreeOf{Length: ipam.NoLength, Count: 1}
+	var err error
+	if of.Pool, err = PoolOf(query.Get("pool")); err != nil {
+		return of, err
+	}
+	for name, into := range map[string]*int{"length": &of.Length, "count": &of.Count} {
+		if text := query.Get(name); text != "" {
+			if *into, err = strconv.Atoi(text); err != nil {
+				return of, wrong("%s=%s: is not a number", name, text)
+			}
+		}
+	}
+	switch {
+	case of.Count < 1 || of.Count > mostFree:
+		return of, wrong("count=%d: must be 1 to %d", of.Count, mostFree)
+	case of.Length < ipam.NoLength || of.Length > ipam.IPv6.Bits():
+		return of, wrong("length=%d: is not a prefix length", of.Length)
+	}
+	return of, nil
+}
+
+// PoolOf is the pool that an ID names, as messages have it.
+func PoolOf(id string) (ipam.PoolKey, error) {
+	parts := strings.Split(id, "/")
+	switch {
+	case len(parts) == 2 && parts[0] == string(ipam.PoolKindIPPool) && parts[1] != "":
+		return ipam.PoolNamed(parts[1]), nil
+	case len(parts) == 3 && parts[0] == string(ipam.PoolKindLocalIPPool) && parts[1] != "" && parts[2] != "":
+		return ipam.LocalPoolNamed(parts[1], parts[2]), nil
+	default:
+		return ipam.PoolKey{}, wrong("pool=%s: is not the ID of a pool: write IPPool/NAME or LocalIPPool/NAMESPACE/NAME", id)
+	}
+}
+
+// question answers a question, one of its kind at a time.
+func (s *server) question(path string, ask ask) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), askWithin)
+		defer cancel()
+		select {
+		case <-s.Live.AllRead():
+		case <-ctx.Done():
+			answer(w, http.StatusServiceUnavailable, &Failure{Message: "the records have not been read yet: try again", ExitCode: exitTimedOut})
+			return
+		}
+		turns := s.questions[path]
+		if !turns.take(ctx) {
+			answer(w, http.StatusServiceUnavailable, &Failure{Message: "other questions are being answered: try again", ExitCode: exitTimedOut})
+			return
+		}
+		defer turns.end()
+		found, err := ask(ctx, r.URL.Query())
+		s.reply(w, found, err)
+	}
+}
+
+// reply answers with what was found, or with why it was not.
+func (s *server) reply(w http.ResponseWriter, found any, err error) {
+	var usage *usageError
+	switch {
+	case err == nil:
+		answer(w, http.StatusOK, found)
+	case errors.As(err, &usage):
+		answer(w, http.StatusBadRequest, &Failure{Message: usage.text, ExitCode: exitUsage})
+	default:
+		message, exitCode, status := s.Commands.Explained(err)
+		answer(w, status, &Failure{Message: message, ExitCode: exitCode})
+	}
+}
+
+// write lets through requests that write, where the command was started for that.
+func (s *server) write(do func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.Hello.ReadOnly {
+			answer(w, http.StatusForbidden, &Failure{Message: "nothing is changed from here: start kubectl ipam ui with --read-only=false", ExitCode: exitForbidden})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		ctx, cancel := context.WithTimeout(r.Context(), askWithin)
+		defer cancel()
+		done, err := do(r.WithContext(ctx))
+		s.reply(w, done, err)
+	}
+}
+
+func (s *server) create(r *http.Request) (any, error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, wrong("Content-Type: %s: send application/json", r.Header.Get("Content-Type"))
+	}
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	var request ClaimRequest
+	if err := decoder.Decode(&request); err != nil {
+		return nil, wrong("the claim cannot be read: %v", err)
+	}
+	if request.Namespace == "" {
+		return nil, wrong("namespace is needed")
+	}
+	if request.Pool != "" {
+		if _, err := PoolOf(request.Pool); err != nil {
+			return nil, err
+		}
+	}
+	return s.Commands.Create(r.Context(), request)
+}
+
+func (s *server) release(r *http.Request) (any, error) {
+	query := r.URL.Query()
+	namespace, name, uid := query.Get("namespace"), query.Get("name"), query.Get("uid")
+	if namespace == "" || name == "" || uid == "" {
+		return nil, wrong("namespace, name and uid of the claim are needed")
+	}
+	return s.Commands.Release(r.Context(), namespace, name, uid)
+}

@@ -1,0 +1,192 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/live"
+	"github.com/cadastre-dev/cadastre/web"
+)
+
+// Options are what a server serves.
+type Options struct {
+	// Live is running.
+	Live *live.Live
+	// Commands answer questions, and write.
+	Commands Commands
+	// Hello is what the first message of a stream says, but for its time.
+	Hello live.Hello
+	// Token is what requests have to know.
+	Token string
+	Clock clock.WithTicker
+	// Now is the time of the API server, by which objects are stamped.
+	Now func() time.Time
+
+	// takeWithin is how long a client may take for what is sent at once, until it is cut
+	// off; 0: takeWithin of the package.
+	takeWithin time.Duration
+}
+
+const (
+	// mostStreams are served at a time.
+	mostStreams = 32
+	// headerWithin and bodyWithin are how long a request may take to arrive, and answerWithin
+	// how long it may take to be taken.
+	headerWithin = 5 * time.Second
+	bodyWithin   = 15 * time.Second
+	answerWithin = time.Minute
+	// idleFor is how long a connection is kept without a request.
+	idleFor = 2 * time.Minute
+	// mostHeader and mostBody are the sizes of requests, in bytes.
+	mostHeader = 16 << 10
+	mostBody   = 64 << 10
+	// endWithin is how long requests may go on once the server is to end.
+	endWithin = 3 * time.Second
+)
+
+// server serves one command.
+type server struct {
+	Options
+	questions map[string]turns
+	streams   turns
+}
+
+// Listen listens on the loopback interface alone: at a port, or at any that is free for 0. It
+// returns the addresses that a browser may use, as Host headers have them.
+func Listen(ctx context.Context, port int) (net.Listener, []string, error) {
+	host := "127.0.0.1"
+	listener, err := listen(ctx, host, port)
+	if err != nil && !hasIPv4(ctx) {
+		host = "::1"
+		listener, err = listen(ctx, host, port)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	_, at, err := net.SplitHostPort(listener.Addr().String())
+	return listener, []string{net.JoinHostPort(host, at), net.JoinHostPort("localhost", at)}, err
+}
+
+func listen(ctx context.Context, host string, port int) (net.Listener, error) {
+	var config net.ListenConfig
+	return config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+}
+
+// hasIPv4 reports whether the loopback interface has an address of IPv4.
+func hasIPv4(ctx context.Context) bool {
+	listener, err := listen(ctx, "127.0.0.1", 0)
+	return err == nil && listener.Close() == nil
+}
+
+// Serve serves until ctx is done.
+func Serve(ctx context.Context, listener net.Listener, hosts []string, options Options) error {
+	handler, err := newHandler(hosts, options)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	serving := &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: answerWithin,
+		IdleTimeout: idleFor, MaxHeaderBytes: mostHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // ends streams
+		ErrorLog:    log.New(io.Discard, "", 0),                        // of clients that go away
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- serving.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer cancel()
+	if err := serving.Shutdown(ending); err != nil {
+		return serving.Close()
+	}
+	return nil
+}
+
+// newHandler is all that is served.
+func newHandler(hosts []string, options Options) (http.Handler, error) {
+	options.takeWithin = cmp.Or(options.takeWithin, takeWithin)
+	s := &server{Options: options, streams: newTurns(mostStreams), questions: map[string]turns{}}
+	mux := http.NewServeMux()
+	mux.Handle("/", &page{web.Files})
+	mux.HandleFunc("GET /api/stream", s.stream)
+	for path, ask := range s.askable() {
+		s.questions[path] = newTurns(1)
+		mux.HandleFunc("GET "+path, s.question(path, ask))
+	}
+	mux.HandleFunc("POST /api/claims", s.write(s.create))
+	mux.HandleFunc("DELETE /api/claims", s.write(s.release))
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusNotFound, &Failure{Message: fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path), ExitCode: exitNotFound})
+	})
+	return newGuard(hosts, options.Token, mux), nil
+}
+
+// Failure is the answer to what failed.
+type Failure struct {
+	Message string `json:"message"`
+	// ExitCode is that with which the command of the question ends.
+	ExitCode int `json:"exitCode"`
+}
+
+// The exit codes of what the server itself refuses: those of package app.
+const (
+	exitError     = 1
+	exitUsage     = 2
+	exitNotFound  = 4
+	exitForbidden = 5
+	exitTimedOut  = 124
+)
+
+// answer writes a value as JSON.
+func answer(w http.ResponseWriter, code int, value any) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		code, text = http.StatusInternalServerError, []byte(`{"message":"the answer cannot be written as JSON","exitCode":1}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(text, '\n')) // nobody is left to tell
+}
+
+// turns are how many requests of a kind are served at a time.
+type turns chan struct{}
+
+func newTurns(n int) turns { return make(turns, n) }
+
+// take takes a turn, if there is one before ctx is done.
+func (t turns) take(ctx context.Context) bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// tryTake takes a turn if there is one now.
+func (t turns) tryTake() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t turns) end() { <-t }

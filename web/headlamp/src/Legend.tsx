@@ -1,0 +1,65 @@
+import { Box } from '@mui/material';
+import { useEffect, useRef } from 'react';
+import { drawTile } from '../../map/index.js';
+import { count } from '../../page/words.js';
+import type { LegendEntry } from './AddressMap';
+
+/** What colours and patterns mean, and how many strips have each. */
+export function Legend({ entries }: { entries: LegendEntry[] }) {
+  return (
+    <Box
+      component="ul"
+      aria-label="Legend"
+      sx={{
+        display: 'flex',
+        flexWrap: 'wrap',
+        columnGap: 2,
+        rowGap: 0.5,
+        listStyle: 'none',
+        p: 0,
+        m: 0,
+        mt: 1,
+      }}
+    >
+      {entries.map(entry => (
+        <Box
+          component="li"
+          key={entry.label}
+          sx={{ display: 'flex', alignItems: 'center', gap: 0.75 }}
+        >
+          <Swatch entry={entry} />
+          <span>{entry.label}</span>
+          {entry.count > 0 && <Box sx={{ color: 'text.secondary' }}>{count(entry.count)}</Box>}
+        </Box>
+      ))}
+    </Box>
+  );
+}
+
+const WIDTH = 26;
+const HEIGHT = 14;
+
+function Swatch({ entry }: { entry: LegendEntry }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { colour, ink, pattern } = entry;
+  useEffect(() => {
+    const context = canvas.current!.getContext('2d');
+    const tile = document.createElement('canvas');
+    tile.width = tile.height = 8;
+    const tileContext = tile.getContext('2d');
+    if (!context || !tileContext) return;
+    drawTile(tileContext, pattern, { fill: colour, ink });
+    context.setTransform(2, 0, 0, 2, 0, 0);
+    context.fillStyle = context.createPattern(tile, 'repeat') ?? colour;
+    context.fillRect(0, 0, WIDTH, HEIGHT);
+  }, [colour, ink, pattern]);
+  return (
+    <canvas
+      ref={canvas}
+      width={WIDTH * 2}
+      height={HEIGHT * 2}
+      style={{ width: WIDTH, height: HEIGHT }}
+      aria-hidden="true"
+    />
+  );
+}

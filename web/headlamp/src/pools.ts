@@ -1,0 +1,199 @@
+// From a pool's object to what the stream of `kubectl ipam ui` says of a pool.
+
+import { bitsOf, format } from '../../map/address.js';
+import { rangeOf } from '../../page/ranges.js';
+import type { PoolObject, PoolReference } from './objects';
+
+export interface Withheld {
+  from: string;
+  to: string;
+  reason: string;
+}
+
+/** What is used of a pool. Counts are decimal; an empty one is not known. */
+export interface Usage {
+  total: string;
+  free: string;
+  withheld: string;
+  held: string;
+  carved: string;
+  retained: string;
+  cooling: string;
+  drained: string;
+  used: string;
+  blocks: number;
+  largestFree: number;
+}
+
+export interface PoolMessage {
+  id: string;
+  kind: string;
+  namespace: string;
+  name: string;
+  known: boolean;
+  domain: string;
+  family: 4 | 6;
+  cidr: string;
+  parent: string;
+  phase?: string;
+  message?: string;
+  classes?: string[];
+  visibility?: string;
+  project?: string;
+  strategy?: string;
+  reuseDelay?: string;
+  onExhaustion?: string;
+  hostAddresses?: boolean;
+  minLength?: number;
+  maxLength?: number;
+  labels?: Record<string, string>;
+  usage?: Usage | null;
+  usageFrom?: 'records' | 'status' | '';
+  withheld?: Withheld[];
+  limits?: { addresses: string; blocks: number | null } | null;
+}
+
+interface Range {
+  from: bigint;
+  to: bigint;
+}
+
+/** The id of the pool that a reference names, from within a namespace. */
+export function poolIdOf(ref: PoolReference, namespace: string | undefined): string {
+  return ref.kind === 'LocalIPPool' ? `LocalIPPool/${namespace}/${ref.name}` : `IPPool/${ref.name}`;
+}
+
+/** The id of a pool. A LocalIPPool has a namespace, an IPPool none. */
+export function idOfPool(pool: PoolObject): string {
+  const { namespace, name } = pool.metadata;
+  return namespace ? `LocalIPPool/${namespace}/${name}` : `IPPool/${name}`;
+}
+
+/** A pool that is not known itself. Where it lies is known where the record of its space is. */
+export function mentionedPool(
+  id: string,
+  family: 4 | 6,
+  place = { parent: '', domain: '' }
+): PoolMessage {
+  const [kind, ...names] = id.split('/');
+  const name = names[names.length - 1];
+  const namespace = names.length > 1 ? names[0] : '';
+  return { id, kind, namespace, name, known: false, family, cidr: '', ...place };
+}
+
+export function familyOf(text: string | undefined): 4 | 6 {
+  return text === 'IPv6' || text?.includes(':') ? 6 : 4;
+}
+
+/**
+ * What a pool's object says. What its blocks say is added by the register: the CIDR of a child
+ * whose spec has none yet, its routing domain, and what is used of it.
+ */
+export function poolMessage(pool: PoolObject, cidrOfRecord = ''): PoolMessage {
+  const { metadata, spec, status } = pool;
+  const cidr = spec.cidr || cidrOfRecord || status?.allocatedCIDR || '';
+  const family = cidr ? familyOf(cidr) : familyOf(spec.ipFamily ?? status?.ipFamily);
+  const ready = status?.conditions?.find(condition => condition.type === 'Ready');
+  const range = cidr ? rangeOf(cidr) : null;
+  const limit = spec.limits?.perProject;
+  return {
+    id: idOfPool(pool),
+    kind: metadata.namespace ? 'LocalIPPool' : 'IPPool',
+    namespace: metadata.namespace ?? '',
+    name: metadata.name,
+    known: true,
+    domain: domainOfRoot(pool),
+    family,
+    cidr,
+    parent: spec.parentRef ? poolIdOf(spec.parentRef, metadata.namespace) : '',
+    phase: metadata.deletionTimestamp ? 'Terminating' : status?.phase ?? '',
+    message: ready && ready.status !== 'True' ? ready.message ?? '' : '',
+    classes: spec.classNames ?? [],
+    visibility: metadata.namespace ? '' : spec.visibility || 'Shared',
+    project: spec.project ?? '',
+    strategy: spec.allocation?.strategy || 'FirstFit',
+    reuseDelay: spec.reuseDelay ?? '',
+    onExhaustion: spec.onExhaustion || 'Wait',
+    hostAddresses: spec.network !== undefined,
+    minLength: range ? spec.allocation?.minPrefixLength ?? range.length : -1,
+    maxLength: range ? spec.allocation?.maxPrefixLength ?? bitsOf(family) : -1,
+    labels: metadata.labels ?? {},
+    usage: null,
+    usageFrom: '',
+    withheld: range ? withheldOf(pool, { ...range, family }) : [],
+    limits: limit
+      ? {
+          addresses: limit.addresses === undefined ? '' : String(limit.addresses),
+          blocks: limit.blocks ?? null,
+        }
+      : null,
+  };
+}
+
+/** The routing domain that a root pool is in; empty for a child, which is in its parent's. */
+function domainOfRoot({ metadata, spec }: PoolObject): string {
+  if (spec.parentRef) return '';
+  const domain = spec.routingDomain || 'default';
+  return metadata.namespace ? `${metadata.namespace}/${domain}` : domain;
+}
+
+/**
+ * The addresses that a pool never hands out, with the reasons, in the order of the addresses.
+ * They may overlap: an address may be withheld for several reasons.
+ */
+function withheldOf(pool: PoolObject, cidr: Range & { family: 4 | 6 }): Withheld[] {
+  const found: (Range & { reason: string })[] = [];
+  const add = (reason: string, range: Range | null) => {
+    if (range && range.from <= cidr.to && cidr.from <= range.to) {
+      found.push({ from: range.from, to: range.to, reason });
+    }
+  };
+  const { network, reserved = [], ranges = [] } = pool.spec;
+  if (network?.gateway) add('gateway', rangeOf(network.gateway));
+  if (network && !network.allocateEdgeAddresses) {
+    for (const [reason, address] of edgesOf(cidr, network.prefixLength)) {
+      add(reason, { from: address, to: address });
+    }
+  }
+  for (const text of pool.status?.formerGateways ?? []) add('former gateway', rangeOf(text));
+  for (const text of reserved) add('reserved', rangeOf(text));
+  if (ranges.length > 0) {
+    for (const range of outsideOf(cidr, ranges)) add('outside of ranges', range);
+  }
+  found.sort((a, b) => (a.from === b.from ? 0 : a.from < b.from ? -1 : 1));
+  return found.map(({ from, to, reason }) => ({
+    from: format(from, cidr.family),
+    to: format(to, cidr.family),
+    reason,
+  }));
+}
+
+/**
+ * The addresses of a subnet that are not for hosts: see RFC 4291 section 2.6.1 for IPv6. A
+ * subnet for the two ends of a link has none (RFC 3021, RFC 6164).
+ */
+function edgesOf(cidr: Range & { family: 4 | 6 }, length: number): [string, bigint][] {
+  const hostBits = bitsOf(cidr.family) - length;
+  if (hostBits <= 1) return [];
+  const hosts = (1n << BigInt(hostBits)) - 1n;
+  const first = cidr.from & ~hosts;
+  if (cidr.family === 6) return [['subnet-router anycast address', first]];
+  return [
+    ['network address', first],
+    ['broadcast address', first | hosts],
+  ];
+}
+
+/** What of a CIDR lies in none of the ranges. */
+function outsideOf(cidr: Range, ranges: string[]): Range[] {
+  const inside = ranges.map(text => rangeOf(text)).filter(range => range !== null);
+  inside.sort((a, b) => (a.from === b.from ? 0 : a.from < b.from ? -1 : 1));
+  const outside: Range[] = [];
+  let next = cidr.from;
+  for (const range of inside) {
+    if (next < range.from) outside.push({ from: next, to: range.from - 1n });
+    if (next <= range.to) next = range.to + 1n;
+  }
+  if (next <= cidr.to) outside.push({ from: next, to: cidr.to });
+  return outside;
+}

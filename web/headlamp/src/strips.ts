@@ -1,0 +1,383 @@
+// From the objects of the API to the strips of the map. Nothing here knows Headlamp, React or
+// a browser. The objects become the messages of the stream of `kubectl ipam ui`; its page
+// makes a register and strips of those, and this plug-in has the same from the same code.
+
+import { rangeOf } from '../../page/ranges.js';
+import { Store } from '../../page/store.js';
+import { Strips } from '../../page/strips.js';
+import {
+  addressClaimWaits,
+  blockMessage,
+  childOf,
+  claimWaits,
+  domainOfRecord,
+  poolOf,
+  uidOf,
+  waitingAddressClaim,
+  waitingClaim,
+} from './claims';
+import type {
+  AddressClaimObject,
+  AllocationObject,
+  ClaimObject,
+  ClassObject,
+  Metadata,
+  PoolObject,
+} from './objects';
+import {
+  familyOf,
+  idOfPool,
+  mentionedPool,
+  type PoolMessage,
+  poolMessage,
+  type Usage,
+} from './pools';
+import { type Counted, countUsage, isDrained, joined, usageOfStatus } from './usage';
+
+/** What has been read so far. */
+export interface Objects {
+  pools: PoolObject[];
+  allocations: AllocationObject[];
+  claims: ClaimObject[];
+  addressClaims: AddressClaimObject[];
+  classes: ClassObject[];
+  /** Whether every list has been read, or has failed. */
+  isRead: boolean;
+  /** Whether the allocations are all that there are: then what nobody holds is free. */
+  hasAllRecords: boolean;
+}
+
+/** A strip of the map: see web/map. */
+export interface Strip {
+  id: string;
+  space: string;
+  parent: string | null;
+  from: bigint;
+  to: bigint;
+  kind: 'pool' | 'block' | 'span';
+  state: string;
+  label: string;
+  sub: string;
+  since: number;
+  facets: Record<string, string>;
+}
+
+export interface Space {
+  id: string;
+  name: string;
+  family: 4 | 6;
+}
+
+/** What changes on the map. */
+export interface Change {
+  put: { spaces: Space[]; strips: Strip[] };
+  remove: string[];
+}
+
+interface Range {
+  from: bigint;
+  to: bigint;
+}
+
+/** A pool's object, and what is said of it but for its domain and usage. */
+interface Read {
+  object: PoolObject;
+  cidrOfRecord: string;
+  message: PoolMessage;
+  withheld: Range[];
+}
+
+/**
+ * The address space as objects show it. take() costs a look at each object, and work for what
+ * has changed.
+ */
+export class Register {
+  readonly store = new Store();
+  readonly strips = new Strips(this.store);
+  #records = new Map<string, AllocationObject>(); // by UID
+  #ownRecords = new Map<string, AllocationObject>(); // by pool: the record of its space
+  #read = new Map<string, Read>(); // by pool
+  #mentions = new Map<string, { records: number; family: 4 | 6 }>(); // by pool: its records
+  #pools = new Map<string, PoolMessage>();
+  #counts = new Map<string, Usage>(); // by pool, without what is used below it
+  #said = new Map<string, string>(); // what was said of a pool or a claim, by its key
+  #last: Objects | null = null;
+  #listeners = new Set<(change: Change) => void>();
+
+  constructor() {
+    this.store.apply({ type: 'hello' });
+    this.store.listen(delta => {
+      const change = this.strips.take(delta) as Change;
+      for (const listener of this.#listeners) listener(change);
+    });
+  }
+
+  /** Calls a function with what changes on the map; the result stops that. */
+  listen(listener: (change: Change) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** The routing domains and families that have something on the map. */
+  get spaces(): Space[] {
+    return this.strips.spaces as Space[];
+  }
+
+  /** Everything that is on the map of some spaces. */
+  whole(spaces: Space[]): Change['put'] {
+    const parts = spaces.map(space => this.strips.whole(space.id) as Change['put']);
+    return {
+      spaces: parts.flatMap(part => part.spaces),
+      strips: parts.flatMap(part => part.strips),
+    };
+  }
+
+  /** Takes what has been read. Reports whether anything has changed. */
+  take(objects: Objects): boolean {
+    if (this.#last && isUnchanged(this.#last, objects)) return false;
+    this.#last = objects;
+    const { changed, gone, touched } = this.#takeRecords(objects.allocations);
+    for (const id of this.#readPools(objects.pools)) {
+      touched.add(id);
+      for (const block of this.store.blocksOf(id))
+        if (this.#records.has(block.id)) changed.add(block.id);
+    }
+    this.#placePools();
+    let news = this.#say('pools', 'pools', this.#newPools());
+    news =
+      this.#say(
+        'blocks',
+        'blocks',
+        [...changed].map(id => this.#block(id))
+      ) || news;
+    news = this.#say('gone', 'blocks', gone) || news;
+    this.#measure(objects, touched);
+    news = this.#say('pools', 'pools', this.#newPools()) || news;
+    const waiting = this.#waiting(objects);
+    news =
+      this.#say(
+        'waiting',
+        'claims',
+        waiting.filter(claim => this.#isNew(`claim ${claim.id}`, claim))
+      ) || news;
+    news = this.#forget(waiting) || news;
+    if (objects.isRead && !this.store.complete) {
+      this.store.apply({ type: 'ready' });
+      news = true;
+    }
+    return news;
+  }
+
+  #say(type: string, field: string, about: unknown[]): boolean {
+    if (about.length > 0) this.store.apply({ type, [field]: about });
+    return about.length > 0;
+  }
+
+  /** Notes what is said of something, and reports whether that is new. */
+  #isNew(key: string, message: object): boolean {
+    const text = JSON.stringify(message);
+    if (this.#said.get(key) === text) return false;
+    this.#said.set(key, text);
+    return true;
+  }
+
+  /** Finds the records that are new, have changed, or are gone, and the pools they are of. */
+  #takeRecords(records: AllocationObject[]) {
+    const changed = new Set<string>();
+    const touched = new Set<string>();
+    const listed = new Set<string>();
+    for (const record of records) {
+      const uid = uidOf(record);
+      listed.add(uid);
+      const before = this.#records.get(uid);
+      if (before && isSame(before, record)) continue;
+      this.#records.set(uid, record);
+      changed.add(uid);
+      touched.add(poolOf(record));
+      if (before) this.#mention(before, -1);
+      this.#mention(record, 1);
+      if (childOf(record)) this.#ownRecords.set(childOf(record), record);
+    }
+    const gone = [...this.#records.keys()].filter(uid => !listed.has(uid));
+    for (const uid of gone) {
+      const record = this.#records.get(uid)!;
+      this.#records.delete(uid);
+      this.#mention(record, -1);
+      touched.add(poolOf(record));
+      if (this.#ownRecords.get(childOf(record)) === record)
+        this.#ownRecords.delete(childOf(record));
+    }
+    return { changed, gone, touched };
+  }
+
+  #mention(record: AllocationObject, by: number) {
+    const pool = poolOf(record);
+    const records = (this.#mentions.get(pool)?.records ?? 0) + by;
+    if (records > 0) this.#mentions.set(pool, { records, family: familyOf(record.spec.cidr) });
+    else this.#mentions.delete(pool);
+  }
+
+  /** Reads the pools that have changed. Returns those of which other addresses are withheld. */
+  #readPools(objects: PoolObject[]): string[] {
+    const others: string[] = [];
+    const listed = new Set<string>();
+    for (const object of objects) {
+      const id = idOfPool(object);
+      listed.add(id);
+      const cidrOfRecord = this.#ownRecords.get(id)?.spec.cidr ?? '';
+      const before = this.#read.get(id);
+      if (before && isSame(before.object, object) && before.cidrOfRecord === cidrOfRecord) continue;
+      const message = poolMessage(object, cidrOfRecord);
+      const ranges = message
+        .withheld!.map(({ from, to }) => rangeOf(from, to))
+        .filter(range => range !== null);
+      this.#read.set(id, { object, cidrOfRecord, message, withheld: joined(ranges) });
+      const isOther = JSON.stringify(before?.message.withheld) !== JSON.stringify(message.withheld);
+      if (isOther || before?.message.cidr !== message.cidr) others.push(id);
+    }
+    for (const id of this.#read.keys()) {
+      if (listed.has(id)) continue;
+      this.#read.delete(id);
+      this.#counts.delete(id);
+      others.push(id);
+    }
+    return others;
+  }
+
+  /** Puts together the pools that were read and those that are mentioned, with their domains. */
+  #placePools() {
+    const pools = new Map<string, PoolMessage>();
+    for (const [id, { message }] of this.#read) {
+      const { usage, usageFrom } = this.#pools.get(id) ?? message;
+      pools.set(id, { ...message, usage, usageFrom });
+    }
+    const mention = (id: string, family: 4 | 6) => {
+      if (!id || pools.has(id)) return;
+      const own = this.#ownRecords.get(id);
+      pools.set(
+        id,
+        mentionedPool(id, family, own && { parent: poolOf(own), domain: domainOfRecord(own) })
+      );
+    };
+    for (const { message } of this.#read.values()) mention(message.parent, message.family);
+    for (const record of this.#records.values())
+      mention(poolOf(record), familyOf(record.spec.cidr));
+    for (const [id, record] of this.#ownRecords) mention(id, familyOf(record.spec.cidr));
+    for (const pool of pools.values()) pool.domain = domainOf(pool, pools);
+    this.#pools = pools;
+  }
+
+  #newPools(): PoolMessage[] {
+    return [...this.#pools.values()].filter(pool => this.#isNew(`pool ${pool.id}`, pool));
+  }
+
+  #block(uid: string) {
+    const record = this.#records.get(uid)!;
+    const pool = this.#read.get(poolOf(record));
+    const range = rangeOf(record.spec.cidr);
+    const drained = pool !== undefined && range !== null && isDrained(range, pool.withheld);
+    return blockMessage(record, this.#pools.get(poolOf(record))?.domain ?? '', drained);
+  }
+
+  /** Adds what is used of each pool. The store has its blocks already. */
+  #measure({ hasAllRecords, isRead }: Objects, touched: Set<string>) {
+    const isCounted = hasAllRecords && isRead;
+    if (isCounted) this.#count(touched);
+    const used = this.#used();
+    for (const [id, { object }] of this.#read) {
+      const pool = this.#pools.get(id)!;
+      const counts = isCounted ? this.#counts.get(id) : undefined;
+      const status = usageOfStatus(object);
+      if (counts) {
+        pool.usage = {
+          ...counts,
+          used: String(used.get(id) ?? 0n),
+          largestFree: status?.largestFree ?? -1,
+        };
+      } else {
+        pool.usage = isCounted ? null : status;
+      }
+      pool.usageFrom = counts ? 'records' : pool.usage ? 'status' : '';
+    }
+  }
+
+  #count(touched: Set<string>) {
+    for (const [id, { message, withheld }] of this.#read) {
+      const cidr = message.cidr ? rangeOf(message.cidr) : null;
+      if (!cidr) continue;
+      if (!touched.has(id) && this.#counts.has(id)) continue;
+      this.#counts.set(
+        id,
+        countUsage(cidr, withheld, this.store.blocksOf(id) as Iterable<Counted>)
+      );
+    }
+  }
+
+  /** What claims hold of each pool and of the pools below it. */
+  #used(): Map<string, bigint> {
+    const used = new Map<string, bigint>();
+    for (const [id, { held }] of this.#counts) {
+      const seen = new Set<string>();
+      for (let at = id; at && !seen.has(at); at = this.#pools.get(at)?.parent ?? '') {
+        seen.add(at);
+        used.set(at, (used.get(at) ?? 0n) + BigInt(held));
+      }
+    }
+    return used;
+  }
+
+  #waiting({ claims, addressClaims, classes }: Objects) {
+    return [
+      ...claims.filter(claimWaits).map(claim => waitingClaim(claim, this.#pools, classes)),
+      ...addressClaims
+        .filter(addressClaimWaits)
+        .map(claim => waitingAddressClaim(claim, this.#pools, classes)),
+    ];
+  }
+
+  /** Takes out the pools and claims that are gone. */
+  #forget(waiting: { id: string }[]): boolean {
+    const claims = new Set(waiting.map(claim => claim.id));
+    const gone = {
+      pools: [...this.store.pools.keys()].filter(id => !this.#pools.has(id)),
+      claims: [...this.store.waiting.keys()].filter(id => !claims.has(id)),
+    };
+    for (const id of gone.pools) this.#said.delete(`pool ${id}`);
+    for (const id of gone.claims) this.#said.delete(`claim ${id}`);
+    if (gone.pools.length + gone.claims.length === 0) return false;
+    this.store.apply({ type: 'gone', ...gone });
+    return true;
+  }
+}
+
+/** Reports whether two objects are the same version of one. */
+function isSame(a: { metadata: Metadata }, b: { metadata: Metadata }): boolean {
+  if (a === b) return true;
+  const { uid, resourceVersion } = b.metadata;
+  return (
+    resourceVersion !== undefined &&
+    resourceVersion === a.metadata.resourceVersion &&
+    uid === a.metadata.uid
+  );
+}
+
+/** The routing domain of the root pool above a pool; empty where that is not known. */
+function domainOf(pool: PoolMessage, pools: Map<string, PoolMessage>): string {
+  const seen = new Set<string>();
+  let at: PoolMessage | undefined = pool;
+  while (at?.parent && !seen.has(at.id)) {
+    seen.add(at.id);
+    at = pools.get(at.parent);
+  }
+  return at?.domain ?? '';
+}
+
+/** Reports whether nothing has changed since. */
+function isUnchanged(before: Objects, now: Objects): boolean {
+  if (before.isRead !== now.isRead || before.hasAllRecords !== now.hasAllRecords) return false;
+  const lists = ['pools', 'allocations', 'claims', 'addressClaims', 'classes'] as const;
+  return lists.every(name => {
+    const [a, b] = [before[name], now[name]];
+    return a.length === b.length && a.every((object, i) => object === b[i]);
+  });
+}

@@ -1,0 +1,62 @@
+// The legend: what colours and patterns mean, and how many blocks have each.
+
+import { atMostEvery, byId, h } from './dom.js'
+import { drawTile } from '../map/index.js'
+import { count } from './words.js'
+
+/** The legend below the maps. */
+export class Legend {
+  #maps
+  #said = ''
+  /** Draws it again soon, or at once: refresh.now. */
+  refresh = atMostEvery(() => this.#draw(), 500)
+
+  /** @param {import('./maps.js').Maps} maps */
+  constructor(maps) {
+    this.#maps = maps
+  }
+
+  #draw() {
+    const entries = this.#maps.legend()
+    const text = JSON.stringify(entries)
+    if (text === this.#said) return
+    this.#said = text
+    byId('legend').replaceChildren(...entries.map(item))
+  }
+}
+
+/**
+ * Joins the legends of several maps. Where maps have different colours for one label, the
+ * label says for which map it is.
+ * @param {{name: string, entries: {label: string, colour: string, pattern: string, count: number}[]}[]} legends
+ * @returns {object[]} entries
+ */
+export function joinLegends(legends) {
+  const looks = new Map() // by label: a count by look
+  const all = legends.flatMap(({ name, entries }) => entries.filter((entry) => entry.label !== '').map((entry) => ({ name, entry, look: `${entry.colour} ${entry.pattern}` })))
+  for (const { entry, look } of all) looks.set(entry.label, (looks.get(entry.label) ?? new Set()).add(look))
+  const joined = new Map()
+  for (const { name, entry, look } of all) {
+    const label = looks.get(entry.label).size > 1 ? `${entry.label} (${name})` : entry.label
+    const same = joined.get(`${label} ${look}`)
+    if (same) same.count += entry.count
+    else joined.set(`${label} ${look}`, { ...entry, label })
+  }
+  return [...joined.values()]
+}
+
+/**
+ * An entry of a legend, with a swatch in its colour and pattern.
+ * @param {{label: string, colour: string, ink: string, pattern: string, count: number}} entry
+ * @returns {HTMLElement}
+ */
+export function item({ label, colour, ink, pattern, count: blocks }) {
+  const swatch = h('canvas', { width: 52, height: 28, 'aria-hidden': 'true' })
+  const context = swatch.getContext('2d')
+  const tile = h('canvas', { width: 8, height: 8 })
+  drawTile(tile.getContext('2d'), pattern, { fill: colour, ink })
+  context.scale(2, 2)
+  context.fillStyle = context.createPattern(tile, 'repeat')
+  context.fillRect(0, 0, 26, 14)
+  return h('li', {}, swatch, h('span', { text: label }), blocks > 0 && h('span', { class: 'count', text: count(blocks) }))
+}

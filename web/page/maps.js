@@ -1,0 +1,306 @@
+// The maps: one for each routing domain and family that is chosen, side by side.
+
+import { atMostEvery, button, byId, h } from './dom.js'
+import { joinLegends } from './legend.js'
+import { THEMES } from '../map/index.js'
+import { chooseSlots, countsOf, sameSlots } from './palette.js'
+import { Pane } from './pane.js'
+import { Pending } from './pending.js'
+import { rangeOfKey } from './places.js'
+import { formatRange } from './ranges.js'
+import { counted, poolName, spaceName } from './words.js'
+
+const MANY = 5000 // so many strips are not drawn again at once when one changes
+const AT_FIRST = 2 // so many maps are shown before somebody chooses
+const ROOTS = 12 // so many root pools have a button
+
+/** The maps that are shown. */
+export class Maps {
+  #app
+  #strips
+  #panes = new Map() // by space id
+  #chosen = null // the spaces that somebody has chosen; null: nobody has
+  #wanted = new Map() // views of a link whose space is not there yet
+  #colour = 'state'
+  #slots = null // by value of the facet that the maps are coloured by
+  #active = ''
+  #highlighted = []
+  #pending = new Pending()
+  #flushSoon = atMostEvery(() => this.#flush(), 400)
+
+  /**
+   * @param {import('./app.js').App} app
+   * @param {import('./strips.js').Strips} strips
+   */
+  constructor(app, strips) {
+    this.#app = app
+    this.#strips = strips
+  }
+
+  /** The first pane, or the one that was used last. */
+  get active() {
+    return this.#panes.get(this.#active) ?? this.#panes.values().next().value
+  }
+
+  /** @returns {Pane[]} */
+  get panes() {
+    return [...this.#panes.values()]
+  }
+
+  /** What a link keeps of the maps. */
+  get views() {
+    const views = this.panes.map((pane) => pane.linked)
+    return this.#chosen || views.some((view) => view.from) ? views : []
+  }
+
+  set views(views) {
+    this.#chosen = views.length > 0 ? views.map((view) => view.space) : null
+    this.#wanted = new Map(views.map((view) => [view.space, view]))
+    this.#arrange()
+    for (const pane of this.panes) {
+      const view = this.#wanted.get(pane.space.id)
+      if (view?.from) pane.restore(view)
+      else this.#home(pane)
+    }
+  }
+
+  /** Shows the whole routing domain of the map that was used last. */
+  fit() {
+    const pane = this.active
+    if (!pane) return
+    pane.map.fit(pane.space.id, { animate: true })
+    pane.moved = false
+  }
+
+  /** Zooms the map that was used last, around what is selected where that is seen. */
+  zoom(factor) {
+    const { selected, store } = this.#app
+    const thing = store.blocks.get(selected.slice(2)) ?? store.pools.get(selected.slice(2)) ?? rangeOfKey(selected)
+    this.active?.zoom(factor, thing?.from == null ? null : { family: thing.family, from: thing.from, to: thing.to })
+  }
+
+  /** What lies above and below a strip, or null. @param {string} key */
+  around(key) {
+    const pane = this.#panes.get(this.#strips.spaceOf(key))
+    return pane ? pane.map.around(key) : null
+  }
+
+  /** Whether a strip is on a map. @param {string} key */
+  has(key) {
+    return this.#strips.spaceOf(key) !== undefined
+  }
+
+  /** Takes what has changed. Many strips are changed less often, so that moving stays smooth. */
+  take({ put, remove }) {
+    this.#pending.take(put, remove)
+    if (this.#pending.isEmpty) return
+    if (this.#panes.size === 0 || this.#strips.size < MANY) this.#flush()
+    else this.#flushSoon()
+  }
+
+  #flush() {
+    const { put, remove } = this.#pending.end()
+    const before = this.#panes.size
+    for (const pane of this.panes) pane.take(put, remove)
+    this.#arrange()
+    for (const pane of this.panes) this.#drawRoots(pane)
+    this.#drawColours()
+    if (before === 0) this.select(this.#app.selected)
+  }
+
+  // Buttons that lead to the root pools; and until somebody moves the map it shows all of
+  // them, or the fullest one where they are so far apart that all would be dots.
+  #drawRoots(pane) {
+    const roots = this.#strips.rootsOf(pane.space.id)
+    const text = roots.map((root) => root.key).join('\n')
+    if (!pane.moved && roots.length > 1) this.#home(pane)
+    if (pane.roots.dataset.of === text) return
+    pane.roots.dataset.of = text
+    pane.roots.hidden = roots.length < 2
+    pane.roots.replaceChildren(h('span', { class: 'quiet', text: 'Go to' }), ...roots.slice(0, ROOTS).map((root) => button(poolName(root.key.slice(2)), () => {
+      pane.show(root)
+      this.#app.select(root.key)
+    }, { class: 'small' })), ...(roots.length > ROOTS ? [h('span', { class: 'quiet', text: `and ${counted(roots.length - ROOTS, 'more root pool')}` })] : []))
+  }
+
+  /** Shows these spaces. @param {string[]} ids */
+  choose(ids) {
+    this.#chosen = ids
+    this.#arrange()
+    this.#app.keepLink()
+  }
+
+  /** Selects a strip, or nothing. @param {string} key */
+  select(key) {
+    for (const pane of this.panes) pane.select(this.#strips.spaceOf(key) === pane.space.id ? key : null)
+  }
+
+  /** Shows a strip or a range in a map. @param {string} key */
+  reveal(key) {
+    if (!this.#pending.isEmpty) this.#flush()
+    const space = this.#strips.spaceOf(key)
+    if (space !== undefined) {
+      this.#show(space)
+      this.#panes.get(space)?.map.fit(key, { animate: true })
+      return
+    }
+    const range = rangeOfKey(key)
+    if (!range) return
+    const pane = this.#paneFor(range)
+    if (!pane) return
+    const around = (range.to - range.from + 1n) * 2n
+    pane.map.view = { space: pane.space.id, from: range.from - around, to: range.to + around }
+  }
+
+  /** Colours all maps. @param {string} name */
+  colourBy(name) {
+    this.#colour = name
+    this.#slots = null
+    if (name === 'state' || name === 'age') for (const pane of this.panes) pane.map.colourBy(name)
+    else this.#drawColours()
+  }
+
+  /** All is read: draws what is not drawn yet. The values that are frequent have colours now. */
+  ready() {
+    if (!this.#pending.isEmpty) this.#flush()
+    this.colourBy(this.#colour)
+  }
+
+  // Has a value of a facet the same colour on all maps.
+  #drawColours() {
+    if (this.#colour === 'state' || this.#colour === 'age') return
+    const slots = chooseSlots(countsOf(this.#app.store, this.#colour), this.#slots ?? undefined)
+    if (this.#slots && sameSlots(slots, this.#slots)) return
+    this.#slots = slots
+    for (const pane of this.panes) pane.map.colourBy(this.#colour, { slots })
+  }
+
+  /** @param {'light'|'dark'} theme */
+  paint(theme) {
+    for (const [state, colour] of Object.entries(THEMES[theme].colours)) document.documentElement.style.setProperty(`--state-${state}`, colour.fill)
+    for (const pane of this.panes) pane.map.theme = theme
+  }
+
+  /** Marks strips, or none. @param {string[]} keys */
+  highlight(keys) {
+    this.#highlighted = keys
+    for (const pane of this.panes) pane.map.highlight(keys)
+  }
+
+  /** The legend of all maps together. @param {string} [theme] whose colours it has */
+  legend(theme) {
+    return joinLegends(this.panes.map(({ map, space }) => {
+      const own = map.theme
+      map.theme = theme ?? own
+      const entries = map.legend()
+      map.theme = own
+      return { name: spaceName(space), entries }
+    }))
+  }
+
+  /** What the maps show, as rows of the list. @returns {object[]} */
+  visibleThings() {
+    return this.panes.flatMap((pane) => pane.map.visible(1000).map((row) => this.#thing(row, pane.space)))
+  }
+
+  #thing(row, space) {
+    const id = row.id?.slice(2)
+    const { store } = this.#app
+    const known = row.id && { b: store.blocks, p: store.pools, w: store.waiting }[row.id[0]]?.get(id)
+    if (known) return known
+    const several = row.id === null && row.state === 'several'
+    const cidr = formatRange(row.from, row.to, space.family)
+    return {
+      level: row.level, key: row.id ?? `r:${cidr}`, cidr, from: row.from, to: row.to, family: space.family, pool: '',
+      state: several ? row.sub : row.state, label: several ? counted(row.count, 'strip') : row.state === 'free' ? '' : row.label, since: 0,
+    }
+  }
+
+  #paneFor(range) {
+    const fits = this.#strips.spaces.filter((space) => space.family === range.family)
+    const shown = fits.filter((space) => this.#panes.has(space.id))
+    if (shown.length === 0 && fits.length > 0) this.#show(fits[0].id)
+    const id = shown.find((space) => space.id === this.#active)?.id ?? shown[0]?.id ?? fits[0]?.id
+    return this.#panes.get(id)
+  }
+
+  #show(space) {
+    if (this.#panes.has(space)) return
+    this.#chosen = [...this.#panes.keys(), space]
+    this.#arrange()
+  }
+
+  // Makes the panes be those that are chosen.
+  #arrange() {
+    const spaces = this.#strips.spaces
+    const chosen = spaces.filter((space, i) => (this.#chosen ? this.#chosen.includes(space.id) : i < AT_FIRST))
+    if (chosen.length === 0 && spaces.length > 0 && this.#chosen && this.#app.store.complete) chosen.push(spaces[0])
+    const ids = chosen.map((space) => space.id)
+    if (ids.join('\n') !== [...this.#panes.keys()].join('\n')) this.#rebuild(chosen)
+    this.#drawChoice(spaces, ids)
+    byId('maps').dataset.many = String(this.#panes.size > 1)
+    byId('maps').hidden = this.#panes.size === 0
+  }
+
+  #rebuild(chosen) {
+    const before = this.#panes
+    this.#panes = new Map(chosen.map((space) => [space.id, before.get(space.id) ?? this.#open(space)]))
+    for (const [id, pane] of before) if (!this.#panes.has(id)) pane.close()
+    const sections = this.panes.map((pane) => pane.section)
+    if (sections.some((section, i) => byId('maps').children[i] !== section)) byId('maps').replaceChildren(...sections)
+  }
+
+  #home(pane) {
+    pane.home(homeOf(this.#strips.rootsOf(pane.space.id)))
+  }
+
+  #open(space) {
+    const pane = new Pane(space, {
+      theme: document.documentElement.dataset.theme, colour: this.#colour, slots: this.#slots,
+      onSelect: (key) => this.#selected(key), onRange: (key) => this.#app.select(key), onUse: () => (this.#active = space.id),
+      onView: () => this.#moved(), onOpen: () => byId('panel').focus({ preventScroll: true }),
+    })
+    pane.map.set(this.#strips.whole(space.id)) // what is pending is in it, and is put once more
+    pane.map.highlight(this.#highlighted)
+    const view = this.#wanted.get(space.id)
+    if (view?.from) pane.restore(view)
+    return pane
+  }
+
+  #selected(key) {
+    if (key === null) {
+      if (this.#strips.spaceOf(this.#app.selected)) this.#app.deselect()
+    } else if (key !== this.#app.selected) this.#app.select(key)
+  }
+
+  #moved() {
+    this.#app.keepLinkSoon()
+    this.#app.list.refreshMap()
+  }
+
+  #drawChoice(spaces, shown) {
+    const element = byId('spaces-choice')
+    const text = spaces.map((space) => space.id).join('\n')
+    byId('spaces-summary').textContent = spaces.length > 1 ? `Routing domains: ${shown.length} of ${spaces.length}` : 'Routing domain'
+    if (element.dataset.of !== text) {
+      element.dataset.of = text
+      element.replaceChildren(...spaces.map((space) => h('label', { class: 'check' },
+        h('input', { type: 'checkbox', value: space.id, on: { change: () => this.#chooseBoxes() } }), spaceName(space))))
+    }
+    for (const box of element.querySelectorAll('input')) box.checked = shown.includes(box.value)
+  }
+
+  #chooseBoxes() {
+    const ids = [...byId('spaces-choice').querySelectorAll('input:checked')].map((box) => box.value)
+    this.choose(ids.length > 0 ? ids : [this.#strips.spaces[0].id])
+  }
+}
+
+// The root pool that is shown first; null: all of them.
+function homeOf(roots) {
+  if (roots.length < 2) return null
+  const span = roots.reduce((last, root) => (root.to > last ? root.to : last), 0n) - roots[0].from + 1n
+  const pools = roots.reduce((sum, root) => sum + root.to - root.from + 1n, 0n)
+  if (pools * 3n >= span) return null
+  return roots.reduce((best, root) => (root.to - root.from > best.to - best.from ? root : best))
+}

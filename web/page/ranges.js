@@ -1,0 +1,64 @@
+// Addresses and CIDRs as the page reads them: what is none is null, not an error.
+
+import { format, formatRange as formatOf, parse as read, parseAddress, prefixesOf } from '../map/address.js'
+
+/**
+ * @typedef {object} Range
+ * @property {4|6} family
+ * @property {bigint} from
+ * @property {bigint} to the last address
+ * @property {number} length of the prefix; -1: it is none
+ * @property {boolean} hostBits whether a CIDR was written with the address of a host
+ * @property {string} text as it was written
+ */
+
+/**
+ * Reads an address, a CIDR, or two addresses with "-" between them.
+ * @param {string} text
+ * @returns {Range|null}
+ */
+export function parse(text) {
+  const trimmed = text.trim()
+  try {
+    const range = read(trimmed)
+    const slash = trimmed.indexOf('/')
+    const hostBits = slash > 0 && parseAddress(trimmed.slice(0, slash)) !== range.from
+    return { ...unmapped(range), hostBits, text: trimmed }
+  } catch {
+    return null
+  }
+}
+
+// An IPv4 address that is written as one of IPv6, ::ffff:10.0.0.1, is the IPv4 address.
+function unmapped(range) {
+  if (range.family !== 6 || range.length !== 128 || range.from >> 32n !== 0xffffn) return range
+  const address = range.from & 0xffffffffn
+  return { family: 4, from: address, to: address, length: 32 }
+}
+
+/**
+ * Reads the range of a CIDR, or the one from one address to another.
+ * @param {string} from
+ * @param {string} [to]
+ * @returns {{family: 4|6, from: bigint, to: bigint, length: number}|null}
+ */
+export function rangeOf(from, to) {
+  try {
+    return read(to === undefined ? from : `${from}-${to}`)
+  } catch {
+    return null
+  }
+}
+
+/**
+ * Writes a range: an address, a CIDR, or two addresses with "-" between them.
+ * @param {bigint} from
+ * @param {bigint} to
+ * @param {4|6} family
+ * @returns {string}
+ */
+export function formatRange(from, to, family) {
+  return formatOf(from, to, family).replace('–', '-')
+}
+
+export { format, prefixesOf }
