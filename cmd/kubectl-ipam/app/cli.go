@@ -7,27 +7,34 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/edit"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/explain"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/health"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/migrate"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/ui"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/view"
 )
 
 // Run runs a command line, without the name of the program, and prints what it says. An error
 // is printed after "error: ", on one line but where several fields are wrong.
-func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) ExitCode {
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) command.ExitCode {
 	root := New(streams)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return ExitDone
+		return command.ExitDone
 	}
-	if text := explained(err); text != "" {
+	if text := command.Explained(err); text != "" {
 		fmt.Fprintln(streams.ErrOut, "error: "+terminal.PrintableLines(text))
 	}
-	return codeOf(err)
+	return command.CodeOf(err)
 }
 
 // New makes the command with all its subcommands.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
-	e := newEnv(streams)
+	e := command.NewEnv(streams)
 	root := &cobra.Command{
 		Use:   "kubectl-ipam",
 		Short: "See who holds which addresses, ask for some, and look after the pools",
@@ -39,33 +46,33 @@ out, and the command says so.`,
 		SilenceUsage:  true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl ipam"},
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return e.checkColor()
+			return e.CheckColor()
 		},
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded(ExitUsage, err) })
-	e.bind(root)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return command.Coded(command.ExitUsage, err) })
+	e.Bind(root)
 	root.AddCommand(
-		newCheck(e),
-		newClaim(e),
-		newCreate(e),
-		newDefaultClass(e),
-		newDoctor(e),
-		newExplain(e),
-		newFree(e),
-		newImport(e),
-		newMap(e),
-		newPause(e),
-		newPools(e),
-		newRelease(e),
-		newResume(e),
-		newSupportBundle(e),
-		newTree(e),
-		newUI(e),
-		newVersion(e),
-		newWho(e),
+		health.NewCheck(e),
+		edit.NewClaim(e),
+		edit.NewCreate(e),
+		edit.NewDefaultClass(e),
+		health.NewDoctor(e),
+		explain.NewExplain(e),
+		view.NewFree(e),
+		migrate.NewImport(e),
+		view.NewMap(e),
+		edit.NewPause(e),
+		view.NewPools(e),
+		edit.NewRelease(e),
+		edit.NewResume(e),
+		health.NewSupportBundle(e),
+		view.NewTree(e),
+		ui.NewUI(e),
+		health.NewVersion(e),
+		view.NewWho(e),
 	)
 	checkUsage(root)
 	return root
@@ -89,6 +96,6 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if err == nil {
 			return nil
 		}
-		return coded(ExitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
+		return command.Coded(command.ExitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
 	}
 }

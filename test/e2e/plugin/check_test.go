@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
@@ -24,14 +24,14 @@ import (
 // check holds records, holders and pools against each other, where nothing is wrong.
 func (w *world) check(t *testing.T) {
 	admin := w.as(t, "")
-	admin.runs("kubectl ipam check").ends(app.ExitDone)
-	admin.runs("kubectl ipam check --report $DIR/monday.json -o yaml").ends(app.ExitDone)
-	admin.runs("kubectl ipam check --compare $DIR/monday.json").ends(app.ExitDone)
-	admin.runs("kubectl ipam check --release").ends(app.ExitUsage)
-	admin.runs("kubectl ipam check --compare $DIR/none.json").ends(app.ExitUsage)
+	admin.runs("kubectl ipam check").ends(command.ExitDone)
+	admin.runs("kubectl ipam check --report $DIR/monday.json -o yaml").ends(command.ExitDone)
+	admin.runs("kubectl ipam check --compare $DIR/monday.json").ends(command.ExitDone)
+	admin.runs("kubectl ipam check --release").ends(command.ExitUsage)
+	admin.runs("kubectl ipam check --compare $DIR/none.json").ends(command.ExitUsage)
 	admin.matches("check")
 	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam check -n team-a").ends(app.ExitForbidden).hides("team-b")
+	alice.runs("kubectl ipam check -n team-a").ends(command.ExitForbidden).hides("team-b")
 	alice.matches("check-tenant")
 }
 
@@ -57,9 +57,9 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	w.forge()
 
 	admin := w.as(t, "")
-	admin.runs("kubectl ipam check").ends(app.ExitUnhealthy)
-	admin.runs("kubectl ipam check --grace=0s --settle=0s --report $DIR/monday.json").ends(app.ExitUnhealthy)
-	compared := admin.runs("kubectl ipam check --grace=0s --settle=0s -o wide --compare $DIR/monday.json").ends(app.ExitUnhealthy)
+	admin.runs("kubectl ipam check").ends(command.ExitUnhealthy)
+	admin.runs("kubectl ipam check --grace=0s --settle=0s --report $DIR/monday.json").ends(command.ExitUnhealthy)
+	compared := admin.runs("kubectl ipam check --grace=0s --settle=0s -o wide --compare $DIR/monday.json").ends(command.ExitUnhealthy)
 	var printed []string
 	for line := range strings.Lines(compared.err) {
 		if command, isCommand := strings.CutPrefix(line, "  kubectl ipam release"); isCommand {
@@ -70,11 +70,11 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		t.Fatalf("got %q, want two commands", printed)
 	}
 	for _, line := range printed { // as they are printed: each releases what the check has found
-		admin.runs(line + " --dry-run=server").ends(app.ExitDone).says("ipallocation.ipam.cadastre.dev/")
+		admin.runs(line + " --dry-run=server").ends(command.ExitDone).says("ipallocation.ipam.cadastre.dev/")
 	}
-	admin.runs(printed[0]).ends(app.ExitDone)
-	admin.runs("kubectl ipam check --grace=0s --settle=0s -o name --compare $DIR/monday.json --release").ends(app.ExitUnhealthy)
-	admin.runs("kubectl ipam check --grace=0s --settle=0s -o name").ends(app.ExitUnhealthy).hides("past-due-for-long").hides("unreadable").says("past-due-cooling")
+	admin.runs(printed[0]).ends(command.ExitDone)
+	admin.runs("kubectl ipam check --grace=0s --settle=0s -o name --compare $DIR/monday.json --release").ends(command.ExitUnhealthy)
+	admin.runs("kubectl ipam check --grace=0s --settle=0s -o name").ends(command.ExitUnhealthy).hides("past-due-for-long").hides("unreadable").says("past-due-cooling")
 	admin.matches("check-broken")
 	w.stillThere("overlap", "orphan")
 	if err := w.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "unreadable"}, &v1alpha1.IPClaim{}); err != nil {
@@ -187,14 +187,14 @@ func TestCheckAccusesNobodyWhoIsHealthy(t *testing.T) {
 			}
 			suite.Must(t, killed.Start(t.Context()))
 		}
-		if admin.runs("kubectl ipam check --settle=0s --grace="+grace).code != app.ExitDone {
+		if admin.runs("kubectl ipam check --settle=0s --grace="+grace).code != command.ExitDone {
 			accusedAtOneLook++
 		}
-		admin.runs("kubectl ipam check --settle=20s --grace=" + grace).ends(app.ExitDone)
+		admin.runs("kubectl ipam check --settle=20s --grace=" + grace).ends(command.ExitDone)
 	}
 	stop()
 	working.Wait()
-	admin.runs("kubectl ipam check --grace=" + grace).ends(app.ExitDone)
+	admin.runs("kubectl ipam check --grace=" + grace).ends(command.ExitDone)
 	t.Logf("of 12 checks that looked once, %d found something that was under way", accusedAtOneLook)
 }
 

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -19,9 +19,9 @@ import (
 func (w *world) defaultClass(t *testing.T) {
 	w.Created(build.Class("plots").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.AllowRetain = allowed() }).Obj())
 	admin := w.as(t, "")
-	admin.runs("kubectl ipam default-class none").ends(app.ExitNotFound)
-	admin.runs("kubectl ipam default-class cluster-nodes").ends(app.ExitConflict)
-	admin.runs("kubectl ipam default-class plots").ends(app.ExitConflict)
+	admin.runs("kubectl ipam default-class none").ends(command.ExitNotFound)
+	admin.runs("kubectl ipam default-class cluster-nodes").ends(command.ExitConflict)
+	admin.runs("kubectl ipam default-class plots").ends(command.ExitConflict)
 	w.Pools(build.Pool("plots").CIDR("172.20.0.0/14").Classes("plots").Obj())
 	w.Await("the class plots is backed", func(ctx context.Context) bool {
 		class := &v1alpha1.IPClass{}
@@ -34,7 +34,7 @@ func (w *world) defaultClass(t *testing.T) {
 	admin.runs("kubectl ipam default-class subnets")
 	admin.matches("default-class")
 	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam default-class plots").ends(app.ExitForbidden)
+	alice.runs("kubectl ipam default-class plots").ends(command.ExitForbidden)
 	w.resumesASwitch(t)
 	w.switchesUnderLoad(t)
 }
@@ -45,14 +45,14 @@ func (w *world) resumesASwitch(t *testing.T) {
 	admin := w.as(t, "")
 	for _, name := range []string{"plots", "subnets"} {
 		w.annotated("plots", `{"ipam.cadastre.dev/is-default-class":"true","ipam.cadastre.dev/replaces-default":"subnets"}`)
-		admin.runs("kubectl ipam default-class " + name).ends(app.ExitDone)
+		admin.runs("kubectl ipam default-class " + name).ends(command.ExitDone)
 		w.isDefault(t, name)
-		admin.runs("kubectl ipam default-class subnets").ends(app.ExitDone)
+		admin.runs("kubectl ipam default-class subnets").ends(command.ExitDone)
 		w.annotated("plots", `{"ipam.cadastre.dev/is-default-class":"true","ipam.cadastre.dev/replaces-default":"subnets"}`)
 		w.annotated("subnets", `{"ipam.cadastre.dev/is-default-class":null}`)
-		admin.runs("kubectl ipam default-class " + name).ends(app.ExitDone)
+		admin.runs("kubectl ipam default-class " + name).ends(command.ExitDone)
 		w.isDefault(t, name)
-		admin.runs("kubectl ipam default-class subnets").ends(app.ExitDone)
+		admin.runs("kubectl ipam default-class subnets").ends(command.ExitDone)
 	}
 }
 
@@ -107,7 +107,7 @@ func (w *world) switchesUnderLoad(t *testing.T) {
 	}
 	admin := w.as(t, "")
 	for switches := 0; ; switches++ {
-		admin.runs("kubectl ipam default-class " + []string{"plots", "subnets"}[switches%2]).ends(app.ExitDone)
+		admin.runs("kubectl ipam default-class " + []string{"plots", "subnets"}[switches%2]).ends(command.ExitDone)
 		mu.Lock()
 		enough := served["plots"] >= each && served["subnets"] >= each && switches >= 20 && switches%2 == 1
 		mu.Unlock()

@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/health"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
@@ -29,13 +30,13 @@ import (
 // doctor checks an installation in which nothing fails.
 func (w *world) doctor(t *testing.T) {
 	admin := w.as(t, "")
-	admin.runs("kubectl ipam doctor").ends(app.ExitDone)
-	admin.runs("kubectl ipam doctor --wait -n team-a -o name").ends(app.ExitDone)
-	admin.runs("kubectl ipam doctor --wait=-1s").ends(app.ExitUsage)
-	admin.runs("kubectl ipam doctor --operator-namespace=elsewhere").ends(app.ExitUnhealthy)
+	admin.runs("kubectl ipam doctor").ends(command.ExitDone)
+	admin.runs("kubectl ipam doctor --wait -n team-a -o name").ends(command.ExitDone)
+	admin.runs("kubectl ipam doctor --wait=-1s").ends(command.ExitUsage)
+	admin.runs("kubectl ipam doctor --operator-namespace=elsewhere").ends(command.ExitUnhealthy)
 	admin.matches("doctor")
 	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam doctor -n team-a").ends(app.ExitDone).hides("team-b")
+	alice.runs("kubectl ipam doctor -n team-a").ends(command.ExitDone).hides("team-b")
 	alice.matches("doctor-tenant")
 }
 
@@ -47,7 +48,7 @@ func (w *world) version(t *testing.T) {
 	admin.runs("kubectl ipam version --client")
 	admin.matches("version")
 	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam version -n team-a").ends(app.ExitDone)
+	alice.runs("kubectl ipam version -n team-a").ends(command.ExitDone)
 	alice.matches("version-tenant")
 }
 
@@ -68,7 +69,7 @@ func TestDoctorNamesWhatIsBroken(t *testing.T) {
 	w.Created(build.Class("subnets").Default().Length(24).Obj())
 	w.Pools(build.Pool("p").CIDR("10.0.0.0/16").Classes("subnets").Obj())
 	admin := w.as(t, "")
-	admin.runs("kubectl ipam doctor -o name").ends(app.ExitDone)
+	admin.runs("kubectl ipam doctor -o name").ends(command.ExitDone)
 	for _, h := range w.harmsWhileItRuns() {
 		w.harmed(admin, h)
 	}
@@ -77,7 +78,7 @@ func TestDoctorNamesWhatIsBroken(t *testing.T) {
 	for _, h := range w.harmsWhileItIsDown() {
 		w.harmed(admin, h)
 	}
-	admin.runs("kubectl ipam doctor -o name --wait=2s").ends(app.ExitTimedOut)
+	admin.runs("kubectl ipam doctor -o name --wait=2s").ends(command.ExitTimedOut)
 	admin.matches("doctor-broken")
 }
 
@@ -88,10 +89,10 @@ func (w *world) harmed(admin *terminal, h harm) {
 	// The operator and the API server see by their watches what was done.
 	w.Await("doctor names "+h.what, func(context.Context) bool {
 		ran := admin.quietly("kubectl ipam doctor -n team-a -o json")
-		var report app.DoctorReport
+		var report health.DoctorReport
 		suite.Must(w, json.Unmarshal([]byte(ran.out), &report))
 		i := slices.IndexFunc(report.Checks, func(c installation.Check) bool { return c.Name == h.named && c.Result == h.result })
-		if i < 0 || (h.result == installation.ResultFailed) != (ran.code == app.ExitUnhealthy) {
+		if i < 0 || (h.result == installation.ResultFailed) != (ran.code == command.ExitUnhealthy) {
 			return false
 		}
 		c := report.Checks[i]

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
@@ -21,9 +21,9 @@ func (w *world) pools(t *testing.T) {
 	admin.runs("kubectl ipam pools vips -o yaml")
 	admin.runs("kubectl ipam pools -o name")
 	admin.runs("kubectl ipam pools v6 -o jsonpath={.pools[0].free}")
-	admin.runs("kubectl ipam pools none").ends(app.ExitNotFound).says("pool none")
-	admin.runs("kubectl ipam pools a b").ends(app.ExitUsage)
-	admin.runs("kubectl ipam pools -o xml").ends(app.ExitUsage)
+	admin.runs("kubectl ipam pools none").ends(command.ExitNotFound).says("pool none")
+	admin.runs("kubectl ipam pools a b").ends(command.ExitUsage)
+	admin.runs("kubectl ipam pools -o xml").ends(command.ExitUsage)
 	admin.matches("pools")
 	alice := w.as(t, "alice")
 	alice.runs("kubectl ipam pools -n team-a").hides("team-b")
@@ -53,7 +53,7 @@ func (w *world) poolUses(t *testing.T, flags ...string) []map[string]any {
 		line += " " + flag
 	}
 	report := struct{ Pools []map[string]any }{}
-	suite.Must(t, json.Unmarshal([]byte(w.as(t, "").runs(line).ends(app.ExitDone).out), &report))
+	suite.Must(t, json.Unmarshal([]byte(w.as(t, "").runs(line).ends(command.ExitDone).out), &report))
 	for _, pool := range report.Pools {
 		for _, field := range []string{"source", "retained", "cooling"} {
 			delete(pool, field)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -156,18 +156,18 @@ func (w *world) who(t *testing.T) {
 	admin.runs("kubectl ipam who 2001:db8::7 -o wide")
 	admin.runs("kubectl ipam who 10.0.0.2 -o yaml")
 	admin.runs("kubectl ipam who 10.0.0.2 -o name")
-	admin.runs("kubectl ipam who 8.8.8.8").ends(app.ExitNotFound).says("lies in no pool")
-	admin.runs("kubectl ipam who 10.0.0.2/24").ends(app.ExitUsage).says("10.0.0.0/24")
-	admin.runs("kubectl ipam who nobody").ends(app.ExitUsage)
-	admin.runs("kubectl ipam who").ends(app.ExitUsage)
+	admin.runs("kubectl ipam who 8.8.8.8").ends(command.ExitNotFound).says("lies in no pool")
+	admin.runs("kubectl ipam who 10.0.0.2/24").ends(command.ExitUsage).says("10.0.0.0/24")
+	admin.runs("kubectl ipam who nobody").ends(command.ExitUsage)
+	admin.runs("kubectl ipam who").ends(command.ExitUsage)
 	admin.matches("who")
 	alice := w.as(t, "alice")
 	alice.runs("kubectl ipam who 10.1.0.9 -n team-a").says("team-a/apps").hides("team-b")
-	alice.runs("kubectl ipam who 198.51.100.2 -n team-a").ends(app.ExitNotFound).hides(secret).hides("team-b")
+	alice.runs("kubectl ipam who 198.51.100.2 -n team-a").ends(command.ExitNotFound).hides(secret).hides("team-b")
 	alice.runs("kubectl ipam who 0.0.0.0/0 -n team-a").hides(secret).hides("team-b")
 	alice.matches("who-tenant")
 	nobody := w.as(t, "nobody")
-	nobody.runs("kubectl ipam who 10.1.0.9 -n team-a").ends(app.ExitNotFound).hides("team-b").hides("apps")
+	nobody.runs("kubectl ipam who 10.1.0.9 -n team-a").ends(command.ExitNotFound).hides("team-b").hides("apps")
 }
 
 func (w *world) tree(t *testing.T) {
@@ -176,16 +176,16 @@ func (w *world) tree(t *testing.T) {
 	admin.runs("kubectl ipam tree west")
 	admin.runs("kubectl ipam tree --cluster prod -n team-a").says("Machine prod-0")
 	admin.runs("kubectl ipam tree vips -o yaml")
-	admin.runs("kubectl ipam tree none").ends(app.ExitNotFound)
-	admin.runs("kubectl ipam tree --cluster none -n team-a").ends(app.ExitNotFound)
-	admin.runs("kubectl ipam tree west --cluster prod -n team-a").ends(app.ExitUsage)
+	admin.runs("kubectl ipam tree none").ends(command.ExitNotFound)
+	admin.runs("kubectl ipam tree --cluster none -n team-a").ends(command.ExitNotFound)
+	admin.runs("kubectl ipam tree west --cluster prod -n team-a").ends(command.ExitUsage)
 	admin.matches("tree")
 	alice := w.as(t, "alice")
 	alice.runs("kubectl ipam tree -n team-a").says("apps").hides(secret).hides("team-b")
 	alice.matches("tree-tenant")
-	admin.runs("kubectl ipam tree vips -A").ends(app.ExitDone)
-	alice.runs("kubectl ipam tree -A -n team-a").ends(app.ExitForbidden).says("--all-namespaces").hides(secret)
-	alice.runs("kubectl ipam tree --cluster prod -n team-b").ends(app.ExitForbidden)
+	admin.runs("kubectl ipam tree vips -A").ends(command.ExitDone)
+	alice.runs("kubectl ipam tree -A -n team-a").ends(command.ExitForbidden).says("--all-namespaces").hides(secret)
+	alice.runs("kubectl ipam tree --cluster prod -n team-b").ends(command.ExitForbidden)
 }
 
 func (w *world) maps(t *testing.T) {
@@ -195,13 +195,13 @@ func (w *world) maps(t *testing.T) {
 	}
 	admin.runs("kubectl ipam map core --range 10.0.0.0/15")
 	admin.runs("kubectl ipam map yard --range 198.51.100.0-198.51.100.7 -o yaml")
-	admin.runs("kubectl ipam map core --range 11.0.0.0/24").ends(app.ExitUsage).says("not inside")
-	admin.runs("kubectl ipam map core --range 10.0.0.9-10.0.0.1").ends(app.ExitUsage)
-	admin.runs("kubectl ipam map none").ends(app.ExitNotFound)
+	admin.runs("kubectl ipam map core --range 11.0.0.0/24").ends(command.ExitUsage).says("not inside")
+	admin.runs("kubectl ipam map core --range 10.0.0.9-10.0.0.1").ends(command.ExitUsage)
+	admin.runs("kubectl ipam map none").ends(command.ExitNotFound)
 	admin.matches("map")
 	alice := w.as(t, "alice")
 	alice.runs("kubectl ipam map own -n team-a")
-	alice.runs("kubectl ipam map west -n team-a").ends(app.ExitForbidden).hides("team-b")
+	alice.runs("kubectl ipam map west -n team-a").ends(command.ExitForbidden).hides("team-b")
 	alice.matches("map-tenant")
 }
 
@@ -212,21 +212,21 @@ func (w *world) free(t *testing.T) {
 	admin.runs("kubectl ipam free yard -c 2")
 	admin.runs("kubectl ipam free v6-east -o yaml")
 	admin.runs("kubectl ipam free shut --length 30").says("Paused")
-	admin.runs("kubectl ipam free vips").ends(app.ExitExhausted)
-	admin.runs("kubectl ipam free west --length 16").ends(app.ExitExhausted).says("largest free block")
-	admin.runs("kubectl ipam free west --length 12").ends(app.ExitUsage).says("hands out")
-	admin.runs("kubectl ipam free west --length x").ends(app.ExitUsage)
-	admin.runs("kubectl ipam free west -c 0").ends(app.ExitUsage)
-	admin.runs("kubectl ipam free none").ends(app.ExitNotFound)
+	admin.runs("kubectl ipam free vips").ends(command.ExitExhausted)
+	admin.runs("kubectl ipam free west --length 16").ends(command.ExitExhausted).says("largest free block")
+	admin.runs("kubectl ipam free west --length 12").ends(command.ExitUsage).says("hands out")
+	admin.runs("kubectl ipam free west --length x").ends(command.ExitUsage)
+	admin.runs("kubectl ipam free west -c 0").ends(command.ExitUsage)
+	admin.runs("kubectl ipam free none").ends(command.ExitNotFound)
 	admin.matches("free")
 	alice := w.as(t, "alice")
 	alice.runs("kubectl ipam free own -n team-a --length 28")
 	alice.runs("kubectl ipam free west -n team-a --length 24").says("10.1.").hides("team-b")
-	alice.runs("kubectl ipam free west -n team-a").ends(app.ExitUsage)
-	alice.runs("kubectl ipam free vips -n team-a --length 32").ends(app.ExitExhausted).hides("team-b")
-	alice.runs("kubectl ipam free none -n team-a --length 32").ends(app.ExitNotFound)
+	alice.runs("kubectl ipam free west -n team-a").ends(command.ExitUsage)
+	alice.runs("kubectl ipam free vips -n team-a --length 32").ends(command.ExitExhausted).hides("team-b")
+	alice.runs("kubectl ipam free none -n team-a --length 32").ends(command.ExitNotFound)
 	alice.matches("free-tenant")
-	w.as(t, "nobody").runs("kubectl ipam free west -n team-a --length 24").ends(app.ExitForbidden)
+	w.as(t, "nobody").runs("kubectl ipam free west -n team-a --length 24").ends(command.ExitForbidden)
 }
 
 // completion asks as a shell does.

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/bundle"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -44,11 +44,11 @@ var rightsShown = map[string][]string{
 // any.
 func (w *world) rights(t *testing.T) {
 	w.operatorPod(t)
-	all := map[string]app.CommandRights{}
-	for _, of := range app.Rights() {
+	all := map[string]command.Needs{}
+	for _, of := range command.Rights() {
 		all[of.Command] = of
 	}
-	for _, of := range app.Rights() {
+	for _, of := range command.Rights() {
 		if of.Command == "ui" {
 			continue // it does not end by itself: test/e2e/ui runs it with its rights
 		}
@@ -65,13 +65,13 @@ func (w *world) rights(t *testing.T) {
 			for _, line := range lines {
 				terminal := w.as(t, name)
 				ran := terminal.runs(line)
-				if lacking := append(lacks(ran), terminal.unread()...); ran.code == app.ExitForbidden || len(lacking) > 0 {
+				if lacking := append(lacks(ran), terminal.unread()...); ran.code == command.ExitForbidden || len(lacking) > 0 {
 					t.Errorf("%s: exit code %d, for lack of rights: %q\n%s%s", line, ran.code, lacking, ran.out, ran.err)
 				}
 				terminal = w.as(t, "nobody-at-all")
 				ran = terminal.runs(line)
-				if len(of.Needed) > 0 && ran.code != app.ExitForbidden {
-					t.Errorf("%s: exit code %d without any right, want %d\n%s%s", line, ran.code, app.ExitForbidden, ran.out, ran.err)
+				if len(of.Needed) > 0 && ran.code != command.ExitForbidden {
+					t.Errorf("%s: exit code %d without any right, want %d\n%s%s", line, ran.code, command.ExitForbidden, ran.out, ran.err)
 				}
 				if len(of.Needed) == 0 && len(lacks(ran))+len(terminal.unread()) == 0 {
 					t.Errorf("%s: does not say that something is missing\n%s%s", line, ran.out, ran.err)

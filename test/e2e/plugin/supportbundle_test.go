@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -28,15 +28,15 @@ const hush = "hush-hush-hush"
 func (w *world) supportBundle(t *testing.T) {
 	secrets := w.hideSecrets(t)
 	admin := w.as(t, "")
-	admin.runs("kubectl ipam support-bundle -o $DIR/all.zip").ends(app.ExitDone)
-	admin.runs("kubectl ipam support-bundle -o $DIR/all.zip").ends(app.ExitConflict)
-	admin.runs("kubectl ipam support-bundle -o $DIR/none/all.zip").ends(app.ExitUsage)
-	admin.runs("kubectl ipam support-bundle -n team-a -o $DIR/team-a.zip").ends(app.ExitDone)
+	admin.runs("kubectl ipam support-bundle -o $DIR/all.zip").ends(command.ExitDone)
+	admin.runs("kubectl ipam support-bundle -o $DIR/all.zip").ends(command.ExitConflict)
+	admin.runs("kubectl ipam support-bundle -o $DIR/none/all.zip").ends(command.ExitUsage)
+	admin.runs("kubectl ipam support-bundle -n team-a -o $DIR/team-a.zip").ends(command.ExitDone)
 	all := unpacked(t, filepath.Join(admin.dir, "all.zip"))
 	admin.lists(all)
 	admin.matches("support-bundle")
 	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam support-bundle -n team-a -o $DIR/own.zip").ends(app.ExitDone)
+	alice.runs("kubectl ipam support-bundle -n team-a -o $DIR/own.zip").ends(command.ExitDone)
 	own := unpacked(t, filepath.Join(alice.dir, "own.zip"))
 	alice.lists(own)
 	alice.matches("support-bundle-tenant")

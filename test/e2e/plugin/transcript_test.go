@@ -16,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/test/framework/pages"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
@@ -37,7 +38,7 @@ type ran struct {
 	t        *testing.T
 	line     string
 	out, err string
-	code     app.ExitCode
+	code     command.ExitCode
 }
 
 // as is a terminal of a user, with the rights that Kubernetes' RBAC gives them; of the administrator where
@@ -60,7 +61,7 @@ func (r *terminal) runs(line string) *ran {
 	var out, errs bytes.Buffer
 	code := app.Run(r.t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
 	fmt.Fprintf(&r.script, "$ %s\n%s", line, strings.ReplaceAll(out.String()+errs.String(), r.dir, "$DIR"))
-	if code != app.ExitDone {
+	if code != command.ExitDone {
 		fmt.Fprintf(&r.script, "[exit code %d]\n", code)
 	}
 	r.script.WriteByte('\n')
@@ -68,7 +69,7 @@ func (r *terminal) runs(line string) *ran {
 }
 
 // ends expects the exit code.
-func (r *ran) ends(code app.ExitCode) *ran {
+func (r *ran) ends(code command.ExitCode) *ran {
 	r.t.Helper()
 	if r.code != code {
 		r.t.Errorf("%s: exit code %d, want %d\n%s%s", r.line, r.code, code, r.out, r.err)

@@ -10,24 +10,24 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/viewer"
 )
 
-// command is a running `kubectl ipam ui`.
-type command struct {
+// page is a running `kubectl ipam ui`.
+type page struct {
 	*viewer.Viewer
 	t testing.TB
 }
 
 // start starts the command as a user, or as the administrator where that is empty, and waits
 // until it serves. It ends with the test.
-func (w *world) start(t testing.TB, user string, flags ...string) *command {
+func (w *world) start(t testing.TB, user string, flags ...string) *page {
 	t.Helper()
 	if user != "" {
 		flags = append(flags, "--as="+user)
 	}
-	return &command{Viewer: viewer.Start(t, w.plugin, w.Kubeconfig(), flags...), t: t}
+	return &page{Viewer: viewer.Start(t, w.plugin, w.Kubeconfig(), flags...), t: t}
 }
 
 // request is a request as the page sends it.
-func (c *command) request(ctx context.Context, method, path string, body io.Reader) *http.Request {
+func (c *page) request(ctx context.Context, method, path string, body io.Reader) *http.Request {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, c.Origin+path, body)
 	suite.Must(c.t, err)
@@ -41,7 +41,7 @@ func (c *command) request(ctx context.Context, method, path string, body io.Read
 }
 
 // answers sends a request, and returns the code and the body of the answer.
-func (c *command) answers(req *http.Request) (int, string) {
+func (c *page) answers(req *http.Request) (int, string) {
 	c.t.Helper()
 	resp, err := http.DefaultClient.Do(req)
 	suite.Must(c.t, err)
@@ -52,7 +52,7 @@ func (c *command) answers(req *http.Request) (int, string) {
 }
 
 // get asks a question.
-func (c *command) get(path string) (int, string) {
+func (c *page) get(path string) (int, string) {
 	c.t.Helper()
 	return c.answers(c.request(c.t.Context(), http.MethodGet, path, nil))
 }

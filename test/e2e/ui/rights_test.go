@@ -88,7 +88,7 @@ func (w *world) tenant(t *testing.T) {
 // writes makes and releases a claim, where the command was started for that.
 func (w *world) writes(t *testing.T) {
 	const claim = `{"namespace":"team-a","name":"from-the-page","class":"subnets","length":27}`
-	ask := func(c *command, method, path, body string) (int, string) {
+	ask := func(c *page, method, path, body string) (int, string) {
 		req := c.request(t.Context(), method, path, strings.NewReader(body))
 		return c.answers(req)
 	}

@@ -47,7 +47,7 @@ type message struct {
 }
 
 // views reads the stream until the test ends.
-func (c *command) views() *view {
+func (c *page) views() *view {
 	c.t.Helper()
 	v := &view{changed: make(chan struct{})}
 	v.begin()

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
@@ -109,8 +109,8 @@ func (w *world) fill() {
 
 // readsAll gives a user the rights that are documented for the command.
 func (w *world) readsAll(t *testing.T, user string) {
-	all := app.Rights()
-	of := all[slices.IndexFunc(all, func(of app.CommandRights) bool { return of.Command == "ui" })]
+	all := command.Rights()
+	of := all[slices.IndexFunc(all, func(of command.Needs) bool { return of.Command == "ui" })]
 	w.For(t).Created(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reads-all"}, Rules: append(of.Needed, of.Wanted...)}, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reads-all"},

@@ -28,11 +28,11 @@ func Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return doc.GenMarkdownTree(command(), dir)
+	return doc.GenMarkdownTree(plugin(), dir)
 }
 
-// command is the plug-in with all its commands.
-func command() *cobra.Command {
+// plugin is the plug-in with all its commands.
+func plugin() *cobra.Command {
 	root := app.New(genericiooptions.NewTestIOStreamsDiscard())
 	root.DisableAutoGenTag = true
 	root.InitDefaultCompletionCmd()

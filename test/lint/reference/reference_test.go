@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 )
 
 const root = "../../.."
@@ -60,22 +60,22 @@ func TestTheOverviewIsThatOfTheCommands(t *testing.T) {
 	if !strings.Contains(string(text), "<!-- begin rights -->\n"+table.String()+"<!-- end rights -->") {
 		t.Error("the table of rights is not what the commands ask for: run make reference")
 	}
-	var documented []app.ExitCode
+	var documented []command.ExitCode
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| \w`).FindAllStringSubmatch(string(text), -1) {
 		code, err := strconv.Atoi(row[1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		documented = append(documented, app.ExitCode(code))
+		documented = append(documented, command.ExitCode(code))
 	}
-	if diff := cmp.Diff(app.ExitCodes(), documented); diff != "" {
+	if diff := cmp.Diff(command.ExitCodes(), documented); diff != "" {
 		t.Errorf("the table of exit codes differs (-commands +documented):\n%s", diff)
 	}
 }
 
 // TestEveryCommandIsDocumented by a sentence, a longer text and an example.
 func TestEveryCommandIsDocumented(t *testing.T) {
-	for _, cmd := range runnable(command()) {
+	for _, cmd := range runnable(plugin()) {
 		if strings.HasPrefix(cmd.CommandPath(), "kubectl ipam completion") {
 			continue
 		}
@@ -109,7 +109,7 @@ func runnable(cmd *cobra.Command) []*cobra.Command {
 
 // TestExamplesOfTheCommandsAreCommands: each line of an example is one that is understood.
 func TestExamplesOfTheCommandsAreCommands(t *testing.T) {
-	for _, cmd := range runnable(command()) {
+	for _, cmd := range runnable(plugin()) {
 		for line := range strings.Lines(cmd.Example) {
 			if words, ok := strings.CutPrefix(strings.TrimSpace(line), "kubectl ipam "); ok {
 				understood(t, words)
@@ -156,7 +156,7 @@ func understood(t *testing.T, line string) {
 	t.Helper()
 	line, _, _ = strings.Cut(variable.ReplaceAllString(line, "x"), " | ")
 	line, _, _ = strings.Cut(line, " > ")
-	cmd, args, err := command().Find(strings.Fields(line))
+	cmd, args, err := plugin().Find(strings.Fields(line))
 	if err != nil {
 		t.Errorf("%s: %v", line, err)
 		return

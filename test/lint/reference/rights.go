@@ -7,21 +7,21 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 )
 
 // WriteRights writes the rights of all commands as a table.
 func WriteRights(out io.Writer) error {
 	var b strings.Builder
 	b.WriteString("| command | needs | asks for, if it may |\n|---|---|---|\n")
-	for _, of := range app.Rights() {
+	for _, of := range command.Rights() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", of.Command, rules(of.Needed), wanted(of))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-func wanted(of app.CommandRights) string {
+func wanted(of command.Needs) string {
 	text := rules(of.Wanted)
 	if len(of.Operator) > 0 {
 		text += "; in the operator's namespace: " + rules(of.Operator)

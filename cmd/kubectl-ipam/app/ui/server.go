@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -91,14 +90,10 @@ func hasIPv4(ctx context.Context) bool {
 
 // Serve serves until ctx is done.
 func Serve(ctx context.Context, listener net.Listener, hosts []string, options Options) error {
-	handler, err := newHandler(hosts, options)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	serving := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: answerWithin,
+		Handler: newHandler(hosts, options), ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: answerWithin,
 		IdleTimeout: idleFor, MaxHeaderBytes: mostHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // ends streams
 		ErrorLog:    log.New(io.Discard, "", 0),                        // of clients that go away
@@ -119,7 +114,7 @@ func Serve(ctx context.Context, listener net.Listener, hosts []string, options O
 }
 
 // newHandler is all that is served.
-func newHandler(hosts []string, options Options) (http.Handler, error) {
+func newHandler(hosts []string, options Options) http.Handler {
 	options.takeWithin = cmp.Or(options.takeWithin, takeWithin)
 	s := &server{Options: options, streams: newTurns(mostStreams), questions: map[string]turns{}}
 	mux := http.NewServeMux()
@@ -134,7 +129,7 @@ func newHandler(hosts []string, options Options) (http.Handler, error) {
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, &Failure{Message: fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path), ExitCode: exitNotFound})
 	})
-	return newGuard(hosts, options.Token, mux), nil
+	return newGuard(hosts, options.Token, mux)
 }
 
 // Failure is the answer to what failed.

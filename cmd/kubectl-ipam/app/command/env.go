@@ -1,0 +1,167 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+)
+
+// Env is what all commands work with: the cluster and the namespace that the caller
+// chooses, as in kubectl, and where to print.
+type Env struct {
+	genericiooptions.IOStreams
+	Flags *genericclioptions.ConfigFlags
+	color string
+	Clock clock.PassiveClock
+	// everywhere has an error where the caller may not list something in all namespaces.
+	everywhere bool
+	// server is the API server's clock.
+	Server *serverClock
+}
+
+// NewEnv returns the environment of a command that reads and writes these streams.
+func NewEnv(streams genericiooptions.IOStreams) *Env {
+	own := clock.RealClock{}
+	return &Env{IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), color: "auto", Clock: own, Server: &serverClock{clock: own}}
+}
+
+// Bind binds the flags that all commands have.
+func (e *Env) Bind(root *cobra.Command) {
+	e.Flags.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().Lookup("cache-dir").DefValue = "$HOME/.kube/cache"
+	root.PersistentFlags().StringVar(&e.color, "color", e.color, "whether to print in colour: auto (on a terminal, unless NO_COLOR is set), always or never")
+	Complete(root, "color", colors()...)
+	CompleteWith(root, "namespace", e.completeNamespaces)
+}
+
+// BindEverywhere registers the flag of kubectl for a command that reads all namespaces where
+// the caller may.
+func (e *Env) BindEverywhere(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&e.everywhere, "all-namespaces", "A", false, "fail where you may not read all namespaces; without it, what you may not read is left out")
+}
+
+func colors() []string { return []string{"auto", "always", "never"} }
+
+// CheckColor returns an error if --color has a value that does not exist.
+func (e *Env) CheckColor() error {
+	if !slices.Contains(colors(), e.color) {
+		return Coded(ExitUsage, fmt.Errorf("--color=%s: is none of auto, always and never", e.color))
+	}
+	return nil
+}
+
+// Painted reports whether to print in colour. NO_COLOR counts where nothing is asked for
+// (https://no-color.org).
+func (e *Env) Painted() bool {
+	if e.color != "auto" {
+		return e.color == "always"
+	}
+	file, isFile := e.Out.(*os.File)
+	return isFile && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))
+}
+
+// Config is the client configuration that the caller's kubeconfig and flags come to. The
+// API server limits the rate of requests, not the client.
+func (e *Env) Config() (*rest.Config, error) {
+	config, err := e.Flags.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	config.UserAgent = "kubectl-ipam"
+	config.WarningHandler = rest.NewWarningWriter(e.ErrOut, rest.WarningWriterOptions{Deduplicate: true, Color: e.Painted()})
+	config.Wrap(e.Server.over)
+	return config, nil
+}
+
+// Client returns a client with the rights of the caller.
+func (e *Env) Client() (client.WithWatch, error) {
+	config, err := e.Config()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: Scheme()})
+}
+
+// Namespace is what -n says, or else the kubeconfig's context.
+func (e *Env) Namespace() (string, error) {
+	namespace, _, err := e.Flags.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// Scheme returns a scheme with all kinds that the plug-in reads.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(apiextensionsv1.AddToScheme(s))
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	utilruntime.Must(ipamv1.AddToScheme(s))
+	return s
+}
+
+// read reads the whole register with the caller's rights. What is missing in it is said on
+// the error stream.
+func (e *Env) Read(cmd *cobra.Command) (*register.Register, error) {
+	return e.ReadScope(cmd, register.Scope{})
+}
+
+// ReadScope is read with some of the records.
+func (e *Env) ReadScope(cmd *cobra.Command, scope register.Scope) (*register.Register, error) {
+	r, err := e.ReadQuietly(cmd, scope)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(r.Unread) > 0 && e.everywhere:
+		return nil, Coded(ExitForbidden, errors.New(register.Explain(r.Unread)+": leave --all-namespaces out for the rest"))
+	case len(r.Unread) > 0:
+		e.Note("%s", register.Explain(r.Unread))
+	}
+	for _, err := range r.Invalid {
+		e.Note("%v", err)
+	}
+	return r, nil
+}
+
+// ReadQuietly is readScope for the completion of a command line.
+func (e *Env) ReadQuietly(cmd *cobra.Command, scope register.Scope) (*register.Register, error) {
+	config, err := e.Config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := e.Client()
+	if err != nil {
+		return nil, err
+	}
+	source, err := register.NewSource(config, c, Scheme())
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := e.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	return register.Read(cmd.Context(), source, namespace, scope)
+}
+
+// Note tells the caller something beside the report.
+func (e *Env) Note(format string, args ...any) {
+	fmt.Fprintf(e.ErrOut, "note: "+format+"\n", args...)
+}

@@ -1,0 +1,87 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+// ReportVersion is the apiVersion of the reports that commands print with -o json and -o
+// yaml. Fields may be added to it; none changes its meaning or goes.
+const ReportVersion = "cli.ipam.cadastre.dev/v1alpha1"
+
+// ReportType returns the type of a report of this kind.
+func ReportType(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: ReportVersion, Kind: kind}
+}
+
+// Report is what a command has found. Its JSON is the report for programs.
+type Report interface {
+	// Table is the report for people; wide has more columns.
+	Table(wide bool) *Table
+	// Names are the objects that the report is about, such as ippool/nodes.
+	Names() []string
+}
+
+// drawing is a report that is not a table for people.
+type drawing interface{ Draw(painted bool) string }
+
+// Output is the flag -o of a command.
+type Output struct {
+	Flags     *genericclioptions.PrintFlags
+	noHeaders bool
+}
+
+// BindOutput binds the flags of the output.
+func BindOutput(cmd *cobra.Command) *Output {
+	o := &Output{Flags: genericclioptions.NewPrintFlags("")}
+	o.Flags.AddFlags(cmd)
+	flag := cmd.Flag("output")
+	flag.Usage = strings.Replace(flag.Usage, "(json,", "(wide, json,", 1)
+	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "leave out the headers of the table")
+	Complete(cmd, "output", append([]string{"wide"}, o.Flags.AllowedFormats()...)...)
+	return o
+}
+
+// Print prints a report in the format that was asked for.
+func (e *Env) Print(o *Output, r Report) error {
+	format := *o.Flags.OutputFormat
+	switch {
+	case slices.Contains([]string{"", "wide"}, format) && !o.Templated():
+		if d, ok := r.(drawing); ok {
+			fmt.Fprint(e.Out, d.Draw(e.Painted()))
+			return nil
+		}
+		return r.Table(format == "wide").Write(e.Out, e.Painted(), !o.noHeaders)
+	case format == "name":
+		for _, name := range r.Names() {
+			fmt.Fprintln(e.Out, name)
+		}
+		return nil
+	}
+	printer, err := o.Flags.ToPrinter()
+	if err != nil {
+		return Coded(ExitUsage, err)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &object.Object); err != nil {
+		return err
+	}
+	return printer.PrintObj(object, e.Out)
+}
+
+// Templated reports whether a template is given without -o, as kubectl allows.
+func (o *Output) Templated() bool {
+	t := o.Flags.TemplatePrinterFlags
+	return t != nil && t.TemplateArgument != nil && *t.TemplateArgument != ""
+}

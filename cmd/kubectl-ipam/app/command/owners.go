@@ -1,0 +1,176 @@
+package command
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// MaxOwners is how many owners above an object are looked for.
+const MaxOwners = 10
+
+// ObjectRef names an object of any kind.
+type ObjectRef struct {
+	APIGroup  string `json:"apiGroup,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+
+	// Version of its API; empty where a person has named the object, and it is not read.
+	Version string `json:"-"`
+}
+
+// String is the kind and the name.
+func (r ObjectRef) String() string { return r.Kind + " " + r.FullName() }
+
+// FullName returns the name with its namespace, if it has one.
+func (r ObjectRef) FullName() string {
+	if r.Namespace == "" {
+		return r.Name
+	}
+	return r.Namespace + "/" + r.Name
+}
+
+// IsMachine reports whether the object is a Machine of Cluster API.
+func (r ObjectRef) IsMachine() bool {
+	return r.APIGroup == clusterv1.GroupVersion.Group && r.Kind == "Machine"
+}
+
+// RefOfHolder returns the reference to the holder of a block.
+func RefOfHolder(h ipam.Holder) ObjectRef {
+	version := v1alpha1.GroupVersion.Version
+	if h.Group == adapt.AddressClaimGroup {
+		version = ipamv1.GroupVersion.Version
+	}
+	return ObjectRef{APIGroup: h.Group, Kind: h.Kind, Namespace: h.Namespace, Name: h.Name, Version: version}
+}
+
+// RefOfPool returns the reference to a pool.
+func RefOfPool(key ipam.PoolKey) ObjectRef { return RefOfHolder(adapt.HolderOfPool(key)) }
+
+// Owners finds who owns an object, and who owns that, with the rights of the caller. An
+// object is read once.
+type Owners struct {
+	client client.Client
+	Read   map[ObjectRef][]ObjectRef
+	// unread is why an object of a kind could not be read, by kind.
+	unread map[string]error
+}
+
+// NewOwners returns owners that are read by a client.
+func NewOwners(c client.Client) *Owners {
+	return &Owners{client: c, Read: map[ObjectRef][]ObjectRef{}, unread: map[string]error{}}
+}
+
+// Above are the owners of an object, the nearest first: the controller of each where it has
+// one, else its first owner. An owner that may not be read is the last one.
+func (o *Owners) Above(ctx context.Context, object ObjectRef) []ObjectRef {
+	var above []ObjectRef
+	seen := map[ObjectRef]bool{object: true}
+	for len(above) < MaxOwners {
+		owners := o.of(ctx, object)
+		if len(owners) == 0 || seen[owners[0]] {
+			break
+		}
+		object = owners[0]
+		seen[object] = true
+		above = append(above, object)
+	}
+	return above
+}
+
+// of are the owners of an object, its controller first.
+func (o *Owners) of(ctx context.Context, object ObjectRef) []ObjectRef {
+	if owners, known := o.Read[object]; known || object.Version == "" {
+		return owners
+	}
+	owners, err := o.get(ctx, object)
+	o.Read[object] = owners
+	if err != nil && !apierrors.IsNotFound(err) && o.unread[object.Kind] == nil {
+		o.unread[object.Kind] = err
+	}
+	return owners
+}
+
+func (o *Owners) get(ctx context.Context, object ObjectRef) ([]ObjectRef, error) {
+	key := client.ObjectKey{Namespace: object.Namespace, Name: object.Name}
+	if object.APIGroup == v1alpha1.GroupVersion.Group && object.Kind == "IPClaim" {
+		claim := &v1alpha1.IPClaim{}
+		err := o.client.Get(ctx, key, claim)
+		return ownersOfClaim(claim), err
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(schema.GroupVersionKind{Group: object.APIGroup, Version: object.Version, Kind: object.Kind})
+	err := o.client.Get(ctx, key, found)
+	return OwnersOf(found), err
+}
+
+// OwnersOf are those that an object names, its controller first.
+func OwnersOf(object client.Object) []ObjectRef {
+	var owners []ObjectRef
+	for _, reference := range object.GetOwnerReferences() {
+		group, err := schema.ParseGroupVersion(reference.APIVersion)
+		if err != nil {
+			continue
+		}
+		owner := ObjectRef{APIGroup: group.Group, Kind: reference.Kind, Namespace: object.GetNamespace(), Name: reference.Name, Version: group.Version}
+		if reference.Controller != nil && *reference.Controller {
+			owners = append([]ObjectRef{owner}, owners...)
+			continue
+		}
+		owners = append(owners, owner)
+	}
+	return owners
+}
+
+// ownersOfClaim are those that a claim names as any object does, and else the user of the
+// block that its spec names.
+func ownersOfClaim(claim *v1alpha1.IPClaim) []ObjectRef {
+	if owners := OwnersOf(claim); len(owners) > 0 || claim.Spec.OwnerRef == nil {
+		return owners
+	}
+	owner := claim.Spec.OwnerRef
+	return []ObjectRef{{APIGroup: owner.APIGroup, Kind: owner.Kind, Namespace: claim.Namespace, Name: owner.Name}}
+}
+
+// Explain says what could not be read.
+func (o *Owners) Explain(e *Env) {
+	for _, kind := range slices.Sorted(maps.Keys(o.unread)) {
+		err := o.unread[kind]
+		switch {
+		case meta.IsNoMatchError(err):
+		case apierrors.IsForbidden(err):
+			e.Note("you may not get every %s, so owners above them may be missing here: ask for the right to get them", kind)
+		default:
+			e.Note("an object of kind %s could not be read, so owners above it are missing here: %v", kind, err)
+		}
+	}
+}
+
+// UserOf is the owner that a person looks for: the Machine, or else the nearest one.
+func UserOf(above []ObjectRef) string {
+	for _, owner := range above {
+		if owner.IsMachine() {
+			return owner.InNamespace()
+		}
+	}
+	if len(above) == 0 {
+		return ""
+	}
+	return above[0].InNamespace()
+}
+
+// InNamespace is the kind and the name beside an object of the same namespace.
+func (r ObjectRef) InNamespace() string { return r.Kind + " " + r.Name }

@@ -1,0 +1,118 @@
+package command
+
+import (
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/bundle"
+)
+
+// Needs are the rights that a command asks for.
+type Needs struct {
+	// Command without "kubectl ipam".
+	Command string
+	// Needed are those without which it fails.
+	Needed []rbacv1.PolicyRule
+	// Wanted are those without which it leaves something out, and says so.
+	Wanted []rbacv1.PolicyRule
+	// Operator are such that it asks for in the operator's namespace alone.
+	Operator []rbacv1.PolicyRule
+	// Like are the commands whose reports it makes too, with their rights.
+	Like []string
+}
+
+// Rights are those of the commands, in the order of their names. docs/import.md has the
+// rights of import.
+func Rights() []Needs {
+	register := rules(ours("list", "ippools", "localippools", "ipallocations", "ipclaims"))
+	all := rules(ours("get list", "ippools", "localippools", "ipallocations", "ipclaims"), capi("get list", "ipaddressclaims", "ipaddresses"))
+	bundled, bundledOfOperator := bundle.Rights()
+	return []Needs{
+		{Command: "check", Wanted: append(all, admission("get", "mutatingwebhookconfigurations")), Operator: rules(lease())},
+		{Command: "claim", Needed: rules(ours("create get watch list", "ipclaims"))},
+		{Command: "create class", Needed: rules(ours("create", "ipclasses"))},
+		{Command: "create pool", Needed: rules(ours("create get list watch", "ippools", "localippools"))},
+		{Command: "default-class", Needed: rules(ours("get list patch", "ipclasses"))},
+		doctorRights(),
+		{Command: "explain", Needed: rules(ours("get", "ipclaims"), capi("get", "ipaddressclaims")), Wanted: append(register, ours("list", "ipclasses"), capi("list", "ipaddressclaims"), core("list", "namespaces"))},
+		{Command: "free", Wanted: register},
+		{Command: "map", Wanted: register},
+		{Command: "pause", Needed: rules(ours("get patch", "ippools", "localippools"))},
+		{Command: "pools", Wanted: register},
+		{Command: "release", Needed: rules(ours("get delete list watch", "ipclaims", "ipallocations"))},
+		{Command: "resume", Needed: rules(ours("get patch", "ippools", "localippools"))},
+		{Command: "support-bundle", Wanted: bundled, Operator: bundledOfOperator, Like: []string{"check", "doctor", "version"}},
+		{Command: "tree", Wanted: register},
+		uiRights(),
+		{
+			Command: "version", Wanted: rules(definitions(), admission("get", "mutatingwebhookconfigurations")),
+			Operator: rules(lease(), rule("apps", "list", "deployments")),
+		},
+		{Command: "who", Wanted: append(register, ours("get", "ipclaims"), capi("get", "ipaddressclaims"))},
+	}
+}
+
+// doctorRights are those to read an installation, to ask for the operator's rights, and to
+// try in dry runs what webhooks and policies answer.
+func doctorRights() Needs {
+	return Needs{
+		Command: "doctor",
+		Wanted: rules(
+			definitions(),
+			admission("get", "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+			rule("flowcontrol.apiserver.k8s.io", "get", "flowschemas", "prioritylevelconfigurations"),
+			rule("authorization.k8s.io", "create", "subjectaccessreviews"),
+			ours("create", "ipclaims", "ipallocations"),
+		),
+		Operator: rules(
+			core("get", "secrets", "services"), lease(), rule("apps", "list", "deployments"),
+			rule("networking.k8s.io", "list", "networkpolicies"), rule("policy", "list", "poddisruptionbudgets"),
+		),
+	}
+}
+
+// uiRights are those to follow the register, and to answer what the page asks. To create and to
+// delete is for --read-only=false.
+func uiRights() Needs {
+	return Needs{
+		Command: "ui",
+		Wanted: rules(
+			ours("list watch", "ippools", "localippools", "ipallocations", "ipclasses"), ours("get list watch create delete", "ipclaims"),
+			capi("get list watch", "ipaddressclaims"), core("list", "namespaces"),
+		),
+	}
+}
+
+func rules(all ...rbacv1.PolicyRule) []rbacv1.PolicyRule { return all }
+
+// ours is a rule about our own API group.
+func ours(verbs string, resources ...string) rbacv1.PolicyRule {
+	return rule(v1alpha1.GroupVersion.Group, verbs, resources...)
+}
+
+// capi is a rule about Cluster API's group of address management.
+func capi(verbs string, resources ...string) rbacv1.PolicyRule {
+	return rule(ipamv1.GroupVersion.Group, verbs, resources...)
+}
+
+// core is a rule about the core group.
+func core(verbs string, resources ...string) rbacv1.PolicyRule { return rule("", verbs, resources...) }
+
+// admission is a rule about webhooks and admission policies.
+func admission(verbs string, resources ...string) rbacv1.PolicyRule {
+	return rule("admissionregistration.k8s.io", verbs, resources...)
+}
+
+func definitions() rbacv1.PolicyRule {
+	return rule("apiextensions.k8s.io", "get", "customresourcedefinitions")
+}
+
+// lease is to read who leads, since when, and of which version.
+func lease() rbacv1.PolicyRule { return rule("coordination.k8s.io", "get", "leases") }
+
+func rule(group, verbs string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: strings.Fields(verbs)}
+}

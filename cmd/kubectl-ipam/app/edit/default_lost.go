@@ -1,0 +1,71 @@
+package edit
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// notServed says which claims that name no class are served by the present default class, which
+// may be nil, and would not be by the next.
+func notServed(before, next *v1alpha1.IPClass) []string {
+	if before == nil || before.Name == next.Name {
+		return nil
+	}
+	present, errs := adapt.Class(before)
+	coming, invalid := adapt.Class(next)
+	if len(errs) > 0 { // it serves nothing
+		return nil
+	}
+	if len(invalid) > 0 {
+		return []string{fmt.Sprintf("it is not valid: %v", invalid.ToAggregate())}
+	}
+	return append(notServedNow(next, coming), refused(before.Name, present, coming)...)
+}
+
+// refused says which claims the coming class refuses that the present one does not.
+func refused(name string, present, coming ipam.Class) []string {
+	var lost []string
+	if present.Length != ipam.NoLength && coming.Length == ipam.NoLength {
+		lost = append(lost, "it has no defaultPrefixLength: claims that do not say how large a block they need would be refused")
+	}
+	if coming.Lengths.Min > present.Lengths.Min || coming.Lengths.Max < present.Lengths.Max {
+		lost = append(lost, fmt.Sprintf("it allows /%d to /%d, and %s allows /%d to /%d: claims for other lengths would be refused",
+			coming.Lengths.Min, coming.Lengths.Max, name, present.Lengths.Min, present.Lengths.Max))
+	}
+	if coming.Visibility != ipam.VisibilityShared && (coming.Visibility != present.Visibility || coming.Project != present.Project) {
+		lost = append(lost, fmt.Sprintf("its visibility is %s: claims of other namespaces would find no default class", ofProject(coming)))
+	}
+	if present.AllowRetain && !coming.AllowRetain {
+		lost = append(lost, "it does not allow Retain: claims that ask for it would be refused")
+	}
+	if present.OnExhaustion != ipam.OnExhaustionReject && coming.OnExhaustion == ipam.OnExhaustionReject {
+		lost = append(lost, "its onExhaustion is Reject: claims for which there is no room would be refused, and not wait")
+	}
+	return lost
+}
+
+// notServedNow says why a class serves no claims at present.
+func notServedNow(class *v1alpha1.IPClass, read ipam.Class) []string {
+	ready := meta.FindStatusCondition(class.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case !class.DeletionTimestamp.IsZero():
+		return []string{"it is being deleted"}
+	case !read.Native:
+		return []string{fmt.Sprintf("it is served by another provisioner, %s", class.Spec.Provisioner)}
+	case class.Status.Pools == 0 && (ready == nil || ready.Reason == v1alpha1.ReasonNoPools):
+		return []string{"no IPPool that is ready backs it: claims would wait"}
+	}
+	return nil
+}
+
+func ofProject(class ipam.Class) string {
+	if class.Project == "" {
+		return string(class.Visibility)
+	}
+	return fmt.Sprintf("%s, of project %s", class.Visibility, class.Project)
+}

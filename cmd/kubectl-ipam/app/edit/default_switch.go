@@ -1,0 +1,99 @@
+package edit
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
+)
+
+// step is one write of a switch: the annotations that a class is to have.
+type step struct {
+	class     string
+	isDefault bool
+	replaces  string
+	// withdrawn names the class that has become the default at the same time; the step
+	// then takes the annotations off again.
+	withdrawn string
+}
+
+func (s step) isNone() bool { return s.class == "" }
+
+// nextStep is the next write that makes the target the default class of its family; none once
+// nothing is left to do. The classes are those that are annotated as the default, and the
+// target. At each moment between two writes either the class that counted before or the
+// target counts, as catalogue.DefaultOf says; each write is one that admission allows, which
+// refuses a second default but for one that replaces the only other.
+//
+//	old ─ default              new ─
+//	old ─ default              new ─ default, replaces old     new counts from here on
+//	old ─                      new ─ default, replaces old
+//	old ─                      new ─ default
+//
+// It begins from wherever an earlier run, or a person, has left off. Runs may overlap, also for
+// different classes: a run takes the annotation off a class only where another one counts and
+// the class is as it was read, never off the class that counts. So a switch that was begun is
+// finished before the next one, in the other direction too. Where this run has made the
+// target the default and another one counts, a second switch was begun at the same time or
+// after it, and that one is left alone.
+func nextStep(classes []catalogue.ClassEntry, target string, claimed bool) step {
+	annotated := slices.DeleteFunc(slices.Clone(classes), func(c catalogue.ClassEntry) bool { return !c.Default })
+	counting, exists := catalogue.DefaultOf(annotated)
+	switch {
+	case !exists:
+		return step{class: target, isDefault: true}
+	case counting.Name != target && claimed:
+		return step{class: target, withdrawn: counting.Name}
+	}
+	for _, other := range annotated {
+		if other.Name != counting.Name && counts(annotated, other.Name, counting.Name, target) {
+			return step{class: other.Name}
+		}
+	}
+	switch {
+	case counting.Replaces != "":
+		return step{class: counting.Name, isDefault: true}
+	case counting.Name != target:
+		return step{class: target, isDefault: true, replaces: counting.Name}
+	}
+	return step{}
+}
+
+// counts reports whether, once one class is annotated no more, one of these counts.
+func counts(annotated []catalogue.ClassEntry, without string, these ...string) bool {
+	counting, _ := catalogue.DefaultOf(slices.DeleteFunc(slices.Clone(annotated), named(without)))
+	return slices.Contains(these, counting.Name)
+}
+
+func named(name string) func(catalogue.ClassEntry) bool {
+	return func(c catalogue.ClassEntry) bool { return c.Name == name }
+}
+
+// defaults are the classes of a family that are annotated as the default.
+func defaults(classes map[string]*v1alpha1.IPClass, family v1alpha1.IPFamily) []catalogue.ClassEntry {
+	var annotated []catalogue.ClassEntry
+	for _, class := range classes {
+		if class.Spec.IPFamily == family && catalogue.IsDefault(class) {
+			annotated = append(annotated, entry(class))
+		}
+	}
+	slices.SortFunc(annotated, func(a, b catalogue.ClassEntry) int { return cmp.Compare(a.Name, b.Name) })
+	return annotated
+}
+
+// defaultsAndTarget are the defaults of the target's family, and the target.
+func defaultsAndTarget(classes map[string]*v1alpha1.IPClass, target *v1alpha1.IPClass) []catalogue.ClassEntry {
+	all := defaults(classes, target.Spec.IPFamily)
+	if !catalogue.IsDefault(target) {
+		all = append(all, entry(target))
+	}
+	return all
+}
+
+// entry reads a class; one that is not valid counts as far as its annotations say.
+func entry(class *v1alpha1.IPClass) catalogue.ClassEntry {
+	read, _ := catalogue.ReadClass(class)
+	read.Name = class.Name
+	return read
+}

@@ -1,0 +1,218 @@
+package edit
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// TestASwitchOfTheDefaultNeverHasAGap switches from every state of three classes: each
+// annotated or not, each replacing any other or none, in every order of age. A run that is
+// interrupted after any write is a run from such a state.
+func TestASwitchOfTheDefaultNeverHasAGap(t *testing.T) {
+	states := 0
+	for _, ages := range [][]int64{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
+		for annotated := range 8 {
+			for replaces := range 64 {
+				var classes []catalogue.ClassEntry
+				for i, name := range []string{"a", "b", "t"} {
+					classes = append(classes, catalogue.ClassEntry{
+						Class: ipam.Class{Name: name}, Created: time.Unix(ages[i], 0),
+						Default:  annotated>>i&1 == 1,
+						Replaces: []string{"", "a", "b", "t"}[replaces>>(2*i)&3],
+					})
+				}
+				states++
+				switchFrom(t, classes)
+			}
+		}
+	}
+	if states != 6*8*64 {
+		t.Errorf("tried %d states", states)
+	}
+}
+
+// switchFrom makes t the default.
+func switchFrom(t *testing.T, classes []catalogue.ClassEntry) {
+	t.Helper()
+	described := fmt.Sprintf("%+v", short(classes))
+	before, hadDefault := catalogue.DefaultOf(annotatedOf(classes))
+	for range mostSteps {
+		next := nextStep(classes, "t", false)
+		if next.isNone() {
+			if got := annotatedOf(classes); len(got) != 1 || got[0].Name != "t" || got[0].Replaces != "" {
+				t.Fatalf("from %s: ends with %v", described, short(classes))
+			}
+			return
+		}
+		if why := refusedAt(classes, next); why != "" {
+			t.Fatalf("from %s: at %v admission refuses %+v: %s", described, short(classes), next, why)
+		}
+		classes = apply(classes, next)
+		counting, exists := catalogue.DefaultOf(annotatedOf(classes))
+		if hadDefault && (!exists || counting.Name != before.Name && counting.Name != "t") {
+			t.Fatalf("from %s: %q counts after %+v, want %q or t", described, counting.Name, next, before.Name)
+		}
+	}
+	t.Fatalf("from %s: does not end: %v", described, short(classes))
+}
+
+// refusedAt is admission's rule.
+func refusedAt(classes []catalogue.ClassEntry, s step) string {
+	before := classes[slices.IndexFunc(classes, named(s.class))]
+	if !s.isDefault || before.Default && before.Replaces == s.replaces {
+		return ""
+	}
+	for _, other := range annotatedOf(classes) {
+		if other.Name != s.class && other.Name != s.replaces {
+			return other.Name + " is the default"
+		}
+	}
+	return ""
+}
+
+func apply(classes []catalogue.ClassEntry, s step) []catalogue.ClassEntry {
+	classes = slices.Clone(classes)
+	i := slices.IndexFunc(classes, named(s.class))
+	classes[i].Default, classes[i].Replaces = s.isDefault, s.replaces
+	return classes
+}
+
+func annotatedOf(classes []catalogue.ClassEntry) []catalogue.ClassEntry {
+	return slices.DeleteFunc(slices.Clone(classes), func(c catalogue.ClassEntry) bool { return !c.Default })
+}
+
+// short writes the state of classes.
+func short(classes []catalogue.ClassEntry) []string {
+	var all []string
+	for _, c := range classes {
+		text := fmt.Sprintf("%s(age %d)", c.Name, c.Created.Unix())
+		if c.Default {
+			text += " default"
+		}
+		if c.Replaces != "" {
+			text += " replaces " + c.Replaces
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// TestASwitchThatComesSecondIsWithdrawn has two classes replace the default at one moment: the
+// older one of the two counts, and the run of the other gives way.
+func TestASwitchThatComesSecondIsWithdrawn(t *testing.T) {
+	class := func(name string, created int64, replaces string) catalogue.ClassEntry {
+		return catalogue.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: true, Replaces: replaces}
+	}
+	classes := []catalogue.ClassEntry{class("old", 1, ""), class("b", 2, "old"), class("c", 3, "old")}
+	if got, want := nextStep(classes, "c", true), (step{class: "c", withdrawn: "b"}); got != want {
+		t.Errorf("the run for c does %+v, want %+v", got, want)
+	}
+	if got, want := nextStep(classes, "b", true), (step{class: "old"}); got != want {
+		t.Errorf("the run for b does %+v, want %+v", got, want)
+	}
+}
+
+// TestRunsThatOverlapNeverLeaveAGap has two runs read and write in every order, for the same class
+// and for different ones, from a finished switch and from each state of an unfinished one.
+func TestRunsThatOverlapNeverLeaveAGap(t *testing.T) {
+	class := func(name string, created int64, isDefault bool, replaces string) catalogue.ClassEntry {
+		return catalogue.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: isDefault, Replaces: replaces}
+	}
+	explored := 0
+	for _, ages := range [][]int64{{1, 2, 3}, {3, 2, 1}, {2, 1, 3}} {
+		for _, begin := range [][]catalogue.ClassEntry{
+			{class("a", ages[0], true, ""), class("b", ages[1], false, ""), class("t", ages[2], false, "")},
+			{class("a", ages[0], true, ""), class("b", ages[1], true, "a"), class("t", ages[2], false, "")},
+			{class("a", ages[0], false, ""), class("b", ages[1], true, "a"), class("t", ages[2], false, "")},
+			{class("a", ages[0], true, ""), class("b", ages[1], true, ""), class("t", ages[2], false, "")},
+		} {
+			for _, targets := range [][]string{{"a", "b"}, {"b", "t"}, {"t", "t"}, {"a", "t"}} {
+				e := &interleavings{t: t, seen: map[string]bool{}, of: fmt.Sprintf("%v, for %v", short(begin), targets)}
+				e.explore(world{classes: begin, runs: []run{{target: targets[0]}, {target: targets[1]}}}, 0)
+				explored += len(e.seen)
+			}
+		}
+	}
+	if explored < 1000 {
+		t.Errorf("explored %d states only", explored)
+	}
+}
+
+// world is a state of the classes, with how often each was written, and of two runs.
+type world struct {
+	classes  []catalogue.ClassEntry
+	versions [3]int
+	runs     []run
+}
+
+// run is one run of the command: about to read, or to write the step that it has decided on.
+type run struct {
+	target        string
+	claimed, done bool
+	next          step
+	// version is that of the class which the step writes, when it was read.
+	version int
+}
+
+type interleavings struct {
+	t    *testing.T
+	of   string
+	seen map[string]bool
+}
+
+// mostActions is how many reads and writes two runs come to at most.
+const mostActions = 60
+
+func (e *interleavings) explore(w world, depth int) {
+	key := fmt.Sprintf("%+v", w)
+	if e.seen[key] || e.t.Failed() {
+		return
+	}
+	if depth > mostActions {
+		e.t.Errorf("from %s: the runs do not end: %v, runs %+v", e.of, short(w.classes), w.runs)
+		return
+	}
+	e.seen[key] = true
+	if _, exists := catalogue.DefaultOf(annotatedOf(w.classes)); !exists {
+		e.t.Errorf("from %s: there is no default: %v, runs %+v", e.of, short(w.classes), w.runs)
+		return
+	}
+	for i := range w.runs {
+		if !w.runs[i].done {
+			e.explore(w.after(i), depth+1)
+		}
+	}
+}
+
+// after is the world after the next action of a run: a write where it has decided on one, else
+// a read.
+func (w world) after(i int) world {
+	w.runs = slices.Clone(w.runs)
+	r := &w.runs[i]
+	if r.next.isNone() {
+		r.next = nextStep(w.classes, r.target, r.claimed)
+		if r.done = r.next.isNone(); !r.done {
+			r.version = w.versions[slices.IndexFunc(w.classes, named(r.next.class))]
+		}
+		return w
+	}
+	s, at := r.next, slices.IndexFunc(w.classes, named(r.next.class))
+	r.next = step{}
+	switch {
+	case w.versions[at] != r.version: // conflict: it reads again
+		return w
+	case refusedAt(w.classes, s) != "":
+		r.done = true
+		return w
+	}
+	w.classes = apply(w.classes, s)
+	w.versions[at]++
+	r.done = s.withdrawn != ""
+	r.claimed = r.claimed || s.class == r.target && s.isDefault
+	return w
+}

@@ -1,0 +1,3 @@
+// Package edit holds the commands that change objects: create, claim, release, pause, resume and
+// default-class.
+package edit

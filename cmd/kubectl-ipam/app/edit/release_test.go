@@ -1,0 +1,44 @@
+package edit
+
+import (
+	"context"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// TestOnlyWhatWasShownIsReleased has each deletion name the UID of the object that was
+// described, so that a later one of its name stays; and a dry run delete nothing.
+func TestOnlyWhatWasShownIsReleased(t *testing.T) {
+	claim := build.Claim("team-a", "web").Obj()
+	claim.UID = "of-the-first"
+	for mode, wantCalls := range map[command.DryRun]int{command.DryRunNone: 1, command.DryRunServer: 1, command.DryRunClient: 0} {
+		var calls []client.DeleteOptions
+		c := fake.NewClientBuilder().WithScheme(command.Scheme()).WithObjects(claim.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+			Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+				calls = append(calls, *(&client.DeleteOptions{}).ApplyOptions(options))
+				return nil
+			},
+		}).Build()
+		r := &Releasing{DryRun: &mode, Client: c}
+		if err := r.Delete(t.Context(), &Holding{obj: claim, Report: &ReleaseReport{}}); err != nil {
+			t.Fatal(err)
+		}
+		if len(calls) != wantCalls {
+			t.Fatalf("--dry-run=%s: deleted %d times, want %d", string(mode), len(calls), wantCalls)
+		}
+		for _, call := range calls {
+			if call.Preconditions == nil || call.Preconditions.UID == nil || *call.Preconditions.UID != claim.UID {
+				t.Errorf("--dry-run=%s: deletes with %+v, want the UID", string(mode), call.Preconditions)
+			}
+			if isDry := len(call.DryRun) > 0; isDry != (mode == command.DryRunServer) {
+				t.Errorf("--dry-run=%s: asks for a dry run: %t", string(mode), isDry)
+			}
+		}
+	}
+}

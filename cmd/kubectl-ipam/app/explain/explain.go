@@ -1,0 +1,142 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// NewExplain returns the command explain.
+func NewExplain(e *command.Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain CLAIM",
+		Short: "Tell why a claim waits and what would help, or where its block came from",
+		Long: `Tell why a claim waits and what would help, or where its block came from: what each pool
+that could serve it lacks, which claims come before it, and what can be released or made.
+NAME alone is an IPClaim of the namespace, else an IPAddressClaim.
+
+Who may list all pools and allocations gets the whole answer. Others get what the status of
+the claim says, and what they may read of their own namespace.`,
+		Example: `  kubectl ipam explain web
+  kubectl ipam explain ipaddressclaim/machine-0
+  kubectl ipam explain machine-0 --kind ipaddressclaim`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: e.First(&v1alpha1.IPClaimList{}, &ipamv1.IPAddressClaimList{}),
+	}
+	o := command.BindOutput(cmd)
+	var kind string
+	cmd.Flags().StringVarP(&kind, "kind", "k", "", "kind of the claim: ipclaim or ipaddressclaim")
+	command.Complete(cmd, "kind", "ipclaim", "ipaddressclaim")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		argument := args[0]
+		if kind != "" {
+			argument = kind + "/" + argument
+		}
+		return explain(e, cmd, argument, o)
+	}
+	return cmd
+}
+
+func explain(e *command.Env, cmd *cobra.Command, argument string, o *command.Output) error {
+	c, err := e.Client()
+	if err != nil {
+		return err
+	}
+	namespace, err := e.Namespace()
+	if err != nil {
+		return err
+	}
+	asked, err := FindQuestion(cmd.Context(), c, namespace, argument)
+	if err != nil {
+		return err
+	}
+	r, err := e.ReadQuietly(cmd, register.Scope{})
+	if err != nil {
+		return err
+	}
+	known := &Knowledge{Register: r, Namespace: namespace}
+	if err := known.Read(cmd.Context(), c); err != nil {
+		return err
+	}
+	defer known.Close()
+	report := Explanation(cmd.Context(), asked, known)
+	if report.PoolsUnread {
+		e.Note("what each pool lacks is left out, as it takes the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask who looks after the pools")
+	}
+	if format := *o.Flags.OutputFormat; (format == "" || format == "wide") && !o.Templated() {
+		return report.write(e.Out, e.Painted(), e.Clock.Now())
+	}
+	return e.Print(o, report)
+}
+
+// Question is a claim of either kind that is to be explained.
+type Question struct {
+	kind, resource string
+	Obj            client.Object
+	request        ipam.Request
+	// invalid says why the claim cannot be understood.
+	invalid error
+
+	bound           bool
+	phase           string
+	reason, message string
+	block           string
+	pool            *v1alpha1.PoolReference
+	record          string
+	reclaim         v1alpha1.ReclaimPolicy
+	// candidates are what the status of the claim says of each pool.
+	candidates []v1alpha1.CandidatePool
+}
+
+// holder is the claim as the holder of a block.
+func (q *Question) holder() ipam.Holder {
+	claim := ipam.Name{Namespace: q.Obj.GetNamespace(), Name: q.Obj.GetName()}
+	if q.kind == adapt.AddressClaimKind {
+		return adapt.HolderOfAddressClaim(claim)
+	}
+	return adapt.HolderOfClaim(claim)
+}
+
+// FindQuestion reads the object of which the caller asks why it waits.
+func FindQuestion(ctx context.Context, c client.Client, namespace, argument string) (*Question, error) {
+	kind, name := command.SplitKind(argument)
+	key := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	claim, address := &v1alpha1.IPClaim{ObjectMeta: key}, &ipamv1.IPAddressClaim{ObjectMeta: key}
+	switch kind {
+	case "ipclaim":
+		if err := command.Get(ctx, c, claim); err != nil {
+			return nil, err
+		}
+		return aboutClaim(claim), nil
+	case "ipaddressclaim":
+		if err := command.Get(ctx, c, address); err != nil {
+			return nil, err
+		}
+		return aboutAddressClaim(ctx, c, address), nil
+	case "":
+	default:
+		return nil, command.Coded(command.ExitUsage, fmt.Errorf("%s: is no claim: write ipclaim/NAME or ipaddressclaim/NAME", argument))
+	}
+	err := c.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+	if err == nil {
+		return aboutClaim(claim), nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	if c.Get(ctx, client.ObjectKeyFromObject(address), address) == nil {
+		return aboutAddressClaim(ctx, c, address), nil
+	}
+	return nil, command.Coded(command.ExitNotFound, fmt.Errorf("%s: there is no claim of that name in namespace %s that you may read: see kubectl get ipclaims -n %[2]s", name, namespace))
+}

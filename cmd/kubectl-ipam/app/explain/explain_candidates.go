@@ -1,0 +1,178 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
+)
+
+// Candidate is a pool that could serve a claim, and what it lacks.
+type Candidate struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	CIDR string `json:"cidr,omitempty"`
+	// Reason is as in the status.candidates of an IPClaim, or NotVisible where the claim may
+	// not use the pool.
+	Reason  v1alpha1.CandidateReason `json:"reason"`
+	Message string                   `json:"message"`
+	// LargestFreePrefix as in /20; empty where nothing is free, or that is not known.
+	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
+	// Available is how many addresses can still be handed out; empty where that is not known.
+	Available string `json:"available,omitempty"`
+
+	// pool is nil where it may not be read.
+	pool *register.Pool
+}
+
+// reasonNotVisible: the claim may not use the pool.
+const reasonNotVisible v1alpha1.CandidateReason = "NotVisible"
+
+// candidates are the pools that could serve a claim as far as names go, with what each
+// lacks. Where the caller may list what the operator watches, it is what the operator's own
+// code decides of it; otherwise complete is false, and it is what the status of the claim
+// says.
+func candidates(ctx context.Context, asked *Question, known *Knowledge) (all []Candidate, terms ipam.Terms, complete bool) {
+	terms.Length = asked.request.Length
+	if known.parts != nil && asked.invalid == nil {
+		complete = true
+		all, terms = known.considered(ctx, asked)
+		all = append(all, known.hidden(asked.request, all)...)
+	}
+	for _, told := range asked.candidates {
+		all = known.told(all, told)
+	}
+	return all, terms, complete
+}
+
+// considered are the pools that the claim may use, as the operator's own code decides. Which
+// family a claim is of that names nothing is a flag of the operator's: none is considered
+// for it.
+func (k *Knowledge) considered(ctx context.Context, asked *Question) ([]Candidate, ipam.Terms) {
+	request := asked.request
+	if request.Pool == (ipam.PoolKey{}) && request.Class == "" && request.Selects == nil {
+		return nil, ipam.Terms{Length: request.Length}
+	}
+	resolution, err := k.parts.Resolve(ctx, request)
+	results := ipam.PoolsOf(err)
+	if err == nil {
+		results = k.parts.Allocator.Consider(allocator.Order{
+			Resolution: resolution, Origin: allocator.OriginController,
+			Holder: asked.holder(), HolderUID: string(asked.Obj.GetUID()),
+			Waiting: queue.Waiter{Since: asked.Obj.GetCreationTimestamp().Time, Holder: asked.holder(), Request: request},
+		}, len(resolution.Pools))
+	}
+	var all []Candidate
+	for _, result := range results {
+		candidate := k.candidate(adapt.Candidate(result))
+		switch candidate.Reason {
+		case v1alpha1.CandidateFits:
+			candidate.Message = "has a free block: the claim is served soon, unless its conditions say why not"
+		case v1alpha1.CandidateInUse:
+			candidate.Message = inTheWay(candidate, resolution.Terms.Block)
+		}
+		all = append(all, candidate)
+	}
+	if resolution.Terms.Family == "" { // it has not come to terms
+		resolution.Terms.Length = request.Length
+	}
+	return all, resolution.Terms
+}
+
+// inTheWay names the holder of the first block that overlaps the one that is asked for, which
+// a status does not.
+func inTheWay(c Candidate, block netip.Prefix) string {
+	for _, record := range c.pool.Overlapping(block) {
+		return fmt.Sprintf("%s is held by %s", record.Block, holderOf(record))
+	}
+	return c.Message
+}
+
+// candidate adds to what is said of a pool what is known of it.
+func (k *Knowledge) candidate(of v1alpha1.CandidatePool) Candidate {
+	pool := k.Register.Pool(adapt.PoolKey(k.Namespace, of.PoolRef))
+	cidr := ""
+	if pool != nil && pool.CIDR.IsValid() {
+		cidr = pool.CIDR.String()
+		if capacity, ok := k.capacity(pool); ok {
+			adapt.SetFree(&of, capacity.LargestFree, capacity.Free)
+		}
+	}
+	return Candidate{
+		Kind: string(of.PoolRef.Kind), Name: of.PoolRef.Name, CIDR: cidr, Reason: of.Reason, Message: of.Message,
+		LargestFreePrefix: of.LargestFreePrefix, Available: of.Available, pool: pool,
+	}
+}
+
+// capacity is what is free in a pool: counted where the caller may list all allocations,
+// and otherwise as its status says.
+func (k *Knowledge) capacity(pool *register.Pool) (register.Usage, bool) {
+	if k.parts != nil {
+		return pool.Usage()
+	}
+	return pool.UsageOfStatus()
+}
+
+// told takes over what the operator says of a pool in the status of the claim, where that is
+// something else: it knows more than can be listed, such as which project is the platform's.
+func (k *Knowledge) told(all []Candidate, told v1alpha1.CandidatePool) []Candidate {
+	at := slices.IndexFunc(all, func(c Candidate) bool { return c.Kind == string(told.PoolRef.Kind) && c.Name == told.PoolRef.Name })
+	switch {
+	case at < 0:
+		return append(all, k.candidate(told))
+	case all[at].Reason != told.Reason:
+		all[at] = k.candidate(told)
+	}
+	return all
+}
+
+// hidden are the other pools that the request names, by name, class or labels, and may not use.
+func (k *Knowledge) hidden(request ipam.Request, known []Candidate) []Candidate {
+	request.Tenant, _ = k.parts.Catalogue.Tenant(k.Namespace)
+	var all []Candidate
+	for _, pool := range k.Register.Pools {
+		why := whyHidden(request, pool)
+		if why != "" && names(request, pool) && !slices.ContainsFunc(known, func(c Candidate) bool { return c.pool == pool }) {
+			all = append(all, k.candidate(v1alpha1.CandidatePool{PoolRef: *adapt.PoolReference(pool.Key), Reason: reasonNotVisible, Message: why}))
+		}
+	}
+	return all
+}
+
+// names reports whether a request leads to a pool by its name, its class or its labels.
+func names(request ipam.Request, pool *register.Pool) bool {
+	return request.Pool == pool.Key || request.Class != "" && pool.Names(request.Class) || request.Selects != nil && request.Selects(pool.Labels)
+}
+
+// whyHidden says why a request may not use a pool of the platform; empty where it may.
+func whyHidden(request ipam.Request, pool *register.Pool) string {
+	switch {
+	case !pool.IsKnown(), pool.Key.Namespace != "", request.MayName(pool.Pool), request.Class != "" && request.MayUse(pool.Pool):
+		return ""
+	case pool.Visibility == ipam.VisibilityPlatform:
+		return "is for the platform's own project (visibility Platform): which one that is only the operator knows (--platform-project)"
+	case !request.MayUse(pool.Pool):
+		return fmt.Sprintf("is for project %s (visibility Consumer), and the namespace is of project %s", pool.Project, request.Tenant.Project)
+	default:
+		return fmt.Sprintf("belongs to project %s: to name it takes the right to use it", pool.Project)
+	}
+}
+
+// holderOf names the holder of a record, or says how it is held without one.
+func holderOf(record *register.Record) string {
+	switch record.State {
+	case ipam.StateRetained:
+		return fmt.Sprintf("IPAllocation %s (retained)", record.Name)
+	case ipam.StateCooling:
+		return fmt.Sprintf("IPAllocation %s (cooling down)", record.Name)
+	default:
+		return record.Holder.String()
+	}
+}

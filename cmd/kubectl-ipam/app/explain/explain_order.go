@@ -1,0 +1,95 @@
+package explain
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
+)
+
+// Waiter is a claim, or a child pool, that waits for room in the same pools.
+type Waiter struct {
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	Since     time.Time `json:"since"`
+	// Asked is whether it is the claim that is explained.
+	Asked bool `json:"asked,omitempty"`
+}
+
+func (w Waiter) before(other Waiter) int {
+	return cmp.Or(w.Since.Compare(other.Since), cmp.Compare(w.Namespace, other.Namespace), cmp.Compare(w.Name, other.Name))
+}
+
+// order is what waits for room in the same pools, oldest first, as far as the caller may see
+// it, with the claim that is explained among it. A claim that waits for something else has no
+// place in it: others are served before it.
+func order(asked *Question, known *Knowledge) []Waiter {
+	self := asked.holder()
+	waiters := []Waiter{{Kind: self.Kind, Namespace: self.Namespace, Name: self.Name, Since: asked.Obj.GetCreationTimestamp().Time, Asked: true}}
+	waitsToo := known.waitsForSame(asked.request)
+	for _, w := range slices.Concat(known.claimWaiters(), known.addressWaiters(), known.poolWaiters()) {
+		if w.Holder != self && waitsToo(w.Request) {
+			waiters = append(waiters, Waiter{Kind: w.Holder.Kind, Namespace: w.Holder.Namespace, Name: w.Holder.Name, Since: w.Since})
+		}
+	}
+	slices.SortFunc(waiters, Waiter.before)
+	return waiters
+}
+
+// claimWaiters are the IPClaims that wait for room.
+func (k *Knowledge) claimWaiters() []queue.Waiter {
+	var all []queue.Waiter
+	for i := range k.Register.Waiting {
+		claim := &k.Register.Waiting[i]
+		if request, errs := adapt.Claim(claim); len(errs) == 0 && claim.Status.Phase == v1alpha1.ClaimExhausted {
+			all = append(all, queue.Waiter{Since: claim.CreationTimestamp.Time, Holder: adapt.HolderOfClaim(request.Claim), Request: request})
+		}
+	}
+	return all
+}
+
+// poolWaiters are the child pools that wait for their parents.
+func (k *Knowledge) poolWaiters() []queue.Waiter {
+	var all []queue.Waiter
+	for _, pool := range k.Register.Pools {
+		if pool.IsKnown() && pool.IsChild() && !pool.CIDR.IsValid() && !pool.Terminating {
+			all = append(all, queue.WaiterOfPool(pool.Pool, pool.Object.GetCreationTimestamp().Time))
+		}
+	}
+	return all
+}
+
+// waitsForSame reports of other requests whether they may be served from a pool that may
+// serve this one; where that is not known, whether they name the same.
+func (k *Knowledge) waitsForSame(first ipam.Request) func(ipam.Request) bool {
+	shares := func(ipam.Request) bool { return false }
+	if k.parts != nil {
+		pools, shared := k.parts.Catalogue.Wants(first).Pools, k.parts.Catalogue.Shared()
+		shares = func(other ipam.Request) bool {
+			return slices.ContainsFunc(shared.Wants(other).Pools, func(p ipam.PoolKey) bool { return slices.Contains(pools, p) })
+		}
+	}
+	return func(other ipam.Request) bool {
+		switch {
+		case shares(other):
+			return true
+		case first.Pool != (ipam.PoolKey{}):
+			return other.Pool == first.Pool
+		case first.Class != "":
+			return other.Class == first.Class
+		default:
+			return first.Selector != "" && other.Selector == first.Selector
+		}
+	}
+}
+
+// ahead are those of the order that come before the claim that is explained.
+func ahead(order []Waiter) []Waiter {
+	at := slices.IndexFunc(order, func(w Waiter) bool { return w.Asked })
+	return order[:max(at, 0)]
+}

@@ -1,0 +1,154 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// remediesShown bounds how many blocks are named that could be released, and how many pools
+// that could serve the claim.
+const remediesShown = 3
+
+// remedies are what would have the claim served, of what the caller may read.
+func remedies(asked *Question, known *Knowledge, terms ipam.Terms, pools []Candidate) []string {
+	var all []string
+	add := func(remedies ...string) {
+		for _, remedy := range remedies {
+			if !slices.Contains(all, remedy) {
+				all = append(all, remedy)
+			}
+		}
+	}
+	for _, c := range pools {
+		if c.pool == nil { // made since the pools were listed
+			continue
+		}
+		switch c.Reason {
+		case v1alpha1.CandidateNoFreeBlock:
+			add(releases(c, terms.Length)...)
+			if c.LargestFreePrefix != "" {
+				add(fmt.Sprintf("ask for a %s or smaller in a new claim: %s has one", c.LargestFreePrefix, c.pool.Key))
+			}
+		case v1alpha1.CandidatePaused:
+			if c.pool.Paused { // otherwise its Cluster is
+				add(fmt.Sprintf("have %s hand out blocks again: kubectl ipam resume %s", c.pool.Key, argumentOf(c)))
+			}
+		case v1alpha1.CandidateLimitReached:
+			add("release blocks of the project: the limit counts what it holds in any state")
+		case v1alpha1.CandidateInUse, v1alpha1.CandidateWithheld:
+			add("ask for another block in a new claim, or leave spec.cidr out")
+		}
+	}
+	switch {
+	case known.hasClass(asked.request.Class):
+		add(otherPools(asked.request, known, terms)...)
+	case asked.reason == v1alpha1.ReasonNoDefaultClass:
+		add("make a class the default: kubectl ipam default-class NAME", "name a class or a pool in a new claim")
+	}
+	return all
+}
+
+// argumentOf names a pool for a command.
+func argumentOf(c Candidate) string {
+	if c.Kind == string(v1alpha1.PoolKindLocalIPPool) {
+		return "localippool/" + c.Name + " -n " + c.pool.Key.Namespace
+	}
+	return c.Name
+}
+
+// releases are the blocks of a pool each of which makes room for one of the length when it is
+// released, those without a live holder first.
+func releases(c Candidate, length int) []string {
+	used, empty := c.pool.Space(), space.NewWithout(c.pool.CIDR, c.pool.Withheld)
+	var helping []*register.Record
+	for _, record := range c.pool.Records {
+		if !empty.IsFree(record.Block) || overlapped(record, c.pool.Records) {
+			continue // released, it would be withheld, or is another's
+		}
+		used.Release(record.Block)
+		_, ok := used.Find(space.FirstFit, length)
+		used.Use(record.Block)
+		if ok {
+			helping = append(helping, record)
+		}
+	}
+	slices.SortStableFunc(helping, func(a, b *register.Record) int {
+		return cmp.Or(cmp.Compare(worth(a), worth(b)), cmp.Compare(b.Block.Bits(), a.Block.Bits()))
+	})
+	var all []string
+	for _, record := range helping[:min(len(helping), remediesShown)] {
+		all = append(all, release(c, record))
+	}
+	switch more := len(helping) - remediesShown; {
+	case more > 0:
+		all = append(all, fmt.Sprintf("release one of %d other blocks of %s that are large enough", more, c.pool.Key))
+	case len(helping) == 0 && len(c.pool.Records) > 0:
+		all = append(all, fmt.Sprintf("release several blocks of %s that lie side by side: no single one makes room for a /%d", c.pool.Key, length))
+	}
+	return all
+}
+
+func overlapped(record *register.Record, all []*register.Record) bool {
+	at := slices.Index(all, record) // in address order: what contains it comes before, what it contains after
+	for _, i := range []int{at - 1, at + 1} {
+		if i >= 0 && i < len(all) && all[i].Block.Overlaps(record.Block) {
+			return true
+		}
+	}
+	return false
+}
+
+// worth orders blocks by what their release costs: that of one without a live holder least.
+func worth(r *register.Record) int {
+	switch {
+	case r.State == ipam.StateCooling:
+		return 0
+	case r.State == ipam.StateRetained:
+		return 1
+	case r.Purpose == ipam.PurposePool:
+		return 3
+	default:
+		return 2
+	}
+}
+
+// release says how a block is released.
+func release(c Candidate, record *register.Record) string {
+	block := fmt.Sprintf("%s of %s", record.Block, c.pool.Key)
+	switch {
+	case record.State == ipam.StateCooling:
+		return fmt.Sprintf("wait: %s is free again after %s", block, record.ReleaseAfter.UTC().Format("2006-01-02T15:04:05Z"))
+	case record.State == ipam.StateRetained:
+		return fmt.Sprintf("release %s, which is retained: kubectl ipam release ipallocation/%s -n %s", block, record.Name.Name, record.Name.Namespace)
+	case record.Purpose == ipam.PurposePool:
+		return fmt.Sprintf("delete the child pool %s, which has %s", record.Holder.Name, block)
+	default:
+		return fmt.Sprintf("release %s, held by %s: kubectl ipam release %s/%s -n %s", block, record.Holder, strings.ToLower(record.Holder.Kind), record.Holder.Name, record.Holder.Namespace)
+	}
+}
+
+// otherPools are pools with room that do not back the class, and could.
+func otherPools(request ipam.Request, known *Knowledge, terms ipam.Terms) []string {
+	request.Tenant, _ = known.parts.Catalogue.Tenant(known.Namespace)
+	var all []string
+	for _, pool := range known.Register.Pools {
+		if len(all) == remediesShown || terms.Length == ipam.NoLength {
+			break
+		}
+		isShared := pool.IsKnown() && pool.Key.Namespace == "" && pool.Network == nil && request.MayUse(pool.Pool)
+		if !isShared || pool.Names(request.Class) || known.parts.Catalogue.PoolReady(pool.Pool) != nil || !known.parts.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
+			continue
+		}
+		if _, _, err := terms.Fitting([]ipam.Pool{pool.Pool}); err == nil {
+			all = append(all, fmt.Sprintf("add the class to spec.classNames of %s, which has a free /%d", pool.Key, terms.Length))
+		}
+	}
+	return append(all, fmt.Sprintf("make another pool for the class: kubectl ipam create pool NAME --class %s --parent PARENT --length N", request.Class))
+}

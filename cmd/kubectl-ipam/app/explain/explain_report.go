@@ -1,0 +1,223 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/edit"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Report is what `explain` prints.
+type Report struct {
+	metav1.TypeMeta `json:",inline"`
+	// Object is IPClaim or IPAddressClaim.
+	Object    string `json:"object"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Asks is what the claim asks for, in words; once it has its block, from where it asked.
+	Asks    string      `json:"asks"`
+	Created metav1.Time `json:"created"`
+	Phase   string      `json:"phase,omitempty"`
+	Reason  string      `json:"reason"`
+	Message string      `json:"message"`
+
+	// Block and From are of a claim that holds a block.
+	Block string `json:"block,omitempty"`
+	// From is where the block lies: its pool first, the root last.
+	From        []string `json:"from,omitempty"`
+	Record      string   `json:"record,omitempty"`
+	RequestedBy string   `json:"requestedBy,omitempty"`
+	Afterwards  string   `json:"afterwards,omitempty"`
+
+	// Candidates, Order and Remedies are of a claim that waits.
+	Candidates []Candidate `json:"candidates,omitempty"`
+	// Order is the claims that wait for the same pools, oldest first.
+	Order []Waiter `json:"order,omitempty"`
+	// OrderIsPartial reports whether claims of other namespaces may be among them.
+	OrderIsPartial bool     `json:"orderIsPartial,omitempty"`
+	Remedies       []string `json:"remedies,omitempty"`
+	// PoolsUnread reports whether the caller may not read enough to judge the pools.
+	PoolsUnread bool `json:"poolsUnread,omitempty"`
+
+	resource string
+}
+
+// Explanation explains a claim.
+func Explanation(ctx context.Context, asked *Question, known *Knowledge) *Report {
+	report := &Report{
+		TypeMeta: command.ReportType("ExplainReport"), Object: asked.kind, resource: asked.resource,
+		Namespace: asked.Obj.GetNamespace(), Name: asked.Obj.GetName(), Created: asked.Obj.GetCreationTimestamp(),
+		Phase: asked.phase, Reason: asked.reason, Message: asked.message,
+	}
+	if asked.bound {
+		report.Asks = target(asked.request)
+		report.Block, report.Record, report.Afterwards = asked.block, asked.record, edit.Afterwards(asked.reclaim, ipam.Keeping{})
+		if asked.pool != nil {
+			report.From = lineage(known.Register, adapt.PoolKey(report.Namespace, *asked.pool))
+		}
+		if record := recordNamed(known.Register, report.Namespace, asked.record); record != nil {
+			report.RequestedBy = record.RequestedBy
+		}
+		return report
+	}
+	pools, terms, complete := candidates(ctx, asked, known)
+	report.Asks = asks(asked.request, terms)
+	report.Candidates, report.PoolsUnread = pools, !complete && len(pools) == 0 && asked.invalid == nil
+	if asked.reason == v1alpha1.ReasonPoolExhausted {
+		report.Order = order(asked, known)
+		report.OrderIsPartial = known.Register.Lacks("ipclaims")
+	}
+	if complete {
+		report.Remedies = remedies(asked, known, terms, pools)
+	}
+	return report
+}
+
+// asks says what a request asks for.
+func asks(request ipam.Request, terms ipam.Terms) string {
+	what := "a block"
+	switch {
+	case request.Block.IsValid():
+		what = request.Block.String()
+	case request.Single:
+		what = "an address"
+	case terms.Length != ipam.NoLength:
+		what = fmt.Sprintf("a /%d", terms.Length)
+	}
+	return what + " of " + target(request)
+}
+
+// target says from where a request asks for a block.
+func target(request ipam.Request) string {
+	switch {
+	case request.Pool != (ipam.PoolKey{}):
+		return request.Pool.String()
+	case request.Class != "":
+		return "class " + request.Class
+	case request.Selector != "":
+		return "the pools with " + request.Selector
+	default:
+		return "the default class"
+	}
+}
+
+// lineage is a pool and those above it, up to the routing domain.
+func lineage(r *register.Register, key ipam.PoolKey) []string {
+	pool := r.Pool(key)
+	if pool == nil || !pool.IsKnown() {
+		return []string{key.String()}
+	}
+	var all []string
+	for ; pool != nil; pool = pool.Parent {
+		all = append(all, fmt.Sprintf("%s (%s)", pool.Key, pool.CIDR))
+		if pool.Parent == nil && pool.Domain != nil {
+			all = append(all, pool.Domain.Key.String())
+		}
+	}
+	return all
+}
+
+func recordNamed(r *register.Register, namespace, name string) *register.Record {
+	for record := range r.Records() {
+		if record.Name == (ipam.Name{Namespace: namespace, Name: name}) {
+			return record
+		}
+	}
+	return nil
+}
+
+// Names implements command.Report.
+func (r *Report) Names() []string { return []string{r.resource + "/" + r.Name} }
+
+// Table is the candidates.
+func (r *Report) Table(bool) *command.Table {
+	t := &command.Table{Headers: []string{"POOL", "CIDR", "LARGEST FREE", "AVAILABLE", "WHY NOT"}}
+	for _, c := range r.Candidates {
+		t.Add(command.Text("%s", c.Name), command.Text("%s", command.OrNone(c.CIDR)), command.Text("%s", command.OrNone(c.LargestFreePrefix)), command.Text("%s", command.OrNone(c.Available)), command.Text("%s: %s", c.Reason, c.Message))
+	}
+	return t
+}
+
+// write writes the report for people.
+func (r *Report) write(out io.Writer, painted bool, now time.Time) error {
+	age := duration.HumanDuration(now.Sub(r.Created.Time))
+	if r.Block != "" {
+		r.writeBound(out, age)
+		return nil
+	}
+	fmt.Fprintf(out, "%s %s/%s asks for %s, and waits since %s (%s)\n", r.Object, r.Namespace, r.Name, r.Asks, r.Created.UTC().Format(time.RFC3339), age)
+	fmt.Fprintf(out, "%s: %s\n", r.Reason, terminal.PrintableLines(r.Message))
+	if len(r.Candidates) > 0 {
+		fmt.Fprintln(out, "\nPools that could serve it:")
+		if err := r.Table(false).Write(out, painted, true); err != nil {
+			return err
+		}
+	}
+	if len(r.Order) > 0 {
+		r.writeOrder(out, now)
+	}
+	if len(r.Remedies) > 0 {
+		fmt.Fprintln(out, "\nAny of these would help:")
+		for _, remedy := range r.Remedies {
+			fmt.Fprintln(out, "  - "+remedy)
+		}
+	}
+	return nil
+}
+
+func (r *Report) writeBound(out io.Writer, age string) {
+	fmt.Fprintf(out, "%s %s/%s holds %s, since %s (%s)\n", r.Object, r.Namespace, r.Name, r.Block, r.Created.UTC().Format(time.RFC3339), age)
+	fmt.Fprintf(out, "it asked for a block of %s\n", r.Asks)
+	for i, from := range r.From {
+		word := "it lies in"
+		if i > 0 {
+			word = "  which lies in"
+		}
+		fmt.Fprintf(out, "%s %s\n", word, from)
+	}
+	if r.Record != "" {
+		by := ""
+		if r.RequestedBy != "" {
+			by = ", requested by " + terminal.Printable(r.RequestedBy)
+		}
+		fmt.Fprintf(out, "it is recorded as ipallocation/%s%s\n", r.Record, by)
+	}
+	fmt.Fprintln(out, r.Afterwards)
+	if r.Reason == v1alpha1.ReasonConflict {
+		fmt.Fprintf(out, "Conflict: %s\n", terminal.PrintableLines(r.Message))
+	}
+}
+
+// writeOrder says which claims come before this one.
+func (r *Report) writeOrder(out io.Writer, now time.Time) {
+	of, seen := "that wait for the same pools", ""
+	if r.OrderIsPartial {
+		of, seen = of+", of those that you may see", " that you may see"
+	}
+	if len(r.Order) == 1 {
+		fmt.Fprintf(out, "\nOrder: no other claim%s waits for the same pools.\n", seen)
+		return
+	}
+	before := ahead(r.Order)
+	fmt.Fprintf(out, "\nOrder: number %d of %d claims %s. The oldest that fits is served first.\n", len(before)+1, len(r.Order), of)
+	for _, w := range before[:min(len(before), aheadShown)] {
+		fmt.Fprintf(out, "  before it: %s %s/%s, since %s (%s)\n", w.Kind, w.Namespace, w.Name, w.Since.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(w.Since)))
+	}
+	if more := len(before) - aheadShown; more > 0 {
+		fmt.Fprintf(out, "  before it: %d more\n", more)
+	}
+}
+
+// aheadShown bounds how many claims are named that come before.
+const aheadShown = 5

@@ -1,0 +1,334 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/test/framework/build"
+)
+
+// scene is an address space in which claims of team-a wait; team-a is of project red.
+type scene struct {
+	objects register.Objects
+	classes []v1alpha1.IPClass
+}
+
+// pools have their CIDRs recorded.
+func (s *scene) pools(pools ...*v1alpha1.IPPool) *scene {
+	for _, pool := range pools {
+		s.objects.Pools = append(s.objects.Pools, *pool)
+		read, errs := adapt.Pool(pool)
+		if len(errs) > 0 || !read.CIDR.IsValid() {
+			continue
+		}
+		own := adapt.Allocation(ipam.Record{
+			Name: adapt.RecordOfPool("system", read.Key), Block: read.CIDR, Pool: read.Home, Holder: adapt.HolderOfPool(read.Key),
+			Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+		})
+		own.UID = types.UID("of-" + pool.Name)
+		s.objects.Allocations = append(s.objects.Allocations, own)
+	}
+	return s
+}
+
+// holds records blocks of a pool for claims of a namespace, named by their blocks.
+func (s *scene) holds(pool, namespace string, edit func(*v1alpha1.IPAllocationSpec), blocks ...string) *scene {
+	for _, block := range blocks {
+		name := strings.NewReplacer("/", "-", ":", "-").Replace("of-" + block)
+		record := v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
+		family := v1alpha1.IPv4
+		if strings.Contains(block, ":") {
+			family = v1alpha1.IPv6
+		}
+		record.Spec = v1alpha1.IPAllocationSpec{
+			CIDR: block, IPFamily: family, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool},
+			ClaimRef: v1alpha1.ClaimReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Name: "has-" + record.Name},
+			Purpose:  v1alpha1.PurposeClaim, State: v1alpha1.AllocationBound, Project: namespace,
+		}
+		if edit != nil {
+			edit(&record.Spec)
+		}
+		s.objects.Allocations = append(s.objects.Allocations, &record)
+	}
+	return s
+}
+
+func (s *scene) class(class *v1alpha1.IPClass) *scene {
+	s.classes = append(s.classes, *class)
+	return s
+}
+
+func (s *scene) waiting(claims ...*v1alpha1.IPClaim) *scene {
+	for i, claim := range claims {
+		claim.Status.Phase = v1alpha1.ClaimExhausted
+		claim.CreationTimestamp = metav1.Time{Time: time.Unix(int64(100+i), 0)}
+		s.objects.Waiting = append(s.objects.Waiting, *claim)
+	}
+	return s
+}
+
+// explains explains a claim to a person who may list everything.
+func (s *scene) explains(t *testing.T, claim *v1alpha1.IPClaim) *Report {
+	t.Helper()
+	return s.explainsQuestion(t, aboutClaim(claim))
+}
+
+func (s *scene) explainsQuestion(t *testing.T, asked *Question) *Report {
+	t.Helper()
+	known := &Knowledge{Register: register.Build(&s.objects), Namespace: "team-a"}
+	var namespaces []metav1.PartialObjectMetadata
+	for name, project := range map[string]string{"team-a": "red", "team-b": "blue"} {
+		namespaces = append(namespaces, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelProject: project}}})
+	}
+	if err := known.load(s.classes, namespaces); err != nil {
+		t.Fatal(err)
+	}
+	defer known.Close()
+	asked.reason = v1alpha1.ReasonPoolExhausted
+	return Explanation(t.Context(), asked, known)
+}
+
+func limited(blocks int64) func(*v1alpha1.IPPoolSpec) {
+	return func(s *v1alpha1.IPPoolSpec) {
+		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: &blocks}}
+	}
+}
+
+func TestWhyAPoolDoesNotServeAClaim(t *testing.T) {
+	paused := build.Pool("p").CIDR("10.0.0.0/24").Obj()
+	paused.Annotations = map[string]string{v1alpha1.AnnotationPaused: "false"}
+	going := build.Pool("p").CIDR("10.0.0.0/24").Obj()
+	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	of := func(length int32) *v1alpha1.IPClaim { return build.Claim("team-a", "c").Pool("p").Length(length).Obj() }
+	for name, c := range map[string]struct {
+		scene  *scene
+		claim  *v1alpha1.IPClaim
+		reason v1alpha1.CandidateReason
+		says   string
+	}{
+		"it is full":                       {new(scene).pools(build.Pool("p").CIDR("10.0.0.7/32").Obj()).holds("p", "team-b", nil, "10.0.0.7/32"), of(32), "NoFreeBlock", "no free /"},
+		"what is free is too small":        {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/32"), of(24), "NoFreeBlock", "no free /24 in pool p"},
+		"the whole of IPv6 has room":       {new(scene).pools(build.Pool("p").CIDR("::/0").Obj()), of(128), "Fits", "has a free block"},
+		"one address of IPv6":              {new(scene).pools(build.Pool("p").CIDR("2001:db8::1/128").Obj()).holds("p", "team-b", nil, "2001:db8::1/128"), of(128), "NoFreeBlock", "no free /"},
+		"it is too small":                  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/25", "10.0.0.192/26").Obj()), of(25), "CannotFit", "leave a /26 at most"},
+		"all of it is withheld":            {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/24").Obj()), of(32), "CannotFit", "withholds all"},
+		"its bounds exclude the length":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Lengths(26, 28).Obj()), of(30), "LengthNotAllowed", "/26 to /28"},
+		"it is paused":                     {new(scene).pools(paused), of(28), "Paused", "is paused"},
+		"it is being deleted":              {new(scene).pools(going), of(28), "Terminating", "is being deleted"},
+		"it has no CIDR":                   {new(scene).pools(build.Pool("p").Child("none", 24).Obj()), of(28), "NotReady", "has no CIDR yet"},
+		"it is for another project":        {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = "Consumer", "blue" }).Obj()), of(28), "NotVisible", "is for project blue"},
+		"it belongs to another project":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj()), of(28), "NotVisible", "takes the right to use it"},
+		"it is for the platform":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()), of(28), "NotVisible", "only the operator knows"},
+		"the project has reached a limit":  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(limited(1)).Obj()).holds("p", "red", nil, "10.0.0.0/28"), of(28), "LimitReached", "allows project red 1 block"},
+		"others have reached theirs":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(limited(1)).Obj()).holds("p", "blue", nil, "10.0.0.0/28"), of(28), "Fits", ""},
+		"the very block is held":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/28"), build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.8/29").Obj(), "InUse", "10.0.0.0/28 is held by IPClaim team-b/has-of-10.0.0.0-28"},
+		"the very block is reserved":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0").Obj()), build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.0/28").Obj(), "Withheld", "is not handed out"},
+		"the very block lies elsewhere":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()), build.Claim("team-a", "c").Pool("p").CIDR("10.0.1.0/28").Obj(), "OutsidePool", "10.0.1.0/28"},
+		"records that overlap are counted": {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/24", "10.0.0.0/25"), of(28), "NoFreeBlock", "no free /"},
+	} {
+		report := c.scene.explains(t, c.claim)
+		if len(report.Candidates) != 1 {
+			t.Errorf("%s: got candidates %+v, want one", name, report.Candidates)
+			continue
+		}
+		if got := report.Candidates[0]; got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
+			t.Errorf("%s: got %s: %s, want %s: %s", name, got.Reason, got.Message, c.reason, c.says)
+		}
+	}
+}
+
+func TestTheCandidatesOfAClass(t *testing.T) {
+	s := new(scene).pools(
+		build.Pool("b").CIDR("10.0.0.0/28").Classes("gold").Obj(), build.Pool("a").CIDR("10.0.1.0/28").Classes("gold", "lead").Obj(),
+		build.Pool("roomy").CIDR("10.0.2.0/24").Obj(), build.Pool("six").CIDR("2001:db8::/64").Obj(),
+	).class(build.Class("gold").Length(28).Obj()).holds("a", "team-b", nil, "10.0.1.0/28").holds("b", "team-b", nil, "10.0.0.0/28")
+	report := s.explains(t, build.Claim("team-a", "c").Class("gold").Obj())
+	var names []string
+	for _, c := range report.Candidates {
+		names = append(names, c.Name+" "+string(c.Reason))
+	}
+	if want := []string{"a NoFreeBlock", "b NoFreeBlock"}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
+	}
+	helps(t, report, "add the class to spec.classNames of pool roomy, which has a free /28")
+	if text := strings.Join(report.Remedies, "\n"); strings.Contains(text, "six") {
+		t.Errorf("a pool of another family is named:\n%s", text)
+	}
+	if report.Asks != "a /28 of class gold" {
+		t.Errorf("asks for %s", report.Asks)
+	}
+}
+
+// TestNoPoolIsMadeForAClassThatDoesNotExist: the condition says that the class is missing.
+func TestNoPoolIsMadeForAClassThatDoesNotExist(t *testing.T) {
+	report := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).explains(t, build.Claim("team-a", "c").Class("none").Obj())
+	if len(report.Candidates)+len(report.Remedies) > 0 || report.PoolsUnread {
+		t.Errorf("got %+v", report)
+	}
+}
+
+func helps(t *testing.T, report *Report, remedy string) {
+	t.Helper()
+	if !slices.ContainsFunc(report.Remedies, func(r string) bool { return strings.Contains(r, remedy) }) {
+		t.Errorf("none of the remedies says %q:\n%s", remedy, strings.Join(report.Remedies, "\n"))
+	}
+}
+
+// TestWhatToReleaseMakesRoom names a block only where it is large enough when it is free, with
+// what is free beside it; what is retained comes first.
+func TestWhatToReleaseMakesRoom(t *testing.T) {
+	retained := func(s *v1alpha1.IPAllocationSpec) { s.State = v1alpha1.AllocationRetained }
+	drained := build.Pool("p").CIDR("10.0.0.0/28").Reserved("10.0.0.0/29").Obj()
+	for name, c := range map[string]struct {
+		scene  *scene
+		length int32
+		want   []string
+	}{
+		"a buddy is free": {
+			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).holds("p", "team-b", nil, "10.0.0.0/30", "10.0.0.8/30", "10.0.0.12/30"), 28,
+			[]string{"release several blocks"},
+		},
+		"one of them is enough": {
+			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).holds("p", "team-b", nil, "10.0.0.0/30", "10.0.0.8/30", "10.0.0.12/30"), 29,
+			[]string{"release 10.0.0.0/30 of pool p, held by IPClaim team-b/has-of-10.0.0.0-30"},
+		},
+		"what is retained comes first": {
+			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/31").Obj()).holds("p", "team-b", nil, "10.0.0.0/32").holds("p", "team-b", retained, "10.0.0.1/32"), 32,
+			[]string{"release 10.0.0.1/32 of pool p, which is retained: kubectl ipam release ipallocation/of-10.0.0.1-32 -n team-b", "release 10.0.0.0/32"},
+		},
+		"what is drained is withheld afterwards": {
+			new(scene).pools(drained).holds("p", "team-b", nil, "10.0.0.0/29", "10.0.0.8/29"), 29,
+			[]string{"release 10.0.0.8/29"},
+		},
+	} {
+		report := c.scene.explains(t, build.Claim("team-a", "c").Pool("p").Length(c.length).Obj())
+		var releases []string
+		for _, remedy := range report.Remedies {
+			if strings.HasPrefix(remedy, "release") {
+				releases = append(releases, remedy)
+			}
+		}
+		if len(releases) != len(c.want) {
+			t.Errorf("%s: got %q, want %q", name, releases, c.want)
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.HasPrefix(releases[i], want) {
+				t.Errorf("%s: got %q, want %q", name, releases, c.want)
+			}
+		}
+	}
+}
+
+func TestWhichClaimsComeFirst(t *testing.T) {
+	claims := []*v1alpha1.IPClaim{
+		build.Claim("team-b", "first").Pool("p").Length(28).Obj(),
+		build.Claim("team-b", "by-class").Class("gold").Length(28).Obj(),
+		build.Claim("team-b", "elsewhere").Pool("q").Length(28).Obj(),
+		build.Claim("team-a", "c").Pool("p").Length(28).Obj(),
+		build.Claim("team-b", "later").Pool("p").Length(28).Obj(),
+	}
+	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Classes("gold").Obj(), build.Pool("q").CIDR("10.0.1.0/28").Obj()).
+		class(build.Class("gold").Obj()).holds("p", "team-b", nil, "10.0.0.0/28").waiting(claims...)
+	lost := build.Claim("team-b", "lost").Pool("p").Obj()
+	lost.Status.Phase = v1alpha1.ClaimPending
+	s.objects.Waiting = append(s.objects.Waiting, *lost)
+	report := s.explains(t, claims[3])
+	var names []string
+	for _, w := range ahead(report.Order) {
+		names = append(names, w.Name)
+	}
+	if want := []string{"first", "by-class"}; !slices.Equal(names, want) || len(report.Order) != 4 {
+		t.Errorf("before it come %q of %d, want %q of 4", names, len(report.Order), want)
+	}
+}
+
+// TestATenantIsToldWhatTheStatusSays where the pools may not be read.
+func TestATenantIsToldWhatTheStatusSays(t *testing.T) {
+	claim := build.Claim("team-a", "c").Pool("p").Length(28).Obj()
+	s := new(scene).waiting(claim)
+	s.objects.Unread = []register.Unread{{Resource: "ippools", Err: errors.New("forbidden")}, {Resource: "ipclaims", Namespace: "team-a", Err: errors.New("forbidden")}}
+	known := &Knowledge{Register: register.Build(&s.objects), Namespace: "team-a"}
+	report := Explanation(t.Context(), aboutClaim(claim), known)
+	if len(report.Candidates)+len(report.Remedies) > 0 || !report.PoolsUnread {
+		t.Errorf("the status names no pool: got %+v", report)
+	}
+	claim.Status.Candidates = []v1alpha1.CandidatePool{{PoolRef: v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, Reason: v1alpha1.CandidateNoFreeBlock, Message: "none is free"}}
+	asked := aboutClaim(claim)
+	asked.reason = v1alpha1.ReasonPoolExhausted
+	report = Explanation(t.Context(), asked, known)
+	if want := []Candidate{{Kind: "IPPool", Name: "p", Reason: v1alpha1.CandidateNoFreeBlock, Message: "none is free"}}; !slices.Equal(report.Candidates, want) || report.PoolsUnread || len(report.Remedies) > 0 {
+		t.Errorf("got %+v, want %+v", report, want)
+	}
+	if !report.OrderIsPartial || len(report.Order) != 1 {
+		t.Errorf("got the order %+v, partial %t", report.Order, report.OrderIsPartial)
+	}
+	if want := "a /28 of pool p"; report.Asks != want {
+		t.Errorf("asks for %s, want %s", report.Asks, want)
+	}
+}
+
+// TestTheOperatorKnowsWhichProjectIsThePlatforms: what it says of a pool in the status of the
+// claim counts where it is something else.
+func TestTheOperatorKnowsWhichProjectIsThePlatforms(t *testing.T) {
+	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()).holds("p", "team-b", nil, "10.0.0.0/28")
+	claim := build.Claim("team-a", "c").Pool("p").Length(28).Obj()
+	claim.Status.Candidates = []v1alpha1.CandidatePool{{PoolRef: v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, Reason: v1alpha1.CandidateNoFreeBlock, Message: "none is free"}}
+	report := s.explains(t, claim)
+	if len(report.Candidates) != 1 || report.Candidates[0].Reason != v1alpha1.CandidateNoFreeBlock || report.Candidates[0].Message != "none is free" || report.Candidates[0].Available != "0" {
+		t.Errorf("got %+v", report.Candidates)
+	}
+	helps(t, report, "release 10.0.0.0/28 of pool p")
+}
+
+// TestAnIPAddressClaimIsJudgedAsTheOperatorDoes, whose status has no candidates: a block that
+// is free is not for it while an older claim waits.
+func TestAnIPAddressClaimIsJudgedAsTheOperatorDoes(t *testing.T) {
+	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/31").Obj()).holds("p", "team-b", nil, "10.0.0.0/32").
+		waiting(build.Claim("team-b", "older").Pool("p").Length(32).Obj())
+	claim := build.AddressClaim("team-a", "machine").Pool("p").Obj()
+	claim.CreationTimestamp = metav1.Time{Time: time.Unix(200, 0)}
+	report := s.explainsQuestion(t, aboutAddressClaim(t.Context(), nil, claim))
+	if len(report.Candidates) != 1 || report.Candidates[0].Reason != v1alpha1.CandidateNoFreeBlock || report.Candidates[0].LargestFreePrefix != "/32" {
+		t.Errorf("got %+v, want NoFreeBlock although a /32 is free", report.Candidates)
+	}
+	if before := ahead(report.Order); len(before) != 1 || before[0].Name != "older" {
+		t.Errorf("got the order %+v", report.Order)
+	}
+}
+
+// TestAChildPoolThatWaitsComesBeforeYoungerClaims of its parent.
+func TestAChildPoolThatWaitsComesBeforeYoungerClaims(t *testing.T) {
+	child := build.Pool("child").Child("p", 25).Obj()
+	child.CreationTimestamp = metav1.Time{Time: time.Unix(50, 0)}
+	claim := build.Claim("team-a", "c").Pool("p").Length(25).Obj()
+	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj(), child).holds("p", "team-b", nil, "10.0.0.0/24").waiting(claim)
+	report := s.explains(t, claim)
+	if before := ahead(report.Order); len(before) != 1 || before[0] != (Waiter{Kind: "IPPool", Name: "child", Since: child.CreationTimestamp.Time}) {
+		t.Errorf("got the order %+v", report.Order)
+	}
+}
+
+func TestWhereABlockCameFrom(t *testing.T) {
+	child := build.Pool("child").Child("root", 24).Obj()
+	child.Spec.CIDR = "10.0.1.0/24"
+	r := register.Build(&register.Objects{Pools: []v1alpha1.IPPool{*build.Pool("root").CIDR("10.0.0.0/16").Domain("lab").Obj(), *child}})
+	got := lineage(r, ipam.PoolNamed("child"))
+	if want := []string{"pool child (10.0.1.0/24)", "pool root (10.0.0.0/16)", "routing domain lab"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := fmt.Sprint(lineage(r, ipam.PoolNamed("none"))); got != "[pool none]" {
+		t.Errorf("got %s", got)
+	}
+}

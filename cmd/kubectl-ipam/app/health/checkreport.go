@@ -1,0 +1,252 @@
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/audit"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// CheckReport is what `check` prints, and writes into the files of --report.
+type CheckReport struct {
+	metav1.TypeMeta `json:",inline"`
+	// ReadAt is the API server's time when the last look began.
+	ReadAt metav1.Time `json:"readAt"`
+	// Checked counts what was read.
+	Checked CheckedObjects `json:"checked"`
+	// NotChecked is what the caller may not list.
+	NotChecked []string `json:"notChecked,omitempty"`
+	// UnderWay is how many records without holder are too young to be judged.
+	UnderWay int            `json:"underWay,omitempty"`
+	Findings []CheckFinding `json:"findings"`
+}
+
+// CheckedObjects counts objects by kind.
+type CheckedObjects struct {
+	IPAllocations   int `json:"ipAllocations"`
+	IPClaims        int `json:"ipClaims"`
+	Pools           int `json:"pools"`
+	IPAddressClaims int `json:"ipAddressClaims"`
+	IPAddresses     int `json:"ipAddresses"`
+}
+
+// CheckFinding is a finding, and what became of it.
+type CheckFinding struct {
+	audit.Finding `json:",inline"`
+	// Repeated says that all reports of --compare have it too.
+	Repeated bool `json:"repeated,omitempty"`
+	// Released says that it was released by --release.
+	Released bool `json:"released,omitempty"`
+}
+
+const kindCheckReport = "CheckReport"
+
+func reportOfCheck(s *audit.Snapshot, findings []audit.Finding, underWay int) *CheckReport {
+	r := &CheckReport{
+		TypeMeta: command.ReportType(kindCheckReport), ReadAt: metav1.NewTime(s.Now.UTC()), UnderWay: underWay,
+		Checked: CheckedObjects{
+			IPAllocations: len(s.Records) + len(s.Unreadable), IPClaims: len(s.Claims), Pools: len(s.Pools),
+			IPAddressClaims: len(s.AddressClaims), IPAddresses: len(s.Addresses),
+		},
+		Findings: make([]CheckFinding, 0, len(findings)),
+	}
+	for _, unread := range s.Unread {
+		what := unread.Resource
+		if unread.Namespace != "" {
+			what += " outside namespace " + unread.Namespace
+		}
+		r.NotChecked = append(r.NotChecked, what)
+	}
+	for i := range findings {
+		r.Findings = append(r.Findings, CheckFinding{Finding: findings[i]})
+	}
+	return r
+}
+
+// readReports reads files of --report.
+func readReports(paths []string) ([]*CheckReport, error) {
+	var reports []*CheckReport
+	for _, path := range paths {
+		text, err := os.ReadFile(path) //nolint:gosec // the caller names it
+		if err != nil {
+			return nil, command.Coded(command.ExitUsage, fmt.Errorf("--compare: %w", err))
+		}
+		report := &CheckReport{}
+		if err := json.Unmarshal(text, report); err != nil || report.Kind != kindCheckReport || report.APIVersion != command.ReportVersion {
+			return nil, command.Coded(command.ExitUsage, fmt.Errorf("--compare %s: is no report of kubectl ipam check: name a file that --report has written", path))
+		}
+		reports = append(reports, report)
+	}
+	return reports, nil
+}
+
+// compare marks what all earlier reports have too.
+func (r *CheckReport) compare(earlier []*CheckReport) {
+	if len(earlier) == 0 {
+		return
+	}
+	common := r.found()
+	for _, report := range earlier {
+		common = audit.Both(common, report.found())
+	}
+	for i := range r.Findings {
+		r.Findings[i].Repeated = len(audit.Both([]audit.Finding{r.Findings[i].Finding}, common)) > 0
+	}
+}
+
+func (r *CheckReport) found() []audit.Finding {
+	found := make([]audit.Finding, len(r.Findings))
+	for i := range r.Findings {
+		found[i] = r.Findings[i].Finding
+	}
+	return found
+}
+
+// writeTo writes the report as JSON.
+func (r *CheckReport) writeTo(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o600)
+}
+
+// isForRelease reports whether a finding may be released: it is no passing state, and is
+// for a person to delete.
+func (f *CheckFinding) isForRelease() bool { return f.Repeated && f.Releasable && !f.Released }
+
+// commands release what may be released, one each.
+func (r *CheckReport) commands() []string {
+	var commands []string
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.isForRelease() {
+			commands = append(commands, fmt.Sprintf("kubectl ipam release -n %s ipallocation/%s", f.Object.Namespace, f.Object.Name))
+		}
+	}
+	return commands
+}
+
+// releaseFound deletes what may be released, if it is the object that was judged.
+func releaseFound(ctx context.Context, e *command.Env, r *CheckReport) error {
+	c, err := e.Client()
+	if err != nil {
+		return err
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if !f.isForRelease() {
+			continue
+		}
+		if err := releaseUnchanged(ctx, c, f); err != nil {
+			return fmt.Errorf("releasing %s: %w", f.Object, err)
+		}
+		f.Released = true
+		e.Note("released %s", f.Object)
+	}
+	return nil
+}
+
+// releaseUnchanged deletes a record in the state in which it is now, if that is still one
+// that a person may delete: a claim may have taken it over since it was judged.
+func releaseUnchanged(ctx context.Context, c client.Client, f *CheckFinding) error {
+	record := &v1alpha1.IPAllocation{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: f.Object.Namespace, Name: f.Object.Name}, record)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if f.Kind != audit.RecordUnreadable && record.Spec.State != v1alpha1.AllocationRetained {
+		return command.Coded(command.ExitConflict, fmt.Errorf("it is %s by now: run the check again", record.Spec.State))
+	}
+	uid := types.UID(f.Object.UID)
+	err = c.Delete(ctx, record, client.Preconditions{UID: &uid, ResourceVersion: &record.ResourceVersion})
+	return client.IgnoreNotFound(err)
+}
+
+// result is how the check ends.
+func (r *CheckReport) result() error {
+	wrong := 0
+	for i := range r.Findings {
+		if f := &r.Findings[i]; !f.Released && !f.IsNote() {
+			wrong++
+		}
+	}
+	switch {
+	case wrong > 0:
+		return command.Coded(command.ExitUnhealthy, fmt.Errorf("%s: see each for what to do", ipam.Counted(wrong, "finding")))
+	case len(r.NotChecked) > 0:
+		return command.Coded(command.ExitForbidden, errors.New("nothing is wrong in what you may read, and not everything was checked: run it as somebody who may list all that is named above, such as with the role ipam-pool-admin"))
+	}
+	return nil
+}
+
+// Names implements command.Report.
+func (r *CheckReport) Names() []string {
+	var names []string
+	for i := range r.Findings {
+		if o := &r.Findings[i].Object; o.Kind != audit.KindDomain { // which is no object
+			names = append(names, strings.ToLower(o.Kind)+"/"+o.Name)
+		}
+	}
+	return names
+}
+
+// Table implements command.Report.
+func (r *CheckReport) Table(wide bool) *command.Table {
+	t := &command.Table{Headers: []string{"SEVERITY", "FINDING", "OBJECT"}, Empty: r.agreement()}
+	if wide {
+		t.Headers = append(t.Headers, "UID", "BLOCK", "REPEATED", "MESSAGE")
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		severity := command.Cell{Text: string(f.Severity), Style: styleOfSeverity(f.Severity)}
+		cells := []command.Cell{severity, command.Text("%s", f.Kind), command.Text("%s", f.Object)}
+		if wide {
+			t.Add(append(cells, command.Text("%s", f.Object.UID), command.Text("%s", command.OrNone(f.Block)), command.Text("%t", f.Repeated), command.Text("%s", f.Message))...)
+			continue
+		}
+		t.Add(cells...)
+		t.Explain(f.Message)
+	}
+	if r.isAgreed() {
+		t.Footer = r.agreement()
+	}
+	return t
+}
+
+func styleOfSeverity(s audit.Severity) command.Style {
+	switch s {
+	case audit.SeverityError:
+		return command.Bad
+	case audit.SeverityNote:
+		return command.Plain
+	}
+	return command.Warning
+}
+
+// isAgreed reports whether there are notes at most.
+func (r *CheckReport) isAgreed() bool {
+	return !slices.ContainsFunc(r.Findings, func(f CheckFinding) bool { return !f.IsNote() })
+}
+
+// agreement says what was checked, where nothing is wrong.
+func (r *CheckReport) agreement() string {
+	c := &r.Checked
+	parts := []string{ipam.Counted(c.IPAllocations, "record"), ipam.Counted(c.IPClaims, "claim"), ipam.Counted(c.Pools, "pool")}
+	if c.IPAddressClaims+c.IPAddresses > 0 {
+		parts = append(parts, ipam.Counted(c.IPAddressClaims, "claim")+" of Cluster API", ipam.Numbered(c.IPAddresses, "address", "addresses"))
+	}
+	last := len(parts) - 1
+	return "Nothing is wrong: " + strings.Join(parts[:last], ", ") + " and " + parts[last] + " agree."
+}

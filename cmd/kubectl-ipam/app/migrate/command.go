@@ -1,0 +1,229 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+)
+
+// NewImport returns the command import.
+func NewImport(e *command.Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Take over what another address manager has handed out",
+		Long: `Take over what another address manager has handed out, without changing an address.
+
+Each command prints what will become of each object, and what cannot be taken over and
+why. It changes nothing without --apply, which may be interrupted and run again, and whose
+work --rollback undoes.`,
+	}
+	cmd.AddCommand(newImportCSV(e), newImportInCluster(e), newImportMetal3(e), newImportNetBox(e))
+	return cmd
+}
+
+func newImportInCluster(e *command.Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "in-cluster",
+		Short: "Take over the pools of Cluster API's in-cluster provider",
+		Long: `Take over the pools of Cluster API's in-cluster provider: InClusterIPPools become
+LocalIPPools, GlobalInClusterIPPools become IPPools, and their IPAddressClaims and
+IPAddresses are moved to these. The Clusters are to be paused meanwhile.`,
+		Example: `  # What would become of each pool, claim and address
+  kubectl ipam import in-cluster
+
+  # Move those of one namespace
+  kubectl ipam import in-cluster -n team-a --apply`,
+	}
+	return importProvider(e, cmd, "what is appended to the names of the new pools", InCluster)
+}
+
+func newImportMetal3(e *command.Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "metal3",
+		Short: "Take over the pools of Metal3's IP address manager",
+		Long: `Take over the pools of Metal3's IP address manager: its IPPools become LocalIPPools, and
+the IPAddressClaims and IPAddresses of Cluster API that name them are moved to these. The
+Clusters are to be paused meanwhile.`,
+		Example: `  # What would become of each pool, claim and address
+  kubectl ipam import metal3
+
+  # Move the pool "machines"
+  kubectl ipam import metal3 --pool machines --apply`,
+	}
+	return importProvider(e, cmd, `what is appended to the names of the new pools (default "-cadastre")`, Metal3)
+}
+
+// importProvider adds flags and action to the import from another provider.
+func importProvider(e *command.Env, cmd *cobra.Command, suffixUsage string, run func(context.Context, client.Client, Options) error) *cobra.Command {
+	i := bindImporting(e, cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&i.options.Pools, "pool", nil, "a pool to take over; may be repeated (default: all)")
+	flags.BoolVar(&i.options.Verbose, "verbose", false, "list every claim, instead of counting those that need no attention")
+	flags.DurationVar(&i.options.Settle, "settle", 5*time.Second, "how long what the other provider may still be doing is waited for, once its pools are closed")
+	suffix := flags.String("suffix", "", suffixUsage)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if flags.Changed("suffix") {
+			i.options.Suffix = suffix
+		}
+		if flags.Changed("namespace") {
+			i.options.Namespace = *e.Flags.Namespace
+		}
+		return i.run(cmd.Context(), run)
+	}
+	return cmd
+}
+
+func newImportCSV(e *command.Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "csv FILE",
+		Short: "Make pools, and claims of what is held, from a CSV file",
+		Long: `Make pools, and claims of what is held, from a CSV file, whose first line names the
+columns that it has: kind (pool, claim or reserved), name, cidr, pool, parent, namespace,
+routingDomain, network, gateway, description. Comma, semicolon and tab can separate them.
+With - the file is read from the standard input.
+
+What the operator would refuse, now or beside the other rows, is listed with its line, and
+nothing is made; --skip-problems makes the rest.`,
+		Example: `  # What would be made of a file
+  kubectl ipam import csv addresses.csv -n network
+
+  # Make it
+  kubectl ipam import csv addresses.csv -n network --apply`,
+		Args: cobra.ExactArgs(1),
+	}
+	return importFiles(e, cmd, func(ctx context.Context, c client.Client, o Options, files []io.Reader) error {
+		return CSV(ctx, c, o, files[0])
+	})
+}
+
+func newImportNetBox(e *command.Env) *cobra.Command {
+	var server NetBoxServer
+	var tokenFile string
+	cmd := &cobra.Command{
+		Use:   "netbox [FILE...]",
+		Short: "Make pools, and claims of what is held, from NetBox",
+		Long: `Make pools, and claims of what is held, from NetBox: its prefixes, IP addresses and IP
+ranges. With --url they are read from its REST API, with the token of --token-file or of the
+environment variable NETBOX_TOKEN; else from files with the JSON that the API answers, in any
+number of pages. With - a file is read from the standard input.
+
+What the operator would refuse, now or beside the other objects, is listed, and nothing is
+made; --skip-problems makes the rest.`,
+		Example: `  # What would be made of all prefixes and addresses
+  kubectl ipam import netbox --url https://netbox.example.com --token-file token -n network
+
+  # Make it of files, and reserve what is held instead of claiming it
+  kubectl ipam import netbox prefixes.json addresses.json --reserve --apply`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if server.URL != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			if len(args) == 0 {
+				return errors.New("neither files nor --url: name one of them")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&server.URL, "url", "", "read the REST API of the NetBox at this URL, instead of files")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "a file with the API token for --url (default: the environment variable NETBOX_TOKEN)")
+	return importFiles(e, cmd, func(ctx context.Context, c client.Client, o Options, files []io.Reader) error {
+		if server.URL == "" {
+			return NetBox(ctx, c, o, files...)
+		}
+		server.Token = os.Getenv("NETBOX_TOKEN")
+		if tokenFile != "" {
+			text, err := os.ReadFile(tokenFile) //nolint:gosec // the caller names the file, with rights of their own
+			if err != nil {
+				return command.Coded(command.ExitUsage, err)
+			}
+			server.Token = string(text)
+		}
+		return NetBoxFrom(ctx, c, o, server)
+	})
+}
+
+// importFiles adds flags and action to the import from files.
+func importFiles(e *command.Env, cmd *cobra.Command, run func(context.Context, client.Client, Options, []io.Reader) error) *cobra.Command {
+	i := bindImporting(e, cmd)
+	cmd.Flags().BoolVar(&i.options.Verbose, "verbose", false, "list every claim, instead of counting those of a pool")
+	cmd.Flags().BoolVar(&i.options.SkipProblems, "skip-problems", false, "leave out what cannot be imported, instead of importing nothing")
+	cmd.Flags().BoolVar(&i.options.Reserve, "reserve", false, "put what is held into the reserved ranges of the pools, instead of making claims")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if i.options.Namespace, err = e.Namespace(); err != nil {
+			return err
+		}
+		files, closeAll, err := open(e, args)
+		defer closeAll()
+		if err != nil {
+			return err
+		}
+		return i.run(cmd.Context(), func(ctx context.Context, c client.Client, o Options) error { return run(ctx, c, o, files) })
+	}
+	return cmd
+}
+
+// open opens the files that the caller names.
+func open(e *command.Env, names []string) (files []io.Reader, closeAll func(), err error) {
+	var opened []*os.File
+	closeAll = func() {
+		for _, file := range opened {
+			_ = file.Close() // it was only read
+		}
+	}
+	for _, name := range names {
+		if name == "-" {
+			files = append(files, e.In)
+			continue
+		}
+		file, err := os.Open(name) //nolint:gosec // the caller names the file, with rights of their own
+		if err != nil {
+			return nil, closeAll, command.Coded(command.ExitUsage, err)
+		}
+		opened, files = append(opened, file), append(files, file)
+	}
+	return files, closeAll, nil
+}
+
+// importing is one run of an import.
+type importing struct {
+	*command.Env
+	options         Options
+	apply, rollback bool
+}
+
+func bindImporting(e *command.Env, cmd *cobra.Command) *importing {
+	i := &importing{Env: e}
+	flags := cmd.Flags()
+	flags.BoolVar(&i.apply, "apply", false, "do what the table says, or go on with what was interrupted")
+	flags.BoolVar(&i.rollback, "rollback", false, "undo what --apply did, while nothing new was claimed")
+	flags.DurationVar(&i.options.Timeout, "timeout", 4*time.Minute, "how long the operator may make no progress in what is waited for")
+	cmd.MarkFlagsMutuallyExclusive("apply", "rollback")
+	return i
+}
+
+func (i *importing) run(ctx context.Context, do func(context.Context, client.Client, Options) error) error {
+	switch {
+	case i.apply:
+		i.options.Action = Apply
+	case i.rollback:
+		i.options.Action = Rollback
+	}
+	i.options.Out = i.Out
+	c, err := i.Client()
+	if err != nil {
+		return err
+	}
+	err = do(ctx, c, i.options)
+	if problems, ok := errors.AsType[*ProblemsError](err); ok {
+		return command.Coded(command.ExitUnhealthy, fmt.Errorf("%w", problems))
+	}
+	return err
+}

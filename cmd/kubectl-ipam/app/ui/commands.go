@@ -1,0 +1,145 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/edit"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/explain"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/view"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+)
+
+// uiCommands are the commands that the page asks.
+type uiCommands struct {
+	*command.Env
+	k8s client.WithWatch
+}
+
+var _ Commands = &uiCommands{}
+
+// Who implements ui.Commands.
+func (u *uiCommands) Who(ctx context.Context, r *register.Register, text string) (any, error) {
+	asked, err := view.ParseAsked(text)
+	if err != nil {
+		return nil, command.Coded(command.ExitUsage, err)
+	}
+	report := view.NewWhoReport(r, asked, view.MostBlocks)
+	if len(report.Places) == 0 {
+		return nil, command.Coded(command.ExitNotFound, fmt.Errorf("%s lies in no pool that you may read", view.Bare(asked)))
+	}
+	report.AddOwners(ctx, command.NewOwners(u.k8s))
+	return report, ctx.Err()
+}
+
+// Explain implements ui.Commands.
+func (u *uiCommands) Explain(ctx context.Context, r *register.Register, claim Claim) (any, error) {
+	asked, err := explain.FindQuestion(ctx, u.k8s, claim.Namespace, claim.Kind+"/"+claim.Name)
+	if err != nil {
+		return nil, err
+	}
+	known := &explain.Knowledge{Register: r, Namespace: claim.Namespace}
+	if err := known.Read(ctx, u.k8s); err != nil {
+		return nil, err
+	}
+	defer known.Close()
+	return &explainedClaim{explain.Explanation(ctx, asked, known), asked.Obj.GetUID()}, nil
+}
+
+// explainedClaim is a report with the UID of the claim, which its release has to name.
+type explainedClaim struct {
+	*explain.Report
+	UID types.UID `json:"uid"`
+}
+
+// Free implements ui.Commands.
+func (u *uiCommands) Free(ctx context.Context, r *register.Register, of FreeOf) (any, error) {
+	options := view.FreeOptions{Length: of.Length, Count: of.Count}
+	pool := r.Pool(of.Pool)
+	if pool != nil && pool.IsKnown() {
+		return view.NewFreeReport(pool, options)
+	}
+	if of.Pool.Namespace != "" || !r.Lacks("ippools") {
+		return nil, view.NoPool(of.Pool.Namespace, of.Pool.Name)
+	}
+	namespace, err := u.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	return view.DryRunReport(ctx, u.k8s, namespace, of.Pool, options)
+}
+
+// Create implements ui.Commands.
+func (u *uiCommands) Create(ctx context.Context, request ClaimRequest) (any, error) {
+	claim := &v1alpha1.IPClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name},
+		Spec:       v1alpha1.IPClaimSpec{ClassName: request.Class, CIDR: command.AsBlock(request.CIDR), PrefixLength: request.Length},
+	}
+	if request.Name == "" {
+		claim.GenerateName = "claim-"
+	}
+	if request.Pool != "" {
+		key, err := PoolOf(request.Pool)
+		if err != nil {
+			return nil, err
+		}
+		if key.Namespace != "" && key.Namespace != request.Namespace {
+			return nil, command.Coded(command.ExitUsage, fmt.Errorf("%s serves claims of its own namespace alone: make the claim in namespace %s", request.Pool, key.Namespace))
+		}
+		claim.Spec.PoolRef = adapt.PoolReference(key)
+	}
+	if err := u.k8s.Create(ctx, claim); err != nil {
+		return nil, err
+	}
+	return command.NewObject(claim, nil)
+}
+
+// Release implements ui.Commands.
+func (u *uiCommands) Release(ctx context.Context, namespace, name, uid string) (any, error) {
+	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := command.Get(ctx, u.k8s, claim); err != nil {
+		return nil, err
+	}
+	if string(claim.UID) != uid {
+		return nil, command.Coded(command.ExitConflict, fmt.Errorf("IPClaim %s/%s is another one than you have seen: look again at what it holds", namespace, name))
+	}
+	none := command.DryRunNone
+	releasing := &edit.Releasing{Env: u.Env, Client: u.k8s, DryRun: &none}
+	held := releasing.Claim(ctx, claim)
+	if err := releasing.Delete(ctx, held); err != nil {
+		return nil, err
+	}
+	return held.Report, nil
+}
+
+// Explained implements ui.Commands.
+func (u *uiCommands) Explained(err error) (message string, exitCode, status int) {
+	code := command.CodeOf(err)
+	return terminal.PrintableLines(command.Explained(err)), int(code), statusOf(err, code)
+}
+
+// statusOf is the code of HTTP that says the same as an error: that of the API server, but
+// where it does not know the caller, whom the server of the page does know.
+func statusOf(err error, code command.ExitCode) int {
+	var answered apierrors.APIStatus
+	if errors.As(err, &answered) && answered.Status().Code >= 400 && answered.Status().Code != http.StatusUnauthorized {
+		return int(answered.Status().Code)
+	}
+	return cmp.Or(map[command.ExitCode]int{
+		command.ExitUsage: http.StatusBadRequest, command.ExitExhausted: http.StatusInsufficientStorage, command.ExitNotFound: http.StatusNotFound,
+		command.ExitForbidden: http.StatusForbidden, command.ExitConflict: http.StatusConflict, command.ExitLimit: http.StatusForbidden,
+		command.ExitTimedOut: http.StatusGatewayTimeout,
+	}[code], http.StatusInternalServerError)
+}

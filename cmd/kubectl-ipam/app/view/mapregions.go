@@ -1,0 +1,109 @@
+package view
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// drawRegions draws the regions in which something is, each in a scale of its own, and the
+// free space between them.
+func (r *MapReport) drawRegions(a *atlas, drawn space.Range, perLine int) {
+	next := drawn.From
+	for _, region := range regionsOf(a, drawn) {
+		if next.Less(region.From) {
+			r.addUniform(a, space.Range{From: next, To: region.From.Prev()}, contentFree)
+		}
+		r.addRegion(a, region, perLine)
+		if next = region.To.Next(); region.To == drawn.To {
+			return
+		}
+	}
+	r.addUniform(a, space.Range{From: next, To: drawn.To}, contentFree)
+}
+
+// regionsOf are runs of addresses in which something is. Where there are many, those with
+// the least free space between them are one region.
+func regionsOf(a *atlas, drawn space.Range) []space.Range {
+	runs := a.occupied(drawn)
+	if len(runs) <= mostRegions {
+		return runs
+	}
+	gaps := make([]int, 0, len(runs)-1) // each by the number of the run before it
+	sizes := make([]space.Count, len(runs))
+	for i := range len(runs) - 1 {
+		gaps = append(gaps, i)
+		sizes[i] = a.sizeOf(space.Range{From: runs[i].To.Next(), To: runs[i+1].From.Prev()})
+	}
+	slices.SortStableFunc(gaps, func(i, j int) int { return sizes[j].Cmp(sizes[i]) })
+	ends := slices.Sorted(slices.Values(gaps[:mostRegions-1]))
+	var regions []space.Range
+	first := 0
+	for _, end := range append(ends, len(runs)-1) {
+		regions = append(regions, space.Range{From: runs[first].From, To: runs[end].To})
+		first = end + 1
+	}
+	return regions
+}
+
+// addRegion draws a region: with one character where all of it is the same.
+func (r *MapReport) addRegion(a *atlas, region space.Range, perLine int) {
+	blocks := blocksOf(region)
+	first := a.contentOf(blocks[0])
+	if !slices.ContainsFunc(blocks, func(block netip.Prefix) bool { return a.contentOf(block) != first }) && first != contentMixed && first != contentFull {
+		r.addUniform(a, region, first)
+		return
+	}
+	r.addLine(a, region, a.exactScale(region, perLine))
+}
+
+// exactScale is the shortest prefix length of which each block has only one kind of
+// content, and else the longest one of which not more than so many blocks cover the region.
+func (a *atlas) exactScale(region space.Range, most int) int {
+	finest := scaleFor(a, region, most)
+	for bits := a.pool.CIDR.Bits(); bits < finest; bits++ {
+		isMixed := func(cell netip.Prefix) bool {
+			c := a.contentOf(cell)
+			return c == contentMixed || c == contentFull
+		}
+		if !slices.ContainsFunc(cellsOf(region, bits), isMixed) {
+			return bits
+		}
+	}
+	return finest
+}
+
+// addUniform draws a range of which all is the same.
+func (r *MapReport) addUniform(a *atlas, part space.Range, c content) {
+	r.Lines = append(r.Lines, MapLine{
+		From: part.From.String(), Addresses: a.sizeOf(part).String(), PrefixLength: blocksOf(part)[0].Bits(),
+		Cells: c.glyph().character, contents: []content{c},
+	})
+}
+
+// blocksOf are the fewest blocks that a range consists of.
+func blocksOf(r space.Range) []netip.Prefix {
+	var blocks []netip.Prefix
+	for address := r.From; ; {
+		block := prefixAt(address, address.BitLen())
+		for block.Bits() > 0 {
+			larger := prefixAt(address, block.Bits()-1)
+			if larger.Addr() != address || r.To.Less(space.RangeOf(larger).To) {
+				break
+			}
+			block = larger
+		}
+		blocks = append(blocks, block)
+		last := space.RangeOf(block).To
+		if !last.Less(r.To) {
+			return blocks
+		}
+		address = last.Next()
+	}
+}
+
+// prefixAt is the block of a length that has the address.
+func prefixAt(address netip.Addr, length int) netip.Prefix {
+	return netip.PrefixFrom(address, length).Masked()
+}

@@ -1,0 +1,269 @@
+package view
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+const (
+	// mostLines are drawn at most; then a character stands for more addresses.
+	mostLines = 32
+	// widestLine is how many characters of a line are map at most.
+	widestLine = 128
+	// mostRegions are drawn at most of an IPv6 pool; then the nearest ones are drawn as one.
+	mostRegions = 24
+	// regionLength is how many characters a region has at most.
+	regionLength = 32
+	// plainSize is how many addresses of IPv6 are drawn as those of IPv4 are.
+	plainSize = 1 << 16
+)
+
+// MapReport is what `map` prints.
+type MapReport struct {
+	metav1.TypeMeta `json:",inline"`
+	Pool            command.ObjectRef `json:"pool"`
+	CIDR            string            `json:"cidr"`
+	// From and To are the first and the last address that are drawn.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Legend says what characters stand for. Counts are of addresses, decimal strings; of
+	// blocks that a claim waits for they are counted as what they are besides.
+	Legend []LegendEntry `json:"legend"`
+	// Lines are the map. Together they cover all addresses from From to To.
+	Lines []MapLine `json:"lines"`
+
+	regions bool
+	each    netip.Prefix // what a character of the first line stands for
+}
+
+// LegendEntry is a character of the map.
+type LegendEntry struct {
+	Character string `json:"character"`
+	Meaning   string `json:"meaning"`
+	// Addresses is a decimal string; empty for characters that stand for several kinds.
+	Addresses string `json:"addresses,omitempty"`
+
+	glyph glyph
+}
+
+// MapLine is a line of the map.
+type MapLine struct {
+	From string `json:"from"`
+	// Addresses is how many there are on the line, a decimal string.
+	Addresses string `json:"addresses"`
+	// PrefixLength is that of the block that a character stands for. A line of one
+	// character stands for all of its addresses, whatever their number.
+	PrefixLength int    `json:"prefixLength"`
+	Cells        string `json:"cells"`
+
+	contents []content
+}
+
+// mapReport draws a part of a pool for a terminal of the width.
+func mapReport(pool *register.Pool, drawn space.Range, width int) *MapReport {
+	report := &MapReport{
+		TypeMeta: command.ReportType("MapReport"), Pool: command.RefOfPool(pool.Key), CIDR: pool.CIDR.String(),
+		From: drawn.From.String(), To: drawn.To.String(),
+	}
+	a := newAtlas(pool)
+	if size := a.sizeOf(drawn); pool.Family == ipam.IPv4 || size.Cmp(space.CountOf64(plainSize)) <= 0 {
+		report.drawPlain(a, drawn, lineLength(drawn, width))
+	} else {
+		report.regions = true
+		report.drawRegions(a, drawn, regionLength)
+	}
+	report.addLegend(a, drawn)
+	return report
+}
+
+// lineLength is how many characters of map fit behind an address: a power of two.
+func lineLength(drawn space.Range, width int) int {
+	room := width - max(len(drawn.From.String()), len(drawn.To.String())) - 1
+	length := widestLine
+	for length > 8 && length > room {
+		length /= 2
+	}
+	return length
+}
+
+// drawPlain draws all addresses with characters of one scale.
+func (r *MapReport) drawPlain(a *atlas, drawn space.Range, perLine int) {
+	scale := scaleFor(a, drawn, perLine*mostLines)
+	cells := cellsOf(drawn, scale)
+	r.each = cells[0]
+	for len(cells) > 0 {
+		line := cells[:min(perLine, len(cells))]
+		cells = cells[len(line):]
+		part := space.Range{From: line[0].Addr(), To: space.RangeOf(line[len(line)-1]).To}
+		r.addLine(a, part, scale)
+	}
+}
+
+// scaleFor is the longest prefix length of which not more than so many blocks cover a range.
+func scaleFor(a *atlas, drawn space.Range, most int) int {
+	bits := drawn.From.BitLen()
+	for ; bits > a.pool.CIDR.Bits(); bits-- {
+		if atMost(drawn, bits, most) {
+			break
+		}
+	}
+	return bits
+}
+
+// atMost reports whether not more than so many blocks of a length cover a range.
+func atMost(r space.Range, length, most int) bool {
+	address := r.From
+	for range most {
+		last := space.RangeOf(prefixAt(address, length)).To
+		if !last.Less(r.To) {
+			return true
+		}
+		address = last.Next()
+	}
+	return false
+}
+
+// addLine draws a range in a scale.
+func (r *MapReport) addLine(a *atlas, part space.Range, scale int) {
+	line := MapLine{From: part.From.String(), Addresses: a.sizeOf(part).String(), PrefixLength: scale}
+	var b strings.Builder
+	for _, cell := range cellsOf(part, scale) {
+		c := a.contentOf(cell)
+		line.contents = append(line.contents, c)
+		b.WriteString(c.glyph().character)
+	}
+	line.Cells = b.String()
+	r.Lines = append(r.Lines, line)
+}
+
+// addLegend explains the characters that are drawn, and counts.
+func (r *MapReport) addLegend(a *atlas, drawn space.Range) {
+	shown := map[content]bool{}
+	for _, line := range r.Lines {
+		for _, c := range line.contents {
+			shown[c] = true
+		}
+	}
+	for c, count := range a.countIn(drawn) {
+		if kind := content(c); shown[kind] || !count.IsZero() {
+			r.Legend = append(r.Legend, legendOf(kind, count.String()))
+		}
+	}
+	for _, kind := range []content{contentWaiting, contentMixed, contentFull} {
+		if shown[kind] {
+			r.Legend = append(r.Legend, legendOf(kind, ""))
+		}
+	}
+}
+
+func legendOf(c content, addresses string) LegendEntry {
+	g := c.glyph()
+	return LegendEntry{Character: g.character, Meaning: g.text, Addresses: addresses, glyph: g}
+}
+
+// countIn counts the addresses of a range by what they are used for.
+func (a *atlas) countIn(r space.Range) [contents]space.Count {
+	var sums [contents]space.Count
+	for _, block := range blocksOf(r) {
+		for c, n := range a.count(block) {
+			sums[c] = sums[c].Add(n)
+		}
+	}
+	return sums
+}
+
+// Names implements command.Report.
+func (r *MapReport) Names() []string {
+	return []string{strings.ToLower(r.Pool.Kind) + "/" + r.Pool.Name}
+}
+
+// Table implements command.Report.
+func (r *MapReport) Table(bool) *command.Table { return &command.Table{} }
+
+// Draw is the map for people.
+func (r *MapReport) Draw(painted bool) string {
+	var b strings.Builder
+	t := &command.Table{Gap: 1}
+	if r.regions {
+		t = &command.Table{Headers: []string{"FROM", "ADDRESSES", "EACH", "MAP"}}
+	} else {
+		fmt.Fprintf(&b, "%s, %s to %s, each character is %s\n\n", r.Pool.FullName(), r.From, r.To, eachOf(r.each))
+	}
+	for i := 0; i < len(r.Lines); i++ {
+		line := r.Lines[i]
+		drawn := command.Cell{Text: line.paint(painted)}
+		if !r.regions {
+			t.Add(command.Text("%s", line.From), drawn)
+			if same := r.sameAfter(i); same > 1 {
+				t.Add(command.Text("..."), command.Cell{Text: fmt.Sprintf("%d more such lines", same), Style: command.Faint})
+				i += same
+			}
+			continue
+		}
+		t.Add(command.Text("%s", line.From), number(line.Addresses), command.Text("%s", eachIn(line)), drawn)
+	}
+	_ = t.Write(&b, painted, true) // to memory
+	b.WriteByte('\n')
+	legend := &command.Table{Gap: 2}
+	for _, entry := range r.Legend {
+		n := ""
+		if entry.Addresses != "" {
+			n = number(entry.Addresses).Text
+		}
+		legend.Add(command.Cell{Text: entry.Character, Style: entry.glyph.style}, command.Text("%s", entry.Meaning), command.Text("%s", n))
+	}
+	_ = legend.Write(&b, painted, true) // to memory
+	return b.String()
+}
+
+// sameAfter is how many lines after one are the same, where all of its characters are; the
+// last line is not among them.
+func (r *MapReport) sameAfter(line int) int {
+	cells := r.Lines[line].Cells
+	if strings.Trim(cells, cells[:1]) != "" {
+		return 0
+	}
+	same := 0
+	for next := line + 1; next < len(r.Lines)-1 && r.Lines[next].Cells == cells; next++ {
+		same++
+	}
+	return same
+}
+
+// paint is the map on a line, in runs of one colour.
+func (l *MapLine) paint(painted bool) string {
+	var b strings.Builder
+	for i := 0; i < len(l.contents); {
+		run := i
+		for i < len(l.contents) && l.contents[i] == l.contents[run] {
+			i++
+		}
+		g := l.contents[run].glyph()
+		b.WriteString(g.style.Paint(strings.Repeat(g.character, i-run), painted))
+	}
+	return b.String()
+}
+
+// eachOf says what a character stands for.
+func eachOf(cell netip.Prefix) string {
+	if cell.IsSingleIP() {
+		return "one address"
+	}
+	return fmt.Sprintf("a /%d: %s", cell.Bits(), command.AddressesOf(space.CountOf(cell)))
+}
+
+// eachIn is what a character of a region stands for.
+func eachIn(line MapLine) string {
+	if len(line.contents) == 1 {
+		return "-"
+	}
+	return fmt.Sprintf("/%d", line.PrefixLength)
+}

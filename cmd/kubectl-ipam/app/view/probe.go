@@ -1,0 +1,140 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// mostProbes is how many claims are tried in dry runs by one command.
+const mostProbes = 20
+
+// candidate is what the operator tells of a pool that a claim may use.
+type candidate struct {
+	pool    ipam.PoolKey
+	message string
+	// available is a number of addresses, and largestFreePrefix is as in /20; empty where
+	// that is not told.
+	available, largestFreePrefix string
+}
+
+// probe creates a claim in a dry run, which records nothing, and returns what it would get.
+func probe(ctx context.Context, c client.Client, claim *v1alpha1.IPClaim) (*v1alpha1.IPClaim, error) {
+	claim.GenerateName = "kubectl-ipam-"
+	err := c.Create(ctx, claim, client.DryRunAll)
+	return claim, err
+}
+
+// candidatesOf are the pools that the answer to a dry run names: as candidates, and the one
+// from which the block would be.
+func candidatesOf(claim *v1alpha1.IPClaim) []candidate {
+	var all []candidate
+	for _, told := range claim.Status.Candidates {
+		all = append(all, candidate{
+			pool: adapt.PoolKey(claim.Namespace, told.PoolRef), message: told.Message,
+			available: told.Available, largestFreePrefix: told.LargestFreePrefix,
+		})
+	}
+	if len(all) == 0 && claim.Status.PoolRef != nil {
+		all = append(all, candidate{pool: adapt.PoolKey(claim.Namespace, *claim.Status.PoolRef)})
+	}
+	return all
+}
+
+// candidatesFor asks what claims of the namespace could get from pools that the caller may
+// not list: by each class, and from each pool of which the namespace has a block.
+func candidatesFor(e *command.Env, cmd *cobra.Command, r *register.Register) map[ipam.PoolKey]candidate {
+	told := map[ipam.PoolKey]candidate{}
+	if !r.Lacks("ippools") {
+		return told
+	}
+	c, err := e.Client()
+	if err != nil {
+		return told
+	}
+	namespace, err := e.Namespace()
+	if err != nil {
+		return told
+	}
+	for i, claim := range probes(cmd.Context(), c, r) {
+		if i == mostProbes {
+			e.Note("what is free in further pools was not asked for: name a pool to ask for that alone")
+			break
+		}
+		claim.Namespace = namespace
+		answer, err := probe(cmd.Context(), c, claim)
+		switch {
+		case apierrors.IsForbidden(err):
+			e.Note("you may not create ipclaims in namespace %s, so it is not known what is free in pools that you may not list", namespace)
+			return told
+		case err != nil && !isRefusal(err):
+			e.Note("it is not known what is free in pools that you may not list: %v", err)
+			return told
+		case err != nil: // the claim is not allowed, and the answer says nothing of pools
+			continue
+		}
+		for _, candidate := range candidatesOf(answer) {
+			told[candidate.pool] = candidate
+		}
+	}
+	return told
+}
+
+// isRefusal reports whether a claim is refused for what it asks.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code == http.StatusUnprocessableEntity || code == http.StatusInsufficientStorage
+}
+
+// probes are claims that lead to all pools that a namespace may use, as far as is known.
+func probes(ctx context.Context, c client.Client, r *register.Register) []*v1alpha1.IPClaim {
+	var claims []*v1alpha1.IPClaim
+	classes := &v1alpha1.IPClassList{}
+	if err := c.List(ctx, classes); err == nil { // who may not list them has none to ask for
+		for i := range classes.Items {
+			claims = append(claims, probeOfClass(&classes.Items[i]))
+		}
+	}
+	for _, pool := range r.Pools {
+		if !pool.IsKnown() && len(pool.Records) > 0 {
+			claims = append(claims, probeOfPool(pool.Key, pool.Records[0].Block.Bits()))
+		}
+	}
+	return claims
+}
+
+// probeOfClass asks for the default block of a class, or else for the smallest that it allows.
+func probeOfClass(class *v1alpha1.IPClass) *v1alpha1.IPClaim {
+	claim := &v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{ClassName: class.Name}}
+	if read, errs := adapt.Class(class); len(errs) == 0 && read.Length == ipam.NoLength {
+		claim.Spec.PrefixLength = new(int32(min(read.Lengths.Max, read.Family.Bits()))) //nolint:gosec // at most 128
+	}
+	return claim
+}
+
+// probeOfPool asks for a block of a pool; for its default one where no length is given.
+func probeOfPool(pool ipam.PoolKey, length int) *v1alpha1.IPClaim {
+	claim := &v1alpha1.IPClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace},
+		Spec:       v1alpha1.IPClaimSpec{PoolRef: adapt.PoolReference(pool)},
+	}
+	if length != ipam.NoLength {
+		claim.Spec.PrefixLength = new(int32(length)) //nolint:gosec // at most 128
+	}
+	return claim
+}
