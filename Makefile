@@ -1,8 +1,8 @@
 # Cadastre. `make help` lists the targets.
 #
 # Needs Go, make, git and bash. Everything else, the control plane included, is
-# built from Go modules pinned in go.mod, tools/go.mod
-# and the go.mod of test/framework/controlplane, capi, helm, certmanager, goreleaser, incluster,
+# built from Go modules pinned in go.mod, hack/tools/go.mod
+# and the go.mod of hack/build/controlplane, capi, helm, certmanager, goreleaser, incluster,
 # metal3 and prometheus. The tests of the browser view need Chromium and Node too: without them
 # they are skipped.
 # test/README.md describes the suites.
@@ -46,7 +46,7 @@ VERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null || echo v0.1.0)
 IMG ?= localhost/cadastre:$(VERSION)
 OUT ?= out
 
-TOOL := go tool -modfile=tools/go.mod
+TOOL := go tool -modfile=hack/tools/go.mod
 CONTROLLER_GEN := $(TOOL) controller-gen
 GOLANGCI_LINT := $(TOOL) golangci-lint
 
@@ -111,7 +111,7 @@ bin/kubectl-ipam:
 bin/manager:
 	@go build -trimpath -o $@ ./cmd/manager
 bin/dev:
-	@go build -trimpath -o $@ ./test/framework/cmd/dev
+	@go build -trimpath -o $@ ./hack/cmd/dev
 bin/torture:
 	@go build -trimpath -o $@ ./test/chaos/cmd/torture
 bin/bench:
@@ -126,7 +126,7 @@ generate: ## Write deep copies, CRDs, the RBAC role and the webhook manifests fr
 	  paths='sigs.k8s.io/cluster-api/api/core/v1beta2;sigs.k8s.io/cluster-api/api/ipam/v1beta2'
 	cp $(addprefix $(OUT)/cluster-api/,$(needed)) envtest/clusterapi/
 	cd $(provider)
-	go tool -modfile=$(CURDIR)/tools/go.mod controller-gen object crd paths=./... output:crd:dir=config/crd
+	go tool -modfile=$(CURDIR)/hack/tools/go.mod controller-gen object crd paths=./... output:crd:dir=config/crd
 
 # The CRDs of Cluster API that package envtest installs where they are missing.
 needed := cluster.x-k8s.io_clusters.yaml ipam.cluster.x-k8s.io_ipaddressclaims.yaml ipam.cluster.x-k8s.io_ipaddresses.yaml
@@ -139,17 +139,17 @@ messages: ## Write docs/messages.md, and which messages the tests' bad inputs le
 
 .PHONY: reference
 reference: ## Write docs/kubectl-ipam/, the reference of the kubectl plug-in.
-	@go run ./test/lint/cmd/reference docs/kubectl-ipam
+	@go run ./hack/cmd/reference docs/kubectl-ipam
 	mkdir -p $(OUT)
-	go run ./test/lint/cmd/reference rights >$(OUT)/rights.md
-	go run ./test/framework/cmd/splice docs/kubectl-ipam/README.md rights <$(OUT)/rights.md
+	go run ./hack/cmd/reference rights >$(OUT)/rights.md
+	go run ./hack/cmd/splice docs/kubectl-ipam/README.md rights <$(OUT)/rights.md
 
 .PHONY: api-reference
 api-reference: ## Write docs/api.md, the reference of the API, from its Go types.
 	@mkdir -p $(OUT)
-	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=tools/api-reference/config.yaml \
-	  --templates-dir=tools/api-reference --renderer=markdown --output-path=$(OUT)/api.md
-	go run ./test/lint/cmd/apireference >>$(OUT)/api.md
+	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/tools/api-reference/config.yaml \
+	  --templates-dir=hack/tools/api-reference --renderer=markdown --output-path=$(OUT)/api.md
+	go run ./hack/cmd/apireference >>$(OUT)/api.md
 	cat -s $(OUT)/api.md >docs/api.md
 
 .PHONY: chart
@@ -159,35 +159,35 @@ chart: $(if $(assets),bin/k8s/kubectl) ## Write what is generated of the Helm ch
 	for optional in policy/mutating prometheus/service-monitor prometheus/pod-monitor prometheus/rules dashboards; do
 	  $(KUBEBUILDER_ASSETS)/kubectl kustomize config/$$optional >$(OUT)/chart/$${optional#*/}.yaml
 	done
-	go run ./test/lint/cmd/chart config/charts/cadastre $(OUT)/chart/{default,mutating,service-monitor,pod-monitor,rules,dashboards}.yaml
+	go run ./hack/cmd/chart config/charts/cadastre $(OUT)/chart/{default,mutating,service-monitor,pod-monitor,rules,dashboards}.yaml
 
 .PHONY: dashboards
 dashboards: ## Write the dashboards for Grafana into config/dashboards, and what docs/dashboards.md says of their panels.
 	@mkdir -p $(OUT)
-	go run ./test/lint/cmd/dashboards . >$(OUT)/panels.md
-	go run ./test/framework/cmd/splice docs/dashboards.md panels <$(OUT)/panels.md
+	go run ./hack/cmd/dashboards . >$(OUT)/panels.md
+	go run ./hack/cmd/splice docs/dashboards.md panels <$(OUT)/panels.md
 
 .PHONY: metrics-document
 metrics-document: ## Write the table of metrics into docs/metrics.md.
 	@mkdir -p $(OUT)
-	go run ./test/lint/cmd/metrics >$(OUT)/metrics.md
-	go run ./test/framework/cmd/splice docs/metrics.md metrics <$(OUT)/metrics.md
+	go run ./hack/cmd/metrics >$(OUT)/metrics.md
+	go run ./hack/cmd/splice docs/metrics.md metrics <$(OUT)/metrics.md
 
 .PHONY: history-document
 history-document: ## Write the tables of the history's fields and reasons into docs/history.md.
 	@mkdir -p $(OUT)
-	go run ./test/lint/cmd/history >$(OUT)/history.md
-	go run ./test/framework/cmd/splice docs/history.md history <$(OUT)/history.md
+	go run ./hack/cmd/history >$(OUT)/history.md
+	go run ./hack/cmd/splice docs/history.md history <$(OUT)/history.md
 
 .PHONY: tracing-document
 tracing-document: $(assets) build ## Write the tables of spans, and the picture of a trace, into docs/tracing.md.
 	@mkdir -p $(OUT)
-	go run ./test/lint/cmd/tracing spans >$(OUT)/spans.md
-	go run ./test/framework/cmd/splice docs/tracing.md spans <$(OUT)/spans.md
-	go run ./test/lint/cmd/tracing attributes >$(OUT)/attributes.md
-	go run ./test/framework/cmd/splice docs/tracing.md attributes <$(OUT)/attributes.md
+	go run ./hack/cmd/tracing spans >$(OUT)/spans.md
+	go run ./hack/cmd/splice docs/tracing.md spans <$(OUT)/spans.md
+	go run ./hack/cmd/tracing attributes >$(OUT)/attributes.md
+	go run ./hack/cmd/splice docs/tracing.md attributes <$(OUT)/attributes.md
 	TRACE_PICTURE=$(CURDIR)/$(OUT)/trace.md go test -count=1 -run 'TestTracing/one_trace' ./test/e2e/tracing
-	go run ./test/framework/cmd/splice docs/tracing.md picture <$(OUT)/trace.md
+	go run ./hack/cmd/splice docs/tracing.md picture <$(OUT)/trace.md
 
 # clusterctl fills in what is left in ${...}. The namespace is one of those, as some
 # of what names it is beyond what clusterctl rewrites for --target-namespace.
@@ -216,9 +216,9 @@ release: $(if $(assets),bin/k8s/kubectl) ## Write all files of a release into ou
 	  $(KUBEBUILDER_ASSETS)/kubectl kustomize config/$$of | sed 's|cadastre-manager:dev|$(RELEASE_IMG)|' \
 	    >$(OUT)/release/install$$(sed -n 's|overlays/|-|p' <<<$$of).yaml
 	done
-	go run ./test/lint/cmd/release -platforms=$(PLATFORMS) $(VERSION) $(RELEASE_IMG) $(OUT)/release
+	go run ./hack/cmd/release -platforms=$(PLATFORMS) $(VERSION) $(RELEASE_IMG) $(OUT)/release
 	$(MAKE) sbom VERSION=$(VERSION) SBOM=$(OUT)/release
-	go run ./test/lint/cmd/release checksums $(OUT)/release
+	go run ./hack/cmd/release checksums $(OUT)/release
 	echo "release: $(VERSION) is in $(OUT)/release"
 	(cd $(OUT)/release; sha256sum --check --quiet checksums.txt; ls -1)
 
@@ -257,7 +257,7 @@ test-all: test test-large ## Run all tests, and then again at full size those th
 
 .PHONY: test-large
 test-large: $(assets) capi helm cert-manager goreleaser providers prometheus browser build ## Run at full size the tests that are smaller in `make test`, one package after the other.
-	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list | grep -vE '/test/($(at_length))$$')
+	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd hack internal test webhooks | xargs -n1 dirname | sort -u | xargs printf './%s\n' | xargs go list | grep -vE '/test/($(at_length))$$')
 	raced=$$(comm -12 <(sort <<<"$$sized") <(go list $(raced) | sort))
 	go test $(race) -v -timeout $(TEST_TIMEOUT) $$raced | $(of_itself)
 	$(patient) go test -count=1 -p 1 -v -timeout $(TEST_TIMEOUT) $$(grep -vxF "$$raced" <<<"$$sized") | $(of_itself)
@@ -325,7 +325,7 @@ explored := ./test/chaos/model/...
 # as Go does not see what those programs are. Here are those of test/ and those that
 # import from it, other than builders, the collector of traces, what collects messages and what lists flags; what is tested with
 # the race detector, and the model, are left out.
-on_processes := { own = $$1; sub(/^[^ ]+/, ""); gsub("cadastre/test/(lint/messages|lint/chart|framework/build|framework/collector)( |$$)", " ") } own !~ /\/test\/(lint\/messages|framework\/build)$$/ && (own $$0) ~ /\/test\/|\/envtest/
+on_processes := { own = $$1; sub(/^[^ ]+/, ""); gsub("cadastre/(test/lint/messages|hack/chart|test/framework/build|test/framework/collector)( |$$)", " ") } own !~ /\/test\/(lint\/messages|framework\/build)$$/ && (own $$0) ~ /\/(test|hack)\/|\/envtest/
 
 # The suites that begin first, so that none of them is left alone at the end.
 longest := integration|restore|contract|replicas|torture
@@ -336,10 +336,10 @@ patient := CONTROL_PLANE_GOGC=400
 .PHONY: lint
 lint: ## Run the linters.
 	$(GOLANGCI_LINT) run
-	for module in $(modules) test/framework/prometheus; do
+	for module in $(modules) hack/build/prometheus; do
 	  cd $(CURDIR)/$$module
 	  go mod tidy -diff
-	  go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yml
+	  go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yml
 	done
 
 .PHONY: fuzz
@@ -374,7 +374,7 @@ tenants: $(assets) build ## Have a hostile tenant misuse the operator beside an 
 .PHONY: mutants
 mutants: $(assets) ## Change the code in small ways, one at a time, and say which changes no test notices: SAMPLE of them, drawn by SEED; all without. A run that was cut off goes on. MUTATED names packages.
 	@mkdir -p $(OUT)
-	go build -o $(OUT)/mutants ./test/lint/cmd/mutants
+	go build -o $(OUT)/mutants ./hack/cmd/mutants
 	exec $(OUT)/mutants -out=$(OUT)/mutants.json -sample=$(SAMPLE) -seed=$(SEED) -control-planes $(MUTATED)
 
 # The packages that are changed; the tests of all of them judge each change.
@@ -383,14 +383,14 @@ MUTATED ?= ./webhooks ./internal/allocator ./internal/catalogue ./internal/queue
 
 .PHONY: mutants-document
 mutants-document: ## Write what the last `make mutants` has found into docs/reliability.md.
-	@go run ./test/lint/cmd/mutants table $(OUT)/mutants.json test/lint/mutants/explained.txt >$(OUT)/mutants.md
-	go run ./test/framework/cmd/splice docs/reliability.md mutants <$(OUT)/mutants.md
+	@go run ./hack/cmd/mutants table $(OUT)/mutants.json hack/mutants/explained.txt >$(OUT)/mutants.md
+	go run ./hack/cmd/splice docs/reliability.md mutants <$(OUT)/mutants.md
 
 .PHONY: largest
 largest: ## Measure what the largest objects cost a replica, into the table of docs/reliability.md.
 	@mkdir -p $(OUT)
 	LARGEST=$(CURDIR)/$(OUT)/largest.md go test -count=1 -run TestTheLargestObjectCostsLittle ./webhooks
-	go run ./test/framework/cmd/splice docs/reliability.md largest <$(OUT)/largest.md
+	go run ./hack/cmd/splice docs/reliability.md largest <$(OUT)/largest.md
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Look for known vulnerabilities in what the operator is built of.
@@ -409,7 +409,7 @@ bench: $(assets) build bin/bench ## Measure the operator on a control plane of i
 .PHONY: bench-document
 bench-document: bin/bench ## Write what make bench measured last into docs/benchmarks.md.
 	@bin/bench --document=out/bench.json >out/bench.md
-	go run ./test/framework/cmd/splice docs/benchmarks.md operator <out/bench.md
+	go run ./hack/cmd/splice docs/benchmarks.md operator <out/bench.md
 	mkdir -p docs/plots
 	cp out/bench-*.svg docs/plots/
 
@@ -418,24 +418,24 @@ bench-space: ## Measure the free space of a pool (BENCH_COUNT runs, default 5) i
 	@mkdir -p out
 	go test -run '^$$' -bench . -benchtime 0.2s -count $(BENCH_COUNT) ./internal/ipam/space | tee out/bench-space.txt
 	go run ./internal/ipam/space/benchtable <out/bench-space.txt >out/bench-space.md
-	go run ./test/framework/cmd/splice docs/benchmarks.md space <out/bench-space.md
+	go run ./hack/cmd/splice docs/benchmarks.md space <out/bench-space.md
 
 .PHONY: bench-observed
 bench-observed: $(assets) build bin/bench ## Measure what metrics and traces cost, a round without and with them in turn, into docs/tracing.md: about eight minutes; QUICK=1: 2 minutes.
 	@bin/bench --out=out/observed --only=observed $(if $(QUICK),--quick)
-	go run ./test/framework/cmd/splice docs/tracing.md cost <out/observed/observed.md
+	go run ./hack/cmd/splice docs/tracing.md cost <out/observed/observed.md
 
 .PHONY: bench-plugin
 bench-plugin: $(assets) ## Measure the plug-in with so many allocations beside kubectl, into docs/benchmarks.md (RECORDS, default 100,000): about ten minutes.
 	@mkdir -p out
 	RECORDS=$(RECORDS) PLUGIN_FIGURES=$(CURDIR)/out/bench-plugin.md $(patient) go test -count=1 -v -timeout 40m ./test/perf/plugin
-	go run ./test/framework/cmd/splice docs/benchmarks.md plugin <out/bench-plugin.md
+	go run ./hack/cmd/splice docs/benchmarks.md plugin <out/bench-plugin.md
 
 .PHONY: bench-ui
 bench-ui: $(assets) browser ## Measure the page of the plug-in in Chromium with 1,000, 10,000 and RECORDS (default 100,000) blocks, into docs/benchmarks.md: about ten minutes.
 	@mkdir -p out
 	RECORDS=$(RECORDS) BROWSER_REQUIRED=1 UI_FIGURES=$(CURDIR)/out/bench-ui.md $(patient) go test -count=1 -v -timeout 40m ./test/perf/ui
-	go run ./test/framework/cmd/splice docs/benchmarks.md ui <out/bench-ui.md
+	go run ./hack/cmd/splice docs/benchmarks.md ui <out/bench-ui.md
 
 ##@ Control plane
 
@@ -451,8 +451,8 @@ bin/k8s/kubectl: package := k8s.io/kubernetes/cmd/kubectl
 controlplane: $(K8S_BINARIES) ## Build etcd, etcdutl, kube-apiserver, kube-controller-manager and kubectl into bin/k8s.
 
 # A command of Kubernetes knows its version only when the linker tells it.
-$(K8S_BINARIES): test/framework/controlplane/go.mod test/framework/controlplane/go.sum
-	@cd test/framework/controlplane; begin=$$SECONDS
+$(K8S_BINARIES): hack/build/controlplane/go.mod hack/build/controlplane/go.sum
+	@cd hack/build/controlplane; begin=$$SECONDS
 	kubernetes=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 	module=$$(go list -f '{{.Module.Path}} {{.Module.Version}}' $(package))
 	IFS=. read -r major minor _ <<<"$${kubernetes#v}"
@@ -476,8 +476,8 @@ bin/capi/clusterctl: package := sigs.k8s.io/cluster-api/cmd/clusterctl
 capi: $(CAPI_BINARIES) ## Build Cluster API's core manager and clusterctl into bin/capi.
 
 # clusterctl compares its own version with those of providers.
-$(CAPI_BINARIES): test/framework/capi/go.mod test/framework/capi/go.sum
-	@cd test/framework/capi; begin=$$SECONDS
+$(CAPI_BINARIES): hack/build/capi/go.mod hack/build/capi/go.sum
+	@cd hack/build/capi; begin=$$SECONDS
 	version=$$(go list -m -f '{{.Version}}' sigs.k8s.io/cluster-api)
 	IFS=. read -r major minor _ <<<"$${version#v}"
 	echo "capi: building $@ from sigs.k8s.io/cluster-api $$version"
@@ -493,8 +493,8 @@ $(CAPI_BINARIES): test/framework/capi/go.mod test/framework/capi/go.sum
 .PHONY: helm
 helm: bin/helm ## Build Helm into bin/.
 
-bin/helm: test/framework/helm/go.mod test/framework/helm/go.sum
-	@cd test/framework/helm; begin=$$SECONDS
+bin/helm: hack/build/helm/go.mod hack/build/helm/go.sum
+	@cd hack/build/helm; begin=$$SECONDS
 	version=$$(go list -m -f '{{.Version}}' helm.sh/helm/v4)
 	echo "helm: building $@ from helm.sh/helm/v4 $$version"
 	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ -ldflags "-s -w \
@@ -507,8 +507,8 @@ bin/helm: test/framework/helm/go.mod test/framework/helm/go.sum
 .PHONY: cert-manager
 cert-manager: bin/cert-manager ## Build the controllers of cert-manager into bin/.
 
-bin/cert-manager: test/framework/certmanager/go.mod test/framework/certmanager/go.sum test/framework/certmanager/main.go
-	@cd test/framework/certmanager; begin=$$SECONDS
+bin/cert-manager: hack/build/certmanager/go.mod hack/build/certmanager/go.sum hack/build/certmanager/main.go
+	@cd hack/build/certmanager; begin=$$SECONDS
 	echo "cert-manager: building $@"
 	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ -ldflags "-s -w" .
 	echo "cert-manager: $@ took $$((SECONDS - begin)) s"
@@ -565,8 +565,8 @@ $(HEADLAMP)/node_modules/.package-lock.json: $(HEADLAMP)/package-lock.json
 .PHONY: goreleaser
 goreleaser: bin/goreleaser-check ## Build what reads .goreleaser.yaml as goreleaser does into bin/.
 
-bin/goreleaser-check: test/framework/goreleaser/go.mod test/framework/goreleaser/go.sum test/framework/goreleaser/main.go
-	@cd test/framework/goreleaser; begin=$$SECONDS
+bin/goreleaser-check: hack/build/goreleaser/go.mod hack/build/goreleaser/go.sum hack/build/goreleaser/main.go
+	@cd hack/build/goreleaser; begin=$$SECONDS
 	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ .
 	echo "goreleaser: $@ took $$((SECONDS - begin)) s"
 
@@ -581,8 +581,8 @@ bin/prometheus/prometheus: package := github.com/prometheus/prometheus/cmd/prome
 bin/prometheus/promtool: package := github.com/prometheus/prometheus/cmd/promtool
 bin/prometheus/expressions: package := ./expressions
 
-bin/prometheus/prometheus bin/prometheus/promtool bin/prometheus/expressions: test/framework/prometheus/go.mod test/framework/prometheus/go.sum $(wildcard test/framework/prometheus/expressions/*.go)
-	@cd test/framework/prometheus; begin=$$SECONDS
+bin/prometheus/prometheus bin/prometheus/promtool bin/prometheus/expressions: hack/build/prometheus/go.mod hack/build/prometheus/go.sum $(wildcard hack/build/prometheus/expressions/*.go)
+	@cd hack/build/prometheus; begin=$$SECONDS
 	echo "prometheus: building $@"
 	CGO_ENABLED=0 go build -trimpath -tags remove_all_sd -o $(CURDIR)/$@ -ldflags "-s -w" $(package)
 	touch $(CURDIR)/$@
@@ -606,16 +606,16 @@ PROVIDERS := bin/providers/in-cluster bin/providers/metal3
 .PHONY: providers
 providers: $(PROVIDERS) ## Build the IPAM providers that tests move from into bin/providers.
 
-bin/providers/in-cluster: test/framework/incluster/go.mod test/framework/incluster/go.sum
-	@cd test/framework/incluster; begin=$$SECONDS
+bin/providers/in-cluster: hack/build/incluster/go.mod hack/build/incluster/go.sum
+	@cd hack/build/incluster; begin=$$SECONDS
 	echo "providers: building $@"
 	CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ -ldflags "-s -w" sigs.k8s.io/cluster-api-ipam-provider-in-cluster
 	touch $(CURDIR)/$@
 	echo "providers: $@ took $$((SECONDS - begin)) s"
 
-bin/providers/metal3: test/framework/metal3/go.mod test/framework/metal3/go.sum
+bin/providers/metal3: hack/build/metal3/go.mod hack/build/metal3/go.sum
 	@generator=$$($(TOOL) -n controller-gen)
-	cd test/framework/metal3
+	cd hack/build/metal3
 	go mod download github.com/metal3-io/ip-address-manager/api
 	$$generator crd paths=github.com/metal3-io/ip-address-manager/api/v1alpha1 output:crd:dir=$(CURDIR)/$@
 	touch $(CURDIR)/$@

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/logs"
 
+	"github.com/cadastre-dev/cadastre/hack/chart"
 	"github.com/cadastre-dev/cadastre/internal/operator"
-	"github.com/cadastre-dev/cadastre/test/lint/chart"
 )
 
 // TestEveryFlagIsAValueOfTheChart compares the flags with the schema of the chart's values.

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
+	"github.com/cadastre-dev/cadastre/hack/chart"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
-	"github.com/cadastre-dev/cadastre/test/lint/chart"
 )
 
 // withCertManager installs the operator where the controllers of cert-manager issue the

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/hack/chart"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
-	"github.com/cadastre-dev/cadastre/test/lint/chart"
 )
 
 // allKinds are those of which the manifests install objects, beside CRDs.

@@ -4,9 +4,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cadastre-dev/cadastre/hack/chart"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
-	"github.com/cadastre-dev/cadastre/test/lint/chart"
 )
 
 // later is an overlay of a later release: with another flag, and another field of a CRD.

@@ -17,11 +17,11 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
+	"github.com/cadastre-dev/cadastre/hack/chart"
 	"github.com/cadastre-dev/cadastre/internal/operator"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
-	"github.com/cadastre-dev/cadastre/test/lint/chart"
 )
 
 // definitions are the CRDs, whose kinds are the register.

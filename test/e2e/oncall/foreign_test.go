@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	alerts "github.com/cadastre-dev/cadastre/hack/metrics"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
-	alerts "github.com/cadastre-dev/cadastre/test/lint/metrics"
 )
 
 // afterAFailure are metrics that the API server does not export before a webhook has failed.

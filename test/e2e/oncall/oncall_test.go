@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	alerts "github.com/cadastre-dev/cadastre/hack/metrics"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
 	"github.com/cadastre-dev/cadastre/test/framework/build"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 	"github.com/cadastre-dev/cadastre/test/framework/suite"
-	alerts "github.com/cadastre-dev/cadastre/test/lint/metrics"
 )
 
 // world is a cluster with an account that may read metrics.

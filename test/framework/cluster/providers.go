@@ -25,7 +25,7 @@ func (c *Cluster) InstallInCluster(ctx context.Context) error {
 // moduleDir is the directory of a module of the version that a module below test/framework
 // requires.
 func (c *Cluster) moduleDir(ctx context.Context, requiredBy, path string) (string, error) {
-	dir := filepath.Join(c.moduleRoot, "test", "framework", requiredBy)
+	dir := filepath.Join(c.moduleRoot, "hack", "build", requiredBy)
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", path)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {

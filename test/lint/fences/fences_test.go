@@ -146,7 +146,7 @@ func packages(t *testing.T) []listed {
 	for _, line := range goList(t, "-f", format, "./...") {
 		fields := strings.Split(line, "|")
 		pkg := strings.TrimPrefix(fields[0], module+"/")
-		if within(pkg, "test") == "" {
+		if within(pkg, "test") == "" && within(pkg, "hack") == "" {
 			found = append(found, listed{pkg, strings.Fields(fields[1]), strings.Fields(fields[2])})
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cadastre-dev/cadastre/hack/dashboards"
+	lint "github.com/cadastre-dev/cadastre/hack/metrics"
 	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/lint/dashboards"
-	lint "github.com/cadastre-dev/cadastre/test/lint/metrics"
 	"github.com/cadastre-dev/cadastre/test/perf/picture/draw"
 )
 

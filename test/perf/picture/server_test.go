@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cadastre-dev/cadastre/test/lint/dashboards"
+	"github.com/cadastre-dev/cadastre/hack/dashboards"
 	"github.com/cadastre-dev/cadastre/test/perf/picture/draw"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/test/lint/dashboards"
+	"github.com/cadastre-dev/cadastre/hack/dashboards"
 )
 
 // Series is a time series.

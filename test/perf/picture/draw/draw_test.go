@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cadastre-dev/cadastre/test/lint/dashboards"
-	lint "github.com/cadastre-dev/cadastre/test/lint/metrics"
+	"github.com/cadastre-dev/cadastre/hack/dashboards"
+	lint "github.com/cadastre-dev/cadastre/hack/metrics"
 )
 
 // written texts of a picture, with the place that each takes.

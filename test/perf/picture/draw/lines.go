@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/test/lint/dashboards"
+	"github.com/cadastre-dev/cadastre/hack/dashboards"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/chart"
 )
 

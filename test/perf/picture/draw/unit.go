@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cadastre-dev/cadastre/test/lint/dashboards"
+	"github.com/cadastre-dev/cadastre/hack/dashboards"
 )
 
 // scale is a name for so much of a unit.

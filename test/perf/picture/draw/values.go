@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cadastre-dev/cadastre/test/lint/dashboards"
+	"github.com/cadastre-dev/cadastre/hack/dashboards"
 )
 
 // stat writes one value, or several beside each other with their names.

@@ -1,0 +1,102 @@
+// Package dashboards makes the dashboards for Grafana: of the operator, and of the addresses.
+// A panel that shows what an alert watches has the expression of the alert, so that the two
+// cannot say different things.
+package dashboards
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	lint "github.com/cadastre-dev/cadastre/hack/metrics"
+)
+
+// Directory is where the dashboards are, within the module.
+const Directory = "config/dashboards"
+
+const documents = "https://github.com/cadastre-dev/cadastre/blob/main/docs/"
+
+// All are the dashboards, with what they take of the alerts.
+func All(alerts *lint.Alerts) ([]Dashboard, error) {
+	operator := &builder{alerts: alerts, Dashboard: dashboard("cadastre-operator", "Cadastre / Operator",
+		"Whether Cadastre works: its replicas, allocations, webhooks, watch and controllers.",
+		queried("job", "Job", "cadastre_build_info", ""), queried("instance", "Replica", `cadastre_build_info{job=~"$job"}`, ""))}
+	operator.operator()
+	space := &builder{alerts: alerts, Dashboard: dashboard("cadastre-address-space", "Cadastre / Address space",
+		"How full the pools are, who waits for addresses, and what projects hold of their limits.",
+		queried("pool_namespace", "Namespace of the pool", "cadastre_pool_capacity_addresses", ".*"),
+		queried("pool", "Pool", `cadastre_pool_capacity_addresses{pool_namespace=~"$pool_namespace"}`, ".*"),
+		queried("project", "Project", "cadastre_project_usage", ".*"))}
+	space.space()
+	return []Dashboard{operator.Dashboard, space.Dashboard}, errors.Join(append(operator.errs, space.errs...)...)
+}
+
+func dashboard(uid, title, description string, variables ...Variable) Dashboard {
+	choose := Variable{Type: "datasource", Name: "datasource", Label: "Data source", Query: "prometheus", Refresh: 1}
+	link := func(title, page string) Link {
+		return Link{Title: title, Type: "link", Icon: "doc", URL: documents + page, Tags: []string{}, TargetBlank: true}
+	}
+	return Dashboard{
+		UID: uid, Title: title, Description: description, Tags: []string{"cadastre", "ipam"},
+		Links: []Link{
+			{Title: "Cadastre", Type: "dashboards", Icon: "external link", Tags: []string{"cadastre"}, KeepTime: true},
+			link("What the panels show", "dashboards.md"), link("Metrics", "metrics.md"), link("Runbooks", "runbooks/README.md"),
+		},
+		Templating:  Templating{List: append([]Variable{choose}, variables...)},
+		Annotations: Annotations{List: []any{}},
+		Time:        Range{From: "now-6h", To: "now"}, Refresh: "1m", Timezone: "browser", GraphTooltip: 1,
+		Editable: true, SchemaVersion: schemaVersion,
+	}
+}
+
+// queried is a variable with the values that a label of a metric has, of which several can be
+// chosen. All are those values, as others export the same metrics as the operator's libraries do;
+// or what all matches, such as the label that is missing: an IPPool has no namespace.
+func queried(label, title, of, all string) Variable {
+	query := fmt.Sprintf("label_values(%s, %s)", of, label)
+	return Variable{
+		Type: "query", Name: label, Label: title, Datasource: source(), Definition: query,
+		Query:   map[string]any{"query": query, "refId": "label_" + label},
+		Current: &Choice{Text: []string{"All"}, Value: []string{"$__all"}},
+		Refresh: 2, Sort: 1, Multi: true, IncludeAll: true, AllValue: all, // anew when the range of time changes, in order
+	}
+}
+
+// File is the name of a dashboard's file.
+func (d Dashboard) File() string { return d.UID + ".json" }
+
+// JSON is the file of a dashboard.
+func (d Dashboard) JSON() ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // for those who read its expressions
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(d)
+	return text.Bytes(), err
+}
+
+// Write writes the dashboards of a repository in a directory, and returns what its document
+// says of them.
+func Write(root string) (document string, err error) {
+	alerts, err := lint.ReadAlerts(root)
+	if err != nil {
+		return "", err
+	}
+	all, err := All(alerts)
+	if err != nil {
+		return "", err
+	}
+	for _, d := range all {
+		text, err := d.JSON()
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(root, Directory, d.File()), text, 0o644); err != nil {
+			return "", err
+		}
+	}
+	return Document(all), nil
+}

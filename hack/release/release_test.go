@@ -1,0 +1,313 @@
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cadastre-dev/cadastre/hack/chart"
+	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+)
+
+// version has a series in metadata.yaml.
+const (
+	version = "v0.1.7"
+	image   = "registry.example.com:5000/ipam/cadastre:" + version
+)
+
+// made are the files of a release with the plug-in for one platform, by their names.
+func made(t *testing.T) map[string][]byte {
+	t.Helper()
+	out := t.TempDir()
+	run(t, "make", "release", "VERSION="+version, "RELEASE_IMG="+image, "PLATFORMS=linux/amd64", "OUT="+out)
+	files := map[string][]byte{}
+	dir := os.DirFS(filepath.Join(out, "release"))
+	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		files[name], err = fs.ReadFile(dir, name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// run runs a command in the root of the module.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = module(t)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", cmd, err, out)
+	}
+	return string(out)
+}
+
+func module(t *testing.T) string {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestRelease(t *testing.T) {
+	files := made(t)
+	names := []string{
+		"cadastre-0.1.7.tgz", "checksums.txt", "install-cert-manager.yaml", "install.yaml", "ipam-components.yaml",
+		"kubectl-ipam.cdx.json", "kubectl-ipam_linux_amd64.tar.gz", "manager.cdx.json", "metadata.yaml",
+	}
+	if diff := cmp.Diff(names, slices.Sorted(maps.Keys(files))); diff != "" {
+		t.Fatalf("the files of a release (-want +got):\n%s", diff)
+	}
+	t.Run("is the same each time", func(t *testing.T) {
+		for name, content := range made(t) {
+			if !bytes.Equal(files[name], content) {
+				t.Errorf("%s differs when it is made again", name)
+			}
+		}
+	})
+	t.Run("has the checksums of all files", func(t *testing.T) {
+		dir := t.TempDir()
+		for name, content := range files {
+			write(t, filepath.Join(dir, name), content)
+		}
+		cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", checksums)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.Count(string(out), ": OK\n") != len(names)-1 {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	for name, installs := range map[string]string{"install.yaml": "", "install-cert-manager.yaml": "Certificate", "ipam-components.yaml": ""} {
+		t.Run("installs by "+name, func(t *testing.T) { hasManifests(t, files[name], installs) })
+	}
+	t.Run("has a chart that Helm takes", func(t *testing.T) { hasChart(t, files["cadastre-0.1.7.tgz"]) })
+	t.Run("has a plug-in that knows its version", func(t *testing.T) { hasPlugin(t, files) })
+	t.Run("lists the modules of the programs", func(t *testing.T) {
+		for _, name := range []string{"manager", "kubectl-ipam"} {
+			hasModules(t, files[name+".cdx.json"])
+		}
+	})
+}
+
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hasManifests fails where manifests do not install the released image, or no object of a
+// kind.
+func hasManifests(t *testing.T, manifests []byte, kind string) {
+	t.Helper()
+	text := strings.ReplaceAll(string(manifests), "${CADASTRE_NAMESPACE:=cadastre-system}", "cadastre-system")
+	objects, err := chart.Decode([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for _, obj := range objects {
+		kinds[obj.GetKind()]++
+	}
+	if kinds["Deployment"] != 1 || kinds["CustomResourceDefinition"] != 5 || kinds["ValidatingAdmissionPolicy"] != 2 || kind != "" && kinds[kind] == 0 {
+		t.Errorf("objects by kind: %v", kinds)
+	}
+	if strings.Count(text, "image: "+image+"\n") != 1 || strings.Contains(text, ":dev\n") {
+		t.Errorf("it does not name %s, or an image that is not released", image)
+	}
+}
+
+// hasChart has Helm render the chart, and compares its image and versions.
+func hasChart(t *testing.T, archive []byte) {
+	t.Helper()
+	home := t.TempDir()
+	path := filepath.Join(home, "cadastre-0.1.7.tgz")
+	write(t, path, archive)
+	helm, err := chart.NewHelm(module(t), home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := helm.Run(t.Context(), "lint", "--strict", path); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err := helm.Run(t.Context(), "template", "cadastre", path, "--namespace=cadastre-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`image: "` + image + `"`, `app.kubernetes.io/version: "` + version + `"`, `helm.sh/chart: "cadastre-0.1.7"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the chart does not render %s", want)
+		}
+	}
+}
+
+// hasPlugin runs the plug-in of the archive, and looks for its own checksum among the modules.
+func hasPlugin(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	compressed, err := gzip.NewReader(bytes.NewReader(files["kubectl-ipam_linux_amd64.tar.gz"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, modes := t.TempDir(), map[string]int64{}
+	for archive := tar.NewReader(compressed); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		modes[header.Name] = header.Mode
+		write(t, filepath.Join(dir, header.Name), content)
+	}
+	if diff := cmp.Diff(map[string]int64{"kubectl-ipam": 0o755, "kubectl_complete-ipam": 0o755, "LICENSE": 0o644}, modes); diff != "" {
+		t.Errorf("the files of the archive (-want +got):\n%s", diff)
+	}
+	binary := filepath.Join(dir, "kubectl-ipam")
+	if out := run(t, binary, "version", "--client"); !strings.Contains(out, version) {
+		t.Errorf("the plug-in says %q of its version, want %s", out, version)
+	}
+	sum, err := checksum(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(files["kubectl-ipam.cdx.json"], []byte(sum)) {
+		t.Errorf("kubectl-ipam.cdx.json is of another program than the archive has: %s", sum)
+	}
+}
+
+// hasModules fails where a bill of materials has another version, or not client-go of go.mod.
+func hasModules(t *testing.T, text []byte) {
+	t.Helper()
+	type component struct{ Name, Version string }
+	var bill struct {
+		Metadata   struct{ Component component }
+		Components []component
+	}
+	if err := json.Unmarshal(text, &bill); err != nil {
+		t.Fatal(err)
+	}
+	if got := bill.Metadata.Component; got != (component{"github.com/cadastre-dev/cadastre", version}) {
+		t.Errorf("it is of %v", got)
+	}
+	required := component{"k8s.io/client-go", strings.TrimSpace(run(t, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/client-go"))}
+	if !slices.Contains(bill.Components, required) {
+		t.Errorf("it lists %d modules, but not %v", len(bill.Components), required)
+	}
+}
+
+// TestKrewInstallsWhatIsReleased fills in the manifest for Krew, and compares the platforms.
+func TestKrewInstallsWhatIsReleased(t *testing.T) {
+	t.Chdir(module(t))
+	sums := map[string]string{}
+	var want []string
+	for _, platform := range Platforms() {
+		system, architecture, _ := strings.Cut(platform, "/")
+		name := "kubectl-ipam_" + system + "_" + architecture + ".tar.gz"
+		if system == "windows" {
+			name = strings.Replace(name, ".tar.gz", ".zip", 1)
+		}
+		sums[name] = strings.Repeat("0", 56) + system
+		want = append(want, platform+" https://github.com/cadastre-dev/cadastre/releases/download/"+version+"/"+name+" "+sums[name])
+	}
+	r := Release{Version: version, Dir: t.TempDir()}
+	if err := r.writeKrew(sums); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(r.Dir, "ipam.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plugin struct {
+		Spec struct {
+			Version   string
+			Platforms []struct {
+				Selector    struct{ MatchLabels map[string]string }
+				URI, SHA256 string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &plugin); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range plugin.Spec.Platforms {
+		got = append(got, p.Selector.MatchLabels["os"]+"/"+p.Selector.MatchLabels["arch"]+" "+p.URI+" "+p.SHA256)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || plugin.Spec.Version != version {
+		t.Errorf("the manifest for Krew is of %s (-want +got):\n%s", plugin.Spec.Version, diff)
+	}
+	delete(sums, "kubectl-ipam_windows_amd64.zip")
+	if err := r.writeKrew(sums); err == nil || !strings.Contains(err.Error(), "windows") {
+		t.Errorf("a platform without an archive: %v", err)
+	}
+}
+
+func TestGoreleaserTakesItsConfiguration(t *testing.T) {
+	binary := filepath.Join(module(t), "bin", "goreleaser-check")
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("%v: run `make goreleaser`", err)
+	}
+	run(t, binary, ".goreleaser.yaml")
+	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
+	write(t, wrong, []byte("version: 2\nbuild: []\n"))
+	if out, err := exec.CommandContext(t.Context(), binary, wrong).CombinedOutput(); err == nil || !strings.Contains(string(out), "field build not found") {
+		t.Errorf("a field that does not exist: %v: %s", err, out)
+	}
+}
+
+// TestImageNamesWhatIsMissing has `make image` look for builders, and run the first that is
+// there.
+func TestImageNamesWhatIsMissing(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "make", "image", "BUILDERS=no-builder-1 no-builder-2")
+	cmd.Dir = module(t)
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "none of no-builder-1 no-builder-2 is installed") {
+		t.Errorf("without a builder: %v: %s", err, out)
+	}
+	builder := filepath.Join(t.TempDir(), "builder")
+	write(t, builder, []byte("#!/bin/sh\necho \"asked: $*\"\n"))
+	out := run(t, "make", "image", "BUILDERS=no-builder-1 "+builder, "VERSION="+version, "IMG="+image)
+	if want := "asked: build --build-arg VERSION=" + version + " --tag " + image + " .\n"; !strings.Contains(out, want) {
+		t.Errorf("the builder was run by %q, want %q", out, want)
+	}
+}
+
+func TestImagesAreSplit(t *testing.T) {
+	for in, want := range map[string][3]string{
+		"cadastre:v1":                        {"cadastre", "v1", ""},
+		"registry.example.com:5000/x:v1":     {"registry.example.com:5000/x", "v1", ""},
+		"registry.example.com/x@sha256:abcd": {"registry.example.com/x", "", "sha256:abcd"},
+		"registry.example.com:5000/x":        {},
+		"cadastre":                           {},
+	} {
+		repository, tag, digest, err := splitImage(in)
+		if got := [3]string{repository, tag, digest}; got != want || (err != nil) != (want == [3]string{}) {
+			t.Errorf("%s: %q, %v, want %q", in, got, err, want)
+		}
+	}
+}
