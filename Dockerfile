@@ -8,10 +8,7 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY api api
 COPY cmd cmd
-COPY config/crd config/crd
-COPY config/policy config/policy
-COPY config/rbac config/rbac
-COPY config/webhook config/webhook
+COPY config config
 COPY internal internal
 COPY webhooks webhooks
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \

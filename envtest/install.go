@@ -22,8 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/config/crd"
-	"github.com/cadastre-dev/cadastre/config/policy"
+	"github.com/cadastre-dev/cadastre/config"
 )
 
 // clusterAPI are the CRDs of Cluster API without which no IPAddressClaim is served, in the
@@ -68,7 +67,7 @@ func (on *plane) install(ctx context.Context) error {
 // installCRDs installs Cadastre's CRDs, and those of Cluster API that are missing, and
 // waits until all are served.
 func (on *plane) installCRDs(ctx context.Context) error {
-	all, err := definitions(crd.Bases, "bases/*.yaml")
+	all, err := definitions(config.CRDs, "crd/bases/*.yaml")
 	if err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func (on *plane) isMissing(ctx context.Context, wanted *apiextensionsv1.CustomRe
 // installPolicies installs them in the order of their files: awaitAnswers waits for the
 // last of them.
 func (on *plane) installPolicies(ctx context.Context) error {
-	return eachFile(policy.Manifests, "*.yaml", func(text []byte) error {
+	return eachFile(config.Policies, "policy/*.yaml", func(text []byte) error {
 		objects, err := decode[map[string]any](text)
 		if err != nil {
 			return err

@@ -13,8 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/cadastre-dev/cadastre/config/crd"
-	"github.com/cadastre-dev/cadastre/config/policy"
+	"github.com/cadastre-dev/cadastre/config"
 )
 
 // TestWhatIsInstalledIsWhatKustomizeMakes compares CRDs, policies and webhooks with those of
@@ -29,8 +28,8 @@ func TestWhatIsInstalledIsWhatKustomizeMakes(t *testing.T) {
 	got, err := webhookConfigurations(1)
 	must(t, err)
 	for _, files := range []func(func([]byte) error) error{
-		func(do func([]byte) error) error { return eachFile(crd.Bases, "bases/*.yaml", do) },
-		func(do func([]byte) error) error { return eachFile(policy.Manifests, "*.yaml", do) },
+		func(do func([]byte) error) error { return eachFile(config.CRDs, "crd/bases/*.yaml", do) },
+		func(do func([]byte) error) error { return eachFile(config.Policies, "policy/*.yaml", do) },
 	} {
 		must(t, files(func(text []byte) error {
 			objects, err := decode[map[string]any](text)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
-	"github.com/cadastre-dev/cadastre/config/webhook"
+	"github.com/cadastre-dev/cadastre/config"
 )
 
 // installWebhooks has the API server call the webhooks at a port of this machine. The
@@ -39,11 +39,11 @@ func (on *plane) installWebhooks(ctx context.Context, port int) error {
 // webhookConfigurations are the generated ones with the match conditions, as kustomize
 // makes them, which lead to a port.
 func webhookConfigurations(port int) ([]map[string]any, error) {
-	configurations, err := decode[map[string]any](webhook.Manifests)
+	configurations, err := decode[map[string]any](config.Webhooks)
 	if err != nil {
 		return nil, fmt.Errorf("reading the webhooks' manifests: %w", err)
 	}
-	conditions, err := decode[map[string]any](webhook.MatchConditions)
+	conditions, err := decode[map[string]any](config.MatchConditions)
 	if err != nil {
 		return nil, fmt.Errorf("reading the webhooks' match conditions: %w", err)
 	}

@@ -9,19 +9,19 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cadastre-dev/cadastre/config/crd"
+	"github.com/cadastre-dev/cadastre/config"
 )
 
 // TestTheAPIServerAcceptsTheCRDs fails, among other things, where the CEL rules of a
 // schema might cost more than the API server allows.
 func TestTheAPIServerAcceptsTheCRDs(t *testing.T) {
-	files, err := fs.Glob(crd.Bases, "bases/*.yaml")
+	files, err := fs.Glob(config.CRDs, "crd/bases/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no CRDs", err)
 	}
 	for _, file := range files {
 		t.Run(file, func(t *testing.T) {
-			data, err := crd.Bases.ReadFile(file)
+			data, err := config.CRDs.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	manifests "github.com/cadastre-dev/cadastre/config/webhook"
+	"github.com/cadastre-dev/cadastre/config"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
 )
 
@@ -241,7 +241,7 @@ type hook struct {
 func (s *stage) hooks(t testing.TB) []hook {
 	t.Helper()
 	var all []hook
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests.Manifests), 4096)
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(config.Webhooks), 4096)
 	for {
 		var configuration admissionregistrationv1.ValidatingWebhookConfiguration
 		err := documents.Decode(&configuration)

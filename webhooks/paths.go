@@ -9,14 +9,14 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	manifests "github.com/cadastre-dev/cadastre/config/webhook"
+	"github.com/cadastre-dev/cadastre/config"
 	"github.com/cadastre-dev/cadastre/internal/certs"
 )
 
 // Paths are the paths of all webhooks, without the secret, as the markers say.
 func Paths() (certs.PlainPaths, error) {
 	paths := certs.PlainPaths{Mutating: map[string]string{}, Validating: map[string]string{}}
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests.Manifests), 4096)
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(config.Webhooks), 4096)
 	for {
 		// The webhooks of both kinds have the fields that matter here in common.
 		var configuration admissionv1.ValidatingWebhookConfiguration

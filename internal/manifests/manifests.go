@@ -17,10 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/cadastre-dev/cadastre/config/crd"
-	"github.com/cadastre-dev/cadastre/config/policy"
-	"github.com/cadastre-dev/cadastre/config/rbac"
-	"github.com/cadastre-dev/cadastre/config/webhook"
+	"github.com/cadastre-dev/cadastre/config"
 )
 
 // The manifests are embedded, so that an error in them is one of the program: these
@@ -28,12 +25,12 @@ import (
 
 // Definitions are the CRDs, in the order of their names.
 func Definitions() []apiextensionsv1.CustomResourceDefinition {
-	return decodeFiles[apiextensionsv1.CustomResourceDefinition](crd.Bases, "bases/*.yaml", "CustomResourceDefinition", nil)
+	return decodeFiles[apiextensionsv1.CustomResourceDefinition](config.CRDs, "crd/bases/*.yaml", "CustomResourceDefinition", nil)
 }
 
 // Policies are the admission policies for an operator under an account.
 func Policies(operator Account) []admissionv1.ValidatingAdmissionPolicy {
-	return decodeFiles[admissionv1.ValidatingAdmissionPolicy](policy.Manifests, "*.yaml", "ValidatingAdmissionPolicy", operator.in)
+	return decodeFiles[admissionv1.ValidatingAdmissionPolicy](config.Policies, "policy/*.yaml", "ValidatingAdmissionPolicy", operator.in)
 }
 
 // Webhook is a webhook as it is shipped, of either kind of configuration.
@@ -46,7 +43,7 @@ type Webhook struct {
 // by their names. Their conditions are in a patch of the same names.
 func Webhooks(kind string, operator Account) map[string]*Webhook {
 	all := map[string]*Webhook{}
-	for _, manifest := range [][]byte{webhook.Manifests, webhook.MatchConditions} {
+	for _, manifest := range [][]byte{config.Webhooks, config.MatchConditions} {
 		for _, obj := range mustDecode(operator.in(manifest)) {
 			if obj.GetKind() != kind {
 				continue
@@ -81,7 +78,7 @@ func WebhookOf(w *admissionv1.MutatingWebhook) *Webhook {
 // for those that hold in all.
 func OperatorRoles(operator Account) map[string][]rbacv1.PolicyRule {
 	rules := map[string][]rbacv1.PolicyRule{}
-	for _, obj := range mustDecode(operator.in(rbac.Operator)) {
+	for _, obj := range mustDecode(operator.in(config.OperatorRoles)) {
 		role := typed[rbacv1.Role](obj)
 		rules[role.Namespace] = append(rules[role.Namespace], role.Rules...)
 	}
@@ -91,7 +88,7 @@ func OperatorRoles(operator Account) map[string][]rbacv1.PolicyRule {
 // UserRoles are the roles for people.
 func UserRoles() []rbacv1.ClusterRole {
 	var roles []rbacv1.ClusterRole
-	for _, obj := range mustDecode(rbac.Users) {
+	for _, obj := range mustDecode(config.UserRoles) {
 		roles = append(roles, *typed[rbacv1.ClusterRole](obj))
 	}
 	return roles

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cadastre-dev/cadastre/config/crd"
+	"github.com/cadastre-dev/cadastre/config"
 )
 
 // Schemas validate objects as the API server will once they are admitted: what
@@ -29,12 +29,12 @@ type kindSchema struct {
 // Read reads the schemas that the CRDs carry, by kind.
 func Read() (Schemas, error) {
 	all := Schemas{}
-	files, err := fs.Glob(crd.Bases, "bases/*.yaml")
+	files, err := fs.Glob(config.CRDs, "crd/bases/*.yaml")
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range files {
-		data, err := crd.Bases.ReadFile(file)
+		data, err := config.CRDs.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ const module = "github.com/cadastre-dev/cadastre"
 var rows = [][]string{
 	{"internal/ipam/space"},
 	{"internal/ipam", "internal/kube", "internal/metrics", "internal/tracing", "internal/version"},
-	{"api/*", "internal/history", "config/crd", "config/policy", "config/rbac", "config/webhook", "web"},
+	{"api/*", "internal/history", "config", "web"},
 	{"internal/adapt", "internal/manifests"},
 	{"internal/ledger"},
 	{"internal/catalogue"},

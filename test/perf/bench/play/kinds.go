@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/config/crd"
+	"github.com/cadastre-dev/cadastre/config"
 )
 
 const (
@@ -127,7 +127,7 @@ func addressClaim() contender {
 
 // installBare installs a kind with the fields of IPClaim, and nothing else of it.
 func (w *World) installBare(ctx context.Context) error {
-	file, err := fs.ReadFile(crd.Bases, "bases/ipam.cadastre.dev_ipclaims.yaml")
+	file, err := fs.ReadFile(config.CRDs, "crd/bases/ipam.cadastre.dev_ipclaims.yaml")
 	if err != nil {
 		return err
 	}
