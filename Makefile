@@ -524,12 +524,12 @@ browser: ## Fetch what the tests of the browser view need beside Chromium, and s
 	done
 	if command -v npm >/dev/null; then $(MAKE) bin/axe.min.js; fi
 
-bin/axe.min.js: test/framework/browser/package.json test/framework/browser/package-lock.json
+bin/axe.min.js: web/package.json web/package-lock.json
 	@mkdir -p bin
 	into=$$(mktemp -d)
 	trap 'rm -rf "$$into"' EXIT
-	cp test/framework/browser/package.json test/framework/browser/package-lock.json "$$into"
-	npm ci --prefix "$$into" --no-audit --no-fund --ignore-scripts --loglevel=error
+	cp web/package.json web/package-lock.json "$$into"
+	npm ci --prefix "$$into" --omit=dev --no-audit --no-fund --ignore-scripts --loglevel=error
 	cp "$$into/node_modules/axe-core/axe.min.js" $@
 
 .PHONY: ui-pictures
@@ -540,22 +540,20 @@ ui-pictures: $(assets) build browser ## Open the page of the plug-in in Chromium
 ##@ Headlamp
 
 # The plug-in for Headlamp. Its tools and tests need Node and npm, and about 900 MB.
-HEADLAMP := web/headlamp
-
 .PHONY: headlamp
-headlamp: $(HEADLAMP)/node_modules/.package-lock.json ## Check, build and test the plug-in for Headlamp, which is then in web/headlamp/dist.
+headlamp: web/node_modules/.package-lock.json ## Check, build and test the plug-in for Headlamp, which is then in web/dist.
 	@mkdir -p $(OUT)
 	log=$$(realpath $(OUT))/headlamp.log
-	cd $(HEADLAMP); begin=$$SECONDS
-	for step in "lint" "format -- --check" tsc build "test"; do
+	cd web; begin=$$SECONDS
+	for step in lint format tsc build test; do
 	  CI=true npm run --silent $$step >"$$log" 2>&1 || { cat "$$log"; echo "headlamp: npm run $$step failed"; exit 1; }
 	done
 	sed -n 's/^.* \(Tests .*\)/headlamp: \1/p' "$$log" | sed 's/\x1b\[[0-9;]*m//g'
-	echo "headlamp: $(HEADLAMP)/dist/main.js has $$(wc -c <dist/main.js) bytes; it took $$((SECONDS - begin)) s"
+	echo "headlamp: web/dist/main.js has $$(wc -c <dist/main.js) bytes; it took $$((SECONDS - begin)) s"
 
 # Nothing of these packages is in what is built, and none of their scripts is run.
-$(HEADLAMP)/node_modules/.package-lock.json: $(HEADLAMP)/package-lock.json
-	@cd $(HEADLAMP); begin=$$SECONDS
+web/node_modules/.package-lock.json: web/package-lock.json
+	@cd web; begin=$$SECONDS
 	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
 	touch node_modules/.package-lock.json
 	echo "headlamp: its tools took $$((SECONDS - begin)) s"

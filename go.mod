@@ -3,7 +3,7 @@ module github.com/cadastre-dev/cadastre
 go 1.26.0
 
 // Packages of npm, some of which have Go files.
-ignore ./web/headlamp/node_modules
+ignore ./web/node_modules
 
 require (
 	github.com/anishathalye/porcupine v1.3.1

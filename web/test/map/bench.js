@@ -2,7 +2,7 @@
 // what a browser takes to fill the rectangles.
 
 import { View } from '../../map/view.js'
-import { CountingContext } from './fake.js'
+import { CountingContext } from '../fakes/canvas.js'
 import { large, strip } from './generate.js'
 import { mapOf } from './scene.js'
 

@@ -1,7 +1,7 @@
 // Maps for tests: in a window without a browser, with the rectangles that were drawn.
 
 import { createMap } from '../../map/index.js'
-import { FakeWindow } from './fake.js'
+import { FakeWindow } from '../fakes/canvas.js'
 
 /** A map with data, of which the first frame is drawn. */
 export function mapOf(data, { width = 1000, height = 600, Context, still, ...options } = {}) {

@@ -4,7 +4,7 @@ import test from 'node:test'
 import { AGES, FACETS, PATTERNS, colouringOf } from '../../map/colouring.js'
 import { NAMES, Patterns, drawTile } from '../../map/patterns.js'
 import { THEMES, contrast, luminance } from '../../map/theme.js'
-import { FakeContext, FakeWindow } from './fake.js'
+import { FakeContext, FakeWindow } from '../fakes/canvas.js'
 import { strip } from './generate.js'
 
 const STATES = Object.keys(PATTERNS)

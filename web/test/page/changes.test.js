@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Changes } from '../../page/changes.js'
 import { Store } from '../../page/store.js'
-import { block, firstState, pool, waiting } from './sample.js'
+import { block, firstState, pool, waiting } from '../fakes/register.js'
 
 function begun(options = {}) {
   const store = new Store()

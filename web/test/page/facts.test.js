@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { describe, usageOf } from '../../page/facts.js'
 import { explainSections, machineSection, usedBy, whoSections } from '../../page/reports.js'
-import { block, pool, storeWith } from './sample.js'
+import { block, pool, storeWith } from '../fakes/register.js'
 
 const NOW = Date.parse('2026-11-26T18:00:00Z')
 const said = (line) => line.map((part) => (typeof part === 'string' ? part : part.text)).join(' ')

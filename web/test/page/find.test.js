@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseQuery, suggest } from '../../page/find.js'
-import { storeWith } from './sample.js'
+import { storeWith } from '../fakes/register.js'
 
 const QUERIES = {
   '': { kind: 'empty' },

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { filterOf, splitField } from '../../page/filter.js'
 import { arrange, COLUMNS, thingsOf } from '../../page/list.js'
-import { block, storeWith } from './sample.js'
+import { block, storeWith } from '../fakes/register.js'
 
 const rows = (show, how = {}) => arrange(thingsOf(storeWith(), show), how).map((thing) => thing.id)
 

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { claimFor } from '../../page/commands.js'
 import { blocksSection, describeRange } from '../../page/rangefacts.js'
 import { parse } from '../../page/ranges.js'
-import { pool, storeWith } from './sample.js'
+import { pool, storeWith } from '../fakes/register.js'
 
 const said = (text, store = storeWith()) => describeRange(store, parse(text))
 const fact = (d, label) => d.facts.find(([name]) => name === label)?.[1].map((part) => part.text ?? part)

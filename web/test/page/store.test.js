@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Store } from '../../page/store.js'
-import { block, firstState, pool, storeWith, waiting } from './sample.js'
+import { block, firstState, pool, storeWith, waiting } from '../fakes/register.js'
 
 test('the first state is there, and is complete at ready', () => {
   const store = new Store()

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Store } from '../../page/store.js'
 import { keyOf, Strips } from '../../page/strips.js'
-import { block, firstState, pool, waiting } from './sample.js'
+import { block, firstState, pool, waiting } from '../fakes/register.js'
 
 // What a map that takes all deltas has.
 class Drawn {

@@ -1,7 +1,7 @@
 // What is said of what is selected, with the objects of the API that it is.
 
-import { describe as describeKey } from '../../page/facts.js';
-import type { Store } from '../../page/store.js';
+import { describe as describeKey } from '../page/facts.js';
+import type { Store } from '../page/store.js';
 import type { ObjectName } from './ObjectLink';
 
 /** A text, with a link to what has a key, or to the rows that a filter finds. */

@@ -1,10 +1,10 @@
 // The rows of the table beside the map.
 
-import { arrange, COLUMNS, SHOWN, thingsOf } from '../../page/list.js';
-import { formatRange } from '../../page/ranges.js';
-import type { Store } from '../../page/store.js';
-import { keyOf } from '../../page/strips.js';
-import { counted } from '../../page/words.js';
+import { arrange, COLUMNS, SHOWN, thingsOf } from '../page/list.js';
+import { formatRange } from '../page/ranges.js';
+import type { Store } from '../page/store.js';
+import { keyOf } from '../page/strips.js';
+import { counted } from '../page/words.js';
 import type { Row } from './AddressMap';
 import type { Space } from './strips';
 

@@ -13,9 +13,9 @@ import { homedir } from 'node:os';
 import { resolve } from 'node:path';
 import * as React from 'react';
 import * as ReactJSX from 'react/jsx-runtime';
-import { Cluster } from './testing/cluster';
-import { claim, held, pool } from './testing/objects';
-import { CLUSTER, installBrowser, show } from './testing/render';
+import { Cluster } from '../test/fakes/cluster';
+import { claim, held, pool } from '../test/fakes/objects';
+import { CLUSTER, installBrowser, show } from '../test/fakes/render';
 
 const BUILT = 'dist/main.js';
 /** A plug-in is loaded with every page of Headlamp. */

@@ -1,9 +1,9 @@
 import { screen, waitFor, within } from '@testing-library/react';
-import { STATES } from '../../page/words.js';
+import { STATES } from '../page/words.js';
+import { Cluster } from '../test/fakes/cluster';
+import { addressClaim, claim, held, localPool, pool, waits } from '../test/fakes/objects';
+import { CLUSTER, installBrowser, show } from '../test/fakes/render';
 import { ClaimSection } from './ClaimSection';
-import { Cluster } from './testing/cluster';
-import { addressClaim, claim, held, localPool, pool, waits } from './testing/objects';
-import { CLUSTER, installBrowser, show } from './testing/render';
 
 const NO_BLOCK = 'no free /31 in pool vips: the claim is bound as soon as one is released';
 

@@ -1,7 +1,7 @@
 // From a pool's object to what the stream of `kubectl ipam ui` says of a pool.
 
-import { bitsOf, format } from '../../map/address.js';
-import { rangeOf } from '../../page/ranges.js';
+import { bitsOf, format } from '../map/address.js';
+import { rangeOf } from '../page/ranges.js';
 import type { PoolObject, PoolReference } from './objects';
 
 export interface Withheld {

@@ -1,7 +1,7 @@
 import { Box } from '@mui/material';
 import { useEffect, useRef } from 'react';
-import { drawTile } from '../../map/index.js';
-import { count } from '../../page/words.js';
+import { drawTile } from '../map/index.js';
+import { count } from '../page/words.js';
 import type { LegendEntry } from './AddressMap';
 
 /** What colours and patterns mean, and how many strips have each. */

@@ -1,6 +1,4 @@
 import { readFileSync } from 'node:fs';
-import type { PoolObject } from './objects';
-import { type Change, type Objects, Register, type Strip } from './strips';
 import {
   addressClaim,
   carved,
@@ -12,7 +10,9 @@ import {
   ROOT,
   samples,
   waits,
-} from './testing/objects';
+} from '../test/fakes/objects';
+import type { PoolObject } from './objects';
+import { type Change, type Objects, Register, type Strip } from './strips';
 
 function objects(parts: Partial<Objects>): Objects {
   return {

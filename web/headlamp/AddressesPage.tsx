@@ -1,8 +1,8 @@
 import { SectionBox } from '@kinvolk/headlamp-plugin/lib/CommonComponents';
 import { Box, Button, MenuItem, TextField, Typography } from '@mui/material';
 import { useCallback, useEffect, useId, useMemo, useRef, useState } from 'react';
-import { parse } from '../../page/ranges.js';
-import { counted, poolName, spaceName } from '../../page/words.js';
+import { parse } from '../page/ranges.js';
+import { counted, poolName, spaceName } from '../page/words.js';
 import { AddressMap, type LegendEntry, type Row, type TheMap } from './AddressMap';
 import { BlocksTable } from './BlocksTable';
 import { Legend } from './Legend';

@@ -2,9 +2,9 @@
 // a browser. The objects become the messages of the stream of `kubectl ipam ui`; its page
 // makes a register and strips of those, and this plug-in has the same from the same code.
 
-import { rangeOf } from '../../page/ranges.js';
-import { Store } from '../../page/store.js';
-import { Strips } from '../../page/strips.js';
+import { rangeOf } from '../page/ranges.js';
+import { Store } from '../page/store.js';
+import { Strips } from '../page/strips.js';
 import {
   addressClaimWaits,
   blockMessage,

@@ -1,9 +1,9 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
-import { STATES } from '../../page/words.js';
+import { STATES } from '../page/words.js';
+import { Cluster } from '../test/fakes/cluster';
+import { addressClaim, carved, claim, held, pool, waits } from '../test/fakes/objects';
+import { CLUSTER, installBrowser, show } from '../test/fakes/render';
 import { AddressesPage } from './AddressesPage';
-import { Cluster } from './testing/cluster';
-import { addressClaim, carved, claim, held, pool, waits } from './testing/objects';
-import { CLUSTER, installBrowser, show } from './testing/render';
 
 let cluster: Cluster;
 

@@ -8,10 +8,10 @@ import type {
   ClaimObject,
   ClassObject,
   PoolObject,
-} from '../objects';
+} from '../../headlamp/objects';
 
 const OURS = 'ipam.cadastre.dev/v1alpha1';
-export const ROOT = '../../';
+export const ROOT = '../';
 
 type Kinded<T> = T & { kind: string; apiVersion: string };
 

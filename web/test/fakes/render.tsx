@@ -7,7 +7,7 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { configure, render } from '@testing-library/react';
 import { Provider } from 'react-redux';
 import { MemoryRouter } from 'react-router-dom';
-import { FakeContext } from '../../../test/map/fake.js';
+import { FakeContext } from './canvas.js';
 
 export const CLUSTER = 'west';
 

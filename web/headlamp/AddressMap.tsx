@@ -2,7 +2,7 @@
 
 import { useTheme } from '@mui/material';
 import { useEffect, useRef } from 'react';
-import { createMap } from '../../map/index.js';
+import { createMap } from '../map/index.js';
 import type { Change, Register, Space } from './strips';
 
 /** A row of what the map shows: see web/map/rows.js. */

@@ -1,7 +1,7 @@
 import { Loader } from '@kinvolk/headlamp-plugin/lib/CommonComponents';
 import { Alert, Box, Typography } from '@mui/material';
 import { useEffect, useMemo, useRef, useState } from 'react';
-import { rangeOf } from '../../page/ranges.js';
+import { rangeOf } from '../page/ranges.js';
 import { AddressMap, type Row, type TheMap } from './AddressMap';
 import { type Claim, poolIdFor, type Standing } from './around';
 import { BlocksTable } from './BlocksTable';

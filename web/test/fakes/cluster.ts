@@ -1,6 +1,6 @@
 // A cluster as Headlamp's own API code sees it: lists by fetch, and watches by WebSocket.
 
-import type { AllocationObject, Metadata } from '../objects';
+import type { AllocationObject, Metadata } from '../../headlamp/objects';
 
 interface KubeObject {
   kind: string;
