@@ -263,11 +263,11 @@ test-large: $(assets) capi helm cert-manager goreleaser providers prometheus bro
 	$(patient) go test -count=1 -p 1 -v -timeout $(TEST_TIMEOUT) $$(grep -vxF "$$raced" <<<"$$sized") | $(of_itself)
 
 # Suites whose full size takes more than a quarter of an hour: they have targets of their own.
-at_length := e2e/movein|perf/plugin
+at_length := e2e/migrate|perf/plugin
 
 .PHONY: import-at-length
 import-at-length: $(assets) capi providers build ## Import 5,000 addresses from the in-cluster provider and Metal3's, and kill the import at every write: about half an hour.
-	@$(patient) go test -count=1 -v -timeout 60m ./test/e2e/movein
+	@$(patient) go test -count=1 -v -timeout 60m ./test/e2e/migrate
 
 .PHONY: stress
 stress: $(assets) capi helm cert-manager goreleaser providers prometheus browser build ## Run the suites that start processes, and the model, while BUSY (default 4) loops take the CPUs: the core 20 times and the others 5 times, or RUNS times; SUITES alone, a pattern of their paths. Sum up what failed.

@@ -1,4 +1,4 @@
-package movein
+package migrate
 
 import (
 	"context"

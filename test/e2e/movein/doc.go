@@ -1,3 +1,0 @@
-// Package movein takes over the pools of other IPAM providers while they run, are stopped,
-// and while the import is interrupted: no address changes, and none is given twice.
-package movein
