@@ -6,7 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // other two have the reason of that one.
 //
 // Each comment lists the reasons of the condition, by kind and status, in lines that
-// `make api-reference` reads.
+// `make docs` reads.
 const (
 	// ConditionReady is True when the object does what it is there for. Of an IPClaim it has
 	// the status and the reason of Bound, for tools that look for Ready (kstatus), but where

@@ -1,7 +1,6 @@
 package apireference
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -36,21 +34,6 @@ func readAPI(t *testing.T) *API {
 		t.Fatal(err)
 	}
 	return api
-}
-
-func TestThePageHasTheConditionsOfTheSource(t *testing.T) {
-	var want bytes.Buffer
-	if err := readAPI(t).Write(&want); err != nil {
-		t.Fatal(err)
-	}
-	text := readPage(t)
-	at := strings.Index(text, "\n## Conditions and reasons\n")
-	if at < 0 {
-		t.Fatalf("%s has no section about conditions: run make api-reference", page)
-	}
-	if diff := cmp.Diff(want.String(), text[at:]); diff != "" {
-		t.Errorf("%s is not what api/v1alpha1 says (-api +page): run make api-reference\n%s", page, diff)
-	}
 }
 
 // TestEveryReasonIsOfACondition: a new reason is listed in the comment of a condition.
@@ -142,7 +125,7 @@ func (c *comparison) object(of string, schema apiextensionsv1.JSONSchemaProps) {
 	for name, property := range schema.Properties {
 		row, ok := c.fields[of][name]
 		if !ok {
-			c.Errorf("%s has no row for %s of %s: run make api-reference", page, name, of)
+			c.Errorf("%s has no row for %s of %s: run make docs", page, name, of)
 			continue
 		}
 		for _, required := range schema.Required {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -78,25 +79,25 @@ func (d Dashboard) JSON() ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// Write writes the dashboards of a repository in a directory, and returns what its document
-// says of them.
-func Write(root string) (document string, err error) {
+// Write writes the dashboards of a repository, and to out the tables of their panels.
+func Write(root string, out io.Writer) error {
 	alerts, err := lint.ReadAlerts(root)
 	if err != nil {
-		return "", err
+		return err
 	}
 	all, err := All(alerts)
 	if err != nil {
-		return "", err
+		return err
 	}
 	for _, d := range all {
 		text, err := d.JSON()
 		if err != nil {
-			return "", err
+			return err
 		}
 		if err := os.WriteFile(filepath.Join(root, Directory, d.File()), text, 0o644); err != nil {
-			return "", err
+			return err
 		}
 	}
-	return Document(all), nil
+	_, err = io.WriteString(out, Document(all))
+	return err
 }

@@ -19,7 +19,6 @@ import (
 
 	lint "github.com/cadastre-dev/cadastre/hack/metrics"
 	"github.com/cadastre-dev/cadastre/internal/metrics"
-	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 )
 
 const root = "../.."
@@ -47,22 +46,11 @@ func made(t *testing.T) ([]Dashboard, *lint.Alerts) {
 	return all, alerts
 }
 
-func TestTheFilesAreWhatIsMade(t *testing.T) {
+func TestEveryFileIsADashboard(t *testing.T) {
 	all, _ := made(t)
 	want := []string{"kustomization.yaml"}
 	for _, d := range all {
 		want = append(want, d.File())
-		text, err := os.ReadFile(filepath.Join(root, Directory, d.File()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		made, err := d.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(made), string(text)); diff != "" {
-			t.Errorf("%s is not what is made: run make dashboards\n%s", d.File(), diff)
-		}
 	}
 	entries, err := os.ReadDir(filepath.Join(root, Directory))
 	if err != nil {
@@ -70,23 +58,8 @@ func TestTheFilesAreWhatIsMade(t *testing.T) {
 	}
 	for _, entry := range entries {
 		if !slices.Contains(want, entry.Name()) {
-			t.Errorf("%s/%s is made by nothing", Directory, entry.Name())
+			t.Errorf("%s/%s is not written by make docs: delete it", Directory, entry.Name())
 		}
-	}
-}
-
-func TestTheDocumentSaysWhatThePanelsShow(t *testing.T) {
-	all, _ := made(t)
-	text, err := os.ReadFile(filepath.Join(root, "docs/dashboards.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := document.Splice(string(text), "panels", Document(all))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Errorf("docs/dashboards.md (-made +documented): run make dashboards\n%s", diff)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/internal/metrics"
-	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 )
 
 const root = "../.."
@@ -34,22 +33,6 @@ func read(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// TestTheTableIsThatOfTheDefinitions: `make metrics-document` writes it.
-func TestTheTableIsThatOfTheDefinitions(t *testing.T) {
-	text := read(t, "docs/metrics.md")
-	var table bytes.Buffer
-	if err := Write(&table); err != nil {
-		t.Fatal(err)
-	}
-	want, err := document.Splice(text, "metrics", table.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, text); diff != "" {
-		t.Errorf("docs/metrics.md is not what the definitions say (-defined +documented): run make metrics-document\n%s", diff)
-	}
 }
 
 func TestRulesAreAccepted(t *testing.T) {

@@ -321,7 +321,7 @@ func (w *world) drawn(spans collector.Spans) {
 	text, err := os.ReadFile(document)
 	suite.Must(w, err)
 	if !strings.Contains(timeless(string(text)), timeless(picture)) {
-		w.Errorf("docs/tracing.md does not show this trace (run `make tracing-document`):\n%s", picture)
+		w.Errorf("docs/tracing.md does not show this trace (run `make trace-picture`):\n%s", picture)
 	}
 }
 

@@ -1,0 +1,91 @@
+// The docs command writes what is generated from the code into documents, and the dashboards for
+// Grafana. It runs at the root of the repository; `make docs` calls it after crd-ref-docs, which
+// writes docs/api.md up to the conditions.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+
+	"github.com/cadastre-dev/cadastre/hack/apireference"
+	"github.com/cadastre-dev/cadastre/hack/dashboards"
+	"github.com/cadastre-dev/cadastre/hack/metrics"
+	"github.com/cadastre-dev/cadastre/hack/reference"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
+)
+
+// part is what stands between the markers of a document: see document.Splice.
+type part struct {
+	file, name string
+	write      func(io.Writer) error
+}
+
+func parts() []part {
+	return []part{
+		{"docs/dashboards.md", "panels", func(out io.Writer) error { return dashboards.Write(".", out) }},
+		{"docs/history.md", "history", writeHistory},
+		{"docs/kubectl-ipam/README.md", "rights", reference.WriteRights},
+		{"docs/metrics.md", "metrics", metrics.Write},
+		{"docs/tracing.md", "attributes", writeAttributes},
+		{"docs/tracing.md", "spans", writeSpans},
+	}
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "docs:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	for _, part := range parts() {
+		if err := part.splice(); err != nil {
+			return fmt.Errorf("%s, %s: %w", part.file, part.name, err)
+		}
+	}
+	if err := reference.Write("docs/kubectl-ipam"); err != nil {
+		return err
+	}
+	return appendConditions("docs/api.md")
+}
+
+func (p part) splice() error {
+	var content bytes.Buffer
+	if err := p.write(&content); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		return err
+	}
+	spliced, err := document.Splice(string(text), p.name, content.String())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.file, []byte(spliced), 0o644)
+}
+
+var emptyLines = regexp.MustCompile(`\n{3,}`)
+
+// appendConditions writes the conditions and reasons at the end of a page, in place of those
+// that are there, and leaves one of several empty lines.
+func appendConditions(file string) error {
+	api, err := apireference.Read(".")
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	fields, _, _ := bytes.Cut(text, []byte("\n## Conditions and reasons\n"))
+	page := bytes.NewBuffer(fields)
+	if err := api.Write(page); err != nil {
+		return err
+	}
+	return os.WriteFile(file, emptyLines.ReplaceAll(page.Bytes(), []byte("\n\n")), 0o644)
+}

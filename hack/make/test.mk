@@ -1,0 +1,150 @@
+# Tests: see test/README.md.
+
+TEST_TIMEOUT ?= 15m
+# How many packages are tested at a time: suites wait more than they work.
+SIDE_BY_SIDE ?= 3
+
+# The packages of `make test-others`: they need other programs than a control plane, or measure.
+others := /(envtest|hack/.*|test/(framework|perf)/.*|test/e2e/(clusterctl|docs|install|migrate|oncall|plugin|tracing|ui|uibrowser))$$
+# The longest suites begin first.
+longest := /test/(e2e/(integration|restore|tenants|security)|chaos/replicas)$$
+# The packages that are tested with the race detector, which needs a C compiler.
+raced := $(patsubst %,./%/...,internal/ledger internal/allocator cmd/kubectl-ipam/app/live)
+race := $(if $(shell command -v $${CC:-gcc}),-race)
+# Control planes take more memory, and less CPU time.
+patient := CONTROL_PLANE_GOGC=400
+
+# tested lists the packages with tests, but for those that are raced; by {{.$(1)}}, of the packages $(2).
+tested = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.$(1)}}{{end}}' $(2) | grep -vxF -f <(go list $(raced))
+
+.PHONY: test
+test: $(assets) build ## Run vet, the unit tests, and the suites that guard the main promises: about ten minutes.
+	@begin=$$SECONDS
+	go vet ./...
+	go test -short $(race) -timeout $(TEST_TIMEOUT) $(raced)
+	packages=$$($(call tested,ImportPath,./...) | grep -vE '$(others)')
+	$(patient) go test -short -count=1 -p $(SIDE_BY_SIDE) -timeout $(TEST_TIMEOUT) \
+	  $$(grep -E '$(longest)' <<<"$$packages") $$(grep -vE '$(longest)' <<<"$$packages")
+	echo "test: passed in $$((SECONDS - begin)) s"
+
+# Run the other tests, which need Cluster API's manager, Helm, cert-manager, Prometheus, other
+# providers, Chromium or Node.
+.PHONY: test-others
+test-others: $(assets) build programs
+	@$(patient) go test -short -count=1 -p $(SIDE_BY_SIDE) -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,./...) | grep -E '$(others)')
+	for module in $(modules); do
+	  (cd $$module; go vet ./...; $(patient) go test -short -count=1 -timeout $(TEST_TIMEOUT) ./...)
+	done
+
+# Run at full size the tests that are smaller in `make test`.
+.PHONY: test-large
+test-large: $(assets) build programs
+	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd hack internal test webhooks | xargs -n1 dirname | sort -u | sed 's|^|./|' | grep -vE '/test/($(at_length))$$')
+	go test $(race) -timeout $(TEST_TIMEOUT) $(raced)
+	$(patient) go test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,$$sized))
+
+.PHONY: test-all
+test-all: test test-others test-large ## Run all tests, then those at full size that are smaller in `make test`.
+
+# Suites whose full size takes more than a quarter of an hour.
+at_length := e2e/migrate|perf/plugin
+
+# Import 5,000 addresses from the in-cluster provider and Metal3's, and kill the import at every
+# write: about half an hour.
+.PHONY: import-at-length
+import-at-length: $(assets) build capi providers
+	@$(patient) go test -count=1 -v -timeout 60m ./test/e2e/migrate
+
+RUNS ?=
+BUSY ?= 4
+SUITES ?=
+
+.PHONY: stress
+stress: $(assets) build programs ## Run the suites again and again beside BUSY (default 4) busy loops: RUNS times those that match SUITES.
+	@directories=$$($(call tested,Dir,./envtest ./internal/certs ./internal/controller/... ./internal/operator ./webhooks ./test/...))
+	for module in $(modules); do
+	  directories+=$$'\n'$$(cd $$module; $(call tested,Dir,./...))
+	done
+	$(patient) RUNS='$(RUNS)' BUSY='$(BUSY)' TEST_TIMEOUT=60m OUT=$(OUT)/stress \
+	  test/stress $$(grep -E '$(or $(SUITES),.)' <<<"$$directories")
+
+FUZZTIME ?= 20s
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (default 20s).
+	@for package in $$(go list ./internal/... ./webhooks); do
+	  for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do
+	    echo "fuzz: $$package $$target for $(FUZZTIME)"
+	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package
+	  done
+	done
+
+DURATION ?= 10m
+SEED ?= 0
+ALLOCATIONS ?= 0
+FAULTS ?= 0
+CLIENTS ?= 0
+MANAGERS ?= 0
+PAUSE ?= 0
+
+.PHONY: torture
+torture: $(assets) build bin/torture ## Run real managers under faults for DURATION (default 10m), with choices by SEED.
+	@bin/torture -duration=$(DURATION) -allocations=$(ALLOCATIONS) -faults=$(FAULTS) -seed=$(SEED) -clients=$(CLIENTS) -managers=$(MANAGERS) -pause=$(PAUSE)
+
+# Break the operator's promises, one at a time, and see the torture harness find each within a
+# minute.
+.PHONY: torture-selftest
+torture-selftest: $(assets)
+	@TORTURE_SELFTEST=all go test -count=1 -v -timeout $(TEST_TIMEOUT) -run TestTheHarnessFindsWhatIsBroken ./test/chaos/torture
+
+FIGURES ?= docs/reliability.md
+
+# Write the figures of the last `make torture` into FIGURES.
+.PHONY: torture-report
+torture-report: bin/torture
+	@bin/torture report out/torture/report.json $(FIGURES)
+
+MUTATIONS ?= 10000
+
+# Send random mutations of valid objects through the API server.
+.PHONY: hostile
+hostile: $(assets) build
+	@MUTATIONS=$(MUTATIONS) SEED=$(SEED) go test -count=1 -v -timeout $(TEST_TIMEOUT) ./test/e2e/hostile
+
+STORM ?= 5m
+
+# Let a hostile tenant misuse the operator beside an honest one.
+.PHONY: tenants
+tenants: $(assets) build
+	@STORM=$(STORM) SEED=$(SEED) go test -count=1 -v -timeout 1h ./test/e2e/tenants
+
+# The packages that are changed; the tests of all of them judge each change.
+MUTATED ?= ./webhooks ./internal/allocator ./internal/catalogue ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/adapt ./internal/requester \
+  ./internal/controller/... ./internal/certs ./internal/operator
+SAMPLE ?= 0
+
+.PHONY: mutants
+mutants: $(assets) ## Change the code in small ways, and list the changes that no test notices: SAMPLE of them, drawn by SEED, or all. Continues a run that was cut off.
+	@mkdir -p $(OUT)
+	go build -o $(OUT)/mutants ./hack/cmd/mutants
+	exec $(OUT)/mutants -out=$(OUT)/mutants.json -sample=$(SAMPLE) -seed=$(SEED) -control-planes $(MUTATED)
+
+# Write what the last `make mutants` has found into docs/reliability.md.
+.PHONY: mutants-document
+mutants-document:
+	@go run ./hack/cmd/mutants table $(OUT)/mutants.json hack/mutants/explained.txt >$(OUT)/mutants.md
+	go run ./hack/cmd/splice docs/reliability.md mutants <$(OUT)/mutants.md
+
+# Measure what the largest objects cost a replica, into docs/reliability.md.
+.PHONY: largest
+largest: $(assets)
+	@mkdir -p $(OUT)
+	LARGEST=$(CURDIR)/$(OUT)/largest.md go test -count=1 -run TestTheLargestObjectCostsLittle ./webhooks
+	go run ./hack/cmd/splice docs/reliability.md largest <$(OUT)/largest.md
+
+# Write the picture of a trace into docs/tracing.md.
+.PHONY: trace-picture
+trace-picture: $(assets) build
+	@mkdir -p $(OUT)
+	TRACE_PICTURE=$(CURDIR)/$(OUT)/trace.md go test -count=1 -run 'TestTracing/one_trace' ./test/e2e/tracing
+	go run ./hack/cmd/splice docs/tracing.md picture <$(OUT)/trace.md
