@@ -3,7 +3,9 @@ package cluster
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -52,15 +54,26 @@ func (c *Cluster) Audit() ([]Audited, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
+	return readAudit(log)
+}
+
+// readAudit reads the lines of an audit log that is being written: the last one counts when it
+// is complete.
+func readAudit(log io.Reader) ([]Audited, error) {
 	var all []Audited
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	lines := bufio.NewReader(log)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
 		var one Audited
-		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
+		if err := json.Unmarshal(line, &one); err != nil {
 			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
 		all = append(all, one)
 	}
-	return all, lines.Err()
 }
