@@ -2,7 +2,7 @@
 
 TEST_TIMEOUT ?= 15m
 # How many packages are tested at a time: suites wait more than they work.
-SIDE_BY_SIDE ?= 3
+SIDE_BY_SIDE ?= 4
 
 # The packages of `make test-others`: they need other programs than a control plane, or measure.
 others := /(envtest|hack/.*|test/(framework|perf)/.*|test/e2e/(clusterctl|docs|install|migrate|oncall|plugin|tracing|ui|uibrowser))$$
@@ -28,13 +28,16 @@ test: $(assets) build ## Run vet, the unit tests, and the suites that guard the 
 	echo "test: passed in $$((SECONDS - begin)) s"
 
 # Run the other tests, which need Cluster API's manager, Helm, cert-manager, Prometheus, other
-# providers, Chromium or Node.
+# providers, Chromium or Node; and the contract beside Cluster API's manager.
 .PHONY: test-others
 test-others: $(assets) build programs
-	@$(patient) go test -short -count=1 -p $(SIDE_BY_SIDE) -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,./...) | grep -E '$(others)')
+	@begin=$$SECONDS
+	$(patient) go test -short -count=1 -p $(SIDE_BY_SIDE) -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,./...) | grep -E '$(others)')
+	$(patient) go test -count=1 -timeout $(TEST_TIMEOUT) ./test/e2e/contract
 	for module in $(modules); do
 	  (cd $$module; go vet ./...; $(patient) go test -short -count=1 -timeout $(TEST_TIMEOUT) ./...)
 	done
+	echo "test-others: passed in $$((SECONDS - begin)) s"
 
 # Run at full size the tests that are smaller in `make test`.
 .PHONY: test-large

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
 	allocations, faults := 1200, 10
 	if testing.Short() {
-		allocations, faults = 500, 5
+		allocations, faults = 400, 4
 	}
 	config := Config{Seed: suite.Seed(t, seedEnv, usualSeed), Storm: longest, Allocations: allocations, Faults: faults, Out: out(t, ""), Progress: t.Output()}
 	if storm := suite.Setting(t, durationEnv, 0, time.ParseDuration); storm > 0 {

@@ -1,7 +1,7 @@
 // Package contract holds Cadastre to Cluster API's IPAM contract (v1beta2, Cluster
 // API 1.14, docs/book/src/developer/providers/contracts/ipam.md in its module): a
-// spec a clause, quoted. Cluster API's own core manager runs beside it, so that
-// its validation, its defaults and its conversion are in force.
+// spec a clause, quoted. Without -short Cluster API's own core manager runs beside it, so
+// that its validation, its defaults and its conversion are in force.
 package contract
 
 import (
@@ -40,7 +40,7 @@ func TestContract(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	running = suite.Start(GinkgoTB(), cluster.Options{
-		ClusterAPI: true, ControllerManager: true, Managers: 2,
+		ClusterAPI: !testing.Short(), ClusterAPICRDs: testing.Short(), ControllerManager: true, Managers: 2,
 		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String()},
 	})
 	k8s = running

@@ -16,12 +16,16 @@ import (
 // A snapshot is restored without --bump-revision while both managers run: the revisions
 // that they have watched come again, with other content. One of them serves all creates
 // until the revisions are above those of before, the other one alone from then on: its view
-// lacks what the first one recorded, unless it has listed again. RESTORES is how often.
+// lacks what the first one recorded, unless it has listed again. RESTORES is how often: by default 3 times, with -short once.
 func TestASnapshotOfEtcdWithLowerRevisionsWhileManagersRun(t *testing.T) {
 	w := start(t, cluster.Options{Managers: 2, ControllerManager: true})
 	w.pools()
 	seed := newSeed(t)
-	for n := range suite.Setting(t, "RESTORES", 3, strconv.Atoi) {
+	restores := 3
+	if testing.Short() {
+		restores = 1
+	}
+	for n := range suite.Setting(t, "RESTORES", restores, strconv.Atoi) {
 		t.Run(fmt.Sprintf("restore %d", n), func(t *testing.T) {
 			w := w.in(t)
 			w.rewind(fmt.Sprintf("rewind-%d", n), seed+uint64(n), w.Managers[n%2], w.Managers[(n+1)%2])

@@ -285,9 +285,14 @@ func (l *leak) forge(ctx context.Context) {
 	}
 }
 
-// cutOff sends requests that are not answered.
+// cutOff sends requests that are not answered; with -short 5 in a second, as the path is
+// accepted for more than a minute.
 func (l *leak) cutOff(ctx context.Context, h *hostile) {
-	for ctx.Err() == nil {
+	pace := flowcontrol.NewFakeAlwaysRateLimiter()
+	if testing.Short() {
+		pace = flowcontrol.NewTokenBucketRateLimiter(5, 1)
+	}
+	for pace.Wait(ctx) == nil && ctx.Err() == nil {
 		switch err := h.impatient(ctx); {
 		case errors.Is(err, errCutOff):
 			l.cut.Add(1)
