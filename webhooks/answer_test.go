@@ -16,7 +16,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 func TestEachErrorHasItsStatusCode(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -39,13 +39,13 @@ func furnished(t *testing.T, s *stage) {
 		s.Catalogue.SetPool(pool)
 		s.record(t, ipam.Record{
 			Name: ipam.Name{Namespace: "system", Name: "ippool." + name}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
-			Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfPool(pool.Key),
+			Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(pool.Key),
 		})
 	}
-	s.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
-	s.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
-	s.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
-	holder := adapt.HolderOfClaim(ipam.Name{Namespace: "others", Name: "secret"})
+	s.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
+	s.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
+	s.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
+	holder := convert.HolderOfClaim(ipam.Name{Namespace: "others", Name: "secret"})
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "others", Name: "secret-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),
 		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: holder, HolderUID: "1",
@@ -62,7 +62,7 @@ func furnished(t *testing.T, s *stage) {
 // record stores a record, and waits until the view shows it.
 func (s *stage) record(t *testing.T, record ipam.Record) {
 	t.Helper()
-	must(t, s.store.Create(t.Context(), adapt.Allocation(record)))
+	must(t, s.store.Create(t.Context(), convert.Allocation(record)))
 	for {
 		if _, ok := s.Ledger.Record(record.Name); ok {
 			return
@@ -133,7 +133,7 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		furnished(t, s)
 		s.record(t, ipam.Record{
 			Name: ipam.Name{Namespace: "team", Name: "back-12345678"}, Block: netip.MustParsePrefix("10.0.0.32/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
-			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "back"}), HolderUID: "1",
+			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "back"}), HolderUID: "1",
 		})
 		must(t, s.store.Create(t.Context(), &v1alpha1.IPClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: v1alpha1.IPClassSpec{Provisioner: v1alpha1.NativeProvisioner, IPFamily: v1alpha1.IPv4},
@@ -291,7 +291,7 @@ func TestAClassIsAnswered(t *testing.T) {
 		must(t, s.store.Create(t.Context(), first))
 		for _, name := range []string{"w1", "w2", "w3", "w4"} {
 			claim := ipam.Name{Namespace: "team", Name: name}
-			s.Queue.Wait(queue.Waiter{Holder: adapt.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "unbacked"}})
+			s.Queue.Wait(queue.Waiter{Holder: convert.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "unbacked"}})
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/internal/requester"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // TestWhereWhoAskedCannotBeNotedAWarningSaysSo has a user of too many groups, and an

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/cadastre-dev/cadastre/internal/history"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 // refusals count what webhooks refuse, and write it into the history.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -113,7 +113,7 @@ func (d *draft) grant(pool *v1alpha1.PoolReference, granted bool) {
 func (d *draft) requestedBy(user string, record ipam.Record) {
 	d.remove("metadata", "annotations", v1alpha1.AnnotationRequestedBy)
 	if !record.Block.IsValid() {
-		_ = d.set(adapt.RequestedBy(user), "metadata", "annotations", v1alpha1.AnnotationRequestedBy) // metadata is a map: the API server has read it
+		_ = d.set(convert.RequestedBy(user), "metadata", "annotations", v1alpha1.AnnotationRequestedBy) // metadata is a map: the API server has read it
 	}
 }
 

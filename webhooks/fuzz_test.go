@@ -31,14 +31,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/requester"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // stage is the handlers as Setup makes them, over a store in memory.
@@ -231,10 +231,10 @@ func newStage(f testing.TB) *stage {
 	alloc.Catalogue.SetPool(pool)
 	alloc.Catalogue.SetProject("team", "team")
 	alloc.Catalogue.SetProject("strangers", "strangers")
-	alloc.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
-	must(f, store.Create(ctx, adapt.Allocation(ipam.Record{
+	alloc.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
+	must(f, store.Create(ctx, convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
-		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfPool(pool.Key),
+		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(pool.Key),
 	})))
 	changed := make(chan struct{}, 1)
 	view.Listen(func(ledger.Change) {

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -40,15 +40,15 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	obj := unstructured.Unstructured{Object: d.object}
-	claim := adapt.AddressClaim{
+	claim := convert.AddressClaim{
 		Namespace: req.Namespace, Name: nameFor(&obj), PoolGroup: d.text("spec", "poolRef", "apiGroup"),
 		PoolKind: d.text("spec", "poolRef", "kind"), PoolName: d.text("spec", "poolRef", "name"),
 		Annotations: obj.GetAnnotations(),
 	}
-	if !adapt.IsOurs(claim.PoolGroup, claim.PoolKind) {
+	if !convert.IsOurs(claim.PoolGroup, claim.PoolKind) {
 		return unserved(claim)
 	}
-	request, errs := adapt.AddressRequest(claim)
+	request, errs := convert.AddressRequest(claim)
 	if len(errs) > 0 {
 		return denied(addressClaimSubject(claim.Name).invalid(errs...))
 	}
@@ -63,7 +63,7 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	d.grant(&v1alpha1.PoolReference{Name: claim.PoolName}, granted)
 	var warnings []string
 	if request.Granted = granted; m.Catalogue.LacksRight(request) {
-		of := requester.Subject{Kind: adapt.AddressClaimKind, Namespace: req.Namespace, Name: claim.Name, Pool: claim.PoolName}
+		of := requester.Subject{Kind: convert.AddressClaimKind, Namespace: req.Namespace, Name: claim.Name, Pool: claim.PoolName}
 		warnings = d.askedBy(m.ring, req.UserInfo, of)
 	}
 	err = errors.Join(
@@ -76,7 +76,7 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 }
 
 func addressClaimSubject(name string) subject {
-	return subject{group: adapt.AddressClaimGroup, kind: adapt.AddressClaimKind, plural: "ipaddressclaims", name: name}
+	return subject{group: convert.AddressClaimGroup, kind: convert.AddressClaimKind, plural: "ipaddressclaims", name: name}
 }
 
 // isUnknown reports whether a claim names a pool that may come yet, and may take a right
@@ -87,11 +87,11 @@ func (m *addressClaimMutator) isUnknown(pool ipam.PoolKey) bool {
 }
 
 // unserved admits a claim that names nothing of ours, with a warning where it means to.
-func unserved(claim adapt.AddressClaim) admission.Response {
-	if !adapt.IsOurGroup(claim.PoolGroup) {
+func unserved(claim convert.AddressClaim) admission.Response {
+	if !convert.IsOurGroup(claim.PoolGroup) {
 		return admission.Allowed("")
 	}
-	return admission.Allowed("").WithWarnings(adapt.UnknownKind(claim.PoolKind).Error())
+	return admission.Allowed("").WithWarnings(convert.UnknownKind(claim.PoolKind).Error())
 }
 
 // Where no replica runs, IPAddresses of other makers are recorded later.
@@ -114,13 +114,13 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	kind, pool := d.text("spec", "poolRef", "kind"), d.text("spec", "poolRef", "name")
-	if !adapt.IsOurs(d.text("spec", "poolRef", "apiGroup"), kind) || req.DryRun != nil && *req.DryRun {
+	if !convert.IsOurs(d.text("spec", "poolRef", "apiGroup"), kind) || req.DryRun != nil && *req.DryRun {
 		return admission.Allowed("")
 	}
-	key, class := adapt.PoolOfAddress(kind, req.Namespace, pool), ""
+	key, class := convert.PoolOfAddress(kind, req.Namespace, pool), ""
 	if key == (ipam.PoolKey{}) { // of a class: its controller finds the pool
 		class = pool
-		key = adapt.PoolOfAddress(d.text("metadata", "labels", v1alpha1.LabelPoolKind), req.Namespace, d.text("metadata", "labels", v1alpha1.LabelPool))
+		key = convert.PoolOfAddress(d.text("metadata", "labels", v1alpha1.LabelPoolKind), req.Namespace, d.text("metadata", "labels", v1alpha1.LabelPool))
 	}
 	// Without the project of a namespace that is new the address is recorded later.
 	_ = m.Catalogue.KnowNamespace(ctx, m.live, req.Namespace)

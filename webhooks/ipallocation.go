@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipallocation,mutating=false,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipallocations,verbs=delete,versions=v1alpha1,name=delete.ipallocation.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
@@ -41,7 +41,7 @@ func (v *allocationValidator) ValidateDelete(ctx context.Context, record *v1alph
 	if req.UserInfo.Username == v.operator || record.Spec.State != v1alpha1.AllocationBound || !record.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	if _, unreadable := adapt.Record(record); unreadable != nil {
+	if _, unreadable := convert.Record(record); unreadable != nil {
 		return nil, nil //nolint:nilerr // there may be no holder to delete
 	}
 	s := subject{kind: "IPAllocation", plural: "ipallocations", name: record.Name}

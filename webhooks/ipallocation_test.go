@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -21,7 +21,7 @@ import (
 func TestDeletionOfAllocationIsRefusedOnlyWhileItIsHeld(t *testing.T) {
 	record := ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),
-		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}),
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}),
 	}
 	for name, c := range map[string]struct {
 		state   ipam.State
@@ -39,7 +39,7 @@ func TestDeletionOfAllocationIsRefusedOnlyWhileItIsHeld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			record.State = c.state
-			obj := adapt.Allocation(record)
+			obj := convert.Allocation(record)
 			if c.change != nil {
 				c.change(obj)
 			}

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/requester"
@@ -98,7 +98,7 @@ type claimRequest struct {
 
 func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Response {
 	r.draft.remove("status") // whatever it says: the answer has one
-	request, errs := adapt.Claim(r.claim)
+	request, errs := convert.Claim(r.claim)
 	errs = append(errs, metadataErrors(r.claim, true)...)
 	if len(errs) == 0 {
 		errs = m.schemas.Errors("IPClaim", r.draft.object)
@@ -120,7 +120,7 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		record, err = m.allocate(ctx, r, resolution)
 	}
 	if err == nil {
-		outcome := adapt.ClaimBound(record, m.poolOf(record, resolution))
+		outcome := convert.ClaimBound(record, m.poolOf(record, resolution))
 		m.sayWhatIsFree(r, resolution, &outcome)
 		return m.answer(ctx, r, outcome)
 	}
@@ -130,7 +130,7 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 	if full := m.Queue.MayWait(r.claim.Namespace, request); full != nil {
 		return denied(r.subject.refusal(full))
 	}
-	outcome := adapt.ClaimWaits(err)
+	outcome := convert.ClaimWaits(err)
 	m.sayWhatIsFree(r, resolution, &outcome)
 	warning := err.Error() + ": the claim waits"
 	if !m.Queue.Serves(r.holder()) {
@@ -142,7 +142,7 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 }
 
 // answer lets the claim be stored with what was decided and its status.
-func (m *claimMutator) answer(ctx context.Context, r *claimRequest, outcome adapt.ClaimOutcome, warnings ...string) admission.Response {
+func (m *claimMutator) answer(ctx context.Context, r *claimRequest, outcome convert.ClaimOutcome, warnings ...string) admission.Response {
 	if err := fillIn(r, r.terms, outcome.Record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
@@ -154,7 +154,7 @@ func (m *claimMutator) answer(ctx context.Context, r *claimRequest, outcome adap
 	return r.draft.response(warnings...)
 }
 
-func logAdmitted(ctx context.Context, r *claimRequest, outcome adapt.ClaimOutcome) {
+func logAdmitted(ctx context.Context, r *claimRequest, outcome convert.ClaimOutcome) {
 	l := log.FromContext(ctx).V(1)
 	if !l.Enabled() {
 		return
@@ -167,7 +167,7 @@ func logAdmitted(ctx context.Context, r *claimRequest, outcome adapt.ClaimOutcom
 }
 
 // poolOf is the pool of a record, as the request was resolved or as it was seen.
-func (m *claimMutator) poolOf(record ipam.Record, resolution catalogue.Resolution) ipam.Pool {
+func (m *claimMutator) poolOf(record ipam.Record, resolution inventory.Resolution) ipam.Pool {
 	for _, pool := range resolution.Pools {
 		if pool.Key == record.Pool {
 			return pool
@@ -178,10 +178,10 @@ func (m *claimMutator) poolOf(record ipam.Record, resolution catalogue.Resolutio
 }
 
 func (r *claimRequest) holder() ipam.Holder {
-	return adapt.HolderOfClaim(ipam.Name{Namespace: r.claim.Namespace, Name: r.claim.Name})
+	return convert.HolderOfClaim(ipam.Name{Namespace: r.claim.Namespace, Name: r.claim.Name})
 }
 
-func (r *claimRequest) order(resolution catalogue.Resolution) allocator.Order {
+func (r *claimRequest) order(resolution inventory.Resolution) allocator.Order {
 	return allocator.Order{
 		Resolution: resolution, Origin: allocator.OriginAdmission, Holder: r.holder(), RequestedBy: r.user.Username,
 	}
@@ -215,9 +215,9 @@ func (r *claimRequest) waitsForPolicy(err error) bool {
 
 // resolve resolves the request; where something is missing, once more after
 // reading it live, because the caches may be behind.
-func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipam.Request) (catalogue.Resolution, error) {
+func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
 	if err := m.Catalogue.KnowNamespace(ctx, m.live, r.claim.Namespace); err != nil {
-		return catalogue.Resolution{}, err
+		return inventory.Resolution{}, err
 	}
 	resolution, err := m.resolveOnce(ctx, r, request)
 	if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
@@ -231,19 +231,19 @@ func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipa
 
 // resolveOnce resolves the request, with the right to use the pool that it
 // names where that takes one.
-func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (catalogue.Resolution, error) {
+func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
 	request.Granted = false // what the claim says of it is not the user's to say
 	if m.Catalogue.NeedsGrant(request) {
 		may, err := m.rights.MayUse(ctx, r.user, request.Pool)
 		if err != nil {
-			return catalogue.Resolution{}, err
+			return inventory.Resolution{}, err
 		}
 		request.Granted, r.granted = may, may
 	}
 	return m.Resolve(ctx, request)
 }
 
-func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution catalogue.Resolution) (ipam.Record, error) {
+func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution inventory.Resolution) (ipam.Record, error) {
 	order := r.order(resolution)
 	if r.dryRun {
 		record, err := m.Allocator.Preview(order)

@@ -6,23 +6,23 @@ import (
 	"strings"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // sayWhatIsFree has the answer to a dry run list the pools that the claim may use, whether
 // or not it would be bound, with what is free in each. A tenant learns so what concerns it,
 // who may not read pools. None of it is stored: it changes with every claim.
-func (m *claimMutator) sayWhatIsFree(r *claimRequest, resolution catalogue.Resolution, outcome *adapt.ClaimOutcome) {
+func (m *claimMutator) sayWhatIsFree(r *claimRequest, resolution inventory.Resolution, outcome *convert.ClaimOutcome) {
 	if !r.dryRun {
 		return
 	}
-	results := m.Allocator.Consider(r.order(resolution), adapt.MostCandidates)
-	outcome.Candidates, outcome.Omitted = adapt.CandidatesNow(results)
+	results := m.Allocator.Consider(r.order(resolution), convert.MostCandidates)
+	outcome.Candidates, outcome.Omitted = convert.CandidatesNow(results)
 	for i := range outcome.Candidates {
 		if capacity, ok := m.Ledger.Capacity(results[i].Pool); ok {
-			adapt.SetFree(&outcome.Candidates[i], capacity.LargestFree, capacity.Available)
+			convert.SetFree(&outcome.Candidates[i], capacity.LargestFree, capacity.Available)
 		}
 	}
 }

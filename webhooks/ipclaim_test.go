@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // inNew asks for an object in a namespace that was made a moment ago.
@@ -92,7 +92,7 @@ func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
 // when its name was free a moment ago.
 func TestARecordIsNotTakenOverFromAClaimThatIsThere(t *testing.T) {
 	s := newStage(t)
-	holder := adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"})
+	holder := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"})
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
 		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: holder,
@@ -121,7 +121,7 @@ func TestRestoreAsksTheAPIServerForTheClaim(t *testing.T) {
 	s := newStage(t)
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
-		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}),
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}),
 	})
 	must(t, s.store.Create(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c"}}))
 	s.mutate["IPClaim"].(*claimMutator).cached = fake.NewClientBuilder().WithScheme(s.store.Scheme()).Build()

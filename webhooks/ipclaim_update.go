@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=false,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
@@ -55,7 +55,7 @@ func (v *claimValidator) ValidateUpdate(ctx context.Context, before, after *v1al
 	if after.Spec.ReclaimPolicy != v1alpha1.ReclaimRetain || before.Spec.ReclaimPolicy == v1alpha1.ReclaimRetain {
 		return nil, nil
 	}
-	request, errs := adapt.Claim(after)
+	request, errs := convert.Claim(after)
 	if len(errs) > 0 {
 		return nil, claim.invalid(errs...)
 	}

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 )
@@ -84,7 +84,7 @@ func classSubject(name string) subject {
 
 // judge judges a class. One that was the default before may stay it.
 func (m *classMutator) judge(ctx context.Context, before, class *v1alpha1.IPClass) error {
-	_, errs := adapt.Class(class)
+	_, errs := convert.Class(class)
 	if len(errs) == 0 && becomesDefault(before, class) {
 		second, err := m.secondDefault(ctx, class)
 		if err != nil {
@@ -107,7 +107,7 @@ func (m *classMutator) secondDefault(ctx context.Context, class *v1alpha1.IPClas
 	}
 	for i := range classes.Items {
 		other := &classes.Items[i]
-		if other.Name != class.Name && catalogue.IsDefault(other) && other.Spec.IPFamily == class.Spec.IPFamily && other.Name != replaced(class) {
+		if other.Name != class.Name && inventory.IsDefault(other) && other.Spec.IPFamily == class.Spec.IPFamily && other.Name != replaced(class) {
 			path := field.NewPath("metadata", "annotations").Key(v1alpha1.AnnotationDefaultClass)
 			return field.ErrorList{field.Invalid(path, "true", fmt.Sprintf("IPClass %q is the default class for %s already: remove the annotation here, or switch with kubectl ipam default-class %s",
 				other.Name, other.Spec.IPFamily, class.Name))}, nil
@@ -119,7 +119,7 @@ func (m *classMutator) secondDefault(ctx context.Context, class *v1alpha1.IPClas
 // becomesDefault reports whether the class is the default and was not before, or did not
 // replace the same default.
 func becomesDefault(before, class *v1alpha1.IPClass) bool {
-	return catalogue.IsDefault(class) && (!catalogue.IsDefault(before) || replaced(before) != replaced(class))
+	return inventory.IsDefault(class) && (!inventory.IsDefault(before) || replaced(before) != replaced(class))
 }
 
 // replaced names the default class that a class replaces.

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/requester"
@@ -95,7 +95,7 @@ type poolRequest struct {
 func (r *poolRequest) copy() v1alpha1.Pool { return r.obj.DeepCopyObject().(v1alpha1.Pool) }
 
 func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Response {
-	pool, errs := adapt.Pool(r.obj)
+	pool, errs := convert.Pool(r.obj)
 	errs = append(errs, metadataErrors(r.obj, m.kind == v1alpha1.PoolKindLocalIPPool)...)
 	errs = append(errs, m.cycle(pool)...)
 	edges, refused := edgeGateway(r.obj, pool.CIDR)
@@ -209,7 +209,7 @@ func (m *poolMutator) recheck(ctx context.Context, r *poolRequest, record ipam.R
 	}
 	carved := r.copy()
 	carved.PoolSpec().CIDR = record.Block.String()
-	_, errs := adapt.Pool(carved)
+	_, errs := convert.Pool(carved)
 	_, refused := edgeGateway(carved, record.Block)
 	if errs = append(errs, refused...); len(errs) > 0 && record.UID != "" {
 		m.Allocator.Discard(ctx, record)
@@ -221,7 +221,7 @@ func (m *poolMutator) recheck(ctx context.Context, r *poolRequest, record ipam.R
 // subnet: it returns an error, or a warning if these addresses are for hosts.
 func edgeGateway(obj v1alpha1.Pool, cidr netip.Prefix) (warnings []string, errs field.ErrorList) {
 	network := obj.PoolSpec().Network
-	err := adapt.EdgeGateway(network, cidr)
+	err := convert.EdgeGateway(network, cidr)
 	switch {
 	case err == nil:
 		return nil, nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -15,7 +15,7 @@ const classesNamed = 5
 // classWarnings say which of a pool's classNames have no effect: those that name no
 // class, which may be created later, those that do not allow a namespace's own pools,
 // and those of the other address family.
-func classWarnings(catalogue *catalogue.Catalogue, pool ipam.Pool) []string {
+func classWarnings(catalogue *inventory.Catalogue, pool ipam.Pool) []string {
 	var unknown, closed, other []string
 	for _, name := range pool.Classes {
 		class, ok := catalogue.Class(name)

@@ -6,21 +6,21 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
-	known := catalogue.New(catalogue.Options{Ledger: ledger.New(ledger.Options{})})
-	known.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "four", Family: ipam.IPv4}})
-	known.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6}})
-	known.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "sixty", Family: ipam.IPv6}})
+	known := inventory.New(inventory.Options{Ledger: ledger.New(ledger.Options{})})
+	known.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "four", Family: ipam.IPv4}})
+	known.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6}})
+	known.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "sixty", Family: ipam.IPv6}})
 	const none, other = `spec.classNames: there is no IPClass `, `spec.classNames: IPClass "six" does not hand out IPv4, the family of this pool: remove it, as it is not served from here`
 	const closed = `spec.classNames: IPClass "four" does not allow LocalIPPools and is not served from here: remove it, or ask for its spec.allowLocalPools`
-	known.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "open", Family: ipam.IPv4, LocalPools: true}})
+	known.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "open", Family: ipam.IPv4, LocalPools: true}})
 	own := ipam.LocalPoolNamed("team", "own")
 	var rows []messages.Row
 	for name, tc := range map[string]struct {

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // TestGatewayAtTheEdgeIsRefused has each kind of subnet.
@@ -39,7 +39,7 @@ func TestGatewayAtTheEdgeIsRefused(t *testing.T) {
 			if len(errs) > 0 != (tc.want == "error") || len(warnings) > 0 != (tc.want == "warning") {
 				t.Errorf("got %v, and the warnings %q, want the %s", errs, warnings, tc.want)
 			}
-			if _, errs := adapt.Pool(pool); tc.cidr != "" && len(errs) > 0 {
+			if _, errs := convert.Pool(pool); tc.cidr != "" && len(errs) > 0 {
 				t.Errorf("a pool that is stored cannot be read: %v", errs)
 			}
 			for _, warning := range warnings {

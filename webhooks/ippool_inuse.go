@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
@@ -100,7 +100,7 @@ func isGoingLive(live client.Reader) isGoing {
 		holder := &metav1.PartialObjectMetadata{}
 		holder.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(h.Kind))
 		err := live.Get(ctx, client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, holder)
-		if kube.IsNotFound(err) {
+		if kubeutil.IsNotFound(err) {
 			return true, nil
 		}
 		return err == nil && !holder.DeletionTimestamp.IsZero(), err
@@ -109,9 +109,9 @@ func isGoingLive(live client.Reader) isGoing {
 
 // isGoingSeen answers by what this process has seen, for a dry run. The view leaves out
 // claims that are going.
-func isGoingSeen(pools *catalogue.Catalogue) isGoing {
+func isGoingSeen(pools *inventory.Catalogue) isGoing {
 	return func(_ context.Context, h ipam.Holder) (bool, error) {
-		pool, known := pools.Pool(adapt.PoolOf(h))
+		pool, known := pools.Pool(convert.PoolOf(h))
 		return known && pool.Terminating, nil
 	}
 }

@@ -21,16 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 func claimHolder(name string) ipam.Holder {
-	return adapt.HolderOfClaim(ipam.Name{Namespace: "a", Name: name})
+	return convert.HolderOfClaim(ipam.Name{Namespace: "a", Name: name})
 }
 
 func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
@@ -44,7 +44,7 @@ func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
 		want string
 	}{
 		"one claim":                  {use{live: []ipam.Holder{claimHolder("b")}}, "pool p is in use by 1 allocation (IPClaim a/b): delete it first"},
-		"more than are named":        {use{live: []ipam.Holder{claimHolder("b"), adapt.HolderOfPool(ipam.PoolNamed("c"))}, more: 4}, "pool p is in use by 6 allocations (IPClaim a/b, IPPool c, and 4 more): delete them first"},
+		"more than are named":        {use{live: []ipam.Holder{claimHolder("b"), convert.HolderOfPool(ipam.PoolNamed("c"))}, more: 4}, "pool p is in use by 6 allocations (IPClaim a/b, IPPool c, and 4 more): delete them first"},
 		"retained for ever":          {use{kept: []string{keptBy(retained)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained: delete it to release the block"},
 		"retained for a time":        {use{kept: []string{keptBy(ending)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained until 2026-03-04T05:06:07Z: delete it to release the block"},
 		"cooling down":               {use{kept: []string{keptBy(cooling)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is cooling down: wait until 2026-03-04T05:06:07Z, when the block is released"},
@@ -72,7 +72,7 @@ func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
 		&v1alpha1.IPPool{ObjectMeta: going}, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "there"}},
 		&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "there"}},
 	).Build()
-	pool := func(name string) ipam.Holder { return adapt.HolderOfPool(ipam.PoolNamed(name)) }
+	pool := func(name string) ipam.Holder { return convert.HolderOfPool(ipam.PoolNamed(name)) }
 	bound := func(h ipam.Holder) ipam.Record {
 		return ipam.Record{Holder: h, State: ipam.StateBound, Reclaim: ipam.ReclaimDelete}
 	}
@@ -111,7 +111,7 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 		name := fmt.Sprint("c", i)
 		record := ipam.Record{
 			Name: ipam.Name{Namespace: "team", Name: name}, Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 32), Pool: ipam.PoolNamed("p"),
-			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}), HolderUID: "1",
+			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}), HolderUID: "1",
 		}
 		if i == 0 {
 			record.State, record.Reclaim = ipam.StateRetained, ipam.ReclaimRetain
@@ -154,7 +154,7 @@ func occupied(claims int) *ledger.Ledger {
 		name := ipam.Name{Namespace: "team", Name: fmt.Sprint("c", i)}
 		records = append(records, ipam.Record{
 			Name: name, UID: name.Name, Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 32), Pool: ipam.PoolNamed("p"),
-			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfClaim(name), HolderUID: "1",
+			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfClaim(name), HolderUID: "1",
 		})
 	}
 	view.Load(records, nil)
@@ -233,7 +233,7 @@ func TestDryRunOfADeletionReadsNothing(t *testing.T) {
 	child := ipam.Pool{Key: ipam.PoolNamed("child"), Home: ipam.PoolNamed("p"), CIDR: netip.MustParsePrefix("10.0.2.0/24"), Family: ipam.IPv4}
 	view.Enter(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "child", Block: child.CIDR, Pool: child.Home, Purpose: ipam.PurposePool,
-		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfPool(child.Key),
+		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(child.Key),
 	})
 	refused("while a child is not known", true)
 	parts.Catalogue.SetPool(child)

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -37,7 +37,7 @@ func networkWarnings(p allocator.Parts, before, after *v1alpha1.PoolNetwork, poo
 	}
 	former := netip.Addr{}
 	if before != nil {
-		former = adapt.GatewayGiven(before.Gateway)
+		former = convert.GatewayGiven(before.Gateway)
 	}
 	all, with := p.Ledger.HandedOut(pool.Key, former)
 	held := func(n int) string { return ipam.Numbered(n, "address", "addresses") + " still held" }

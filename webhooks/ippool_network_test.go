@@ -7,19 +7,19 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // heldIn is the record of an address of a pool, held by a claim in namespace a.
 func heldIn(pool ipam.PoolKey, name, addr, gateway string) ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "a", Name: name}, UID: name, Block: netip.MustParsePrefix(addr + "/32"), Pool: pool,
-		Holder: claimHolder(name), Purpose: ipam.PurposeClaim, State: ipam.StateBound, Gateway: adapt.GatewayGiven(gateway),
+		Holder: claimHolder(name), Purpose: ipam.PurposeClaim, State: ipam.StateBound, Gateway: convert.GatewayGiven(gateway),
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -24,7 +24,7 @@ func TestAPoolDoesNotWaitWhereItsNamespaceHasAsManyWaitersAsItMay(t *testing.T) 
 		t.Errorf("while nobody waits it is answered: %s", answer)
 	}
 	claim := ipam.Name{Namespace: "team", Name: "waits"}
-	limited.Wait(queue.Waiter{Holder: adapt.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "gold"}})
+	limited.Wait(queue.Waiter{Holder: convert.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "gold"}})
 	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "has reached its limit") {
 		t.Errorf("it is answered: %s", answer)
 	}
@@ -43,7 +43,7 @@ func TestAChildOfAPoolThatIsReadLiveIsCarved(t *testing.T) {
 	key := ipam.PoolNamed("late")
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.late"}, Block: netip.MustParsePrefix("10.8.0.0/24"), Pool: ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: "default", Family: ipam.IPv4},
-		Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: adapt.HolderOfPool(key),
+		Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(key),
 	})
 	req := review("IPPool", pooled("q", `{"parentRef":{"kind":"IPPool","name":"late"},"prefixLength":26}`), "", 0)
 	if answer := answerOf(t, s.mutate["IPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "10.8.0.0/26") {

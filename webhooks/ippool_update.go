@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ippool,mutating=false,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ippools,verbs=update,versions=v1alpha1,name=update.ippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
@@ -35,7 +35,7 @@ func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (a
 	if !after.GetDeletionTimestamp().IsZero() || sameSpec(before, after) {
 		return nil, nil
 	}
-	pool, errs := adapt.Pool(after)
+	pool, errs := convert.Pool(after)
 	var warnings []string
 	if !sameGateway(before.PoolSpec().Network, after.PoolSpec().Network) {
 		edges, refused := edgeGateway(after, pool.CIDR)
@@ -79,7 +79,7 @@ func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admissio
 	} else if req.DryRun != nil && *req.DryRun {
 		going = isGoingSeen(v.Catalogue)
 	}
-	u, err := useOf(ctx, going, v.Ledger, adapt.KeyOf(pool))
+	u, err := useOf(ctx, going, v.Ledger, convert.KeyOf(pool))
 	switch {
 	case err != nil:
 		return nil, poolSubject(pool).refusal(err)

@@ -28,7 +28,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/config"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // generatedPrefix is how much of generateName the API server itself would use.
@@ -40,7 +40,7 @@ func exists(ctx context.Context, cached, live client.Reader, obj client.Object) 
 	key := client.ObjectKeyFromObject(obj)
 	for _, reader := range []client.Reader{cached, live} {
 		err := reader.Get(ctx, key, obj)
-		if kube.IsNotFound(err) {
+		if kubeutil.IsNotFound(err) {
 			return false, nil
 		}
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/cadastre-dev/cadastre/internal/tracing"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 // traceRequests has a span for each request to a webhook, as a child of the API server's. What is logged

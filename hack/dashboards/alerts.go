@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	lint "github.com/cadastre-dev/cadastre/hack/metrics"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 // compared is an expression of an alert, and what it is compared with.

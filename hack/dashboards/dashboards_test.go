@@ -18,7 +18,7 @@ import (
 	grafana "github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
 	lint "github.com/cadastre-dev/cadastre/hack/metrics"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 const root = "../.."

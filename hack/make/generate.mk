@@ -38,4 +38,4 @@ chart: $(if $(assets),bin/k8s/kubectl)
 messages: $(assets)
 	@noting=$$(grep -rl --include='*_test.go' 'messages\.\(Golden\|Updating\)(' internal webhooks | xargs -n1 dirname | sort -u)
 	go test $$(printf './%s ' $$noting) -update
-	go test ./test/lint/messages -update
+	go test ./internal/testing/messages -update

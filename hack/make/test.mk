@@ -5,7 +5,7 @@ TEST_TIMEOUT ?= 15m
 SIDE_BY_SIDE ?= 4
 
 # The packages of `make test-others`: they need other programs than a control plane, or measure.
-others := /(envtest|hack/.*|test/(framework|perf)/.*|test/e2e/(clusterctl|docs|install|migrate|oncall|plugin|tracing|ui|uibrowser))$$
+others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/e2e/(clusterctl|docs|install|migrate|oncall|plugin|tracing|ui|uibrowser))$$
 # The longest suites begin first.
 longest := /test/(e2e/(integration|restore|tenants|security)|chaos/replicas)$$
 # The packages that are tested with the race detector, which needs a C compiler.
@@ -122,7 +122,7 @@ tenants: $(assets) build
 	@STORM=$(STORM) SEED=$(SEED) go test -count=1 -v -timeout 1h ./test/e2e/tenants
 
 # The packages that are changed; the tests of all of them judge each change.
-MUTATED ?= ./webhooks ./internal/allocator ./internal/catalogue ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/adapt ./internal/requester \
+MUTATED ?= ./webhooks ./internal/allocator ./internal/inventory ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/convert ./internal/requester \
   ./internal/controller/... ./internal/certs ./internal/operator
 SAMPLE ?= 0
 

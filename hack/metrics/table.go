@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 // Write writes the table, one row a metric.

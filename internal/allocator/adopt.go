@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
 // takeOver adopts a record for the holder of that UID, as if it had just been made; one

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // second is a pool beside the parent, open like it.
@@ -121,7 +121,7 @@ func TestWhatIsAskedOfTheLedger(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		a.limit = 5
 		a.catalogue.SetProject("ns", "red")
-		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Limit: oneBlock}})
+		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Limit: oneBlock}})
 		order := claimOrder("x", 28)
 		for _, c := range []struct {
 			what   string
@@ -137,11 +137,11 @@ func TestWhatIsAskedOfTheLedger(t *testing.T) {
 			{"the block that a claim has", func() {}, func() ledger.Ask { return a.inUse(order, parent().Key) }, func(k ledger.Ask) bool {
 				return k.InUse && k.Unlimited && k.ClassLimit == ipam.Limit{} && k.Class == "gold"
 			}},
-			{"the address that an IPAddress has", func() { order.Holder.Kind = adapt.AddressClaimKind }, func() ledger.Ask { return a.inUse(order, parent().Key) }, func(k ledger.Ask) bool {
+			{"the address that an IPAddress has", func() { order.Holder.Kind = convert.AddressClaimKind }, func() ledger.Ask { return a.inUse(order, parent().Key) }, func(k ledger.Ask) bool {
 				return k.InUse && !k.Unlimited && k.ClassLimit == oneBlock
 			}},
 			{"a claim that exists", func() { order.existsAs("uid") }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.UnclaimedLimit == 0 }},
-			{"a pool of the cluster", func() { order.Holder = adapt.HolderOfPool(ipam.PoolNamed("p")); order.existsAs("") }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool {
+			{"a pool of the cluster", func() { order.Holder = convert.HolderOfPool(ipam.PoolNamed("p")); order.existsAs("") }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool {
 				return k.UnclaimedLimit == 0 && k.Project == ""
 			}},
 		} {
@@ -255,7 +255,7 @@ func TestAPoolThatCloses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				own := over.server.list().Items[0]
-				record, _ := adapt.Record(&own)
+				record, _ := convert.Record(&own)
 				if err := a.Keep(t.Context(), record, ipam.Transition{State: ipam.StateReleasing}); err != nil {
 					t.Fatal(err)
 				}
@@ -294,7 +294,7 @@ func TestTwoThatExceedALimitTogether(t *testing.T) {
 		first := s.order("first", 30)
 		record := first.recordOf(s.pool, netip.MustParsePrefix("10.0.0.4/30"))
 		record.Project = "red"
-		if err := s.server.create(adapt.Allocation(record)); err != nil { // which is not shown yet
+		if err := s.server.create(convert.Allocation(record)); err != nil { // which is not shown yet
 			t.Fatal(err)
 		}
 		go func() {
@@ -318,7 +318,7 @@ func TestWhichFailuresSurelyCreatedNothing(t *testing.T) {
 		errCut: false, context.DeadlineExceeded: false,
 		status(0): false, status(399): false, status(400): true, status(403): true, status(499): true, status(500): false, status(504): false,
 	} {
-		if got := kube.IsRejected(err); got != want {
+		if got := kubeutil.IsRejected(err); got != want {
 			t.Errorf("%v: %t, want %t", err, got, want)
 		}
 	}
@@ -339,11 +339,11 @@ func TestWhichRecordsHaveFixedNames(t *testing.T) {
 	claim := claimOrder("x", 28)
 	exists := claim
 	exists.existsAs("uid")
-	pool := Order{Holder: adapt.HolderOfPool(ipam.PoolNamed("p")), Record: ipam.Name{Namespace: "system", Name: "ippool.p"}}
+	pool := Order{Holder: convert.HolderOfPool(ipam.PoolNamed("p")), Record: ipam.Name{Namespace: "system", Name: "ippool.p"}}
 	pooled := pool
 	pooled.existsAs("uid")
-	address := Order{Holder: adapt.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
-	address.Origin, address.Record = OriginAddress, adapt.RecordOfHolder(address.Holder, "")
+	address := Order{Holder: convert.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
+	address.Origin, address.Record = OriginAddress, convert.RecordOfHolder(address.Holder, "")
 	for name, c := range map[string]struct {
 		order Order
 		fixed bool

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sync/semaphore"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
-	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/tracing"
 )
 
 // Options are what an Allocator is given when it is made.
@@ -21,7 +21,7 @@ type Options struct {
 	// Ledger is the view, fed by the process that builds the allocator.
 	Ledger *ledger.Ledger
 	// Catalogue is of the same ledger.
-	Catalogue *catalogue.Catalogue
+	Catalogue *inventory.Catalogue
 	// Queue is of the same ledger and catalogue.
 	Queue *queue.Queue
 	// Client reads and writes without a cache: what it reads is what a quorum
@@ -49,7 +49,7 @@ const AttemptsAtOnce = 32
 // Allocator hands out blocks.
 type Allocator struct {
 	ledger    *ledger.Ledger
-	catalogue *catalogue.Catalogue
+	catalogue *inventory.Catalogue
 	queue     *queue.Queue
 	client    client.Client
 	limit     int

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -45,9 +45,9 @@ type apiServer struct {
 func newAPIServer(pools ...ipam.Pool) *apiServer {
 	s := &apiServer{objects: map[types.NamespacedName]*v1alpha1.IPAllocation{}, grown: make(chan struct{}), own: map[types.UID]bool{}}
 	for _, pool := range pools {
-		obj := adapt.Allocation(ipam.Record{
+		obj := convert.Allocation(ipam.Record{
 			Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Key.Name}, Block: pool.CIDR, Pool: pool.Home,
-			Holder: adapt.HolderOfPool(pool.Key), Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+			Holder: convert.HolderOfPool(pool.Key), Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 		})
 		if err := s.create(obj); err != nil {
 			panic(err)

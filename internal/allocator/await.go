@@ -9,8 +9,8 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/internal/tracing"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 const (
@@ -72,7 +72,7 @@ func (a *Allocator) lookForLeaving(ctx context.Context, pool ipam.PoolKey) {
 		}
 		claim := &v1alpha1.IPClaim{}
 		err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, claim)
-		if kube.IsNotFound(err) || err == nil && (claim.Spec.AllocationName != record.Name.Name || !claim.DeletionTimestamp.IsZero()) {
+		if kubeutil.IsNotFound(err) || err == nil && (claim.Spec.AllocationName != record.Name.Name || !claim.DeletionTimestamp.IsZero()) {
 			a.ledger.Leaving(record.Name)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock: the watch of pools may be ahead of
@@ -31,7 +31,7 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 				s.open()
 				child := build.Pool("child").Child("p", 30).CIDR("10.0.0.0/30").Obj()
 				child.UID, child.ResourceVersion = "child-uid", "5"
-				waiting, errs := adapt.Pool(child)
+				waiting, errs := convert.Pool(child)
 				if len(errs) > 0 {
 					t.Fatal(errs)
 				}
@@ -40,7 +40,7 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 				stop := time.AfterFunc(c.shown, func() {
 					own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.StateBound)
 					own.Pool = s.pool.Key
-					if err := s.server.create(adapt.Allocation(own)); err != nil {
+					if err := s.server.create(convert.Allocation(own)); err != nil {
 						t.Error(err)
 					}
 				}).Stop
@@ -79,7 +79,7 @@ func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 		"its claim has another":                 {[]client.Object{other}, nil, "IPClaim", releaseWithin},
 		"its claim lives":                       {[]client.Object{lives}, nil, "IPClaim", patience},
 		"its claim cannot be read":              {nil, errCut, "IPClaim", patience},
-		"its holder is of another kind":         {nil, nil, adapt.AddressClaimKind, patience},
+		"its holder is of another kind":         {nil, nil, convert.AddressClaimKind, patience},
 		"the claim may not wait":                {[]client.Object{lives}, nil, "IPClaim", 0},
 		"the claim may not wait, and that goes": {[]client.Object{going}, nil, "IPClaim", releaseWithin},
 	} {

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -54,7 +54,7 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !c.own {
-					if record.UID == former.UID || record.Name != adapt.RecordOfHolder(order.Holder, "uid") || record.Adopted {
+					if record.UID == former.UID || record.Name != convert.RecordOfHolder(order.Holder, "uid") || record.Adopted {
 						t.Errorf("got %+v, want a record of its own", record)
 					}
 					return
@@ -109,7 +109,7 @@ func TestATerminatingRecordIsNotBound(t *testing.T) {
 		former := heldBlock("x", "10.0.0.0/28")
 		former.Name.Name, former.HolderUID = "x-former", "uid"
 		former = over.stores(t, former)
-		if err := over.server.delete(adapt.Allocation(former), &metav1.Preconditions{}); err != nil {
+		if err := over.server.delete(convert.Allocation(former), &metav1.Preconditions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -132,7 +132,7 @@ func TestBindSaysWhyItFailed(t *testing.T) {
 		}
 		over.fails = nil
 		others := heldBlock("y", "10.0.0.0/28") // under the name that x's record would have
-		others.Name = adapt.RecordOfHolder(order.Holder, "uid")
+		others.Name = convert.RecordOfHolder(order.Holder, "uid")
 		over.stores(t, others)
 		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, ipam.ErrUnconfirmed) || !strings.Contains(err.Error(), "another process is binding IPClaim ns/x") {
 			t.Errorf("where there is a record of the name: got %v", err)
@@ -187,21 +187,21 @@ func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
 		a.catalogue.SetProject("ns", "red")
 		for _, claim := range []string{"x", "y"} {
 			record := heldBlock(claim, map[string]string{"x": "10.0.0.0/28", "y": "10.0.0.16/28"}[claim])
-			record.Name, record.HolderUID, record.Class, record.Project = adapt.RecordOfHolder(record.Holder, claim), claim, "gold", "red"
+			record.Name, record.HolderUID, record.Class, record.Project = convert.RecordOfHolder(record.Holder, claim), claim, "gold", "red"
 			over.stores(t, record)
 			over.others = append(over.others, claimNamed(claim, claim))
 		}
-		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
+		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
 		order := claimOrder("y", 28)
 		order.existsAs("y")
 		_, err := a.Allocate(t.Context(), order)
 		if limit, ok := errors.AsType[*ipam.LimitError](err); !ok || limit.Of != "IPClass gold" {
 			t.Errorf("got %v, want that the limit is exceeded", err)
 		}
-		if over.stored(adapt.RecordOfHolder(order.Holder, "y")) != nil {
+		if over.stored(convert.RecordOfHolder(order.Holder, "y")) != nil {
 			t.Error("the record is there still")
 		}
-		if over.stored(adapt.RecordOfHolder(claimOrder("x", 28).Holder, "x")) == nil {
+		if over.stored(convert.RecordOfHolder(claimOrder("x", 28).Holder, "x")) == nil {
 			t.Error("so is not the other one, which was first")
 		}
 	})
@@ -233,7 +233,7 @@ func twoHolders() map[string]struct {
 		reason string
 	}{
 		"a claim":      {claimOrder("x", 28).Holder, v1alpha1.ReasonPoolNotReady},
-		"a child pool": {adapt.HolderOfPool(ipam.PoolNamed("child")), v1alpha1.ReasonParentNotReady},
+		"a child pool": {convert.HolderOfPool(ipam.PoolNamed("child")), v1alpha1.ReasonParentNotReady},
 	}
 }
 
@@ -383,7 +383,7 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 			order := claimOrder("x", 28)
 			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
 			record := over.stores(t, order.recordOf(parent(), order.Terms.Block))
-			if err := over.server.delete(adapt.Allocation(record), &metav1.Preconditions{}); err != nil {
+			if err := over.server.delete(convert.Allocation(record), &metav1.Preconditions{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -131,7 +131,7 @@ func inScene(t *testing.T, play func(*scene)) {
 
 // order is for a block of a claim that does not exist yet.
 func (s *scene) order(claim string, bits int) Order {
-	holder := adapt.HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})
+	holder := convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})
 	order := Order{Holder: holder, Record: newAttempt(holder)}
 	order.Pools = []ipam.Pool{s.pool}
 	order.Terms = ipam.Terms{Length: bits, Reclaim: ipam.ReclaimDelete, OnExhaustion: ipam.OnExhaustionReject}
@@ -142,7 +142,7 @@ func (s *scene) order(claim string, bits int) Order {
 func (s *scene) bound(claim, uid string, bits int) Order {
 	order := s.order(claim, bits)
 	order.existsAs(uid)
-	order.Record = adapt.RecordOfHolder(order.Holder, uid)
+	order.Record = convert.RecordOfHolder(order.Holder, uid)
 	return order
 }
 
@@ -150,7 +150,7 @@ func (s *scene) bound(claim, uid string, bits int) Order {
 func (s *scene) recorded(order Order, block string) ipam.Record {
 	s.t.Helper()
 	record := order.recordOf(s.pool, netip.MustParsePrefix(block))
-	obj := adapt.Allocation(record)
+	obj := convert.Allocation(record)
 	if err := s.server.create(obj); err != nil {
 		s.t.Fatal(err)
 	}

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // openParent has a replica know the parent, which hands out blocks of these lengths.
@@ -104,7 +104,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 				if err != nil || len(order.Pools) != 1 || order.Pools[0].Key.Name != c.want {
 					t.Fatalf("got %+v, %v; want it from %s", order, err, c.want)
 				}
-				if order.Holder != adapt.HolderOfPool(c.pool.Key) || a.named(order).Record != a.catalogue.RecordOfPool(c.pool.Key) ||
+				if order.Holder != convert.HolderOfPool(c.pool.Key) || a.named(order).Record != a.catalogue.RecordOfPool(c.pool.Key) ||
 					order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.ReclaimDelete || !order.Waiting.IsZero() {
 					t.Errorf("got %+v", order)
 				}
@@ -196,7 +196,7 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				pool := openParent(a)
 				child := ipam.PoolNamed("child")
-				order := Order{Holder: adapt.HolderOfPool(child), HolderUID: uid, Record: a.catalogue.RecordOfPool(child)}
+				order := Order{Holder: convert.HolderOfPool(child), HolderUID: uid, Record: a.catalogue.RecordOfPool(child)}
 				order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.7.0/24"), Reclaim: ipam.ReclaimDelete}
 				order.Pools = []ipam.Pool{pool}
 				own := order.recordOf(pool, order.Terms.Block)
@@ -260,7 +260,7 @@ func TestACarvingThatIsCutOffSaysSo(t *testing.T) {
 			t.Errorf("got %v, want %v", err, errCut)
 		}
 		over.refuses = nil
-		if err := over.server.delete(adapt.Allocation(own), &metav1.Preconditions{}); err != nil {
+		if err := over.server.delete(convert.Allocation(own), &metav1.Preconditions{}); err != nil {
 			t.Fatal(err)
 		}
 	})

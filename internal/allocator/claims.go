@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -117,7 +117,7 @@ func (c *claims) follow(ctx context.Context, from ctrlcache.Cache) error {
 	if err != nil {
 		return err
 	}
-	registration, err := informer.AddEventHandler(kube.Handler(c.take, c.lose))
+	registration, err := informer.AddEventHandler(kubeutil.Handler(c.take, c.lose))
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (c *claims) follow(ctx context.Context, from ctrlcache.Cache) error {
 // take notes a claim that was added or has changed.
 func (c *claims) take(obj *v1alpha1.IPClaim) {
 	name := ipam.Name{Namespace: obj.Namespace, Name: obj.Name}
-	holder := adapt.HolderOfClaim(name)
+	holder := convert.HolderOfClaim(name)
 	if record := obj.Spec.AllocationName; record != "" {
 		c.queue.Leave(holder)
 		c.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, true)
@@ -147,9 +147,9 @@ func (c *claims) take(obj *v1alpha1.IPClaim) {
 
 // waiting is the place of a claim without a record; false where it wants none.
 func waiting(obj *v1alpha1.IPClaim) (queue.Waiter, bool) {
-	req, errs := adapt.Claim(obj)
+	req, errs := convert.Claim(obj)
 	return queue.Waiter{
-		Since: obj.CreationTimestamp.Time, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}), Request: req,
+		Since: obj.CreationTimestamp.Time, Holder: convert.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}), Request: req,
 		Reason: waitReason(obj.Status.Conditions),
 	}, len(errs) == 0 && obj.DeletionTimestamp.IsZero()
 }
@@ -170,7 +170,7 @@ func waitReason(conditions []metav1.Condition) queue.WaitReason {
 
 // lose notes that a claim is gone.
 func (c *claims) lose(obj *v1alpha1.IPClaim) {
-	c.queue.Leave(adapt.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
+	c.queue.Leave(convert.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
 	if record := obj.Spec.AllocationName; record != "" {
 		c.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, false)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -51,7 +51,7 @@ func (c *crowded) Create(ctx context.Context, obj client.Object, opts ...client.
 
 // newcomer is the order of a claim that does not exist yet.
 func newcomer(n int) Order {
-	holder := adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%d", n)})
+	holder := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%d", n)})
 	order := Order{Holder: holder, Record: newAttempt(holder)}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 28, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
-	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
 // RecordExisting records a block that its holder has already: after a restore or a move,
@@ -59,7 +59,7 @@ func (a *Allocator) inUse(order Order, pool ipam.PoolKey) ledger.Ask {
 		Pool: pool, Bits: order.Terms.Length, Block: order.Terms.Block,
 		Record: order.Record, Holder: order.Holder, InUse: true, Gateway: order.Gateway,
 	}
-	if a.account(&ask, order); order.Holder.Kind != adapt.AddressClaimKind {
+	if a.account(&ask, order); order.Holder.Kind != convert.AddressClaimKind {
 		ask.Unlimited, ask.ClassLimit = true, ipam.Limit{}
 	}
 	return ask
@@ -78,7 +78,7 @@ type Address struct {
 // The pool is the zero key where it is not known; then, and where the namespace
 // may not use the pool, the error is a *ipam.MissingError.
 func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipam.PoolKey, address Address) (ipam.Record, error) {
-	addr, invalid := adapt.AddressInUse(field.NewPath("spec", "address"), address.Address)
+	addr, invalid := convert.AddressInUse(field.NewPath("spec", "address"), address.Address)
 	if invalid != nil {
 		return ipam.Record{}, invalid
 	}
@@ -89,9 +89,9 @@ func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipa
 	if err != nil {
 		return ipam.Record{}, err
 	}
-	order := Order{Origin: OriginAdmission, Holder: adapt.HolderOfAddressClaim(claim), PoolUnknown: !known}
+	order := Order{Origin: OriginAdmission, Holder: convert.HolderOfAddressClaim(claim), PoolUnknown: !known}
 	order.Terms = a.catalogue.TermsOfAddress(addr, address.Class)
-	order.Gateway = adapt.GatewayGiven(address.Gateway)
+	order.Gateway = convert.GatewayGiven(address.Gateway)
 	record, err := a.RecordExisting(ctx, order, pool)
 	if record.UID != "" { // its controller confirms it once the pool is there
 		err = nil
@@ -119,7 +119,7 @@ func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.
 	case err != nil:
 		return record, err
 	case !known:
-		return record, catalogue.NoSuchPool(req, record.Pool)
+		return record, inventory.NoSuchPool(req, record.Pool)
 	}
 	judged := record
 	judged.PoolUnknown = false

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
@@ -40,15 +40,15 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 				t.Fatal(err)
 			}
 			claim := ipam.Name{Namespace: "red", Name: "a"}
-			obj := adapt.Allocation(ipam.Record{
+			obj := convert.Allocation(ipam.Record{
 				Name: ipam.Name{Namespace: "red", Name: "a-12345678"}, UID: "uid", Block: netip.MustParsePrefix("10.0.0.1/32"), Pool: key,
-				Holder: adapt.HolderOfAddressClaim(claim), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, PoolUnknown: true,
+				Holder: convert.HolderOfAddressClaim(claim), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, PoolUnknown: true,
 			})
 			k8s := fake.NewClientBuilder().WithScheme(scheme).WithObjects(obj).Build()
 			if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 				t.Fatal(err)
 			}
-			record, invalid := adapt.Record(obj)
+			record, invalid := convert.Record(obj)
 			if invalid != nil {
 				t.Fatal(invalid)
 			}
@@ -67,7 +67,7 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 				t.Errorf("got error %v, want PoolNotFound: %t", err, wanted)
 			}
 			err = k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
-			if gone := kube.IsNotFound(err); gone != test.released {
+			if gone := kubeutil.IsNotFound(err); gone != test.released {
 				t.Fatalf("released: %t, want %t; %v", gone, test.released, err)
 			}
 			if _, marked := obj.Annotations[v1alpha1.AnnotationPoolUnknown]; !test.released && marked != test.stillUnknown {
@@ -118,7 +118,7 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 	}
 	t.Run("of the class", func(t *testing.T) {
 		onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-			a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "hosts", Limit: oneBlock}})
+			a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "hosts", Limit: oneBlock}})
 			if record, err := enter(t, a, "hosts", 0); err != nil || record.Class != "hosts" {
 				t.Fatalf("got %+v, %v; want it recorded for the class", record, err)
 			}
@@ -212,7 +212,7 @@ func TestWhatCannotBeJudgedStays(t *testing.T) {
 // TestTheTermsOfAnAddressAreThoseOfItsClass where that is known.
 func TestTheTermsOfAnAddressAreThoseOfItsClass(t *testing.T) {
 	a := unstarted()
-	a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.ReclaimRetain}})
+	a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.ReclaimRetain}})
 	for class, want := range map[string]ipam.Reclaim{"kept": ipam.ReclaimRetain, "none": ipam.ReclaimDelete, "": ipam.ReclaimDelete} {
 		terms := a.catalogue.TermsOfAddress(netip.MustParseAddr("10.0.0.1"), class)
 		if terms.Reclaim != want || terms.Class != class || terms.Block.String() != "10.0.0.1/32" || terms.Length != 32 {

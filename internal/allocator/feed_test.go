@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestAClaimIsInLineWhileItWaits and its record is known to be claimed while it has one.
@@ -31,7 +31,7 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 			change(claim)
 			return claim
 		}
-		holder := adapt.HolderOfClaim(ipam.Name{Namespace: "ns", Name: "x"})
+		holder := convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: "x"})
 		for _, step := range []struct {
 			what                    string
 			do                      func()

@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // beginning is an allocator that has begun to look at what there is.
@@ -101,7 +101,7 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 				if err := b.synced(); err != nil || !partsOf(b.Allocator).KnowsClaims() || b.unclaimedLimit() != 7 {
 					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, partsOf(b.Allocator).KnowsClaims(), b.unclaimedLimit())
 				}
-				obj := adapt.Allocation(heldBlock("never-stored", "10.0.0.0/28"))
+				obj := convert.Allocation(heldBlock("never-stored", "10.0.0.0/28"))
 				if err := b.server.create(obj); err != nil {
 					t.Fatal(err)
 				}
@@ -109,7 +109,7 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 				if !b.ledger.NeverClaimed(ipam.Record{UID: string(obj.UID)}) {
 					t.Error("it is not known that no claim has ever named a record which is made then")
 				}
-				if first, _ := b.queue.Place(adapt.HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.queue.Len() != 1 {
+				if first, _ := b.queue.Place(convert.HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.queue.Len() != 1 {
 					t.Errorf("in the end %d are in line, want the one who waits: %v", b.queue.Len(), first)
 				}
 			})
@@ -130,7 +130,7 @@ func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
 		go func() { partsOf(b.Allocator).FeedClaims(t.Context(), b.live, b.informers); close(done) }()
 		time.Sleep(again) // of the time in the bubble
 		synctest.Wait()
-		if b.queue.Len() != 2 || b.queue.Has(adapt.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
+		if b.queue.Len() != 2 || b.queue.Has(convert.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
 			t.Errorf("%d are in line, want the two of the namespace that is served", b.queue.Len())
 		}
 		b.claims.Add(next)

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
 // giveUp releases a record where its holder does not have it, and says because of
@@ -50,8 +50,8 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	case record.Holder.IsPool():
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(record.Holder.Kind))
 		holder, has = pool, func() string { return pool.PoolSpec().CIDR }
-	case record.Holder.Kind == adapt.AddressClaimKind:
-		claim := addressObject(adapt.AddressClaimKind)
+	case record.Holder.Kind == convert.AddressClaimKind:
+		claim := addressObject(convert.AddressClaimKind)
 		holder, has = claim, func() string { return addressOf(claim) }
 	default:
 		return nil
@@ -59,12 +59,12 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, holder)
 	switch {
 	case err != nil:
-		return kube.IgnoreNotFound(err)
+		return kubeutil.IgnoreNotFound(err)
 	case !record.MayBeOf(string(holder.GetUID())):
 		return nil
 	case has() == record.Name.Name || has() == record.Block.String():
 		return hasRecord(record)
-	case has() != "" && record.Holder.Kind == adapt.AddressClaimKind:
+	case has() != "" && record.Holder.Kind == convert.AddressClaimKind:
 		return a.fenceAddress(ctx, record, has())
 	case has() != "":
 		return nil
@@ -87,7 +87,7 @@ func (a *Allocator) markGivenUp(ctx context.Context, record ipam.Record, holder 
 	holder.SetAnnotations(annotations)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := a.client.Patch(ctx, holder, patch); err != nil {
-		return kube.IgnoreNotFound(fmt.Errorf("giving up %s for %s: %w", record.Name, record.Holder, err))
+		return kubeutil.IgnoreNotFound(fmt.Errorf("giving up %s for %s: %w", record.Name, record.Holder, err))
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func hasRecord(record ipam.Record) error {
 func (a *Allocator) fenceAddress(ctx context.Context, record ipam.Record, name string) error {
 	address := addressObject("IPAddress")
 	if err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: name}, address); err != nil {
-		return kube.IgnoreNotFound(err)
+		return kubeutil.IgnoreNotFound(err)
 	}
 	text, _, _ := unstructured.NestedString(address.Object, "spec", "address")
 	if addr, err := netip.ParseAddr(text); err == nil && addr == record.Block.Addr() {
@@ -115,7 +115,7 @@ func (a *Allocator) fenceAddress(ctx context.Context, record ipam.Record, name s
 // here.
 func addressObject(kind string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: adapt.AddressClaimGroup, Version: "v1beta2", Kind: kind})
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: convert.AddressClaimGroup, Version: "v1beta2", Kind: kind})
 	return obj
 }
 

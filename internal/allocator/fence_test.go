@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestAHolderIsFencedOffBeforeItsRecordGoes: it is written to where it could still come to
@@ -33,7 +33,7 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 		return p
 	}
 	address := func(name string) client.Object {
-		c := addressObject(adapt.AddressClaimKind)
+		c := addressObject(convert.AddressClaimKind)
 		c.SetNamespace("ns")
 		c.SetName("x")
 		c.SetUID("uid")
@@ -42,7 +42,7 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 		}
 		return c
 	}
-	claims, pools, addresses := claimOrder("x", 28).Holder, adapt.HolderOfPool(ipam.PoolNamed("x")), adapt.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "x"})
+	claims, pools, addresses := claimOrder("x", 28).Holder, convert.HolderOfPool(ipam.PoolNamed("x")), convert.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "x"})
 	for name, c := range map[string]struct {
 		holder  ipam.Holder
 		uid     string
@@ -125,7 +125,7 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
 	for text, has := range map[string]bool{"10.0.0.7": true, "10.0.0.8": false, "": false} {
 		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-			claim, address := addressObject(adapt.AddressClaimKind), addressObject("IPAddress")
+			claim, address := addressObject(convert.AddressClaimKind), addressObject("IPAddress")
 			for _, obj := range []*unstructured.Unstructured{claim, address} {
 				obj.SetNamespace("ns")
 				obj.SetName("x")
@@ -135,7 +135,7 @@ func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
 			_ = unstructured.SetNestedField(address.Object, text, "spec", "address")
 			over.others = []client.Object{claim, address}
 			record := heldBlock("x", "10.0.0.7/32")
-			record.Holder, record.HolderUID = adapt.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "x"}), "uid"
+			record.Holder, record.HolderUID = convert.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "x"}), "uid"
 			if err := a.Fence(t.Context(), record); errors.Is(err, ipam.ErrUnconfirmed) != has || err != nil && !has {
 				t.Errorf("its IPAddress has %q: got %v, want that it has the record: %t", text, err, has)
 			}

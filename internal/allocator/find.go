@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
-	"github.com/cadastre-dev/cadastre/internal/tracing"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 // allocate takes over a retained block, or finds another, waiting for a short time where
@@ -134,7 +134,7 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	sent := a.ledger.Revision()
 	record, err := a.store(ctx, record)
 	if err != nil {
-		if kube.IsRejected(err) || order.nameIsFixed() {
+		if kubeutil.IsRejected(err) || order.nameIsFixed() {
 			hold.Drop()
 		} else {
 			hold.Abandon()
@@ -163,7 +163,7 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 func (a *Allocator) store(ctx context.Context, record ipam.Record) (ipam.Record, error) {
 	ctx, step := a.step(ctx, metrics.StepRecord, tracing.Record)
 	describe(step.span, record)
-	obj := adapt.Allocation(record)
+	obj := convert.Allocation(record)
 	err := a.client.Create(ctx, obj)
 	step.end(err)
 	record.UID, record.Version = string(obj.UID), obj.ResourceVersion

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -149,7 +149,7 @@ func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
 
 // childOrder is the order for a child pool of a length that does not exist yet.
 func childOrder(a *Allocator, length int) Order {
-	order := Order{Holder: adapt.HolderOfPool(ipam.PoolNamed("child")), Record: a.catalogue.RecordOfPool(ipam.PoolNamed("child"))}
+	order := Order{Holder: convert.HolderOfPool(ipam.PoolNamed("child")), Record: a.catalogue.RecordOfPool(ipam.PoolNamed("child"))}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
@@ -157,7 +157,7 @@ func childOrder(a *Allocator, length int) Order {
 
 // others is the record of another replica's attempt to make the same pool.
 func others(a *Allocator) *v1alpha1.IPAllocation {
-	return adapt.Allocation(childOrder(a, 24).recordOf(ipam.Pool{Key: ipam.PoolNamed("parent")}, netip.MustParsePrefix("10.0.7.0/24")))
+	return convert.Allocation(childOrder(a, 24).recordOf(ipam.Pool{Key: ipam.PoolNamed("parent")}, netip.MustParsePrefix("10.0.7.0/24")))
 }
 
 func TestAnAttemptThatFailedDoesNotDeleteTheRecordOfAnotherForTheSamePool(t *testing.T) {
@@ -190,8 +190,8 @@ func TestAnAttemptDoesNotReleaseTheRecordOfAnotherForTheSamePool(t *testing.T) {
 // made from its holder's too, though no UID is known.
 func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		order := Order{Holder: adapt.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
-		order.Origin, order.Record = OriginAddress, adapt.RecordOfHolder(order.Holder, "")
+		order := Order{Holder: convert.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
+		order.Origin, order.Record = OriginAddress, convert.RecordOfHolder(order.Holder, "")
 		order.Terms = ipam.Terms{Block: netip.MustParsePrefix("10.0.0.7/32"), Length: 32, Reclaim: ipam.ReclaimDelete}
 		over.fails = errors.New("connection reset")
 		if _, err := a.RecordExisting(t.Context(), order, parent().Key); err == nil {
@@ -233,6 +233,6 @@ func (o *Order) existsAs(uid string) {
 	}
 	o.Origin = OriginController
 	if !o.Holder.IsPool() {
-		o.Record = adapt.RecordOfHolder(o.Holder, uid)
+		o.Record = convert.RecordOfHolder(o.Holder, uid)
 	}
 }

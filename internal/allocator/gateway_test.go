@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -16,7 +16,7 @@ func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
 	order := func(length int) Order { return ordered(claimOrder("x", length), networked) }
 	inUse := func(gateway string) Order {
 		o := order(32)
-		o.Terms.Block, o.Gateway = netip.MustParsePrefix("10.0.0.9/32"), adapt.GatewayGiven(gateway)
+		o.Terms.Block, o.Gateway = netip.MustParsePrefix("10.0.0.9/32"), convert.GatewayGiven(gateway)
 		return o
 	}
 	retained := heldBlock("x", "10.0.0.7/32")
@@ -51,7 +51,7 @@ func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := over.stored(record.Name).Spec.Gateway; got != c.want || adapt.GatewayGiven(got) != record.Gateway {
+				if got := over.stored(record.Name).Spec.Gateway; got != c.want || convert.GatewayGiven(got) != record.Gateway {
 					t.Errorf("stored is the gateway %q, and returned %s; want %q", got, record.Gateway, c.want)
 				}
 			})

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/entries"
+	"github.com/cadastre-dev/cadastre/internal/testing/entries"
 )
 
 // recording has the allocator keep its history, and returns what was recorded since it was
@@ -105,7 +105,7 @@ func TestAnAttemptThatFailsIsNotInTheHistory(t *testing.T) {
 func TestABlockThatIsInUseAlreadyIsInTheHistory(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		recorded := recording(a)
-		holder := adapt.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "a"})
+		holder := convert.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "a"})
 		order := Order{Origin: OriginAddress, Holder: holder}
 		order.Terms.Block, order.Terms.Length = netip.MustParsePrefix("10.0.0.7/32"), 32
 		if _, err := a.RecordExisting(t.Context(), order, parent().Key); err != nil {
@@ -113,7 +113,7 @@ func TestABlockThatIsInUseAlreadyIsInTheHistory(t *testing.T) {
 		}
 		expectRecorded(t, recorded, "Granted 10.0.0.7/32 Existing")
 
-		order.Holder = adapt.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "b"})
+		order.Holder = convert.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "b"})
 		_, err := a.RecordExisting(t.Context(), order, ipam.PoolNamed("missing"))
 		if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
 			t.Fatalf("error %v, want that the pool is missing", err)

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestWhatWasListedIsAnsweredFrom loads a pool of two addresses of which one is held, and a
@@ -25,12 +25,12 @@ func TestWhatWasListedIsAnsweredFrom(t *testing.T) {
 	defer parts.Close()
 	cidr := netip.MustParsePrefix("10.0.0.0/31")
 	own := ipam.Record{
-		Name: adapt.RecordOfPool("system", ipam.PoolNamed("p")), UID: "own", Version: "1", Block: cidr, Pool: ipam.DomainNamed("default", ipam.IPv4),
-		Holder: adapt.HolderOfPool(ipam.PoolNamed("p")), Purpose: ipam.PurposePool, State: ipam.StateBound,
+		Name: convert.RecordOfPool("system", ipam.PoolNamed("p")), UID: "own", Version: "1", Block: cidr, Pool: ipam.DomainNamed("default", ipam.IPv4),
+		Holder: convert.HolderOfPool(ipam.PoolNamed("p")), Purpose: ipam.PurposePool, State: ipam.StateBound,
 	}
 	held := ipam.Record{
 		Name: ipam.Name{Namespace: "ns", Name: "held"}, UID: "held", Version: "1", Block: netip.MustParsePrefix("10.0.0.0/32"), Pool: ipam.PoolNamed("p"),
-		Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "ns", Name: "held"}), Purpose: ipam.PurposeClaim, State: ipam.StateBound,
+		Holder: convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: "held"}), Purpose: ipam.PurposeClaim, State: ipam.StateBound,
 	}
 	waits := build.Claim("ns", "waits").Class("gold").Length(32).Obj()
 	waits.CreationTimestamp = metav1.Time{Time: time.Unix(100, 0)}
@@ -50,7 +50,7 @@ func TestWhatWasListedIsAnsweredFrom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := verdicts(parts.Allocator.Consider(Order{Resolution: resolution, Origin: OriginController, Holder: adapt.HolderOfClaim(request.Claim), HolderUID: name}, 1))
+		got := verdicts(parts.Allocator.Consider(Order{Resolution: resolution, Origin: OriginController, Holder: convert.HolderOfClaim(request.Claim), HolderUID: name}, 1))
 		if !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}

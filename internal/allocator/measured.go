@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 // measured is what metrics say of an order.

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 func TestWhatAnAllocationCountsAs(t *testing.T) {

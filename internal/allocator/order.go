@@ -5,10 +5,10 @@ import (
 
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
-	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -30,7 +30,7 @@ const (
 
 // Order is a resolved request with all that its record will say.
 type Order struct {
-	catalogue.Resolution
+	inventory.Resolution
 	Origin Origin
 	Holder ipam.Holder
 	// HolderUID is the holder's with OriginController, otherwise empty.
@@ -60,11 +60,11 @@ func (a *Allocator) named(o Order) Order {
 	switch {
 	case o.Record != (ipam.Name{}):
 	case o.Holder.IsPool():
-		o.Record = a.catalogue.RecordOfPool(adapt.PoolOf(o.Holder))
+		o.Record = a.catalogue.RecordOfPool(convert.PoolOf(o.Holder))
 	case o.Origin == OriginAdmission:
 		o.Record = newAttempt(o.Holder)
 	default:
-		o.Record = adapt.RecordOfHolder(o.Holder, o.HolderUID)
+		o.Record = convert.RecordOfHolder(o.Holder, o.HolderUID)
 	}
 	return o
 }
@@ -73,7 +73,7 @@ func (a *Allocator) named(o Order) Order {
 // alphabet that Kubernetes uses for generated names: of 27, so one in 280 billion is the
 // same as another.
 func newAttempt(holder ipam.Holder) ipam.Name {
-	return adapt.RecordOfAttempt(holder, utilrand.String(8))
+	return convert.RecordOfAttempt(holder, utilrand.String(8))
 }
 
 // renamed is a name for the record of the next attempt: where it is not the holder's, a
@@ -137,7 +137,7 @@ func (o Order) granted() history.Reason {
 
 // blockField is where the holder says which block it has.
 func (o Order) blockField() string {
-	if o.Holder.Kind == adapt.AddressClaimKind {
+	if o.Holder.Kind == convert.AddressClaimKind {
 		return "spec.address"
 	}
 	return "spec.cidr"

@@ -8,15 +8,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
-	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/tracing"
 )
 
 // Parts are what allocation consists of, each of which is of the same ledger. They are
@@ -25,7 +25,7 @@ type Parts struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
 	// Catalogue is pools, classes, namespaces and Clusters.
-	Catalogue *catalogue.Catalogue
+	Catalogue *inventory.Catalogue
 	// Queue is the claims and pools that wait.
 	Queue *queue.Queue
 	// Allocator creates and deletes IPAllocations.
@@ -79,7 +79,7 @@ func NewParts(o PartsOptions) Parts {
 	recorder := history.New(history.Options{
 		Sinks: o.Sinks, Replica: o.Replica, Clock: o.Clock, Lost: counted.HistoryLost, Log: o.Log.WithName("history"),
 	})
-	known := catalogue.New(catalogue.Options{
+	known := inventory.New(inventory.Options{
 		Ledger: o.Ledger, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: o.DefaultFamily, Clock: o.Clock,
 	})
 	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalogue: known, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: o.Log})
@@ -98,9 +98,9 @@ func (p Parts) Close() {
 
 // Resolve is Catalogue.Resolve once everything has been seen; before it is
 // ipam.ErrNotSynced.
-func (p Parts) Resolve(ctx context.Context, req ipam.Request) (catalogue.Resolution, error) {
+func (p Parts) Resolve(ctx context.Context, req ipam.Request) (inventory.Resolution, error) {
 	if err := p.Queue.Synced(); err != nil {
-		return catalogue.Resolution{}, err
+		return inventory.Resolution{}, err
 	}
 	res, err := p.Catalogue.Resolve(req)
 	traceResolution(ctx, req, res, err)
@@ -114,7 +114,7 @@ func (p Parts) PoolOrder(pool ipam.Pool) (Order, error) {
 	if err := p.Queue.Synced(); err != nil {
 		return Order{}, err
 	}
-	order := Order{Holder: adapt.HolderOfPool(pool.Key)}
+	order := Order{Holder: convert.HolderOfPool(pool.Key)}
 	if place, ok := p.Queue.Place(order.Holder); ok {
 		order.Waiting = place
 	}
@@ -124,24 +124,24 @@ func (p Parts) PoolOrder(pool ipam.Pool) (Order, error) {
 }
 
 // Backoff returns a Backoff for a controller of a name, whose passes are counted.
-func (p Parts) Backoff(controller string) *kube.Backoff {
-	return kube.NewBackoff(clock.RealClock{}, func(result kube.PassResult) { p.Metrics.Passed(controller, string(result)) })
+func (p Parts) Backoff(controller string) *kubeutil.Backoff {
+	return kubeutil.NewBackoff(clock.RealClock{}, func(result kubeutil.PassResult) { p.Metrics.Passed(controller, string(result)) })
 }
 
 // Turns is a source for a controller: it enqueues the holders of a kind when it is their
 // turn in the queue.
 func (p Parts) Turns(kind string) source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return p.Queue.OnTurn(kind, func(h ipam.Holder) { q.Add(kube.RequestFor(h.Namespace, h.Name)) })
+	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
+		return p.Queue.OnTurn(kind, func(h ipam.Holder) { q.Add(kubeutil.RequestFor(h.Namespace, h.Name)) })
 	})
 }
 
 // EnqueueWaiting enqueues the holders of a kind that wait for what has changed in the
 // catalogue.
-func (p Parts) EnqueueWaiting(q kube.Queue, kind string, c catalogue.Change) {
+func (p Parts) EnqueueWaiting(q kubeutil.Queue, kind string, c inventory.Change) {
 	for _, holder := range p.Queue.WaitingFor(c) {
 		if holder.Kind == kind {
-			q.Add(kube.RequestFor(holder.Namespace, holder.Name))
+			q.Add(kubeutil.RequestFor(holder.Namespace, holder.Name))
 		}
 	}
 }

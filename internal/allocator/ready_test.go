@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // TestWhyAPoolHandsOutNothing changes one thing of a pool that is ready.
@@ -34,7 +34,7 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 		}, "the CIDR of pool child conflicts with another allocation: have one of the two released, or use another pool"},
 		"its record is releasing": {func(t *testing.T, a *Allocator, over *steady, _ *ipam.Pool) {
 			own := over.server.list().Items[0]
-			record, _ := adapt.Record(&own)
+			record, _ := convert.Record(&own)
 			if marked, err := a.MarkReleasing(t.Context(), record); err != nil || marked.State != ipam.StateReleasing {
 				t.Fatalf("marking it: got %+v, %v", marked, err)
 			}
@@ -109,8 +109,8 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 // TestWhoMayHaveItsBlockRetained by its class, or by the pool that it names or is from.
 func TestWhoMayHaveItsBlockRetained(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
-		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "not"}})
+		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
+		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "not"}})
 		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("may"), AllowRetain: true})
 		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("not")})
 		from := heldBlock("x", "10.0.0.0/28")

@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
 // Release deletes a record as it was last seen. One that has changed since, or
@@ -62,7 +62,7 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error)
 func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	pool, before := adapt.PoolOf(own.Holder), own.Version
+	pool, before := convert.PoolOf(own.Holder), own.Version
 	if a.ledger.Records(pool) > 0 && own.State != ipam.StateReleasing {
 		return ipam.Record{}, ipam.ErrPoolInUse
 	}
@@ -104,7 +104,7 @@ func ignoreGone(err error) error {
 	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces" {
 		return err
 	}
-	return kube.IgnoreNotFound(err)
+	return kubeutil.IgnoreNotFound(err)
 }
 
 // delete asks for the deletion, on condition that the record is the one that
@@ -114,7 +114,7 @@ func (a *Allocator) delete(ctx context.Context, record ipam.Record) error {
 		return nil
 	}
 	asJudged := client.Preconditions{UID: new(types.UID(record.UID)), ResourceVersion: &record.Version}
-	err := a.client.Delete(ctx, adapt.Allocation(record), asJudged)
+	err := a.client.Delete(ctx, convert.Allocation(record), asJudged)
 	if err != nil {
 		return fmt.Errorf("deleting IPAllocation %s: %w", record.Name, err)
 	}
@@ -132,8 +132,8 @@ func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) err
 	if err != nil {
 		return err
 	}
-	err = a.client.Patch(ctx, adapt.Allocation(record), client.RawPatch(types.JSONPatchType, patch))
-	if apierrors.IsInvalid(err) && kube.Cause(err) == string(metav1.StatusReasonInvalid) { // ours is not the first finalizer
+	err = a.client.Patch(ctx, convert.Allocation(record), client.RawPatch(types.JSONPatchType, patch))
+	if apierrors.IsInvalid(err) && kubeutil.Cause(err) == string(metav1.StatusReasonInvalid) { // ours is not the first finalizer
 		err = a.removeFinalizerAmongOthers(ctx, record)
 	}
 	if err != nil {
@@ -145,7 +145,7 @@ func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) err
 // removeFinalizerAmongOthers takes our finalizer off a record on which somebody has put
 // another.
 func (a *Allocator) removeFinalizerAmongOthers(ctx context.Context, record ipam.Record) error {
-	obj := adapt.Allocation(record)
+	obj := convert.Allocation(record)
 	if err := a.client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -24,7 +24,7 @@ var errCut = errors.New("connection reset")
 // stores makes a record as somebody else would, and waits until the replica has seen it.
 func (c *steady) stores(t *testing.T, record ipam.Record, finalizers ...string) ipam.Record {
 	t.Helper()
-	obj := adapt.Allocation(record)
+	obj := convert.Allocation(record)
 	if len(finalizers) > 0 {
 		obj.Finalizers = finalizers
 	}
@@ -66,7 +66,7 @@ func heldBlock(claim, block string) ipam.Record {
 
 // ownRecord is that of a child pool.
 func ownRecord(a *Allocator, pool ipam.PoolKey, block string, state ipam.State) ipam.Record {
-	order := Order{Holder: adapt.HolderOfPool(pool), Record: a.catalogue.RecordOfPool(pool)}
+	order := Order{Holder: convert.HolderOfPool(pool), Record: a.catalogue.RecordOfPool(pool)}
 	record := order.recordOf(parent(), netip.MustParsePrefix(block))
 	record.Reclaim, record.State = ipam.ReclaimDelete, state
 	return record
@@ -209,7 +209,7 @@ func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
 			inScene(t, func(s *scene) {
 				own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.StateBound)
 				own.Pool = s.pool.Key
-				obj := adapt.Allocation(own)
+				obj := convert.Allocation(own)
 				if err := s.server.create(obj); err != nil {
 					t.Fatal(err)
 				}

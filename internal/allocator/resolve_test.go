@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -22,8 +22,8 @@ func TestWhatARequestComesToWhereItCannotBeServed(t *testing.T) {
 			Key: ipam.PoolNamed("withheld"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 24, Max: 32}, OnExhaustion: ipam.OnExhaustionWait,
 			Withheld: space.NewRanges(netip.MustParsePrefix("10.0.0.0/24"), []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/24"))}),
 		})
-		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "foreign", Family: ipam.IPv4}})
-		a.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "west", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 20, Max: 28}}})
+		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "foreign", Family: ipam.IPv4}})
+		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "west", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 20, Max: 28}}})
 		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("waits"), Home: ipam.PoolNamed("none"), Lengths: ipam.Lengths{Min: 0, Max: 128}, Classes: []string{"west"}})
 		claim := ipam.Name{Namespace: "ns", Name: "x"}
 		none := func(map[string]string) bool { return false }

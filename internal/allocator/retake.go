@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
 // retained is the block that was kept for a claim of this namespace and name, or

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -28,7 +28,7 @@ func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 				create := func(record ipam.Record) {
-					if err := over.server.create(adapt.Allocation(record)); err != nil {
+					if err := over.server.create(convert.Allocation(record)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -50,7 +50,7 @@ func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 
 // claimOrder is the order for a claim of a length that does not exist yet.
 func claimOrder(claim string, length int) Order {
-	order := Order{Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})}
+	order := Order{Holder: convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})}
 	order.Record = newAttempt(order.Holder)
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
@@ -89,7 +89,7 @@ func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
 				c.change(&kept, &order)
-				if err := over.server.create(adapt.Allocation(kept)); err != nil {
+				if err := over.server.create(convert.Allocation(kept)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -134,7 +134,7 @@ func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
 			kept := claimOrder(name, 28).recordOf(parent(), netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/28", 16*i)))
 			kept.Name.Name, kept.State, kept.Reclaim, kept.Sticky = name+"-former", ipam.StateRetained, ipam.ReclaimRetain, "k"
 			kept.ReleaseAfter = time.Date(2040, 1, 1, []int{1, 3, 2}[i], 0, 0, 0, time.UTC)
-			if err := over.server.create(adapt.Allocation(kept)); err != nil {
+			if err := over.server.create(convert.Allocation(kept)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -159,7 +159,7 @@ func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
 				order := claimOrder("x", 28)
 				former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				former.Name.Name, former.Reclaim, former.HolderUID = "x-former", ipam.ReclaimRetain, "gone"
-				if err := over.server.create(adapt.Allocation(former)); err != nil {
+				if err := over.server.create(convert.Allocation(former)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()

@@ -5,8 +5,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -44,14 +44,14 @@ func logRecord(ctx context.Context, level int, message string, r ipam.Record, mo
 
 // traceResolution logs what a request comes to: its pools in order, and why others that
 // it could name are passed over.
-func traceResolution(ctx context.Context, req ipam.Request, res catalogue.Resolution, err error) {
+func traceResolution(ctx context.Context, req ipam.Request, res inventory.Resolution, err error) {
 	l := log.FromContext(ctx).V(stepLevel)
 	if !l.Enabled() {
 		return
 	}
-	holder := adapt.HolderOfClaim(req.Claim)
+	holder := convert.HolderOfClaim(req.Claim)
 	if req.Single { // one of Cluster API's
-		holder = adapt.HolderOfAddressClaim(req.Claim)
+		holder = convert.HolderOfAddressClaim(req.Claim)
 	}
 	claim := holder.String()
 	for _, passed := range res.PassedOver {

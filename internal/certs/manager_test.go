@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // The names in the markers.
@@ -112,7 +112,7 @@ func running(user *rest.Config, port int32) *Certs {
 		}),
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(c.Setup(mgr, func(string) *kube.Backoff { return kube.NewBackoff(clock.RealClock{}, nil) })).To(Succeed())
+	Expect(c.Setup(mgr, func(string) *kubeutil.Backoff { return kubeutil.NewBackoff(clock.RealClock{}, nil) })).To(Succeed())
 	mgr.GetWebhookServer().Register("/review", &admission.Webhook{
 		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
 			return admission.Allowed("")

@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/internal/tracing"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 const pathOwner = client.FieldOwner("cadastre-webhook-path")
@@ -100,7 +100,7 @@ func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (
 
 // Setup adds what keeps the path secret to a manager that is not started yet. It runs on
 // every replica; see Certs.Setup.
-func (p *Paths) Setup(mgr ctrl.Manager, backoff func(controller string) *kube.Backoff) error {
+func (p *Paths) Setup(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
 	watched := map[client.Object]cache.ByObject{}
 	watchSecret(watched, p.options.secret())
 	watchConfigurations(watched, p.options.MutatingWebhook, p.options.ValidatingWebhook)

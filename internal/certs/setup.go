@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Setup adds what keeps the certificate to a manager that is not started yet. It
@@ -26,7 +26,7 @@ import (
 // be configured in any way; the manager's scheme needs the core and the
 // admissionregistration types. A pass that fails is repeated by what backoff returns for
 // the name of the controller.
-func (c *Certs) Setup(mgr ctrl.Manager, backoff func(controller string) *kube.Backoff) error {
+func (c *Certs) Setup(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
 	const name = "webhook-certificate"
 	err := runOnEveryReplica(mgr, worker{name, c.options.Tracer.Passes(name, c), backoff(name), c.watched(), nil})
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Certs) Setup(mgr ctrl.Manager, backoff func(controller string) *kube.Ba
 type worker struct {
 	name       string
 	reconciler reconcile.Reconciler
-	backoff    *kube.Backoff
+	backoff    *kubeutil.Backoff
 	watched    map[client.Object]cache.ByObject
 	wake       <-chan event.GenericEvent
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -49,22 +49,22 @@ type Options struct {
 // Setup registers all controllers: those that every replica runs, and those that the leader
 // runs.
 func Setup(mgr manager.Manager, o Options) error {
-	claims, records := kube.NamespacesOf(o.WatchNamespace), kube.Namespaces(nil)
+	claims, records := kubeutil.NamespacesOf(o.WatchNamespace), kubeutil.Namespaces(nil)
 	if o.WatchNamespace != "" {
-		records = kube.NamespacesOf(o.WatchNamespace, o.Namespace)
+		records = kubeutil.NamespacesOf(o.WatchNamespace, o.Namespace)
 	}
 	if err := mgr.Add(notifyConflicts(o.Ledger)); err != nil {
 		return err
 	}
-	told := kube.NewEvents(mgr.GetEventRecorder("cadastre"), mgr.GetScheme(), clock.RealClock{}, mgr.GetLogger())
+	told := kubeutil.NewEvents(mgr.GetEventRecorder("cadastre"), mgr.GetScheme(), clock.RealClock{}, mgr.GetLogger())
 	orphans := &allocationgc.Controller{
 		Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live,
 		Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
 		Events: told,
 	}
 	return setup(mgr,
-		&ipclass.Controller{Parts: o.Parts, Client: mgr.GetClient(), Workers: o.Workers, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
-		&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: told, Throttle: kube.NewThrottle(countEvery, clock.RealClock{})},
+		&ipclass.Controller{Parts: o.Parts, Client: mgr.GetClient(), Workers: o.Workers, Throttle: kubeutil.NewThrottle(countEvery, clock.RealClock{})},
+		&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: told, Throttle: kubeutil.NewThrottle(countEvery, clock.RealClock{})},
 		&ipclaim.Controller{Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims, Events: told},
 		orphans,
 		&ipaddressclaim.Replica{

@@ -16,11 +16,11 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // TestControllersServeWhatAdmissionMissed has the leader alone, with all its watches, serve
@@ -50,25 +50,25 @@ func TestControllersServeWhatAdmissionMissed(t *testing.T) {
 	e.until("a claim that waited is bound", waits, func() bool { return isReady(waits.Status.Conditions) })
 
 	orphan := story.Block("nobody", "own", "10.0.0.0/28")
-	orphan.Pool = adapt.KeyOf(local)
+	orphan.Pool = convert.KeyOf(local)
 	e.Recorded(orphan)
-	e.untilGone("an orphan is collected", adapt.Allocation(orphan))
+	e.untilGone("an orphan is collected", convert.Allocation(orphan))
 
 	address := build.AddressClaim(story.Team, "h").Pool("hosts").Obj()
 	e.Created(address)
 	e.until("a claim has its address", address, func() bool { return isReady(address.Status.Conditions) })
-	record := e.RecordsOf(adapt.HolderOfAddressClaim(ipam.Name{Namespace: story.Team, Name: "h"}))[0]
+	record := e.RecordsOf(convert.HolderOfAddressClaim(ipam.Name{Namespace: story.Team, Name: "h"}))[0]
 	e.Deleted(address)
 	e.untilGone("the claim of an address goes", address)
-	e.untilGone("its record is collected", adapt.Allocation(record))
+	e.untilGone("its record is collected", convert.Allocation(record))
 
-	own := e.RecordsOf(adapt.HolderOfPool(adapt.KeyOf(pool)))[0]
+	own := e.RecordsOf(convert.HolderOfPool(convert.KeyOf(pool)))[0]
 	e.Deleted(pool)
 	e.until("a pool that is in use stays", pool, func() bool { return pool.Status.Phase == v1alpha1.PoolTerminating })
 	e.Deleted(claims["b"])
 	e.Deleted(waits)
 	e.untilGone("a pool that is not in use goes", pool)
-	e.untilGone("its record is collected", adapt.Allocation(own))
+	e.untilGone("its record is collected", convert.Allocation(own))
 	e.until("the class counts no pool", class, func() bool { return class.Status.Pools == 0 })
 }
 

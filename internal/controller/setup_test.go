@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
 // TestControllerThatCannotBeRegisteredIsReported registers each controller twice, of which the

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -113,7 +113,7 @@ func (l *Ledger) open(key ipam.PoolKey) bool {
 	if !key.Kind.IsPool() {
 		return true
 	}
-	for own := range l.byHolder.of(adapt.HolderOfPool(key)) {
+	for own := range l.byHolder.of(convert.HolderOfPool(key)) {
 		if own.purpose() == ipam.PurposePool && own.confirmed && own.state() == ipam.StateBound && !own.terminating && l.isOf(own, key) {
 			return true
 		}

@@ -9,7 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -84,14 +84,14 @@ func TestABlockIsConfirmedOnlyWhileItsPoolsOwnRecordIsThere(t *testing.T) {
 func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
-	child := adapt.Allocation(ipam.Record{
+	child := convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.PurposePool,
-		Block: small.Masked(), State: ipam.StateBound, Holder: adapt.HolderOfPool(ipam.PoolNamed("child")),
+		Block: small.Masked(), State: ipam.StateBound, Holder: convert.HolderOfPool(ipam.PoolNamed("child")),
 	})
 	child.Spec.CIDR = "10.0.0.0/28"
 	must(t, feed{l}.Update(marked(own(key, small.String()), "2")))
 	must(t, feed{l}.Add(child))
-	record, _ := adapt.Record(child)
+	record, _ := convert.Record(child)
 	if err := l.Confirmed(record); !errors.Is(err, ErrPoolClosed) {
 		t.Errorf("got %v, want ErrPoolClosed", err)
 	}
@@ -101,7 +101,7 @@ func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
 // they came to be.
 func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
-	of := func(o *v1alpha1.IPAllocation) ipam.Record { r, _ := adapt.Record(o); return r }
+	of := func(o *v1alpha1.IPAllocation) ipam.Record { r, _ := convert.Record(o); return r }
 	isTaken := func(err error) bool { _, ok := errors.AsType[*ipam.TakenError](err); return ok }
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
@@ -136,7 +136,7 @@ func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
 func TestAPoolsRecordCanBeReleasedOnceTheMarkIsSeenAndNothingIsRecorded(t *testing.T) {
 	l := newLedger(1)
 	pools, block := own(key, small.String()), allocation("a", "1", "2", "10.0.0.0/28")
-	record, _ := adapt.Record(marked(pools, "2"))
+	record, _ := convert.Record(marked(pools, "2"))
 	check := func(when string, want Shown) {
 		t.Helper()
 		if got := l.Release(record, "1", key); got != want {
@@ -223,7 +223,7 @@ func TestARecordThatALiveClaimNamesWasConfirmedBeforeTheClaimWasStored(t *testin
 	l := newLedger(1)
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
 	must(t, feed{l}.Replace(listed(first, second), "3"))
-	record, _ := adapt.Record(first)
+	record, _ := convert.Record(first)
 	if err := l.Confirmed(record); err == nil {
 		t.Error("it is confirmed before anybody says that a claim names it")
 	}
@@ -238,7 +238,7 @@ func TestBlocksAreConfirmedWhenThePoolIsDescribed(t *testing.T) {
 	l.Describe(ipam.Pool{Key: key, Home: ipam.DomainNamed("other", ipam.IPv4), CIDR: small, Family: ipam.IPv4})
 	mine := allocation("a", "1", "2", "10.0.0.0/28")
 	must(t, feed{l}.Replace(listed(mine), "0"))
-	record, _ := adapt.Record(mine)
+	record, _ := convert.Record(mine)
 	if err := l.Confirmed(record); !errors.Is(err, ErrPoolClosed) {
 		t.Errorf("got %v, want ErrPoolClosed: the own record is in another routing domain", err)
 	}

@@ -7,7 +7,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -35,7 +35,7 @@ func TestBothRecordsOfAConflictAreNotified(t *testing.T) {
 	}
 	conflict := func(when, name, want string) {
 		t.Helper()
-		r, _ := adapt.Record(map[string]*v1alpha1.IPAllocation{"a": first, "b": second, "c": other}[name])
+		r, _ := convert.Record(map[string]*v1alpha1.IPAllocation{"a": first, "b": second, "c": other}[name])
 		got := ""
 		if taken := l.Conflict(r); taken != nil {
 			got = taken.Overlap.String()
@@ -117,7 +117,7 @@ func TestRecordsThatLiveClaimsNameMayBeInConflict(t *testing.T) {
 func TestARecordThatNoClaimEverNamedIsKnown(t *testing.T) {
 	made := allocation("a", "1", "1", "10.0.0.0/28")
 	name := ipam.Name{Namespace: "ns", Name: "a"}
-	record, _ := adapt.Record(made)
+	record, _ := convert.Record(made)
 	for what, test := range map[string]struct {
 		show func(*Ledger)
 		want bool

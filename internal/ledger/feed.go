@@ -7,15 +7,15 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Run feeds the view from a list and watch of all IPAllocations until ctx is
 // done. After Relist it begins anew, with a list.
 func (l *Ledger) Run(ctx context.Context, from cache.ListerWatcher, objects any) {
-	source := kube.NewVerifiedSource(from, kube.Verification{WentBack: l.goneBack})
+	source := kubeutil.NewVerifiedSource(from, kubeutil.Verification{WentBack: l.goneBack})
 	l.mu.Lock()
 	l.source = source
 	l.mu.Unlock()
@@ -146,7 +146,7 @@ func (f feed) Resync() error { return nil }
 // read is the record that an object states. One that cannot be read is counted; the record
 // has what was read.
 func (l *Ledger) read(obj any) (ipam.Record, error) {
-	r, err := adapt.RecordOf(obj)
+	r, err := convert.RecordOf(obj)
 	if err != nil {
 		l.unread++
 		return r, fmt.Errorf("reading IPAllocation %s: %w", r.Name, err)

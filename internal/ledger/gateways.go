@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -185,7 +185,7 @@ func (l *Ledger) HolderAt(pool ipam.Pool, addr netip.Addr) (ipam.Record, bool) {
 		if !e.holder().IsPool() {
 			return e.record(), true
 		}
-		key = adapt.PoolOf(e.holder())
+		key = convert.PoolOf(e.holder())
 	}
 	return ipam.Record{}, false
 }

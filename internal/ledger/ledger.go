@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Ledger is the view of what is held. The zero value is not usable.
@@ -50,7 +50,7 @@ type Ledger struct {
 	relist func()
 	began  time.Time
 	// source is that of the records; nil before Run.
-	source *kube.VerifiedSource
+	source *kubeutil.VerifiedSource
 	// revision is that of the last event or list in the view.
 	revision string
 	// outdated is whether the store has gone back since the last list.

@@ -15,7 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -38,7 +38,7 @@ func newLedger(seed uint64) *Ledger {
 
 // allocation is an object as a watch delivers it.
 func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
-	return adapt.Allocation(ipam.Record{
+	return convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "ns", Name: name}, UID: uid, Version: version,
 		Block: netip.MustParsePrefix(block), Pool: key, Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 		Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: name},
@@ -47,10 +47,10 @@ func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
 
 // own is the record of a root pool's own CIDR.
 func own(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
-	return adapt.Allocation(ipam.Record{
+	return convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "uid-of-" + pool.Name, Version: "1",
 		Block: netip.MustParsePrefix(cidr), Pool: home, Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
-		Holder: adapt.HolderOfPool(pool),
+		Holder: convert.HolderOfPool(pool),
 	})
 }
 
@@ -316,7 +316,7 @@ func TestRecordsOfLocalPoolsAreBoundedByTheirOwnNamespace(t *testing.T) {
 		Name: ipam.Name{Namespace: "operator", Name: "localippool.ns.p"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.PurposePool,
 		Block: netip.MustParsePrefix("10.0.0.0/28"), State: ipam.StateBound, Holder: ipam.Holder{Kind: "LocalIPPool", Namespace: "ns", Name: "p"},
 	}
-	must(t, feed{l}.Replace(listed(adapt.Allocation(record)), "1"))
+	must(t, feed{l}.Replace(listed(convert.Allocation(record)), "1"))
 	bounded := ask("a")
 	bounded.UnclaimedLimit, bounded.Holder.Namespace = 1, "ns"
 	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
@@ -326,7 +326,7 @@ func TestRecordsOfLocalPoolsAreBoundedByTheirOwnNamespace(t *testing.T) {
 	elsewhere.Holder.Namespace = "operator"
 	mustHold(t, l, elsewhere).Drop()
 	record.HolderUID, record.Version = "2", "2" // the pool is there
-	must(t, feed{l}.Update(adapt.Allocation(record)))
+	must(t, feed{l}.Update(convert.Allocation(record)))
 	mustHold(t, l, bounded).Drop()
 }
 

@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -22,7 +22,7 @@ var unknown = ipam.PoolNamed("unknown")
 
 func recordOf(t *testing.T, obj *v1alpha1.IPAllocation) ipam.Record {
 	t.Helper()
-	record, unreadable := adapt.Record(obj)
+	record, unreadable := convert.Record(obj)
 	if unreadable != nil {
 		t.Fatal(unreadable)
 	}

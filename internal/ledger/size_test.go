@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -46,7 +46,7 @@ func TestARecordIsSmall(t *testing.T) {
 // allocationText is the nth record as the API server sends it.
 func allocationText(t *testing.T, n int) []byte {
 	t.Helper()
-	obj := adapt.Allocation(ipam.Record{
+	obj := convert.Allocation(ipam.Record{
 		Name:  ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%06d-abcdefgh", n)},
 		Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 12), byte(n >> 4), byte(n << 4)}), 28),
 		Pool:  ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "corporate"}, Class: "networks",

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
-	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/internal/tracing"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
@@ -52,7 +52,7 @@ func newGuard(direct client.Client, o Options, tracer *tracing.Tracer) (guard, e
 }
 
 // setup registers what keeps both.
-func (g guard) setup(mgr ctrl.Manager, backoff func(string) *kube.Backoff) error {
+func (g guard) setup(mgr ctrl.Manager, backoff func(string) *kubeutil.Backoff) error {
 	return errors.Join(g.certificate.Setup(mgr, backoff), g.paths.Setup(mgr, backoff))
 }
 

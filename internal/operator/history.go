@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/cadastre-dev/cadastre/internal/history"
-	"github.com/cadastre-dev/cadastre/internal/history/export"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/history/export"
 )
 
 // HistoryOptions say where the history goes: what became of each block, and what was refused.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
@@ -39,7 +39,7 @@ func electLeader(mgr *ctrl.Options, cfg *rest.Config, o Options) error {
 	}
 	label(lease, version.Own())
 	mgr.LeaderElection, mgr.LeaderElectionID, mgr.LeaderElectionReleaseOnCancel = true, leaseName, true
-	mgr.LeaderElectionResourceLockInterface = kube.NewPatientLease(lease, o.Log.WithName("lease"))
+	mgr.LeaderElectionResourceLockInterface = kubeutil.NewPatientLease(lease, o.Log.WithName("lease"))
 	mgr.LeaseDuration, mgr.RenewDeadline, mgr.RetryPeriod = &duration, &renew, &retry
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
@@ -17,7 +17,7 @@ import (
 // use: what is counted of those is kept.
 type measures struct {
 	allocator.Parts
-	claims   *kube.Tally[claimKey]
+	claims   *kubeutil.Tally[claimKey]
 	policies *policyWatch
 	guard    webhookGuard
 	// rollbacks are those that informers have found.
@@ -37,7 +37,7 @@ type webhookGuard interface {
 // newMeasures are those of one replica.
 func newMeasures(of allocator.Parts, policies *policyWatch, rollbacks *rollbacks, guard webhookGuard) *measures {
 	m := &measures{
-		Parts: of, claims: kube.NewTally[claimKey](), policies: policies, rollbacks: rollbacks,
+		Parts: of, claims: kubeutil.NewTally[claimKey](), policies: policies, rollbacks: rollbacks,
 		guard: guard, descs: map[string]*prometheus.Desc{},
 	}
 	for _, name := range []string{

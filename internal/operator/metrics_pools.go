@@ -3,7 +3,7 @@ package operator
 import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 

@@ -22,13 +22,13 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -53,7 +53,7 @@ func measured(t testing.TB, records ...ipam.Record) *measures {
 	m := newMeasures(parts, &policyWatch{}, newRollbacks(runtime.NewScheme(), logr.Discard()), guarding{})
 	from := fcache.NewFakeControllerSource()
 	for i, record := range records {
-		obj := adapt.Allocation(record)
+		obj := convert.Allocation(record)
 		obj.UID = types.UID(fmt.Sprint(i))
 		from.Add(obj)
 	}
@@ -92,8 +92,8 @@ func populated(t testing.TB) (*measures, *prometheus.Registry) {
 		Limit:    ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(100)}},
 	}, ipam.Pool{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")})
 	m.Catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
-	m.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(5)}}}})
-	m.Queue.Wait(queue.Waiter{Since: began.Add(-time.Minute), Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "waits"}), Request: ipam.Request{Class: "missing"}})
+	m.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(5)}}}})
+	m.Queue.Wait(queue.Waiter{Since: began.Add(-time.Minute), Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "waits"}), Request: ipam.Request{Class: "missing"}})
 	m.claims.Handler(keyOfClaim).OnAdd(&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound}}, false)
 	m.policies = inMemory(t)
 	m.Metrics.Lead()

@@ -25,11 +25,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/controller"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/requester"
-	"github.com/cadastre-dev/cadastre/internal/tracing"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
@@ -56,7 +56,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // the API server's priority and fairness is the throttle
-	cfg.Wrap(kube.CountingWrites)
+	cfg.Wrap(kubeutil.CountingWrites)
 	tracer, stopTracing, err := startTracing(ctx, cfg, o)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/tracing/export"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing/export"
 )
 
 // UnsafeOrphanGraceEnv is the environment variable that, set to anything, allows any

@@ -15,15 +15,15 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // recordsFirst has the caches of kinds that are as numerous as records list them when the
 // records are there: blocks can be handed out by then, and if all were listed at once the
 // API server, whose CPU is the limit, would take several times as long for the records.
 type recordsFirst struct {
-	records                          kube.StreamingSource
-	claims, addressClaims, addresses kube.StreamingSource
+	records                          kubeutil.StreamingSource
+	claims, addressClaims, addresses kubeutil.StreamingSource
 	// listed reports whether the records are there.
 	listed    func() bool
 	rollbacks *rollbacks
@@ -35,10 +35,10 @@ const listedPoll = 20 * time.Millisecond
 // newRecordsFirst makes the sources.
 func newRecordsFirst(cfg *rest.Config, to api, listed func() bool, rollbacks *rollbacks) (*recordsFirst, error) {
 	r, slim, errs := &recordsFirst{listed: listed, rollbacks: rollbacks}, slimmer(), [4]error{}
-	r.records, errs[0] = kube.NewStreamingSource[v1alpha1.IPAllocation](cfg, to.http, to.scheme, "ipallocations", slim)
-	r.claims, errs[1] = kube.NewStreamingSource[v1alpha1.IPClaim](cfg, to.http, to.scheme, "ipclaims", slim)
-	r.addressClaims, errs[2] = kube.NewStreamingSource[ipamv1.IPAddressClaim](cfg, to.http, to.scheme, "ipaddressclaims", slim)
-	r.addresses, errs[3] = kube.NewStreamingSource[ipamv1.IPAddress](cfg, to.http, to.scheme, "ipaddresses", slim)
+	r.records, errs[0] = kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, to.http, to.scheme, "ipallocations", slim)
+	r.claims, errs[1] = kubeutil.NewStreamingSource[v1alpha1.IPClaim](cfg, to.http, to.scheme, "ipclaims", slim)
+	r.addressClaims, errs[2] = kubeutil.NewStreamingSource[ipamv1.IPAddressClaim](cfg, to.http, to.scheme, "ipaddressclaims", slim)
+	r.addresses, errs[3] = kubeutil.NewStreamingSource[ipamv1.IPAddress](cfg, to.http, to.scheme, "ipaddresses", slim)
 	return r, errors.Join(errs[:]...)
 }
 
@@ -54,14 +54,14 @@ func (r *recordsFirst) newInformer(of cache.ListerWatcher, example runtime.Objec
 	}
 	informer := cache.NewSharedIndexInformer(r.rollbacks.verified(of, example), example, resync, indexers)
 	if _, ok := example.(*v1alpha1.IPClaim); ok {
-		return kube.PackedInformer(informer, ipclaim.Pack)
+		return kubeutil.PackedInformer(informer, ipclaim.Pack)
 	}
 	return informer
 }
 
 // after lists and watches as of does, when the records are there.
-func (r *recordsFirst) after(of kube.StreamingSource) kube.StreamingSource {
-	return kube.StreamingSource{ListWatch: &cache.ListWatch{
+func (r *recordsFirst) after(of kubeutil.StreamingSource) kubeutil.StreamingSource {
+	return kubeutil.StreamingSource{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			if err := r.await(ctx); err != nil {
 				return nil, err

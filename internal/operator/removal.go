@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -88,11 +88,11 @@ func awaitRefusal(ctx context.Context, c client.Client, namespace string) error 
 	name := ipam.Name{Namespace: namespace, Name: "removal-probe"}
 	probe := ipam.Record{
 		Name: name, Block: netip.MustParsePrefix("192.0.2.0/32"), Pool: ipam.PoolNamed(name.Name),
-		Holder: adapt.HolderOfClaim(name), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+		Holder: convert.HolderOfClaim(name), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 	}
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, enforcedEvery, enforcedWithin, true, func(ctx context.Context) (bool, error) {
-		last = c.Create(ctx, adapt.Allocation(probe), client.DryRunAll)
+		last = c.Create(ctx, convert.Allocation(probe), client.DryRunAll)
 		return meta.IsNoMatchError(last) || last != nil && strings.Contains(last.Error(), removalMessage), nil
 	})
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // protection is the finalizer that the operator puts on all objects of a kind.
@@ -129,7 +129,7 @@ func (p protection) remove(ctx context.Context, c client.Client) (count int, err
 			continue
 		}
 		count++
-		if err := p.removeFrom(ctx, c, obj); kube.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if err := p.removeFrom(ctx, c, obj); kubeutil.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return 0, fmt.Errorf("removing the finalizer of %s %s: %w", p.kind.Kind, client.ObjectKeyFromObject(obj), err)
 		}
 	}

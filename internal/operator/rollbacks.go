@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // rollbacks counts how often informers have found that the store of the API server has gone
@@ -30,13 +30,13 @@ func newRollbacks(scheme *runtime.Scheme, log logr.Logger) *rollbacks {
 
 // verified returns a source of objects like the example for an informer, which lists again
 // when the store has gone back.
-func (r *rollbacks) verified(from cache.ListerWatcher, example runtime.Object) *kube.VerifiedSource {
+func (r *rollbacks) verified(from cache.ListerWatcher, example runtime.Object) *kubeutil.VerifiedSource {
 	kind := "unknown"
 	if known, err := apiutil.GVKForObject(example, r.scheme); err == nil {
 		kind = known.Kind
 	}
 	r.add(kind, 0)
-	return kube.NewVerifiedSource(from, kube.Verification{
+	return kubeutil.NewVerifiedSource(from, kubeutil.Verification{
 		Clock: clock.RealClock{}, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		WentBack: func(seen, found string) {
 			r.log.Info("The store of the API server has gone back; listing again", "kind", kind, "seenRevision", seen, "foundRevision", found)

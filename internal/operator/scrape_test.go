@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -41,7 +41,7 @@ func large(t testing.TB, pools, blocks, waiting int) *prometheus.Registry {
 		m.describe(pool)
 	}
 	for n := range waiting {
-		m.Queue.Wait(queue.Waiter{Since: began, Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("w-", n)}), Request: ipam.Request{Pool: keys[n%pools]}})
+		m.Queue.Wait(queue.Waiter{Since: began, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("w-", n)}), Request: ipam.Request{Pool: keys[n%pools]}})
 	}
 	registry := prometheus.NewRegistry()
 	if _, err := m.register(registry); err != nil {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -30,7 +30,7 @@ func slimmer() toolscache.TransformFunc {
 		case *v1alpha1.IPClaim:
 			keep(made, nil)
 			made.Finalizers, made.OwnerReferences = nil, nil
-			adapt.TrimSelector(made)
+			convert.TrimSelector(made)
 			ipclaim.Trim(made)
 		case *v1alpha1.IPPool, *v1alpha1.LocalIPPool: // of which claims may select any label
 			pool := made.(client.Object)

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -119,14 +119,14 @@ func TestFortyOfTheLargestClaimsWaitInFiveMebibytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		cached = append(cached, slim)
-		request, errs := adapt.Claim(claim)
+		request, errs := convert.Claim(claim)
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}
 		if parts.Queue.MayWait("team", request) != nil {
 			full++
 		}
-		parts.Queue.Wait(queue.Waiter{Since: time.Unix(int64(n), 0), Holder: adapt.HolderOfClaim(request.Claim), Request: request})
+		parts.Queue.Wait(queue.Waiter{Since: time.Unix(int64(n), 0), Holder: convert.HolderOfClaim(request.Claim), Request: request})
 	}
 	if used := heap() - before; used > 5<<20 {
 		t.Errorf("they take %.1f MiB, want 5 at most", float64(used)/(1<<20))

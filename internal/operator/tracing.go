@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/cadastre-dev/cadastre/internal/tracing"
-	"github.com/cadastre-dev/cadastre/internal/tracing/export"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing/export"
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
 

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -86,7 +86,7 @@ func newCreates(tb testing.TB, kind ...string) *creates {
 	for i, key := range append(theirs(50), ipam.PoolNamed("other")) {
 		cidr := netip.MustParsePrefix("10.0.0.0/15")
 		c.ledger.Describe(ipam.Pool{Key: key, CIDR: cidr, Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit})
-		obj := adapt.Allocation(ipam.Record{
+		obj := convert.Allocation(ipam.Record{
 			Name: ipam.Name{Namespace: "ns", Name: key.Name}, Block: netip.MustParsePrefix("10.0.0.0/16"), Pool: key,
 			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: key.Name},
 		})
@@ -192,7 +192,7 @@ func TestACreateCostsTheSameWhoeverWaits(t *testing.T) {
 // costs while it alone waits with what that costs while many wait in other namespaces.
 func TestATenantsPoolCostsNobodyElse(t *testing.T) {
 	const times, most = 100, 5
-	change := catalogue.Change{Pool: ipam.LocalPoolNamed("alone", "p")}
+	change := inventory.Change{Pool: ipam.LocalPoolNamed("alone", "p")}
 	cost := func(kind ...string) time.Duration {
 		c := newCreates(t, kind...)
 		w := numbered("class-less", 0)

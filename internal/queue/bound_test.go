@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -77,13 +77,13 @@ func TestOneNamespaceWaitsNotForAnothers(t *testing.T) {
 	for key, want := range map[ipam.PoolKey]int{
 		ipam.PoolNamed("p"): 2, ipam.LocalPoolNamed("red", "p"): 1, ipam.LocalPoolNamed("blue", "p"): 1, ipam.LocalPoolNamed("green", "p"): 0,
 	} {
-		change := catalogue.Change{Pool: key, Classes: []string{"gold", "gold"}}
+		change := inventory.Change{Pool: key, Classes: []string{"gold", "gold"}}
 		woken := q.WaitingFor(change)
 		if len(woken) != want || len(q.Concerned(change)) != want {
 			t.Errorf("a change of %s wakes %v, want %d", key, woken, want)
 		}
 	}
-	if got := q.WaitingFor(catalogue.Change{Namespace: "blue"}); len(got) != 1 || got[0].Namespace != "blue" {
+	if got := q.WaitingFor(inventory.Change{Namespace: "blue"}); len(got) != 1 || got[0].Namespace != "blue" {
 		t.Errorf("the project of a namespace wakes %v", got)
 	}
 	if got := q.WaitingForClass("gold"); len(got) != 2 || got[0].Namespace != "red" {

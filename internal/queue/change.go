@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -16,7 +16,7 @@ func (q *lines) WaitingForClass(class string) []ipam.Holder {
 // name or as the default; a pool, by its name or its labels; or what they may use, with
 // the project of their namespace.
 // Selectors are evaluated outside the lock, which every create takes.
-func (q *lines) WaitingFor(c catalogue.Change) []ipam.Holder {
+func (q *lines) WaitingFor(c inventory.Change) []ipam.Holder {
 	var waiting []ipam.Holder
 	for _, w := range q.Concerned(c) {
 		if w.Request.Selects == nil || c.Pool == (ipam.PoolKey{}) || w.Request.Selects(c.Labels) {
@@ -28,7 +28,7 @@ func (q *lines) WaitingFor(c catalogue.Change) []ipam.Holder {
 
 // Concerned are the waiters of which the change may alter what they want: those of
 // WaitingFor, and all that select pools by labels, as the pool may have had others.
-func (q *lines) Concerned(c catalogue.Change) []Waiter {
+func (q *lines) Concerned(c inventory.Change) []Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return waitersAt(q.concerned(c))
@@ -45,7 +45,7 @@ func (q *lines) All() []Waiter {
 	return waitersAt(sorted(sets...))
 }
 
-func (q *lines) concerned(c catalogue.Change) []*place {
+func (q *lines) concerned(c inventory.Change) []*place {
 	if c.Namespace != "" {
 		if t := q.namespaces[c.Namespace]; t != nil {
 			return sorted(t.places)
@@ -64,7 +64,7 @@ func (q *lines) concerned(c catalogue.Change) []*place {
 }
 
 // targetsOf are what the waiters name that the change may concern.
-func targetsOf(c catalogue.Change) map[target]bool {
+func targetsOf(c inventory.Change) map[target]bool {
 	targets := map[target]bool{{}: true}
 	for _, class := range c.Classes {
 		targets[target{class: class}] = true

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -94,7 +94,7 @@ func (q *Queue) resolveAll() {
 }
 
 // resolveAgain resolves what the waiters want that a change of the catalogue concerns.
-func (q *Queue) resolveAgain(c catalogue.Change) {
+func (q *Queue) resolveAgain(c inventory.Change) {
 	q.resolving.Lock()
 	defer q.resolving.Unlock()
 	if !q.isResolved.Load() {
@@ -115,7 +115,7 @@ func (q *Queue) resolveAgain(c catalogue.Change) {
 }
 
 // changed follows a change of the catalogue, before any other listener.
-func (q *Queue) changed(c catalogue.Change) {
+func (q *Queue) changed(c inventory.Change) {
 	q.resolveAgain(c)
 	if c.Pool != (ipam.PoolKey{}) {
 		q.wake.Add(c.Pool)
@@ -131,7 +131,7 @@ func (q *Queue) changed(c catalogue.Change) {
 func (q *Queue) followPool(obj v1alpha1.Pool, exists bool) {
 	pool, errs := q.catalogue.ReadPool(obj)
 	if !exists || len(errs) > 0 || pool.Terminating || !awaitsParent(obj, pool) {
-		q.Leave(adapt.HolderOfPool(adapt.KeyOf(obj)))
+		q.Leave(convert.HolderOfPool(convert.KeyOf(obj)))
 		return
 	}
 	q.Wait(WaiterOfPool(pool, obj.GetCreationTimestamp().Time))
@@ -145,5 +145,5 @@ func awaitsParent(obj v1alpha1.Pool, pool ipam.Pool) bool {
 
 // WaiterOfPool is the place of a pool that was created then.
 func WaiterOfPool(pool ipam.Pool, created time.Time) Waiter {
-	return Waiter{Since: created, Holder: adapt.HolderOfPool(pool.Key), Request: pool.ParentRequest()}
+	return Waiter{Since: created, Holder: convert.HolderOfPool(pool.Key), Request: pool.ParentRequest()}
 }

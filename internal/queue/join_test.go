@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -60,7 +60,7 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 		s.woken()
 		provisional := func(name string) {
 			request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: name}, Pool: s.pool.Key, Length: 30}
-			s.queue.WaitProvisionally(Waiter{Holder: adapt.HolderOfClaim(request.Claim), Request: request})
+			s.queue.WaitProvisionally(Waiter{Holder: convert.HolderOfClaim(request.Claim), Request: request})
 		}
 		stand := func() (names []string) {
 			for _, name := range []string{"waits", "provisional", "waits-later", "provisional-later"} {
@@ -103,8 +103,8 @@ func TestWhichPoolsAreReconciledWhenTheCatalogueChanges(t *testing.T) {
 		pool.Labels, pool.Classes = red, []string{"gold"}
 		s.catalogue.SetPool(pool)
 		s.waits("x", ipam.Request{Selects: func(l map[string]string) bool { return l["of"] == "red" }, Selector: "of=red", Length: 30})
-		class := func(name string) catalogue.ClassEntry {
-			return catalogue.ClassEntry{Class: ipam.Class{Name: name, Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}}}
+		class := func(name string) inventory.ClassEntry {
+			return inventory.ClassEntry{Class: ipam.Class{Name: name, Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}}}
 		}
 		s.woken()
 		for _, c := range []struct {
@@ -170,7 +170,7 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			inScene(t, Options{}, func(s *scene) {
 				s.catalogue.SetProject("ns", "red")
-				s.catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Limit: c.limit}})
+				s.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Limit: c.limit}})
 				for _, key := range []ipam.PoolKey{of, other, third} {
 					pool := s.pool
 					pool.Key, pool.Classes, pool.Lengths = key, []string{"gold"}, ipam.Lengths{Max: 32}
@@ -181,8 +181,8 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 				}
 				wait := func(name string, pool ipam.PoolKey) ipam.Holder {
 					request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: name}, Pool: pool, Length: 30}
-					s.queue.Wait(Waiter{Holder: adapt.HolderOfClaim(request.Claim), Request: request})
-					return adapt.HolderOfClaim(request.Claim)
+					s.queue.Wait(Waiter{Holder: convert.HolderOfClaim(request.Claim), Request: request})
+					return convert.HolderOfClaim(request.Claim)
 				}
 				parked := wait("parked", of)
 				wait("other", other)
@@ -217,7 +217,7 @@ func TestWhatALimitThatIsReachedTells(t *testing.T) {
 		Awaits: ipam.Awaited{Project: "red", Pool: ipam.PoolNamed("p")},
 	}
 	view := ledger.New(ledger.Options{})
-	q, holder := New(Options{Ledger: view, Catalogue: catalogue.New(catalogue.Options{Ledger: view})}), claim("x")
+	q, holder := New(Options{Ledger: view, Catalogue: inventory.New(inventory.Options{Ledger: view})}), claim("x")
 	retry, err := q.Yield(holder, limit)
 	parked, ok := errors.AsType[*ipam.ParkedError](err)
 	if !ok || parked.Reason != v1alpha1.ReasonLimitReached || parked.Message != limit.Stable() || parked.Awaits != limit.Awaits || retry <= 0 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -359,7 +359,7 @@ func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
 	w.Request.Selects = func(labels map[string]string) bool { return q.Len() == 1 && labels["zone"] == "a" }
 	q.Join(w, wants)
 	for zone, want := range map[string]int{"a": 1, "b": 0} {
-		if got := q.WaitingFor(catalogue.Change{Pool: pool.Key, Labels: map[string]string{"zone": zone}}); len(got) != want {
+		if got := q.WaitingFor(inventory.Change{Pool: pool.Key, Labels: map[string]string{"zone": zone}}); len(got) != want {
 			t.Errorf("for a pool in zone %s %v wait, want %d", zone, got, want)
 		}
 	}
@@ -372,7 +372,7 @@ func TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore(t *testing.T)
 	w.Request.Pool, w.Request.Selects = ipam.PoolKey{}, func(l map[string]string) bool { return l["of"] == "red" }
 	q.Join(w, wants)
 	for labels, want := range map[string]int{"red": 1, "blue": 0} {
-		change := catalogue.Change{Pool: pool.Key, Labels: map[string]string{"of": labels}}
+		change := inventory.Change{Pool: pool.Key, Labels: map[string]string{"of": labels}}
 		if got := q.WaitingFor(change); len(got) != want {
 			t.Errorf("a pool with the label %s wakes %v, want %d", labels, got, want)
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -17,7 +17,7 @@ type Options struct {
 	// Ledger is asked for free blocks, and notifies of releases.
 	Ledger *ledger.Ledger
 	// Catalogue resolves what waiters want, and notifies of changes.
-	Catalogue *catalogue.Catalogue
+	Catalogue *inventory.Catalogue
 	// Limit bounds the claims of a namespace that wait; 0: any number.
 	Limit int
 	// WatchNamespace is the only namespace whose claims this operator's controllers
@@ -35,9 +35,9 @@ func New(o Options) *Queue {
 		turns: map[string]*turnHandler{},
 	}
 	q.FedBy(q.ledger.Synced)
-	q.catalogue.Follow(catalogue.Follower{
+	q.catalogue.Follow(inventory.Follower{
 		Pool:      q.followPool,
-		Namespace: func(name string) { q.resolveAgain(catalogue.Change{Namespace: name}) },
+		Namespace: func(name string) { q.resolveAgain(inventory.Change{Namespace: name}) },
 	})
 	q.catalogue.Listen(q.changed)
 	q.ledger.OnFree(func(pool ipam.PoolKey, block netip.Prefix) {
@@ -50,7 +50,7 @@ func New(o Options) *Queue {
 			q.resumeLimited(c.Record)
 		case ledger.Added, ledger.Changed:
 			if c.Record.Purpose == ipam.PurposePool { // that pool may be ready now
-				q.wake.Add(adapt.PoolOf(c.Record.Holder))
+				q.wake.Add(convert.PoolOf(c.Record.Holder))
 			}
 		}
 	})

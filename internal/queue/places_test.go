@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -223,7 +223,7 @@ func TestWhoLeavesTakesNobodyAlong(t *testing.T) {
 		first := q.All()[0].Holder
 		q.Leave(first)
 		var concerned []string
-		for _, w := range q.Concerned(catalogue.Change{Pool: pool.Key}) {
+		for _, w := range q.Concerned(inventory.Change{Pool: pool.Key}) {
 			concerned = append(concerned, w.Holder.Name)
 		}
 		if !slices.Equal(concerned, want) {

@@ -6,9 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestAPoolThatCannotBeReadHandsOutNothing nor is it in line.
@@ -62,7 +62,7 @@ func TestWhichPoolsWaitForTheirParent(t *testing.T) {
 		"a root of which nothing is written yet": {build.Pool("p").CIDR("10.0.0.0/24").Obj(), "10.0.0.0/24", false},
 	} {
 		c.pool.Status.AllocatedCIDR = c.allocated
-		pool, errs := adapt.Pool(c.pool)
+		pool, errs := convert.Pool(c.pool)
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -17,7 +17,7 @@ import (
 type Queue struct {
 	lines     *lines
 	ledger    *ledger.Ledger
-	catalogue *catalogue.Catalogue
+	catalogue *inventory.Catalogue
 	// watched is the only namespace whose claims are served; empty: all are.
 	watched string
 	log     logr.Logger
@@ -51,7 +51,7 @@ func (q *Queue) Len() int { return q.lines.Len() }
 func (q *Queue) WaitingForClass(class string) []ipam.Holder { return q.lines.WaitingForClass(class) }
 
 // WaitingFor are the holders that wait for what has changed in the catalogue.
-func (q *Queue) WaitingFor(c catalogue.Change) []ipam.Holder { return q.lines.WaitingFor(c) }
+func (q *Queue) WaitingFor(c inventory.Change) []ipam.Holder { return q.lines.WaitingFor(c) }
 
 // MayTake is what the ledger asks before it holds a block of the pool for a holder: see
 // ledger.Ask. The holder's place is zero for a newcomer, which is behind all that wait.

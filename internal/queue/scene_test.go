@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -34,7 +34,7 @@ type scene struct {
 	t         *testing.T
 	pool      ipam.Pool
 	queue     *Queue
-	catalogue *catalogue.Catalogue
+	catalogue *inventory.Catalogue
 	ledger    *ledger.Ledger
 	records   *fcache.FakeControllerSource
 	// namespaces and pools feed the catalogue.
@@ -60,7 +60,7 @@ func inScene(t *testing.T, o Options, play func(*scene)) {
 			},
 		}
 		s.ledger = ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-		s.catalogue = catalogue.New(catalogue.Options{Ledger: s.ledger, Namespace: "system"})
+		s.catalogue = inventory.New(inventory.Options{Ledger: s.ledger, Namespace: "system"})
 		s.ledger.Describe(s.pool)
 		o.Ledger, o.Catalogue, o.Log = s.ledger, s.catalogue, logr.Discard()
 		s.queue = New(o)
@@ -69,7 +69,7 @@ func inScene(t *testing.T, o Options, play func(*scene)) {
 		}
 		s.stores(ipam.Record{
 			Name: s.catalogue.RecordOfPool(s.pool.Key), Block: s.pool.CIDR, Pool: s.pool.Home,
-			Holder: adapt.HolderOfPool(s.pool.Key), Purpose: ipam.PurposePool,
+			Holder: convert.HolderOfPool(s.pool.Key), Purpose: ipam.PurposePool,
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -101,7 +101,7 @@ func (s *scene) informers() *informertest.FakeInformers {
 func (s *scene) stores(record ipam.Record) *v1alpha1.IPAllocation {
 	record.Reclaim, record.State = ipam.ReclaimDelete, ipam.StateBound
 	record.UID = record.Name.String()
-	obj := adapt.Allocation(record)
+	obj := convert.Allocation(record)
 	s.records.Add(obj)
 	synctest.Wait()
 	return obj
@@ -137,7 +137,7 @@ func (s *scene) ask(name string, bits int) ledger.Ask {
 }
 
 func claim(name string) ipam.Holder {
-	return adapt.HolderOfClaim(ipam.Name{Namespace: "ns", Name: name})
+	return convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: name})
 }
 
 // waits has a claim wait.

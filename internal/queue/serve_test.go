@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile has the block freed that is
@@ -153,7 +153,7 @@ func TestWhatNoControllerServesIsNotInLine(t *testing.T) {
 		if n := s.queue.Len(); n != 0 {
 			t.Errorf("%d are in line", n)
 		}
-		s.queue.Wait(Waiter{Holder: adapt.HolderOfPool(ipam.LocalPoolNamed("ns", "child"))})
+		s.queue.Wait(Waiter{Holder: convert.HolderOfPool(ipam.LocalPoolNamed("ns", "child"))})
 		if n := s.queue.Len(); n != 1 {
 			t.Errorf("%d are in line, want the child pool, which is served whatever its namespace", n)
 		}
@@ -174,7 +174,7 @@ func TestWhatAWaiterWantsFollowsTheCatalogue(t *testing.T) {
 		pool := s.pool
 		pool.Lengths = ipam.Lengths{Max: 32}
 		namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}
-		gold := catalogue.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}, Length: 30}}
+		gold := inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}, Length: 30}}
 		for _, step := range []struct {
 			what string
 			do   func()
@@ -341,7 +341,7 @@ func TestAPoolIsReconciledWhenItsOwnRecordIsSeen(t *testing.T) {
 		child := ipam.PoolNamed("child")
 		own := s.stores(ipam.Record{
 			Name: s.catalogue.RecordOfPool(child), Block: netip.MustParsePrefix("10.0.0.4/30"), Pool: s.pool.Key,
-			Holder: adapt.HolderOfPool(child), Purpose: ipam.PurposePool,
+			Holder: convert.HolderOfPool(child), Purpose: ipam.PurposePool,
 		})
 		s.stores(ipam.Record{
 			Name: ipam.Name{Namespace: "ns", Name: "x"}, Block: netip.MustParsePrefix("10.0.0.0/32"), Pool: s.pool.Key, Holder: claim("x"), Purpose: ipam.PurposeClaim,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Yield decides what the outcome of an attempt to serve a holder that waits means for
@@ -40,7 +40,7 @@ func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
 	}
 	parked = &ipam.ParkedError{
 		Reason:  v1alpha1.ReasonRecordRefused,
-		Message: fmt.Sprintf("the IPAllocation cannot be recorded: %s: remove the cause; others are served first until it can", kube.Refusal(err)),
+		Message: fmt.Sprintf("the IPAllocation cannot be recorded: %s: remove the cause; others are served first until it can", kubeutil.Refusal(err)),
 	}
 	q.Park(holder, parked)
 	q.log.V(1).Info("Claim loses its turn in the queue", "claim", holder.String(), "error", err.Error())
@@ -93,7 +93,7 @@ func (q *Queue) resumeLimited(record ipam.Record) {
 // passes reports whether an error is of a kind that passes by itself: another process
 // changes the same, or the API server or the watch is late.
 func passes(err error) bool {
-	return !kube.IsRejected(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
+	return !kubeutil.IsRejected(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 }
 
 // IsRefused reports whether the API server refuses something, and will again until

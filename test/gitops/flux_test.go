@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // orders is how many orders of applying and deleting are tried, and patience how long is

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // reasonsOfTheAPI are the values of all constants of the API that are reasons of conditions.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
 // demo runs a cluster in the foreground and claims blocks in it.

@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
 // supervise runs a cluster until it is told to end (SIGTERM). It owns all the

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/cadastre-dev/cadastre/internal/history"
-	"github.com/cadastre-dev/cadastre/internal/tracing"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 // writeHistory writes the fields of an entry of the history, and the reasons.

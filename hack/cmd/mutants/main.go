@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/hack/mutants"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // leftAlone is what is said to people, and to harnesses.

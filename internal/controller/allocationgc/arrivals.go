@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // A record is made before its holder, so that at first none has one, and nearly
@@ -25,7 +25,7 @@ const arriveWithin = time.Second
 
 // arrivals enqueues those of the new records whose holders do not come.
 func (c *Controller) arrivals() source.Source {
-	return source.Func(func(ctx context.Context, q kube.Queue) error {
+	return source.Func(func(ctx context.Context, q kubeutil.Queue) error {
 		c.Metrics.Lead()
 		go func() {
 			tick := clock.RealClock{}.NewTicker(arriveWithin)
@@ -46,7 +46,7 @@ func (c *Controller) arrivals() source.Source {
 // scan goes through the records that are new. It costs O(1) for each, and passes
 // on those of which the cache does not say that their holder exists. Those that had none
 // before, and have one now, have no grace any more.
-func (c *Controller) scan(ctx context.Context, q kube.Queue) {
+func (c *Controller) scan(ctx context.Context, q kubeutil.Queue) {
 	c.mu.Lock()
 	news, unheld := c.news, slices.Collect(maps.Keys(c.unheld))
 	c.news = nil

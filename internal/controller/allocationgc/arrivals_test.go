@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 // TestOnlyRecordsWithoutHolderAreReconciled shows a new leader some records: those
@@ -34,7 +34,7 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	view.Follow(func(ledger.Change) { seen <- struct{}{} })
 	from := fcache.NewFakeControllerSource()
 	for name, state := range map[string]ipam.State{"held": ipam.StateBound, "orphan": ipam.StateBound, "kept": ipam.StateRetained} {
-		obj := adapt.Allocation(recordNamed(name, state))
+		obj := convert.Allocation(recordNamed(name, state))
 		obj.UID = types.UID(name)
 		from.Add(obj)
 	}

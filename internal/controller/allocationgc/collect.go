@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 // holds reports whether the holder that the record names exists and names it.
@@ -48,7 +48,7 @@ func same(record ipam.Record, holder client.Object) bool {
 // find reads a holder; one that does not exist is empty, and names no record.
 func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into client.Object) error {
 	err := reader.Get(ctx, client.ObjectKey{Namespace: holder.Namespace, Name: holder.Name}, into)
-	if kube.IgnoreNotFound(err) != nil {
+	if kubeutil.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for %s: %w", holder, err)
 	}
 	return nil
@@ -77,7 +77,7 @@ func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile
 	case !decided.Again.IsZero():
 		return reconcile.Result{RequeueAfter: decided.Again.Sub(now)}, nil
 	}
-	if kube.IsNotFound(err) || errors.Is(err, ipam.ErrPoolInUse) {
+	if kubeutil.IsNotFound(err) || errors.Is(err, ipam.ErrPoolInUse) {
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
 	}
 	return reconcile.Result{}, err
@@ -89,7 +89,7 @@ func (c *Controller) recordEvent(record ipam.Record, decided ipam.Transition) {
 	if decided.State != ipam.StateRetained {
 		return
 	}
-	c.Events.Eventf(adapt.Allocation(record), nil, corev1.EventTypeNormal, v1alpha1.EventRetained, "Release", "%s", retained(record, decided.ReleaseAfter))
+	c.Events.Eventf(convert.Allocation(record), nil, corev1.EventTypeNormal, v1alpha1.EventRetained, "Release", "%s", retained(record, decided.ReleaseAfter))
 }
 
 func retained(record ipam.Record, until time.Time) string {

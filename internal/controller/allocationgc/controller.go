@@ -21,7 +21,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -43,7 +43,7 @@ type Controller struct {
 	// released falls behind what is recorded, without end.
 	Workers int
 	// Within are the namespaces whose records it reconciles.
-	Within kube.Namespaces
+	Within kubeutil.Namespaces
 	// Events is where events go.
 	Events events.EventRecorder
 
@@ -51,7 +51,7 @@ type Controller struct {
 	// judges say of other kinds of holders whether they exist.
 	judges map[string]Judge
 	// queue is where records are put that are to be reconciled.
-	queue kube.Queue
+	queue kubeutil.Queue
 	// unheld is since when a state of a record has been seen without holder.
 	unheld map[ipam.Name]sighting
 	// gone is the UID of the holder whose deletion was seen, by its record.

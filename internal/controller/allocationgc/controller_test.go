@@ -23,14 +23,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // recordStory is one record on a real API server, a view of it, and a controller
@@ -58,7 +58,7 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 	view.Describe(pool)
 	over, err := rest.HTTPClientFor(plane.Config())
 	must(t, err)
-	records, err := kube.NewStreamingSource[v1alpha1.IPAllocation](plane.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
+	records, err := kubeutil.NewStreamingSource[v1alpha1.IPAllocation](plane.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
 	must(t, err)
 	go view.Run(t.Context(), records, &v1alpha1.IPAllocation{})
 	s := &recordStory{
@@ -71,11 +71,11 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 		Events: s.events, unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]lastRelease{},
 	}
 	must(t, client.IgnoreAlreadyExists(k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}})))
-	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
+	must(t, k8s.Create(t.Context(), convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: s.name.Namespace, Name: "own"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
-		State: ipam.StateBound, Holder: adapt.HolderOfPool(pool.Key),
+		State: ipam.StateBound, Holder: convert.HolderOfPool(pool.Key),
 	})))
-	must(t, k8s.Create(t.Context(), adapt.Allocation(ipam.Record{
+	must(t, k8s.Create(t.Context(), convert.Allocation(ipam.Record{
 		Name: s.name, Block: pool.CIDR, Pool: pool.Key, Purpose: ipam.PurposeClaim, Reclaim: reclaim, State: ipam.StateBound,
 		Holder: ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: s.name.Namespace, Name: "claim"},
 	})))
@@ -86,7 +86,7 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 // changed has somebody else change a record by a merge patch.
 func (s *recordStory) changed(record ipam.Record, patch string) {
 	s.t.Helper()
-	must(s.t, s.k8s.Patch(s.t.Context(), adapt.Allocation(record), client.RawPatch(types.MergePatchType, []byte(patch))))
+	must(s.t, s.k8s.Patch(s.t.Context(), convert.Allocation(record), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // seen waits until the view shows the record so.
@@ -276,7 +276,7 @@ func TestOrphan(t *testing.T) {
 			t.Errorf("%d events tell of it, want 1", n)
 		}
 		record, _ := s.controller.Ledger.Record(s.name)
-		must(t, s.k8s.Delete(t.Context(), adapt.Allocation(record)))
+		must(t, s.k8s.Delete(t.Context(), convert.Allocation(record)))
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
 		s.reconciledAway()
 	})
@@ -285,7 +285,7 @@ func TestOrphan(t *testing.T) {
 	another := func(s *recordStory, name, block string) {
 		made, _ := s.controller.Ledger.Record(s.name)
 		made.Name.Name, made.Version, made.Block, made.Reclaim = name, "", netip.MustParsePrefix(block), ipam.ReclaimRetain
-		must(t, s.k8s.Create(t.Context(), adapt.Allocation(made)))
+		must(t, s.k8s.Create(t.Context(), convert.Allocation(made)))
 		s.name = made.Name
 		s.seen(func(_ ipam.Record, ok bool) bool { return ok })
 	}
@@ -353,7 +353,7 @@ func TestOrphan(t *testing.T) {
 		must(t, err)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID == string(former.UID) })
 		must(t, s.k8s.Delete(t.Context(), former))
-		order := allocator.Order{Holder: record.Holder, Resolution: catalogue.Resolution{
+		order := allocator.Order{Holder: record.Holder, Resolution: inventory.Resolution{
 			Terms: ipam.Terms{Class: record.Class, Block: record.Block}, Pools: []ipam.Pool{{Key: ipam.PoolNamed("another")}},
 		}}
 		if _, ok := s.controller.Allocator.Restore(t.Context(), order, s.name.Name); ok {

@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // records enqueues every record that has changed. One that is new is reconciled
 // if its holder has not come a moment later.
 func (c *Controller) records() source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		c.mu.Lock()
 		c.queue = q
 		c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *Controller) records() source.Source {
 
 // reconcileMissing enqueues the own record of a pool that is gone and of which a block
 // was released: that may have been the last.
-func (c *Controller) reconcileMissing(q kube.Queue, pool ipam.PoolKey) {
+func (c *Controller) reconcileMissing(q kubeutil.Queue, pool ipam.PoolKey) {
 	if _, ok := c.Catalogue.Pool(pool); !ok {
 		q.Add(requestFor(c.Catalogue.RecordOfPool(pool)))
 	}
@@ -47,14 +47,14 @@ func (c *Controller) reconcileMissing(q kube.Queue, pool ipam.PoolKey) {
 // claims notes the deletion of claims, and enqueues their record. The last that was seen of
 // a claim may be that it waited; then what is recorded for it is reconciled without a note.
 func (c *Controller) claims() handler.EventHandler {
-	return kube.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
+	return kubeutil.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kubeutil.Queue) {
 		claim := e.Object.(*v1alpha1.IPClaim)
 		if name := (ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName}); name.Name != "" {
 			c.note(string(claim.UID), name)
 			q.Add(requestFor(name))
 			return
 		}
-		for _, record := range c.Ledger.HeldBy(adapt.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name})) {
+		for _, record := range c.Ledger.HeldBy(convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name})) {
 			q.Add(requestFor(record.Name))
 		}
 	}})
@@ -62,8 +62,8 @@ func (c *Controller) claims() handler.EventHandler {
 
 // pools notes the deletion of pools, and enqueues their records.
 func (c *Controller) pools() handler.EventHandler {
-	return kube.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
-		for _, record := range c.Ledger.HeldBy(adapt.HolderOfPool(adapt.KeyOf(e.Object.(v1alpha1.Pool)))) {
+	return kubeutil.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kubeutil.Queue) {
+		for _, record := range c.Ledger.HeldBy(convert.HolderOfPool(convert.KeyOf(e.Object.(v1alpha1.Pool)))) {
 			c.note(string(e.Object.GetUID()), record.Name)
 			q.Add(requestFor(record.Name))
 		}
@@ -127,5 +127,5 @@ func (c *Controller) look(name ipam.Name) {
 }
 
 func requestFor(name ipam.Name) reconcile.Request {
-	return kube.RequestFor(name.Namespace, name.Name)
+	return kubeutil.RequestFor(name.Namespace, name.Name)
 }

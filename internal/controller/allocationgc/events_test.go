@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // TestRecords are what has records reconciled, and what is counted of them.
@@ -39,7 +39,7 @@ func TestRecords(t *testing.T) {
 
 func changedRecords(e *orphans) {
 	q := e.Started(e.controller.records())
-	record := adapt.Allocation(e.orphan(1, ""))
+	record := convert.Allocation(e.orphan(1, ""))
 	q.Enqueued()
 	story.Edited(e.World, record, func(r *v1alpha1.IPAllocation) { r.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
 	q.Enqueued("team/a01-12345678")
@@ -61,7 +61,7 @@ func newRecords(e *orphans) {
 	q.Enqueued()
 	held, orphan, gone := e.orphan(1, ""), e.orphan(2, ""), e.orphan(3, "")
 	e.Created(claimOf(held))
-	e.Forced(adapt.Allocation(gone))
+	e.Forced(convert.Allocation(gone))
 	q.Enqueued("team/a03-12345678")
 	e.controller.unheld = map[ipam.Name]sighting{held.Name: {}, orphan.Name: {}, gone.Name: {}}
 	e.controller.scan(e.t.Context(), q)
@@ -76,22 +76,22 @@ func newRecords(e *orphans) {
 func lastOfPool(e *orphans) {
 	pool := build.Pool("q").CIDR("10.0.0.0/24").Obj()
 	e.Applied(pool)
-	own := e.RecordsOf(adapt.HolderOfPool(ipam.PoolNamed("q")))[0]
+	own := e.RecordsOf(convert.HolderOfPool(ipam.PoolNamed("q")))[0]
 	for _, name := range []string{"a", "b"} {
 		e.Recorded(story.Block(name, "q", map[string]string{"a": "10.0.0.0/28", "b": "10.0.0.16/28"}[name]))
 	}
 	q := e.Started(e.controller.records())
-	e.Forced(adapt.Allocation(story.Block("a", "q", "10.0.0.0/28")))
+	e.Forced(convert.Allocation(story.Block("a", "q", "10.0.0.0/28")))
 	q.Enqueued("team/a-12345678") // the pool is there
 	e.Forced(pool)
 	q.Enqueued()
-	e.Forced(adapt.Allocation(story.Block("b", "q", "10.0.0.16/28")))
+	e.Forced(convert.Allocation(story.Block("b", "q", "10.0.0.16/28")))
 	q.Enqueued("team/b-12345678", own.Name.String())
 }
 
 func deletedHolders(e *orphans) {
 	record := e.orphan(1, "")
-	own := e.RecordsOf(adapt.HolderOfPool(ipam.PoolNamed("p")))[0]
+	own := e.RecordsOf(convert.HolderOfPool(ipam.PoolNamed("p")))[0]
 	q := e.Started(e.controller.arrivals()) // of which nothing comes in this time
 	bound, waiting := claimOf(record), claimOf(record)
 	bound.UID, waiting.UID, waiting.Spec.AllocationName = "bound", "waiting", ""
@@ -144,24 +144,24 @@ func countedOrphans(e *orphans) {
 	const unheld, releases = "cadastre_unheld_allocations", "cadastre_releases_total"
 	held, orphan, forced := e.orphan(1, ""), e.orphan(2, ""), e.orphan(3, "")
 	for i, record := range []ipam.Record{held, orphan, forced} {
-		e.Reconciled(e.controller, adapt.Allocation(record)).After(e.controller.Grace)
+		e.Reconciled(e.controller, convert.Allocation(record)).After(e.controller.Grace)
 		e.Measured(float64(i+1), unheld)
 	}
 	e.Created(claimOf(held))
-	e.Reconciled(e.controller, adapt.Allocation(held)).After(0)
+	e.Reconciled(e.controller, convert.Allocation(held)).After(0)
 	e.Measured(2, unheld)
 	e.controller.gone[forced.Name] = "uid"
-	e.Forced(adapt.Allocation(forced))
-	e.Reconciled(e.controller, adapt.Allocation(forced)).After(0)
+	e.Forced(convert.Allocation(forced))
+	e.Reconciled(e.controller, convert.Allocation(forced)).After(0)
 	e.Measured(1, unheld)
 	waiting := claimOf(orphan)
 	waiting.Spec.AllocationName = ""
 	e.Created(waiting)
 	e.Passes(e.controller.Grace)
-	e.Reconciled(e.controller, adapt.Allocation(orphan)).Wrote("delete IPAllocation", "patch IPAllocation") // it was not made for that claim
+	e.Reconciled(e.controller, convert.Allocation(orphan)).Wrote("delete IPAllocation", "patch IPAllocation") // it was not made for that claim
 	e.Measured(1, releases, "orphaned")
 	e.Measured(1, releases)
-	e.Reconciled(e.controller, adapt.Allocation(orphan)).After(0)
+	e.Reconciled(e.controller, convert.Allocation(orphan)).After(0)
 	e.Measured(0, unheld)
 	if n := len(e.controller.gone) + len(e.controller.released) + len(e.controller.unheld); n != 0 {
 		e.t.Errorf("%d notes are left of records that are gone", n)
@@ -181,13 +181,13 @@ func orphansHistory(e *orphans) {
 	e.graceOver(orphan)
 	reconciled := func(records ...ipam.Record) {
 		for _, record := range records {
-			e.Reconciled(e.controller, adapt.Allocation(record))
+			e.Reconciled(e.controller, convert.Allocation(record))
 		}
 	}
 	reconciled(orphan, cooling, retained)
 	e.HasHistory("Released 172.16.1.0/28 Orphaned", "Retained 10.0.0.0/28 HolderDeleted, Cooling for 1h0m0s", "Retained 172.16.3.0/28 HolderDeleted, Retained for 720h0m0s")
-	e.World.HasEvents(adapt.Allocation(cooling))
-	e.World.HasEvents(adapt.Allocation(retained), "Normal Retained")
+	e.World.HasEvents(convert.Allocation(cooling))
+	e.World.HasEvents(convert.Allocation(retained), "Normal Retained")
 	e.controller.gone = map[ipam.Name]string{} // as of a leader that is new
 	e.Passes(time.Hour)
 	reconciled(cooling, retained)

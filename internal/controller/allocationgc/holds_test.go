@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -31,8 +31,8 @@ func TestRecordIsHeldByTheObjectThatNamesIt(t *testing.T) {
 		pool.UID, pool.Spec.CIDR = uid, cidr
 		return pool
 	}
-	ofClaim := adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"})
-	ofPool := adapt.HolderOfPool(ipam.PoolKey{Kind: ipam.PoolKindLocalIPPool, Namespace: "team", Name: "a"})
+	ofClaim := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"})
+	ofPool := convert.HolderOfPool(ipam.PoolKey{Kind: ipam.PoolKindLocalIPPool, Namespace: "team", Name: "a"})
 	other := ipam.Holder{Group: "g", Kind: "Thing", Namespace: "team", Name: "a"}
 	for name, test := range map[string]struct {
 		holder ipam.Holder

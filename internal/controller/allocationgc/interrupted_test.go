@@ -8,13 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // TestOrphanIsCollectedOnlyIfNothingTookItOver has an admission or another leader come in
@@ -67,7 +67,7 @@ func writtenByLeader(e *orphans) {
 			claim.Spec.AllocationName, claim.Spec.CIDR = record.Name.Name, record.Block.String()
 			if e.K8s.Update(e.t.Context(), claim) == nil {
 				e.Seen()
-				e.Keeps(adapt.Allocation(record))
+				e.Keeps(convert.Allocation(record))
 			}
 		})
 	})
@@ -78,13 +78,13 @@ func poolMadeAgain(e *orphans) {
 	e.Interrupted(func(n int) story.Interruption {
 		pool := build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
 		e.Applied(pool)
-		own := e.RecordsOf(adapt.HolderOfPool(adapt.KeyOf(pool)))[0]
+		own := e.RecordsOf(convert.HolderOfPool(convert.KeyOf(pool)))[0]
 		own, err := e.Allocator.Stamp(e.t.Context(), own, pool)
 		must(e.t, err)
 		e.Forced(pool.DeepCopy())
 		e.controller.gone[own.Name] = own.HolderUID
 		return e.interruption(own, func() {
-			read, errs := adapt.Pool(pool)
+			read, errs := convert.Pool(pool)
 			must(e.t, errs.ToAggregate())
 			order, err := e.PoolOrder(read)
 			must(e.t, err)
@@ -92,7 +92,7 @@ func poolMadeAgain(e *orphans) {
 			if again, err := e.Allocator.Allocate(e.t.Context(), order); err == nil {
 				e.Seen()
 				e.Replaced(pool)
-				e.Keeps(adapt.Allocation(again))
+				e.Keeps(convert.Allocation(again))
 			}
 		})
 	})
@@ -106,14 +106,14 @@ func ofEarlier(e *orphans) {
 		With(func(s *v1alpha1.IPClaimSpec) { s.AllocationName = record.Name.Name }).Obj())
 	pool := build.Pool("q").CIDR("10.0.0.0/16").Obj()
 	e.Applied(pool)
-	own := e.RecordsOf(adapt.HolderOfPool(adapt.KeyOf(pool)))[0]
+	own := e.RecordsOf(convert.HolderOfPool(convert.KeyOf(pool)))[0]
 	own, err := e.Allocator.Stamp(e.t.Context(), own, pool)
 	must(e.t, err)
 	e.Replaced(pool)
 	e.controller.gone[record.Name], e.controller.gone[own.Name] = "former", own.HolderUID
 	for _, of := range []ipam.Record{record, own} {
-		e.Reconciled(e.controller, adapt.Allocation(of))
-		e.Gone(adapt.Allocation(of))
+		e.Reconciled(e.controller, convert.Allocation(of))
+		e.Gone(convert.Allocation(of))
 	}
 }
 
@@ -131,7 +131,7 @@ func poolCollectionFails(e *orphans) {
 	e.Failing(func(n int) story.Interruption {
 		pool := build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
 		e.Applied(pool)
-		own := e.RecordsOf(adapt.HolderOfPool(adapt.KeyOf(pool)))[0]
+		own := e.RecordsOf(convert.HolderOfPool(convert.KeyOf(pool)))[0]
 		e.Forced(pool)
 		e.graceOver(own)
 		return e.collected(own)
@@ -161,8 +161,8 @@ func (e *orphans) collected(record ipam.Record) story.Interruption {
 	i := e.interruption(record, nil)
 	i.Check = func() {
 		e.Passes(e.controller.Grace)
-		e.Reconciled(e.controller, adapt.Allocation(record))
-		e.Gone(adapt.Allocation(record))
+		e.Reconciled(e.controller, convert.Allocation(record))
+		e.Gone(convert.Allocation(record))
 	}
 	return i
 }
@@ -198,22 +198,22 @@ func (e *orphans) orphan(n int, uid string) ipam.Record {
 // graceOver lets the grace of a record pass.
 func (e *orphans) graceOver(record ipam.Record) {
 	e.t.Helper()
-	e.Reconciled(e.controller, adapt.Allocation(record)).After(e.controller.Grace)
+	e.Reconciled(e.controller, convert.Allocation(record)).After(e.controller.Grace)
 	e.Passes(e.controller.Grace)
 }
 
 // restored takes a record over as admission does, and keeps it.
 func (e *orphans) restored(record ipam.Record) {
 	e.t.Helper()
-	order := allocator.Order{Holder: record.Holder, Resolution: catalogue.Resolution{
+	order := allocator.Order{Holder: record.Holder, Resolution: inventory.Resolution{
 		Terms: ipam.Terms{Class: record.Class, Block: record.Block}, Pools: []ipam.Pool{{Key: record.Pool}},
 	}}
 	if _, ok := e.Allocator.Restore(e.t.Context(), order, record.Name.Name); ok {
 		e.Seen()
-		e.Keeps(adapt.Allocation(record))
+		e.Keeps(convert.Allocation(record))
 	}
 }
 
 func (e *orphans) interruption(record ipam.Record, act func()) story.Interruption {
-	return story.Interruption{By: e.controller, Object: client.Object(adapt.Allocation(record)), Act: act}
+	return story.Interruption{By: e.controller, Object: client.Object(convert.Allocation(record)), Act: act}
 }

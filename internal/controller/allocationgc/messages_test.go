@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 func TestTheEventOfARetainedBlock(t *testing.T) {
 	record := recordNamed("a", ipam.StateBound)
-	record.Holder = adapt.HolderOfClaim(record.Name)
+	record.Holder = convert.HolderOfClaim(record.Name)
 	message := retained(record, time.Unix(1_800_000_000, 0))
 	messages.Golden(t, []messages.Row{{Object: "IPAllocation", On: "event", Answer: "Normal, Retained", Value: record.Block.String(), Message: message}})
 }

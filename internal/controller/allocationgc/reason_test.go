@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
 func TestWhyARecordIsReleased(t *testing.T) {

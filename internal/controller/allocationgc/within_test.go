@@ -9,7 +9,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Requests of other namespaces are dropped before they reach the controller, so that
@@ -17,7 +17,7 @@ import (
 func TestNothingIsNotedOfOtherNamespaces(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	c := &Controller{Within: kube.NamespacesOf("inside", "operator"), gone: map[ipam.Name]string{}, queue: q}
+	c := &Controller{Within: kubeutil.NamespacesOf("inside", "operator"), gone: map[ipam.Name]string{}, queue: q}
 	claims := c.claims()
 	for _, namespace := range []string{"inside", "outside"} {
 		name := ipam.Name{Namespace: namespace, Name: "record"}

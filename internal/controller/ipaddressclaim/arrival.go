@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
@@ -74,7 +74,7 @@ func (a *arrival) setup(mgr manager.Manager) error {
 	}
 	a.log.Info("Cluster API is not installed: its IPAddressClaims are served as soon as it is")
 	wanted := predicate.NewPredicateFuncs(func(obj client.Object) bool { return slices.Contains(definitions(), obj.GetName()) })
-	backoff := kube.NewBackoff(clock.RealClock{}, nil)
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, nil)
 	return builder.ControllerManagedBy(mgr).
 		Named("cluster-api-arrival").
 		For(definition(), builder.WithPredicates(wanted)).

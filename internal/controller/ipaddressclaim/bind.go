@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -98,7 +98,7 @@ func (c *Controller) isNew(ctx context.Context, s *scope) error {
 	switch {
 	case err == nil:
 		return errNotSeen
-	case kube.IsNotFound(err):
+	case kubeutil.IsNotFound(err):
 		return nil
 	}
 	return fmt.Errorf("looking for IPAddress %s: %w", s.name, err)

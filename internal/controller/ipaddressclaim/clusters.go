@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // watchClusters keeps in the catalogue, on every replica, which Clusters are paused. The
 // function that it returns reports whether all Clusters have been seen once.
-func watchClusters(from cache.Cache, catalogue *catalogue.Catalogue) (known func() bool, err error) {
+func watchClusters(from cache.Cache, catalogue *inventory.Catalogue) (known func() bool, err error) {
 	informer, err := from.GetInformer(context.Background(), &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watching Clusters: %w", err)

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -54,7 +54,7 @@ type Controller struct {
 	// Workers is how many claims are reconciled at a time.
 	Workers int
 	// Within are the namespaces whose claims it reconciles.
-	Within kube.Namespaces
+	Within kubeutil.Namespaces
 	// WatchFilter is the value of Cluster API's label for filters that a claim must
 	// have to be reconciled; empty: any, or none.
 	WatchFilter string
@@ -72,7 +72,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 	backoff := c.Backoff("ipaddressclaim")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim").
-		WatchesRawSource(kube.OrderedSources(
+		WatchesRawSource(kubeutil.OrderedSources(
 			c.records(),
 			source.Kind[client.Object](mgr.GetCache(), &ipamv1.IPAddress{}, c.addresses()),
 			source.Kind[client.Object](mgr.GetCache(), &ipamv1.IPAddressClaim{}, c.claims()),

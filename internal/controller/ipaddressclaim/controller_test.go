@@ -17,9 +17,9 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 func TestAddressClaims(t *testing.T) {

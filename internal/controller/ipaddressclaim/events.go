@@ -12,20 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // claims enqueues claims that are new or have changed, and are not up to date,
 // and the records of those up to date that are gone.
 func (c *Controller) claims() handler.EventHandler {
-	return kube.SplitReplacements(handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kube.Queue) { c.consider(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q kube.Queue) { c.consider(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
+	return kubeutil.SplitReplacements(handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kubeutil.Queue) { c.consider(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q kubeutil.Queue) { c.consider(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kubeutil.Queue) {
 			if !c.Within.Has(e.Object.GetNamespace()) {
 				return // no pass would forget it again
 			}
@@ -39,15 +39,15 @@ func (c *Controller) claims() handler.EventHandler {
 // addresses enqueues the claim of an IPAddress, but not because this process
 // has just made the IPAddress for it, unless the claim has gone meanwhile.
 func (c *Controller) addresses() handler.EventHandler {
-	return kube.SplitReplacements(handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kube.Queue) {
+	return kubeutil.SplitReplacements(handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kubeutil.Queue) {
 			created, ok := c.expected.shown(e.Object)
 			if _, lost := c.expected.deletedClaim(nameOf(e.Object)); lost || !ok || created.unsure || e.Object.GetDeletionTimestamp() != nil {
 				c.consider(ctx, e.Object, q)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q kube.Queue) { c.consider(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kube.Queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q kubeutil.Queue) { c.consider(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kubeutil.Queue) {
 			q.Add(requestOf(e.Object))
 			c.expected.addressGone(e.Object)
 			c.addressGone(e.Object)
@@ -56,7 +56,7 @@ func (c *Controller) addresses() handler.EventHandler {
 }
 
 // consider enqueues the claim of the object's name, if it is not up to date.
-func (c *Controller) consider(ctx context.Context, obj client.Object, q kube.Queue) {
+func (c *Controller) consider(ctx context.Context, obj client.Object, q kubeutil.Queue) {
 	request := requestOf(obj)
 	if !c.upToDate(ctx, request.NamespacedName) {
 		q.Add(request)
@@ -81,7 +81,7 @@ func (c *Controller) claimGone(claim client.Object) {
 func (c *Controller) addressGone(address client.Object) {
 	holder := holderNamed(address.GetNamespace(), address.GetName())
 	for _, record := range c.Ledger.HeldBy(holder) {
-		if record.Name.Name == address.GetAnnotations()[v1alpha1.AnnotationAllocation] || record.Name == adapt.RecordOfHolder(holder, "") {
+		if record.Name.Name == address.GetAnnotations()[v1alpha1.AnnotationAllocation] || record.Name == convert.RecordOfHolder(holder, "") {
 			c.Orphans.Gone(record.HolderUID, record.Name)
 		} else {
 			c.Orphans.Look(record.Name)
@@ -92,11 +92,11 @@ func (c *Controller) addressGone(address client.Object) {
 // records enqueues a claim when its record was changed, is lost, or was made
 // by somebody else than this controller.
 func (c *Controller) records() source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Ledger.Listen(func(change ledger.Change) {
 			holder := change.Record.Holder
 			if holder.Kind == kind && (change.Kind != ledger.Added || !change.Record.IsStamped()) {
-				q.Add(kube.RequestFor(holder.Namespace, holder.Name))
+				q.Add(kubeutil.RequestFor(holder.Namespace, holder.Name))
 			}
 		})
 	})
@@ -106,10 +106,10 @@ func (c *Controller) records() source.Source {
 // changed, those of a pool that is not paused any more, and the IPAddresses whose pool
 // is missing.
 func (c *Controller) changes() source.Source {
-	return kube.Subscription(func(ctx context.Context, q kube.Queue) (stop func()) {
-		return c.Catalogue.Listen(func(e catalogue.Change) {
+	return kubeutil.Subscription(func(ctx context.Context, q kubeutil.Queue) (stop func()) {
+		return c.Catalogue.Listen(func(e inventory.Change) {
 			c.EnqueueWaiting(q, kind, e)
-			c.expected.withoutPool(func(name ipam.Name) { q.Add(kube.RequestFor(name.Namespace, name.Name)) })
+			c.expected.withoutPool(func(name ipam.Name) { q.Add(kubeutil.RequestFor(name.Namespace, name.Name)) })
 			if e.Unpaused {
 				for _, request := range c.claimsFrom(ctx, e) {
 					q.Add(request)
@@ -120,7 +120,7 @@ func (c *Controller) changes() source.Source {
 }
 
 // claimsFrom are the claims that name a pool or one of its classes.
-func (c *Controller) claimsFrom(ctx context.Context, e catalogue.Change) []reconcile.Request {
+func (c *Controller) claimsFrom(ctx context.Context, e inventory.Change) []reconcile.Request {
 	targets := []string{target(string(e.Pool.Kind), e.Pool.Name)}
 	for _, class := range e.Classes {
 		targets = append(targets, target("IPClass", class))

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // changedRecords has a claim enqueued with its record, unless this controller has just made it.
@@ -198,7 +198,7 @@ func leftBehind(e *addresses) {
 	e.Created(rival)
 	e.controller.expected.deleted.Store(ipam.Name{Namespace: story.Team, Name: "c"}, "former")
 	e.Retried("c").Wrote()
-	if records := e.RecordsOf(adapt.HolderOfAddressClaim(ipam.Name{Namespace: story.Team, Name: "c"})); len(records) > 0 {
+	if records := e.RecordsOf(convert.HolderOfAddressClaim(ipam.Name{Namespace: story.Team, Name: "c"})); len(records) > 0 {
 		e.t.Errorf("%v is recorded for an address that another has", records)
 	}
 }

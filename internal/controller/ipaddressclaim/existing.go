@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // recordExisting sees to it that the block of an IPAddress that exists is recorded: it is
@@ -27,7 +27,7 @@ func (c *Controller) recordExisting(ctx context.Context, s *scope) error {
 		return &ipam.PolicyError{Field: "spec.poolRef", Value: s.claim.Spec.PoolRef.Name,
 			Remedy: fmt.Sprintf("the IPAddress of this name is from the %s %s: delete one of them", ref.Kind, ref.Name)}
 	}
-	addr, invalid := adapt.AddressInUse(field.NewPath("spec", "address"), s.address.Spec.Address)
+	addr, invalid := convert.AddressInUse(field.NewPath("spec", "address"), s.address.Spec.Address)
 	if invalid != nil {
 		return &ipam.PolicyError{Field: "IPAddress spec.address", Value: invalid.BadValue, Remedy: invalid.Detail}
 	}
@@ -113,12 +113,12 @@ func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
 	allocation := &v1alpha1.IPAllocation{}
 	err := c.Live.Get(ctx, client.ObjectKey{Namespace: s.name.Namespace, Name: name}, allocation)
 	switch {
-	case kube.IsNotFound(err):
+	case kubeutil.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("looking for IPAllocation %s/%s: %w", s.name.Namespace, name, err)
 	}
-	record, unreadable := adapt.Record(allocation)
+	record, unreadable := convert.Record(allocation)
 	if unreadable == nil && record.Holder == s.holder() && record.State == ipam.StateBound && !record.Terminating && c.isUnseen(record) {
 		return errNotSeen
 	}
@@ -148,7 +148,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr)
 		c.expected.poolMissing(s.name, false)
 	}
 	order.Terms = c.Catalogue.TermsOfAddress(addr, c.classOf(s))
-	order.Gateway = adapt.GatewayGiven(s.address.Spec.Gateway)
+	order.Gateway = convert.GatewayGiven(s.address.Spec.Gateway)
 	if s.record, err = c.Allocator.RecordExisting(ctx, order, pool); err != nil || !s.record.PoolUnknown {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s *scope) tenancy() ipam.Request {
 
 // classOf is the class that the IPAddress names, or empty.
 func (c *Controller) classOf(s *scope) string {
-	if ref := s.address.Spec.PoolRef; adapt.PoolOfAddress(ref.Kind, s.name.Namespace, ref.Name) == (ipam.PoolKey{}) {
+	if ref := s.address.Spec.PoolRef; convert.PoolOfAddress(ref.Kind, s.name.Namespace, ref.Name) == (ipam.PoolKey{}) {
 		return ref.Name
 	}
 	return ""
@@ -175,16 +175,16 @@ func (c *Controller) classOf(s *scope) string {
 // that has the address.
 func (c *Controller) poolOf(s *scope, addr netip.Addr) (ipam.PoolKey, error) {
 	ref := s.address.Spec.PoolRef
-	if key := adapt.PoolOfAddress(ref.Kind, s.name.Namespace, ref.Name); key != (ipam.PoolKey{}) {
+	if key := convert.PoolOfAddress(ref.Kind, s.name.Namespace, ref.Name); key != (ipam.PoolKey{}) {
 		return key, nil
 	}
 	for _, owner := range s.address.OwnerReferences {
 		if groupOf(owner.APIVersion) == v1alpha1.GroupVersion.Group {
-			return adapt.PoolOfAddress(owner.Kind, s.name.Namespace, owner.Name), nil
+			return convert.PoolOfAddress(owner.Kind, s.name.Namespace, owner.Name), nil
 		}
 	}
 	if name := s.address.Labels[v1alpha1.LabelPool]; name != "" {
-		key := adapt.PoolOfAddress(s.address.Labels[v1alpha1.LabelPoolKind], s.name.Namespace, name)
+		key := convert.PoolOfAddress(s.address.Labels[v1alpha1.LabelPoolKind], s.name.Namespace, name)
 		if _, ok := c.Catalogue.Pool(key); ok {
 			return key, nil
 		}

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // noted is what the collection of orphans is notified of, by record.
@@ -44,7 +44,7 @@ func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 		return r
 	}
 	admitted, earlier := of("a-admitted", "", "10.0.0.2"), of("a-earlier", "earlier", "10.0.0.3")
-	found := of(adapt.RecordOfHolder(s.holder(), "").Name, "", "10.0.0.4")
+	found := of(convert.RecordOfHolder(s.holder(), "").Name, "", "10.0.0.4")
 	s.address.Annotations = map[string]string{v1alpha1.AnnotationAllocation: own.Name.Name}
 	for name, test := range map[string]struct {
 		deleted func(*Controller, event.DeleteEvent)
@@ -92,7 +92,7 @@ func TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain(t *testing.T) {
 }
 
 // newQueue is a queue of requests that nobody takes.
-func newQueue(t *testing.T) kube.Queue {
+func newQueue(t *testing.T) kubeutil.Queue {
 	t.Helper()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(q.ShutDown)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -72,7 +72,7 @@ func (c *Controller) tellHalt(ctx context.Context, s *scope, why *halt) error {
 // refuse says in a claim that our API group lacks the kind which it names. A reference
 // cannot be changed, so that this is all that is ever done for it.
 func (c *Controller) refuse(ctx context.Context, s *scope) error {
-	unknown := adapt.UnknownKind(s.claim.Spec.PoolRef.Kind)
+	unknown := convert.UnknownKind(s.claim.Spec.PoolRef.Kind)
 	before := s.claim.DeepCopy()
 	conditions.Set(s.claim, metav1.Condition{
 		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse,

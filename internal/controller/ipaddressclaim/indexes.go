@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -65,7 +65,7 @@ func pauseChanged() predicate.Predicate {
 }
 
 func holderNamed(namespace, name string) ipam.Holder {
-	return adapt.HolderOfAddressClaim(ipam.Name{Namespace: namespace, Name: name})
+	return convert.HolderOfAddressClaim(ipam.Name{Namespace: namespace, Name: name})
 }
 
 func requestOf(obj client.Object) reconcile.Request {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 func TestWhoseFinalizerSaysThatAnAddressIsInUse(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // TestAClaimWithoutAddressSaysWhatToDo has what a pass may end with.
@@ -23,7 +23,7 @@ func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 	c := &Controller{Parts: allocatorWith(t, record)}
 	c.Catalogue.SetProject("team", "team")
 	block, pool := netip.MustParsePrefix("10.0.0.1/32"), ipam.PoolNamed("hosts")
-	taken := &ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: adapt.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "other"})}
+	taken := &ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: convert.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "other"})}
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "ipaddresses"}, "a", errors.New("exceeded quota"))
 	mismatched, _ := servedClaim()
 	mismatched.address.Spec.PoolRef.Name = "others"

@@ -6,9 +6,9 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Orphans collects records without holder.
@@ -30,7 +30,7 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 	key := client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}
 	address, claim := &ipamv1.IPAddress{}, &ipamv1.IPAddressClaim{}
 	err := reader.Get(ctx, key, address)
-	if kube.IgnoreNotFound(err) != nil {
+	if kubeutil.IgnoreNotFound(err) != nil {
 		return false, err
 	}
 	inUse := err == nil && isOurs(address.Spec.PoolRef)
@@ -41,7 +41,7 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 		return true, nil
 	}
 	if err := reader.Get(ctx, key, claim); err != nil {
-		return inUse, kube.IgnoreNotFound(err)
+		return inUse, kubeutil.IgnoreNotFound(err)
 	}
 	if record.Terminating && claim.Status.AddressRef.Name == "" && claim.DeletionTimestamp.IsZero() {
 		return false, nil
@@ -51,6 +51,6 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 
 // has reports whether an IPAddress is that of the record.
 func has(address *ipamv1.IPAddress, record ipam.Record) bool {
-	addr, invalid := adapt.AddressInUse(nil, address.Spec.Address)
+	addr, invalid := convert.AddressInUse(nil, address.Spec.Address)
 	return invalid == nil && addr == record.Block.Addr()
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // release gives back the address of a claim that is being deleted (contract,
@@ -39,7 +39,7 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 		return c.Client.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
 	if err != nil {
-		return kube.IgnoreNotFound(fmt.Errorf("removing the finalizer of the claim: %w", err))
+		return kubeutil.IgnoreNotFound(fmt.Errorf("removing the finalizer of the claim: %w", err))
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
 	}
 	address := &ipamv1.IPAddress{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.claim), address); err != nil {
-		return kube.IgnoreNotFound(err)
+		return kubeutil.IgnoreNotFound(err)
 	}
 	s.address = address
 	return nil
@@ -68,7 +68,7 @@ func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, er
 		}
 		err := c.Client.Delete(ctx, s.address, client.Preconditions{UID: &s.address.UID})
 		if err != nil {
-			return kube.IsNotFound(err), kube.IgnoreNotFound(fmt.Errorf("deleting the IPAddress: %w", err))
+			return kubeutil.IsNotFound(err), kubeutil.IgnoreNotFound(fmt.Errorf("deleting the IPAddress: %w", err))
 		}
 		return len(s.address.Finalizers) == 0, nil
 	}
@@ -86,7 +86,7 @@ func (c *Controller) isOfThisClaim(ctx context.Context, s *scope) error {
 	stored := &ipamv1.IPAddressClaim{}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.claim), stored)
 	switch {
-	case kube.IsNotFound(err), err == nil && stored.UID != s.claim.UID:
+	case kubeutil.IsNotFound(err), err == nil && stored.UID != s.claim.UID:
 		return errNotSeen
 	case err != nil:
 		return fmt.Errorf("looking for the claim again: %w", err)
@@ -128,11 +128,11 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 		return held
 	}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.address), &ipamv1.IPAddressClaim{})
-	if !kube.IsNotFound(err) {
+	if !kubeutil.IsNotFound(err) {
 		return err
 	}
 	err = c.Client.Delete(ctx, s.address, client.Preconditions{UID: &s.address.UID, ResourceVersion: &s.address.ResourceVersion})
-	return kube.IgnoreNotFound(err)
+	return kubeutil.IgnoreNotFound(err)
 }
 
 // unprotect takes our finalizer off an IPAddress that is being deleted. The cache may have
@@ -150,7 +150,7 @@ func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 		return c.Client.Patch(ctx, s.address, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
 	if err != nil {
-		return kube.IgnoreNotFound(fmt.Errorf("removing the finalizer of the IPAddress: %w", err))
+		return kubeutil.IgnoreNotFound(fmt.Errorf("removing the finalizer of the IPAddress: %w", err))
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Replica is what every replica does for IPAddressClaims, whether it leads or not: it
@@ -17,7 +17,7 @@ import (
 type Replica struct {
 	allocator.Parts
 	// Within and WatchFilter are those of the Controller.
-	Within      kube.Namespaces
+	Within      kubeutil.Namespaces
 	WatchFilter string
 	// Notified is notified of all IPAddressClaims that the cache has.
 	Notified toolscache.ResourceEventHandler

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -49,7 +49,7 @@ type scope struct {
 	retry time.Duration
 }
 
-func (s *scope) holder() ipam.Holder { return adapt.HolderOfAddressClaim(s.name) }
+func (s *scope) holder() ipam.Holder { return convert.HolderOfAddressClaim(s.name) }
 
 // look reads what a pass needs from the caches, with what was done to the claim last.
 func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope, error) {
@@ -73,8 +73,8 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	case found:
 		s.claim = claim
 		var errs field.ErrorList
-		s.request, errs = adapt.AddressRequest(parts(claim))
-		s.invalid = adapt.PolicyError(errs)
+		s.request, errs = convert.AddressRequest(parts(claim))
+		s.invalid = convert.PolicyError(errs)
 		if s.cluster, err = clusterOf(ctx, reader, claim); err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 func find(ctx context.Context, reader client.Reader, key types.NamespacedName, into client.Object) (bool, error) {
 	err := reader.Get(ctx, key, into)
 	if err != nil {
-		return false, kube.IgnoreNotFound(err)
+		return false, kubeutil.IgnoreNotFound(err)
 	}
 	return true, nil
 }
@@ -135,12 +135,12 @@ func (s *scope) next() step {
 	return serve
 }
 
-func isOurs(ref ipamv1.IPPoolReference) bool { return adapt.IsOurs(ref.APIGroup, ref.Kind) }
+func isOurs(ref ipamv1.IPPoolReference) bool { return convert.IsOurs(ref.APIGroup, ref.Kind) }
 
 // isOfUnknownKind reports whether a reference is into our group, and names none of its
 // kinds.
 func isOfUnknownKind(ref ipamv1.IPPoolReference) bool {
-	return adapt.IsOurGroup(ref.APIGroup) && !isOurs(ref)
+	return convert.IsOurGroup(ref.APIGroup) && !isOurs(ref)
 }
 
 // clusterName is the name of the claim's Cluster: spec.clusterName, or the label
@@ -157,7 +157,7 @@ func clusterOf(ctx context.Context, reader client.Reader, claim *ipamv1.IPAddres
 	}
 	cluster := &clusterv1.Cluster{}
 	err := reader.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: name}, cluster)
-	if kube.IsNotFound(err) {
+	if kubeutil.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -167,9 +167,9 @@ func clusterOf(ctx context.Context, reader client.Reader, claim *ipamv1.IPAddres
 }
 
 // parts are what counts of a claim.
-func parts(claim *ipamv1.IPAddressClaim) adapt.AddressClaim {
+func parts(claim *ipamv1.IPAddressClaim) convert.AddressClaim {
 	ref := claim.Spec.PoolRef
-	return adapt.AddressClaim{
+	return convert.AddressClaim{
 		Namespace: claim.Namespace, Name: claim.Name,
 		PoolGroup: ref.APIGroup, PoolKind: ref.Kind, PoolName: ref.Name,
 		Annotations: claim.Annotations,
@@ -185,7 +185,7 @@ var errNotSeen = errors.New("the address is not in the cache yet")
 
 // isServed reports whether a claim is of the namespaces, and has the label, that this
 // operator is limited to.
-func isServed(claim *ipamv1.IPAddressClaim, namespaces kube.Namespaces, filter string) bool {
+func isServed(claim *ipamv1.IPAddressClaim, namespaces kubeutil.Namespaces, filter string) bool {
 	return namespaces.Has(claim.Namespace) && (filter == "" || labels.HasWatchLabel(claim, filter))
 }
 

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -39,7 +39,7 @@ func (c *Controller) applyResult(s *scope, err error) error {
 		s.claim.Status.AddressRef.Name = s.address.Name
 	}
 	conditions.Set(s.claim, ready)
-	return kube.Reported(retry)
+	return kubeutil.Reported(retry)
 }
 
 // retry is what of an error the queue has to know.
@@ -60,7 +60,7 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 		return reason, message, nil
 	case errors.Is(err, errNotSeen):
 		return "", "", err
-	case kube.IsNamespaceTerminating(err):
+	case kubeutil.IsNamespaceTerminating(err):
 		return "", "", nil
 	case apierrors.IsConflict(err): // there is a newer version
 		return "", "", err
@@ -99,7 +99,7 @@ func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error)
 // ofPools adds to a message why the claim is not served from each pool that it may use,
 // where there are several: it has no status of its own for that.
 func ofPools(message string, err error) string {
-	if reasons := adapt.CandidateReasons(ipam.PoolsOf(err)); message != "" && reasons != "" {
+	if reasons := convert.CandidateReasons(ipam.PoolsOf(err)); message != "" && reasons != "" {
 		return message + " (" + reasons + ")"
 	}
 	return message
@@ -109,9 +109,9 @@ func ofPools(message string, err error) string {
 // to a record which is held: such as the IPAddress, by a quota.
 func refusal(s *scope, err error) string {
 	if s.record.UID == "" {
-		return fmt.Sprintf("%s: remove the cause; it is tried again by itself", kube.StableText(err))
+		return fmt.Sprintf("%s: remove the cause; it is tried again by itself", kubeutil.StableText(err))
 	}
-	return fmt.Sprintf("%s of %s is held for this claim, but %s: remove the cause; it is tried again by itself", s.record.Block, s.record.Pool, kube.StableText(err))
+	return fmt.Sprintf("%s of %s is held for this claim, but %s: remove the cause; it is tried again by itself", s.record.Block, s.record.Pool, kubeutil.StableText(err))
 }
 
 // heldReason is what the condition says where the address is held: that it is, or that
@@ -152,7 +152,7 @@ func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAd
 	base.Status = before.Status
 	err = c.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
-		return false, kube.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
+		return false, kubeutil.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
 	}
 	return true, nil
 }

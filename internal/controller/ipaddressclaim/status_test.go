@@ -12,7 +12,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // TestWhatIsTriedAgain has errors of which the condition says nothing, but where the API

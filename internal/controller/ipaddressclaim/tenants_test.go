@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Requests of other namespaces are dropped before they reach the controller, so that
@@ -21,7 +21,7 @@ func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 	_, record := servedClaim()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	c := &Controller{Within: kube.NamespacesOf("inside"), Parts: allocatorWith(t, record)}
+	c := &Controller{Within: kubeutil.NamespacesOf("inside"), Parts: allocatorWith(t, record)}
 	for _, namespace := range []string{"inside", "outside"} {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "uid"}}
 		c.claims().Delete(t.Context(), event.DeleteEvent{Object: claim}, q)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 // TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet has the caches show a claim and its
@@ -28,8 +28,8 @@ func TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	other := record
 	other.Name.Name, other.Holder.Name = "b-12345678", "b"
 	for name, objects := range map[string][]client.Object{
-		"a claim":                        {s.claim, s.address, adapt.Allocation(record)},
-		"an IPAddress that has no claim": {s.address, adapt.Allocation(record)},
+		"a claim":                        {s.claim, s.address, convert.Allocation(record)},
+		"an IPAddress that has no claim": {s.address, convert.Allocation(record)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()

@@ -14,8 +14,8 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -82,7 +82,7 @@ func servedClaim() (*scope, ipam.Record) {
 		address: &ipamv1.IPAddress{ObjectMeta: meta, Spec: ipamv1.IPAddressSpec{PoolRef: ref, Address: "10.0.0.1"}},
 	}
 	s.claim.UID, s.claim.Generation, s.claim.Finalizers = "uid", 1, []string{v1alpha1.FinalizerRelease}
-	s.request, _ = adapt.AddressRequest(parts(s.claim))
+	s.request, _ = convert.AddressRequest(parts(s.claim))
 	return s, ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "a-12345678"}, UID: "record", Block: netip.MustParsePrefix("10.0.0.1/32"),
 		Pool: ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "hosts"}, Holder: s.holder(), HolderUID: "uid",
@@ -97,7 +97,7 @@ func allocatorWith(t *testing.T, records ...ipam.Record) allocator.Parts {
 		pool := records[0].Pool
 		records = append(records, ipam.Record{
 			Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "own", Block: ipam.FamilyOf(records[0].Block).All(),
-			Pool: ipam.DomainNamed("default", ipam.FamilyOf(records[0].Block)), Holder: adapt.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
+			Pool: ipam.DomainNamed("default", ipam.FamilyOf(records[0].Block)), Holder: convert.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
 		})
 	}
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
@@ -106,7 +106,7 @@ func allocatorWith(t *testing.T, records ...ipam.Record) allocator.Parts {
 	view.Follow(func(ledger.Change) { seen.Done() })
 	from := fcache.NewFakeControllerSource()
 	for _, record := range records {
-		obj := adapt.Allocation(record)
+		obj := convert.Allocation(record)
 		obj.UID = types.UID(record.UID)
 		from.Add(obj)
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // mayWait reports whether the claim may be in the queue: it is one of ours that asks for
@@ -54,7 +54,7 @@ type waiters struct {
 }
 
 func (w *waiters) setup(mgr manager.Manager) error {
-	backoff := kube.NewBackoff(clock.RealClock{}, nil)
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, nil)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim-waiters").
 		For(&ipamv1.IPAddressClaim{}).

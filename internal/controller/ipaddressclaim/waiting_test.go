@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // TestOnlyClaimsThatAreServedHereWait has claims that could not be served, in each of
@@ -34,7 +34,7 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 			conditions.Set(s.claim, metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: ipamv1.IPAddressClaimReadyPoolExhaustedReason})
 			test.change(s.claim)
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).Build()
-			c := &Controller{Parts: allocatorWith(t, record), Client: there, Within: kube.NamespacesOf("team"), WatchFilter: "here"}
+			c := &Controller{Parts: allocatorWith(t, record), Client: there, Within: kubeutil.NamespacesOf("team"), WatchFilter: "here"}
 			waiting := &waiters{Parts: c.Parts, client: there, serves: c.serves}
 			if _, err := waiting.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)

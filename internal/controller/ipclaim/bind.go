@@ -5,15 +5,15 @@ import (
 	"fmt"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // read reads what the claim asks for.
 func read(s *scope) error {
-	request, errs := adapt.Claim(s.claim)
+	request, errs := convert.Claim(s.claim)
 	s.request = request
-	return adapt.PolicyError(errs)
+	return convert.PolicyError(errs)
 }
 
 // askAgain asks whether who made the claim has the right to use its pool by now.

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -38,7 +38,7 @@ type Controller struct {
 	// Workers is how many claims are reconciled at a time.
 	Workers int
 	// Within are the namespaces whose claims it reconciles.
-	Within kube.Namespaces
+	Within kubeutil.Namespaces
 	// Events is where events go.
 	Events events.EventRecorder
 
@@ -53,7 +53,7 @@ func (c *Controller) Setup(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclaim").
 		WatchesRawSource(backoff).
-		WatchesRawSource(kube.OrderedSources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
+		WatchesRawSource(kubeutil.OrderedSources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
 		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.Turns(kind)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
@@ -70,7 +70,7 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 		key := client.ObjectKeyFromObject(claim)
 		claim = &v1alpha1.IPClaim{}
 		if err := c.Live.Get(ctx, key, claim); err != nil {
-			return reconcile.Result{}, kube.IgnoreNotFound(err)
+			return reconcile.Result{}, kubeutil.IgnoreNotFound(err)
 		}
 	}
 	if !claim.DeletionTimestamp.IsZero() {
@@ -104,6 +104,6 @@ func (c *Controller) hold(ctx context.Context, s *scope) error {
 		return err
 	}
 	err := c.bind(ctx, s)
-	s.retry, err = c.Queue.Yield(adapt.HolderOfClaim(s.request.Claim), err)
+	s.retry, err = c.Queue.Yield(convert.HolderOfClaim(s.request.Claim), err)
 	return err
 }

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 func TestClaims(t *testing.T) {
@@ -165,7 +165,7 @@ func lostRecord(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.admitted("a", "10.0.0.16/28")
 	lost := e.record("a")
-	e.Forced(adapt.Allocation(lost))
+	e.Forced(convert.Allocation(lost))
 	e.Reconciled("a").Bound("10.0.0.16/28").Wrote("create IPAllocation")
 	if again := e.record("a"); again.Name != lost.Name || again.Block != lost.Block || again.HolderUID != string(e.stored("a").UID) {
 		e.t.Errorf("the record is %+v, want the block and the name of %+v, and the claim's UID", again, lost)
@@ -179,7 +179,7 @@ func trimmedClaim(e *claims) {
 	e.admitted("a", "10.0.0.16/28")
 	checked := metav1.Condition{Type: "example.com/Checked", Status: metav1.ConditionTrue, Reason: "Checked", LastTransitionTime: metav1.NewTime(e.Clock.Now())}
 	story.Edited(e.World, claim("a").Obj(), func(c *v1alpha1.IPClaim) { c.Status.Conditions = append(c.Status.Conditions, checked) })
-	e.Forced(adapt.Allocation(e.record("a")))
+	e.Forced(convert.Allocation(e.record("a")))
 	e.Recorded(story.Block("b", "p", "10.0.0.16/28"))
 	trimming := interceptor.NewClient(e.K8s, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -238,7 +238,7 @@ func anothersRecord(e *claims) {
 		e.Recorded(record)
 		e.Applied(restored(name, "10.0.0.0/28"))
 		e.Retried(name).Waiting(v1alpha1.ReasonConflict)
-		e.Forced(adapt.Allocation(record))
+		e.Forced(convert.Allocation(record))
 	}
 }
 
@@ -258,7 +258,7 @@ func conflictOfTwo(e *claims) {
 
 	e = begin(e.t, e.plane) // another process lists both: nobody knows since when
 	e.Reconciled("a").Holding("10.0.0.0/28").NotReady(v1alpha1.ReasonConflict).Wrote("patch IPClaim").Saying("10.0.0.0/26 of pool p, held by IPClaim team/b")
-	e.Forced(adapt.Allocation(rival))
+	e.Forced(convert.Allocation(rival))
 	e.Reconciled("a").Bound("10.0.0.0/28")
 }
 
@@ -366,7 +366,7 @@ func (e *claims) admitted(name, cidr string) {
 	e.t.Helper()
 	record := story.Block(name, "p", cidr)
 	obj := restored(name, cidr)
-	obj.Status = adapt.ClaimBound(record, ipam.Pool{}).Status(obj.Status)
+	obj.Status = convert.ClaimBound(record, ipam.Pool{}).Status(obj.Status)
 	e.Recorded(record)
 	e.Applied(obj)
 }

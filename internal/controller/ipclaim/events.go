@@ -10,33 +10,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // claims has claims reconciled that are new or have changed, and are not up to date, and
 // notes those that are new and wait.
 func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request] {
-	look := func(claim *v1alpha1.IPClaim, q kube.Queue) {
+	look := func(claim *v1alpha1.IPClaim, q kubeutil.Queue) {
 		if !c.upToDate(claim) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
 		}
 	}
 	return handler.TypedFuncs[*v1alpha1.IPClaim, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q kube.Queue) {
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q kubeutil.Queue) {
 			if !e.IsInInitialList && c.Within.Has(e.Object.Namespace) { // a former leader has made an event of the others
 				c.untold.note(e.Object)
 			}
 			look(e.Object, q)
 		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPClaim], q kube.Queue) {
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPClaim], q kubeutil.Queue) {
 			if e.ObjectOld.UID != e.ObjectNew.UID {
 				c.untold.take(e.ObjectOld.UID)
 			}
 			look(e.ObjectNew, q)
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPClaim], _ kube.Queue) {
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPClaim], _ kubeutil.Queue) {
 			c.untold.take(e.Object.UID)
 		},
 	}
@@ -46,10 +46,10 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 // already, in the view or to be listed yet, is reconciled with its claim, which is
 // notified later.
 func (c *Controller) records() source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Ledger.Follow(func(change ledger.Change) {
 			if change.Record.Holder.Kind == kind && !change.Initial {
-				q.Add(kube.RequestFor(change.Record.Holder.Namespace, change.Record.Holder.Name))
+				q.Add(kubeutil.RequestFor(change.Record.Holder.Namespace, change.Record.Holder.Name))
 			}
 		})
 	})
@@ -59,8 +59,8 @@ func (c *Controller) records() source.Source {
 // a pool which changed, by its name or its labels. Those that wait for a pool of
 // a class are woken in turn.
 func (c *Controller) changes() source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Catalogue.Listen(func(e catalogue.Change) {
+	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
+		return c.Catalogue.Listen(func(e inventory.Change) {
 			c.EnqueueWaiting(q, kind, e)
 		})
 	})

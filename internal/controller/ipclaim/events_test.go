@@ -4,15 +4,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // changedRecords has a claim enqueued with its record, but not when that is listed.
 func changedRecords(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
-	before := adapt.Allocation(story.Block("a", "p", "10.0.0.0/28"))
+	before := convert.Allocation(story.Block("a", "p", "10.0.0.0/28"))
 	e.Created(before)
 	q := e.Started(e.by.records())
 	q.Enqueued()

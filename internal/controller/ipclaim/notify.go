@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -46,7 +46,7 @@ func (c *Controller) recordEvent(claim *v1alpha1.IPClaim, was, now *metav1.Condi
 
 func logStatus(ctx context.Context, claim *v1alpha1.IPClaim, now *metav1.Condition) {
 	values := []any{
-		"claim", adapt.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}).String(),
+		"claim", convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}).String(),
 		"phase", claim.Status.Phase, "block", claim.Status.AllocatedCIDR, "reason", now.Reason,
 	}
 	if now.Reason == v1alpha1.ReasonConflict {

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// packed is a trimmed claim as the informer stores it: a kube.Packed.
+// packed is a trimmed claim as the informer stores it: a kubeutil.Packed.
 type packed struct {
 	alike        unique.Handle[alike]
 	name, record string
@@ -54,7 +54,7 @@ func Pack(obj any) any {
 	return p
 }
 
-// Unpack implements kube.Packed.
+// Unpack implements kubeutil.Packed.
 func (p *packed) Unpack() any { return p.claim() }
 
 // GetObjectMeta implements metav1.ObjectMetaAccessor.

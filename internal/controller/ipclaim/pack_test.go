@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // TestNothingIsLostByPacking: what cannot be told from the smaller form is kept as it is.
@@ -38,7 +38,7 @@ func TestNothingIsLostByPacking(t *testing.T) {
 			Trim(claim)
 			test.change(claim)
 			kept := Pack(claim)
-			form, packs := kept.(kube.Packed)
+			form, packs := kept.(kubeutil.Packed)
 			if packs != test.packs {
 				t.Errorf("packed: %t, want %t", packs, test.packs)
 			}
@@ -64,7 +64,7 @@ func TestWhatIsUnpackedMayBeChanged(t *testing.T) {
 	claim := parse(t, storedClaim(t))
 	claim.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_800_000_000, 0)}
 	Trim(claim)
-	form := Pack(claim).(kube.Packed)
+	form := Pack(claim).(kubeutil.Packed)
 	form.Unpack().(*v1alpha1.IPClaim).DeletionTimestamp.Time = time.Unix(0, 0)
 	if diff := cmp.Diff(claim, form.Unpack()); diff != "" {
 		t.Error(diff)

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -34,11 +34,11 @@ const kind = "IPClaim"
 // claim is reconciled again when it turns up there.
 var errNotSeen = errors.New("the allocation is not in the view yet")
 
-func (c *Controller) order(s *scope, resolution catalogue.Resolution) allocator.Order {
+func (c *Controller) order(s *scope, resolution inventory.Resolution) allocator.Order {
 	order := allocator.Order{
 		Resolution:  resolution,
 		Origin:      allocator.OriginController,
-		Holder:      adapt.HolderOfClaim(s.request.Claim),
+		Holder:      convert.HolderOfClaim(s.request.Claim),
 		HolderUID:   string(s.claim.UID),
 		RequestedBy: s.request.RequestedBy,
 	}

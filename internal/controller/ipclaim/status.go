@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -19,26 +19,26 @@ import (
 // be tried again with back-off. A claim that waits is not tried again, but notified when it
 // is its turn. One whose block somebody else holds is: it has no turn, because it must get
 // that block and no other.
-func (c *Controller) outcome(s *scope, err error) (adapt.ClaimOutcome, error) {
+func (c *Controller) outcome(s *scope, err error) (convert.ClaimOutcome, error) {
 	if err == nil {
 		pool, _ := c.Catalogue.Pool(s.record.Pool)
-		outcome := adapt.ClaimBound(s.record, pool)
+		outcome := convert.ClaimBound(s.record, pool)
 		outcome.Conflict = s.conflict
 		return outcome, nil
 	}
-	if errors.Is(err, errNotSeen) || kube.IsNamespaceTerminating(err) {
-		return adapt.ClaimOutcome{}, nil
+	if errors.Is(err, errNotSeen) || kubeutil.IsNamespaceTerminating(err) {
+		return convert.ClaimOutcome{}, nil
 	}
-	outcome := adapt.ClaimWaits(err)
+	outcome := convert.ClaimWaits(err)
 	if parked, ok := errors.AsType[*ipam.ParkedError](err); ok {
-		return outcome, kube.Reported(parked.Cause)
+		return outcome, kubeutil.Reported(parked.Cause)
 	}
 	_, taken := errors.AsType[*ipam.TakenError](err)
 	switch {
 	case outcome.Phase == "":
 		return outcome, err
 	case taken && s.claim.Spec.AllocationName != "":
-		return outcome, kube.Reported(err)
+		return outcome, kubeutil.Reported(err)
 	}
 	return outcome, nil
 }
@@ -57,7 +57,7 @@ func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim)
 	}
 	err = c.Client.Patch(ctx, claim, patch)
 	if err != nil {
-		return false, kube.IgnoreNotFound(fmt.Errorf("writing the claim: %w", err))
+		return false, kubeutil.IgnoreNotFound(fmt.Errorf("writing the claim: %w", err))
 	}
 	return true, nil
 }

@@ -2,7 +2,7 @@ package ipclaim
 
 import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -20,7 +20,7 @@ func (c *Controller) upToDate(claim *v1alpha1.IPClaim) bool {
 // verify would find nothing to do about it.
 func isRecordOf(claim *v1alpha1.IPClaim, record ipam.Record) bool {
 	policy := ipam.Reclaim(claim.Spec.ReclaimPolicy)
-	return record.Holder == adapt.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}) &&
+	return record.Holder == convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}) &&
 		record.MayBeOf(string(claim.UID)) &&
 		record.State == ipam.StateBound && !record.Terminating &&
 		record.Block.String() == claim.Spec.CIDR &&

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -69,7 +69,7 @@ func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 // rivalOf is the record of another claim on a block that overlaps.
 func rivalOf(record ipam.Record) ipam.Record {
 	record.Name.Name, record.UID, record.HolderUID = "b-12345678", "rival", "rival"
-	record.Holder = adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "b"})
+	record.Holder = convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "b"})
 	record.Block = netip.MustParsePrefix("10.0.0.0/24")
 	return record
 }
@@ -87,10 +87,10 @@ func boundClaim() (*v1alpha1.IPClaim, ipam.Record) {
 	record := ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "a-12345678"}, UID: "record", Block: netip.MustParsePrefix("10.0.0.0/28"),
 		Pool:   ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "corporate"},
-		Holder: adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"}), HolderUID: "uid",
+		Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"}), HolderUID: "uid",
 		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 	}
-	claim.Status = adapt.ClaimBound(record, ipam.Pool{}).Status(claim.Status)
+	claim.Status = convert.ClaimBound(record, ipam.Pool{}).Status(claim.Status)
 	return claim, record
 }
 
@@ -99,7 +99,7 @@ func own() ipam.Record {
 	pool := ipam.PoolNamed("corporate")
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.corporate"}, UID: "own", Block: netip.MustParsePrefix("10.0.0.0/8"),
-		Pool: ipam.DomainNamed("default", ipam.IPv4), Holder: adapt.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
+		Pool: ipam.DomainNamed("default", ipam.IPv4), Holder: convert.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
 	}
 }
 
@@ -112,7 +112,7 @@ func allocatorWith(t *testing.T, records ...ipam.Record) allocator.Parts {
 	view.Follow(func(ledger.Change) { seen <- struct{}{} })
 	from := fcache.NewFakeControllerSource()
 	for _, record := range records {
-		obj := adapt.Allocation(record)
+		obj := convert.Allocation(record)
 		obj.UID = types.UID(record.UID)
 		if record.Terminating {
 			obj.DeletionTimestamp = &metav1.Time{Time: time.Now()}

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // verify checks that the record which the claim names holds the claim's block,
@@ -23,7 +23,7 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 	if !ok {
 		return c.recordAgain(ctx, s, name)
 	}
-	holder := adapt.HolderOfClaim(s.request.Claim)
+	holder := convert.HolderOfClaim(s.request.Claim)
 	if record.Holder != holder || record.Block != s.request.Block || !record.MayBeOf(string(s.claim.UID)) {
 		return &ipam.TakenError{Block: s.request.Block, Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
 	}
@@ -58,7 +58,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) 
 	if err == nil {
 		return errNotSeen
 	}
-	if !kube.IsNotFound(err) {
+	if !kubeutil.IsNotFound(err) {
 		return fmt.Errorf("looking for IPAllocation %s: %w", name, err)
 	}
 	pool, resolution, err := c.formerPool(ctx, s)
@@ -68,7 +68,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) 
 	order := c.order(s, resolution)
 	order.Record = name
 	if network := s.claim.Status.Network; network != nil {
-		order.Gateway = adapt.GatewayGiven(network.Gateway)
+		order.Gateway = convert.GatewayGiven(network.Gateway)
 	}
 	s.record, err = c.Allocator.RecordExisting(ctx, order, pool)
 	return err
@@ -76,13 +76,13 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) 
 
 // formerPool is the pool that the claim's block is from: as the status says, or
 // else one of those that the claim may use.
-func (c *Controller) formerPool(ctx context.Context, s *scope) (ipam.PoolKey, catalogue.Resolution, error) {
+func (c *Controller) formerPool(ctx context.Context, s *scope) (ipam.PoolKey, inventory.Resolution, error) {
 	resolution, err := c.Resolve(ctx, s.request)
 	if ref := s.claim.Status.PoolRef; ref != nil {
 		resolution.Terms.Block, resolution.Terms.Length = s.request.Block, s.request.Block.Bits()
 		resolution.Terms.Class = s.claim.Spec.ClassName
 		resolution.Terms.Reclaim = cmp.Or(s.request.Reclaim, ipam.ReclaimDelete)
-		return adapt.PoolKey(s.claim.Namespace, *ref), resolution, nil
+		return convert.PoolKey(s.claim.Namespace, *ref), resolution, nil
 	}
 	if err != nil {
 		return ipam.PoolKey{}, resolution, err

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -95,7 +95,7 @@ func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T)
 		t.Run(namespace, func(t *testing.T) {
 			claim, record := boundClaim()
 			record.Name = ipam.Name{Namespace: namespace, Name: "secret-12345678"}
-			record.Holder = adapt.HolderOfClaim(ipam.Name{Namespace: namespace, Name: "secret"})
+			record.Holder = convert.HolderOfClaim(ipam.Name{Namespace: namespace, Name: "secret"})
 			a := allocatorWith(t, record)
 			for name, project := range map[string]string{"team": "ours", "beside": "ours", "strangers": "theirs"} {
 				a.Catalogue.SetProject(name, project)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclasses,verbs=get;list;watch
@@ -30,7 +30,7 @@ type Controller struct {
 	// holds up one of them.
 	Workers int
 	// Throttle limits how often the counts of a class are written.
-	Throttle *kube.Throttle
+	Throttle *kubeutil.Throttle
 }
 
 // Setup registers the controller.
@@ -61,7 +61,7 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 		return reconcile.Result{RequeueAfter: early}, nil // its own writes enqueue it: one would follow on the other
 	}
 	if err := c.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return reconcile.Result{}, kube.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
+		return reconcile.Result{}, kubeutil.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
 	}
 	return reconcile.Result{}, nil
 }

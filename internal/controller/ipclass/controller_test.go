@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 func TestClasses(t *testing.T) {
@@ -159,7 +159,7 @@ type classes struct {
 func begin(t *testing.T, plane *story.Plane) *classes {
 	t.Helper()
 	e := &classes{World: plane.Begin(t), t: t}
-	e.by = &Controller{Parts: e.Parts, Client: e.K8s, Throttle: kube.NewThrottle(time.Second, e.Clock)}
+	e.by = &Controller{Parts: e.Parts, Client: e.K8s, Throttle: kubeutil.NewThrottle(time.Second, e.Clock)}
 	e.controller = reconcile.AsReconciler(e.K8s, e.by)
 	return e
 }

@@ -5,23 +5,23 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // changes enqueues those classes that changed, or of which a pool did. Only
 // cluster-scoped pools are counted.
 func (c *Controller) changes() source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
-		return c.Catalogue.Listen(func(e catalogue.Change) {
+	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
+		return c.Catalogue.Listen(func(e inventory.Change) {
 			if e.Pool.Namespace != "" {
 				return
 			}
 			for _, class := range e.Classes {
-				q.Add(kube.RequestFor("", class))
+				q.Add(kubeutil.RequestFor("", class))
 			}
 		})
 	})
@@ -30,25 +30,25 @@ func (c *Controller) changes() source.Source {
 // records has the classes counted when anything in one of their pools changes,
 // in turn: what happens until then is counted along.
 func (c *Controller) records() source.Source {
-	return kube.Subscription(func(_ context.Context, q kube.Queue) (stop func()) {
+	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Ledger.Listen(func(change ledger.Change) {
 			if change.Kind == ledger.Changed {
 				return
 			}
 			c.enqueue(q, change.Pool)
 			if change.Record.Purpose == ipam.PurposePool { // that pool may be ready now
-				c.enqueue(q, adapt.PoolOf(change.Record.Holder))
+				c.enqueue(q, convert.PoolOf(change.Record.Holder))
 			}
 		})
 	})
 }
 
-func (c *Controller) enqueue(q kube.Queue, key ipam.PoolKey) {
+func (c *Controller) enqueue(q kubeutil.Queue, key ipam.PoolKey) {
 	if key.Kind != ipam.PoolKindIPPool {
 		return
 	}
 	pool, _ := c.Catalogue.Pool(key)
 	for _, class := range pool.Classes {
-		q.AddAfter(kube.RequestFor("", class), c.Throttle.Delay(class))
+		q.AddAfter(kubeutil.RequestFor("", class), c.Throttle.Delay(class))
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // changedPools has the classes of a cluster-scoped pool enqueued when it changes.
@@ -29,7 +29,7 @@ func changedPools(e *classes) {
 func changedRecords(e *classes) {
 	e.Created(build.Pool("p").CIDR("10.0.0.0/24").Classes("gold", "silver").Obj(), build.Pool("p").CIDR("10.0.1.0/24").Classes("gold").In(story.Team))
 	q := e.Started(e.by.records())
-	record := adapt.Allocation(story.Block("a", "p", "10.0.0.0/28"))
+	record := convert.Allocation(story.Block("a", "p", "10.0.0.0/28"))
 	e.Created(record)
 	q.Enqueued("gold", "silver")
 	story.Edited(e.World, record, func(r *v1alpha1.IPAllocation) { r.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
@@ -42,7 +42,7 @@ func changedRecords(e *classes) {
 	q.Enqueued()
 	e.Passes(2 * time.Second)
 	own := story.Block("p", "above", "10.0.0.0/24")
-	own.Name, own.Holder, own.Purpose = ipam.Name{Namespace: story.System, Name: "ippool.p"}, adapt.HolderOfPool(ipam.PoolNamed("p")), ipam.PurposePool
+	own.Name, own.Holder, own.Purpose = ipam.Name{Namespace: story.System, Name: "ippool.p"}, convert.HolderOfPool(ipam.PoolNamed("p")), ipam.PurposePool
 	e.Recorded(own)
 	q.Enqueued("gold", "silver")
 }

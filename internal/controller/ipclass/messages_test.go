@@ -8,16 +8,16 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // TestTheConditionOfAClassSaysWhatToDo has each of its reasons.
 func TestTheConditionOfAClassSaysWhatToDo(t *testing.T) {
 	c := &Controller{Parts: allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})}
-	c.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "first", Native: true, Family: ipam.IPv4}, Default: true, Created: time.Unix(1, 0)})
+	c.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "first", Native: true, Family: ipam.IPv4}, Default: true, Created: time.Unix(1, 0)})
 	var rows []messages.Row
 	for _, test := range []struct {
 		reason, value string
@@ -29,7 +29,7 @@ func TestTheConditionOfAClassSaysWhatToDo(t *testing.T) {
 		}},
 		{v1alpha1.ReasonNotDefault, `"next"`, func(class *v1alpha1.IPClass) {
 			class.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
-			c.Catalogue.SetClass(catalogue.ClassEntry{Class: ipam.Class{Name: "next", Native: true, Family: ipam.IPv4}, Default: true, Replaces: "gold"})
+			c.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "next", Native: true, Family: ipam.IPv4}, Default: true, Replaces: "gold"})
 		}},
 		{v1alpha1.ReasonNoPools, "", func(class *v1alpha1.IPClass) { class.Status.Pools = 0 }},
 		{v1alpha1.ReasonReady, "", func(*v1alpha1.IPClass) {}},

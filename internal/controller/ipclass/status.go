@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -20,7 +20,7 @@ import (
 func (c *Controller) count(class *v1alpha1.IPClass) {
 	var total, allocated, available, withheld, outOfRange space.Count
 	ready := int32(0)
-	read, _ := adapt.Class(class)
+	read, _ := convert.Class(class)
 	backing, _ := c.Catalogue.PoolsOf("", read)
 	for _, pool := range backing {
 		if c.Catalogue.PoolReady(pool) != nil {
@@ -37,7 +37,7 @@ func (c *Controller) count(class *v1alpha1.IPClass) {
 	}
 	class.Status.ObservedGeneration = class.Generation
 	class.Status.Pools = ready
-	class.Status.Capacity = adapt.Capacity(total, allocated, available, withheld, outOfRange)
+	class.Status.Capacity = convert.Capacity(total, allocated, available, withheld, outOfRange)
 }
 
 // condition is False only for what the class itself has to be changed for. A class that no
@@ -48,11 +48,11 @@ func (c *Controller) condition(class *v1alpha1.IPClass) {
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
 	}
 	family := ipam.Family(class.Spec.IPFamily)
-	first, _ := c.Catalogue.DefaultClass(family, func(catalogue.ClassEntry) bool { return true })
+	first, _ := c.Catalogue.DefaultClass(family, func(inventory.ClassEntry) bool { return true })
 	switch {
 	case class.Spec.Provisioner != "" && class.Spec.Provisioner != v1alpha1.NativeProvisioner:
 		ready.Reason, ready.Message = v1alpha1.ReasonForeignProvisioner, fmt.Sprintf("claims of this class are served by %s: look there for their state", class.Spec.Provisioner)
-	case catalogue.IsDefault(class) && first.Name != "" && first.Name != class.Name:
+	case inventory.IsDefault(class) && first.Name != "" && first.Name != class.Name:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonNotDefault, notDefault(first, class)
 	case class.Status.Pools == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoPools, "no IPPool that is ready backs this class, and claims wait for one: add it to the classNames of a pool"
@@ -63,7 +63,7 @@ func (c *Controller) condition(class *v1alpha1.IPClass) {
 }
 
 // notDefault says why another class is the default of the family.
-func notDefault(first catalogue.ClassEntry, class *v1alpha1.IPClass) string {
+func notDefault(first inventory.ClassEntry, class *v1alpha1.IPClass) string {
 	if first.Replaces == class.Name {
 		return fmt.Sprintf("the IPClass %q replaces this one as the default class for %s: remove the annotation %s here", first.Name, class.Spec.IPFamily, v1alpha1.AnnotationDefaultClass)
 	}

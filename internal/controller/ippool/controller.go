@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -38,7 +38,7 @@ type Controller struct {
 	// holds up one of them.
 	Workers int
 	// Throttle limits how often the counts of a pool are written.
-	Throttle *kube.Throttle
+	Throttle *kubeutil.Throttle
 	// Events is where events go.
 	Events events.EventRecorder
 }

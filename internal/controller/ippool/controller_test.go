@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 func TestPools(t *testing.T) {
@@ -85,7 +85,7 @@ func missedRoot(e *pools) {
 func lostRecord(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Reconciled("p").Ready()
-	e.Forced(adapt.Allocation(e.own("p")))
+	e.Forced(convert.Allocation(e.own("p")))
 	e.Reconciled("p").In(v1alpha1.PoolReady, "10.0.0.0/24").Ready().Wrote("create IPAllocation")
 }
 
@@ -206,7 +206,7 @@ func deletedPool(e *pools) {
 func deletedWithoutRecord(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Recorded(story.Block("a", "p", "10.0.0.0/28"))
-	e.Forced(adapt.Allocation(e.own("p")))
+	e.Forced(convert.Allocation(e.own("p")))
 	e.Deleted(pool("p"))
 	e.Reconciled("p").NotReady(v1alpha1.ReasonTerminating)
 	e.isProtected("p", true)
@@ -275,7 +275,7 @@ type pools struct {
 func begin(t *testing.T, plane *story.Plane) *pools {
 	t.Helper()
 	e := &pools{World: plane.Begin(t), t: t}
-	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Asker: e.Asker(), Throttle: kube.NewThrottle(countEvery, e.Clock), Events: e.Events}
+	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Asker: e.Asker(), Throttle: kubeutil.NewThrottle(countEvery, e.Clock), Events: e.Events}
 	return e
 }
 
@@ -321,7 +321,7 @@ func (e *pools) own(name string) ipam.Record {
 
 func pool(name string) *v1alpha1.IPPool { return build.Pool(name).Obj() }
 
-func holder(name string) ipam.Holder { return adapt.HolderOfPool(ipam.PoolNamed(name)) }
+func holder(name string) ipam.Holder { return convert.HolderOfPool(ipam.PoolNamed(name)) }
 
 // pass is what one pass over a pool did.
 type pass struct {

@@ -4,10 +4,10 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // changedRecords has a pool enqueued with its own record, and with those of its blocks, but not
@@ -18,7 +18,7 @@ func changedRecords(e *pools) {
 	locals := e.Started(e.controller.records(ipam.PoolKindLocalIPPool))
 	clusters.Enqueued("p")
 	locals.Enqueued("team/p")
-	record := adapt.Allocation(story.Block("a", "p", "10.0.0.0/28"))
+	record := convert.Allocation(story.Block("a", "p", "10.0.0.0/28"))
 	e.Created(record)
 	clusters.Enqueued("p")
 	story.Edited(e.World, record, func(r *v1alpha1.IPAllocation) { r.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
@@ -28,7 +28,7 @@ func changedRecords(e *pools) {
 	e.Passes(2 * time.Second)
 	e.Recorded(story.Block("b", "p", "10.0.0.16/28"))
 	clusters.Enqueued("p")
-	story.Edited(e.World, adapt.Allocation(e.own("p")), func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationReleasing })
+	story.Edited(e.World, convert.Allocation(e.own("p")), func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationReleasing })
 	clusters.Enqueued("p")
 	locals.Enqueued()
 }

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
-	"github.com/cadastre-dev/cadastre/test/lint/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // TestTheConditionsOfAPoolSayWhatToDo has pools in every state, and what their CIDR may not
@@ -43,7 +43,7 @@ func TestTheConditionsOfAPoolSayWhatToDo(t *testing.T) {
 		{pool: ipam.Pool{CIDR: cidr, Paused: true}, annotations: paused},
 		{pool: ipam.Pool{CIDR: cidr, Paused: true}, annotations: both},
 		{err: &ipam.ExhaustedError{Pools: []ipam.PoolKey{ipam.PoolNamed("above")}, Bits: 24, Largest: 26}},
-		{err: &ipam.TakenError{Block: cidr, Pool: home, Overlap: cidr, Holder: adapt.HolderOfPool(ipam.PoolNamed("other"))}},
+		{err: &ipam.TakenError{Block: cidr, Pool: home, Overlap: cidr, Holder: convert.HolderOfPool(ipam.PoolNamed("other"))}},
 		{err: &ipam.TakenError{Block: cidr, Pool: ipam.PoolNamed("above")}},
 		{err: refused(denied)},
 		{pool: ipam.Pool{CIDR: cidr, Terminating: true}, err: refused(denied)},

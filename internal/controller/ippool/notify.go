@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -31,16 +31,16 @@ func happenings(obj v1alpha1.Pool, before, after v1alpha1.PoolStatus) []happenin
 	case now == nil || was != nil && was.Reason == now.Reason:
 	case now.Reason == v1alpha1.ReasonTerminating:
 		if after.Allocations > 0 {
-			all = append(all, happening{corev1.EventTypeWarning, v1alpha1.EventDeletionBlocked, "Delete", fmt.Sprintf("%s is in use by %s: it is deleted as soon as the last is released", adapt.KeyOf(obj), ipam.Counted(after.Allocations, "allocation"))})
+			all = append(all, happening{corev1.EventTypeWarning, v1alpha1.EventDeletionBlocked, "Delete", fmt.Sprintf("%s is in use by %s: it is deleted as soon as the last is released", convert.KeyOf(obj), ipam.Counted(after.Allocations, "allocation"))})
 		}
 	default:
 		all = append(all, happening{typeOf(*now), now.Reason, "Provide", noteOf(obj, *now)})
 	}
 	switch was, now := outOfRange(before), outOfRange(after); {
 	case was == "0" && now != "0":
-		all = append(all, happening{corev1.EventTypeNormal, v1alpha1.EventDraining, "Provide", fmt.Sprintf("blocks of %s that its ranges or reserved exclude are in use, with %s: they are kept until they are released, and not handed out again", adapt.KeyOf(obj), addresses(now))})
+		all = append(all, happening{corev1.EventTypeNormal, v1alpha1.EventDraining, "Provide", fmt.Sprintf("blocks of %s that its ranges or reserved exclude are in use, with %s: they are kept until they are released, and not handed out again", convert.KeyOf(obj), addresses(now))})
 	case was != "0" && now == "0":
-		all = append(all, happening{corev1.EventTypeNormal, v1alpha1.EventDrained, "Provide", fmt.Sprintf("all blocks of %s that its ranges or reserved exclude are released", adapt.KeyOf(obj))})
+		all = append(all, happening{corev1.EventTypeNormal, v1alpha1.EventDrained, "Provide", fmt.Sprintf("all blocks of %s that its ranges or reserved exclude are released", convert.KeyOf(obj))})
 	}
 	return all
 }
@@ -62,7 +62,7 @@ func typeOf(ready metav1.Condition) string {
 // conflict does not name the other holder, as the condition does.
 func noteOf(obj v1alpha1.Pool, ready metav1.Condition) string {
 	if ready.Reason == v1alpha1.ReasonConflict && obj.GetNamespace() == "" {
-		return fmt.Sprintf("the CIDR of %s conflicts with another allocation: have one of the two released; the condition Ready names it", adapt.KeyOf(obj))
+		return fmt.Sprintf("the CIDR of %s conflicts with another allocation: have one of the two released; the condition Ready names it", convert.KeyOf(obj))
 	}
 	return ready.Message
 }

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -22,7 +22,7 @@ import (
 func (c *Controller) read(s *scope) error {
 	pool, errs := c.Catalogue.ReadPool(s.obj)
 	s.pool = pool
-	return adapt.PolicyError(errs)
+	return convert.PolicyError(errs)
 }
 
 // secure sees to it that the pool's own CIDR is recorded, and that the record
@@ -35,7 +35,7 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 		return &ipam.TakenError{Block: s.pool.CIDR, Pool: s.pool.Home, Holder: state.Rival.Holder, Overlap: state.Rival.Block}
 	case state.Record.UID == "" || !state.Open || !sameHolder(state.Record.HolderUID, string(s.obj.GetUID())):
 		err := c.carve(ctx, s)
-		if s.retry, err = c.Queue.Yield(adapt.HolderOfPool(s.pool.Key), err); err != nil {
+		if s.retry, err = c.Queue.Yield(convert.HolderOfPool(s.pool.Key), err); err != nil {
 			return err
 		}
 		return c.writeIn(ctx, s, s.record)
@@ -57,7 +57,7 @@ func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
-		return kube.IgnoreNotFound(fmt.Errorf("putting the finalizer back: %w", err))
+		return kubeutil.IgnoreNotFound(fmt.Errorf("putting the finalizer back: %w", err))
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
 	controllerutil.RemoveFinalizer(s.obj, v1alpha1.FinalizerPool)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
-		return kube.IgnoreNotFound(fmt.Errorf("removing the finalizer of the pool: %w", err))
+		return kubeutil.IgnoreNotFound(fmt.Errorf("removing the finalizer of the pool: %w", err))
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func refused(err error) error {
 	if err == nil || !queue.IsRefused(err) {
 		return err
 	}
-	return &ipam.ParkedError{Reason: v1alpha1.ReasonRecordRefused, Message: kube.StableText(err) + ": remove the cause; it is tried again by itself", Cause: err}
+	return &ipam.ParkedError{Reason: v1alpha1.ReasonRecordRefused, Message: kubeutil.StableText(err) + ": remove the cause; it is tried again by itself", Cause: err}
 }
 
 // closePool has nothing handed out from the pool any more, and reports whether blocks
@@ -158,5 +158,5 @@ func (c *Controller) closePool(ctx context.Context, s *scope) (inUse bool, err e
 	if errors.Is(err, ipam.ErrPoolInUse) {
 		return true, nil
 	}
-	return false, kube.IgnoreNotFound(err)
+	return false, kubeutil.IgnoreNotFound(err)
 }

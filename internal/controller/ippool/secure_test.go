@@ -14,17 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // markLeft has a writer die that has marked the record of a pool which stays.
 func markLeft(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Reconciled("p").Ready()
-	story.Edited(e.World, adapt.Allocation(e.own("p")), func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationReleasing })
+	story.Edited(e.World, convert.Allocation(e.own("p")), func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationReleasing })
 	e.Reconciled("p").Ready()
 	if own := e.own("p"); own.State != ipam.StateBound {
 		e.t.Errorf("its record is %s, want Bound", own.State)
@@ -73,7 +73,7 @@ func lostBeforeWaiter(e *pools) {
 	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
 	e.Created(build.Pool("child-b").Child("parent", 25).Obj())
 	e.Reconciled("child-b").NotReady(v1alpha1.ReasonPoolExhausted)
-	e.Forced(adapt.Allocation(e.own("child-a")))
+	e.Forced(convert.Allocation(e.own("child-a")))
 	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
 }
 

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // unserved is why the pool's CIDR is not recorded; the zero value: it is.
@@ -55,7 +55,7 @@ func whyUnserved(err error) (unserved, error) {
 	})
 	var retry error
 	if parked, ok := why.(*ipam.ParkedError); ok {
-		retry = kube.Reported(parked.Cause)
+		retry = kubeutil.Reported(parked.Cause)
 	}
 	return unserved{reason, message}, retry
 }
@@ -69,7 +69,7 @@ func (c *Controller) count(s *scope) bool {
 		status.Capacity, status.Allocations, status.UtilizationPercent, status.LargestFreePrefix = nil, 0, 0, ""
 		return false
 	}
-	status.Capacity = adapt.Capacity(capacity.Total, capacity.Allocated, capacity.Available, capacity.Withheld, capacity.OutOfRange)
+	status.Capacity = convert.Capacity(capacity.Total, capacity.Allocated, capacity.Available, capacity.Withheld, capacity.OutOfRange)
 	status.Allocations = int64(capacity.Records)
 	status.UtilizationPercent = int32(capacity.Allocated.Percent(capacity.Allocated.Add(capacity.Available))) //nolint:gosec // 0 to 100
 	status.LargestFreePrefix = ""
@@ -175,7 +175,7 @@ func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool)
 	if equality.Semantic.DeepEqual(before.PoolStatus(), obj.PoolStatus()) {
 		return 0, nil
 	}
-	if early := c.Throttle.Take(adapt.KeyOf(obj).String()); early > 0 && equality.Semantic.DeepEqual(uncounted(*before.PoolStatus()), uncounted(*obj.PoolStatus())) {
+	if early := c.Throttle.Take(convert.KeyOf(obj).String()); early > 0 && equality.Semantic.DeepEqual(uncounted(*before.PoolStatus()), uncounted(*obj.PoolStatus())) {
 		return early, nil
 	}
 	base := copyOf(obj)
@@ -186,7 +186,7 @@ func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool)
 		c.recordEvents(before, obj)
 	}
 	if err != nil {
-		return 0, kube.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
+		return 0, kubeutil.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
 	}
 	return 0, nil
 }
@@ -208,7 +208,7 @@ func logPhase(ctx context.Context, before, obj v1alpha1.Pool) {
 		level = 0
 	}
 	log.FromContext(ctx).V(level).Info("The status of a pool changed",
-		"pool", adapt.KeyOf(obj).String(), "block", now.AllocatedCIDR, "phase", now.Phase, "reason", reason(now))
+		"pool", convert.KeyOf(obj).String(), "block", now.AllocatedCIDR, "phase", now.Phase, "reason", reason(now))
 }
 
 // uncounted is a status without its counts.

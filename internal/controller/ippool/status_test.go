@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/story"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // countedPool has a pool filled.
@@ -40,7 +40,7 @@ func withheldPool(e *pools) {
 func lostBlock(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Reconciled("p").Ready()
-	e.Forced(adapt.Allocation(e.own("p")))
+	e.Forced(convert.Allocation(e.own("p")))
 	e.Applied(build.Pool("q").CIDR("10.0.0.0/16").Obj())
 	e.Reconciled("p").In(v1alpha1.PoolPending, "").NotReady(v1alpha1.ReasonConflict)
 }

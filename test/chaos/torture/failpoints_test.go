@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
 // failpoint is a promise of the operator that a build breaks: its code is changed on the way to
@@ -40,7 +40,7 @@ func failpoints() []failpoint {
 				release, "\tours := \"/metadata/finalizers/0\"\n",
 				"\tours := \"/metadata/finalizers/0\"\n\tif true {\n" +
 					"\t\tnone := client.RawPatch(types.MergePatchType, []byte(`{\"metadata\":{\"finalizers\":null}}`))\n" +
-					"\t\treturn a.client.Patch(ctx, adapt.Allocation(record), none)\n\t}\n",
+					"\t\treturn a.client.Patch(ctx, convert.Allocation(record), none)\n\t}\n",
 			},
 		}},
 		// Answers are given from a view that has no list yet, and the acknowledgement of a

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 func (n *nemesis) killManager(ctx context.Context) error {

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
 )
 
 // children is how many names child pools have. All pool actors compete for them,

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
 )
 
 // ErrViolated means that a promise was broken: the report says which.

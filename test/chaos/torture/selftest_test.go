@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // selftestEnv asks for all failpoints; otherwise there is time for the first alone.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/pages"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 const root = "../../.."

@@ -9,9 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // TestADryRunWithMoreLabelsThanMayBeIsRefusedAtOnce by an answer that is short, and without a path of

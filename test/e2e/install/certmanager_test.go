@@ -13,8 +13,8 @@ import (
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
 	"github.com/cadastre-dev/cadastre/hack/chart"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // withCertManager installs the operator where the controllers of cert-manager issue the

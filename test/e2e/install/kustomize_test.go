@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/cadastre-dev/cadastre/hack/chart"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // later is an overlay of a later release: with another flag, and another field of a CRD.

@@ -19,9 +19,9 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
 	"github.com/cadastre-dev/cadastre/hack/chart"
 	"github.com/cadastre-dev/cadastre/internal/operator"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // definitions are the CRDs, whose kinds are the register.

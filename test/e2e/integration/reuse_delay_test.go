@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // How the delay passes is played with a clock of its own in the orphan

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	alerts "github.com/cadastre-dev/cadastre/hack/metrics"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // afterAFailure are metrics that the API server does not export before a webhook has failed.

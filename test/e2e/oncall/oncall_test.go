@@ -14,10 +14,10 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	alerts "github.com/cadastre-dev/cadastre/hack/metrics"
-	"github.com/cadastre-dev/cadastre/internal/metrics"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // world is a cluster with an account that may read metrics.

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // moment is the value of each time series at one moment.

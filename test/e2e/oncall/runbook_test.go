@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/pages"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 const root = "../../.."

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // pools shows how full the pools are.

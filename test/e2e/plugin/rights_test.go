@@ -14,8 +14,8 @@ import (
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/bundle"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // rightsShown are command lines that need all rights of each command. What they write is a

@@ -17,8 +17,8 @@ import (
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/pages"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 var update = flag.Bool("update", false, "write what is printed into testdata")

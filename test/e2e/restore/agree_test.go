@@ -13,7 +13,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
 // stored is all that the API server has of address management.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // register watches all IPAllocations, and counts what the hostile project has.

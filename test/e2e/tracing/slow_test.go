@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/test/framework/collector"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/collector"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // slow is a collector behind a connection that can be made to hang, and to be refused.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/live"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // view is what a page knows: what the stream has sent, put together.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/browser"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 func (w *world) refuses(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/browser"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // focused is the element that has the focus: its id, or that of what it is in.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/browser"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // only shows the map of one routing domain and family, so that its labels have room.

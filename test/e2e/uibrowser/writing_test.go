@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/browser"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // freeOf lists the free space of a pool, and returns the first block.

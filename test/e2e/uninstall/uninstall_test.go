@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/internal/operator"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 const claims = `apiVersion: ipam.cluster.x-k8s.io/v1beta2

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 const (
@@ -38,7 +38,7 @@ func Of(i int, pool string, address netip.Addr) ipam.Record {
 	return ipam.Record{
 		Name:  ipam.Name{Namespace: claim.Namespace, Name: claim.Name + "-x7k2m9qd"},
 		Block: netip.PrefixFrom(address, 32), Pool: ipam.PoolNamed(pool), Class: "cluster-nodes",
-		Holder: adapt.HolderOfClaim(claim), HolderUID: string(uuid.NewUUID()),
+		Holder: convert.HolderOfClaim(claim), HolderUID: string(uuid.NewUUID()),
 		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 		Project: claim.Namespace, RequestedBy: "system:serviceaccount:" + claim.Namespace + ":deployer",
 	}
@@ -51,7 +51,7 @@ func Store(t testing.TB, as client.Client, count int, record func(int) ipam.Reco
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(writers)
 	for i := range count {
-		group.Go(func() error { return as.Create(ctx, adapt.Allocation(record(i))) })
+		group.Go(func() error { return as.Create(ctx, convert.Allocation(record(i))) })
 	}
 	suite.Must(t, group.Wait())
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/hack/dashboards"
 	lint "github.com/cadastre-dev/cadastre/hack/metrics"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/test/perf/picture/draw"
 )
 

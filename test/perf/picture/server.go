@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/test/perf/picture/draw"
 )
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	stored "github.com/cadastre-dev/cadastre/test/framework/records"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // world is a control plane without the operator, so that records can be stored as they are.

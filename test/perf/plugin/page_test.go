@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 )
 

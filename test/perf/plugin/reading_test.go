@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	stored "github.com/cadastre-dev/cadastre/test/framework/records"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/viewer"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"

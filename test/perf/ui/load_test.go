@@ -5,12 +5,12 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	stored "github.com/cadastre-dev/cadastre/test/framework/records"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 )
 
 // pools have the same number of blocks each: /20s of 10.0.0.0/15.
@@ -35,8 +35,8 @@ func load(t *testing.T) *world {
 	stored.Store(t, w, pools, func(i int) ipam.Record {
 		pool := ipam.PoolNamed(site(i))
 		return ipam.Record{
-			Name: adapt.RecordOfPool(cluster.Namespace, pool), Block: space(i), Pool: ipam.PoolNamed("core"),
-			Holder: adapt.HolderOfPool(pool), HolderUID: site(i), Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+			Name: convert.RecordOfPool(cluster.Namespace, pool), Block: space(i), Pool: ipam.PoolNamed("core"),
+			Holder: convert.HolderOfPool(pool), HolderUID: site(i), Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 		}
 	})
 	return w

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/browser"
-	"github.com/cadastre-dev/cadastre/test/framework/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/viewer"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"

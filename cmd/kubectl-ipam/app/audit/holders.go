@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -32,7 +32,7 @@ func (j *judgement) claims() {
 func (j *judgement) compare(claim *Claim, record *Record, object Object) {
 	var differs string
 	switch {
-	case record.Holder != adapt.HolderOfClaim(claim.Name):
+	case record.Holder != convert.HolderOfClaim(claim.Name):
 		differs = "is for " + record.Holder.String()
 	case !record.MayBeOf(claim.UID):
 		differs = "is for an earlier claim of that name"
@@ -76,7 +76,7 @@ func (p *Pool) object() Object {
 // recordOfPool is the record of a pool's own CIDR, one that says so before others.
 func (j *judgement) recordOfPool(pool *Pool) *Record {
 	var found *Record
-	for _, record := range j.holdersOf[adapt.HolderOfPool(pool.Key)] {
+	for _, record := range j.holdersOf[convert.HolderOfPool(pool.Key)] {
 		if record.Purpose == ipam.PurposePool && (found == nil || record.Block == pool.CIDR) {
 			found = record
 		}
@@ -125,14 +125,14 @@ func (j *judgement) addresses() {
 			continue
 		}
 		if j.addressesBy[ipam.Name{Namespace: claim.Name.Namespace, Name: claim.Address}] == nil {
-			j.add(ClaimWithoutAddress, Object{Kind: adapt.AddressClaimKind, Namespace: claim.Name.Namespace, Name: claim.Name.Name, UID: claim.UID},
+			j.add(ClaimWithoutAddress, Object{Kind: convert.AddressClaimKind, Namespace: claim.Name.Namespace, Name: claim.Name.Name, UID: claim.UID},
 				"names the IPAddress %s, which does not exist: the operator makes it again; where it does not, see kubectl ipam doctor", claim.Address)
 		}
 	}
 }
 
 func (j *judgement) isRecorded(claim ipam.Name, address *Address) bool {
-	for _, record := range j.holdersOf[adapt.HolderOfAddressClaim(claim)] {
+	for _, record := range j.holdersOf[convert.HolderOfAddressClaim(claim)] {
 		if record.Block.Addr() == address.Addr && record.State == ipam.StateBound {
 			return true
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -125,7 +125,7 @@ func (j *judgement) missing(record *Record) string {
 		return j.missingClaim(record)
 	case holder.IsPool():
 		return j.missingPool(record)
-	case holder.Kind == adapt.AddressClaimKind:
+	case holder.Kind == convert.AddressClaimKind:
 		return j.missingAddress(record)
 	}
 	return ""
@@ -155,9 +155,9 @@ func (j *judgement) missingClaim(record *Record) string {
 }
 
 func (j *judgement) missingPool(record *Record) string {
-	pool := j.poolsBy[adapt.PoolOf(record.Holder)]
+	pool := j.poolsBy[convert.PoolOf(record.Holder)]
 	switch {
-	case pool == nil && !j.covers(resourceOf(adapt.PoolOf(record.Holder)), record.Holder.Namespace):
+	case pool == nil && !j.covers(resourceOf(convert.PoolOf(record.Holder)), record.Holder.Namespace):
 		return ""
 	case pool == nil:
 		return notThere

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -37,16 +37,16 @@ func healthy() *Snapshot {
 	}
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		record := recordOf("ippool."+p.Key.Name, p.Recorded, p.Home, adapt.HolderOfPool(p.Key))
+		record := recordOf("ippool."+p.Key.Name, p.Recorded, p.Home, convert.HolderOfPool(p.Key))
 		record.Purpose, record.Name.Namespace, record.HolderUID = ipam.PurposePool, "cadastre-system", p.UID
 		s.Records = append(s.Records, record)
 	}
 	for _, c := range []struct{ name, block, pool string }{{"a", "10.0.0.0/24", "p"}, {"b", "10.1.0.1/32", "c"}, {"six", "2001:db8::/128", "v6"}} {
 		name := ipam.Name{Namespace: "team", Name: c.name}
 		s.Claims = append(s.Claims, Claim{Name: name, UID: "uid-" + c.name, Record: c.name + "-record", Bound: true, Block: c.block, Pool: ipam.PoolNamed(c.pool)})
-		s.Records = append(s.Records, recordOf(c.name+"-record", c.block, ipam.PoolNamed(c.pool), adapt.HolderOfClaim(name)))
+		s.Records = append(s.Records, recordOf(c.name+"-record", c.block, ipam.PoolNamed(c.pool), convert.HolderOfClaim(name)))
 	}
-	s.Records = append(s.Records, recordOf("m-record", "10.1.0.2/32", ipam.PoolNamed("c"), adapt.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "m"})))
+	s.Records = append(s.Records, recordOf("m-record", "10.1.0.2/32", ipam.PoolNamed("c"), convert.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "m"})))
 	return s
 }
 
@@ -69,7 +69,7 @@ func (s *Snapshot) without(name string) {
 }
 
 func TestJudge(t *testing.T) {
-	claimA := adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"})
+	claimA := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"})
 	retained := func(state ipam.State, due time.Time) func(*Snapshot) {
 		return func(s *Snapshot) {
 			r := s.record("a-record")
@@ -84,19 +84,19 @@ func TestJudge(t *testing.T) {
 		"everything agrees": {func(*Snapshot) {}, nil},
 		"a block in another": {func(s *Snapshot) {
 			s.Claims = append(s.Claims, Claim{Name: ipam.Name{Namespace: "team", Name: "x"}, UID: "x", Record: "x-record", Bound: true, Block: "10.0.0.128/25"})
-			s.Records = append(s.Records, recordOf("x-record", "10.0.0.128/25", ipam.PoolNamed("p"), adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "x"})))
+			s.Records = append(s.Records, recordOf("x-record", "10.0.0.128/25", ipam.PoolNamed("p"), convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "x"})))
 		}, []string{"BlocksOverlap IPAllocation team/x-record"}},
 		"one block twice in IPv6": {func(s *Snapshot) {
 			s.Claims = append(s.Claims, Claim{Name: ipam.Name{Namespace: "team", Name: "x"}, UID: "x", Record: "x-record", Bound: true, Block: "2001:db8::/128"})
-			s.Records = append(s.Records, recordOf("x-record", "2001:db8::/128", ipam.PoolNamed("v6"), adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "x"})))
+			s.Records = append(s.Records, recordOf("x-record", "2001:db8::/128", ipam.PoolNamed("v6"), convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "x"})))
 		}, []string{"BlocksOverlap IPAllocation team/x-record"}},
 		"one block in two pools is none of its business": {func(s *Snapshot) {
-			s.Records = append(s.Records, recordOf("x-record", "10.1.0.1/32", ipam.PoolNamed("elsewhere"), adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "x"})))
+			s.Records = append(s.Records, recordOf("x-record", "10.1.0.1/32", ipam.PoolNamed("elsewhere"), convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "x"})))
 			s.Claims = append(s.Claims, Claim{Name: ipam.Name{Namespace: "team", Name: "x"}, Record: "x-record"})
 			s.Pools = append(s.Pools, Pool{Pool: ipam.Pool{Key: ipam.PoolNamed("elsewhere"), CIDR: netip.MustParsePrefix("10.1.0.0/24")}})
 		}, nil},
 		"root pools of a domain overlap": {func(s *Snapshot) {
-			r := recordOf("ippool.q", "10.2.0.0/16", ipam.DomainNamed("default", ipam.IPv4), adapt.HolderOfPool(ipam.PoolNamed("q")))
+			r := recordOf("ippool.q", "10.2.0.0/16", ipam.DomainNamed("default", ipam.IPv4), convert.HolderOfPool(ipam.PoolNamed("q")))
 			r.Purpose = ipam.PurposePool
 			s.Records = append(s.Records, r)
 			s.Pools = append(s.Pools, Pool{Pool: ipam.Pool{Key: ipam.PoolNamed("q"), CIDR: r.Block, Home: r.Pool}, Recorded: "10.2.0.0/16"})

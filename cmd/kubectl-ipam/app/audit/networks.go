@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -46,8 +46,8 @@ func (j *judgement) compareClaim(claim *Claim, found map[setting][]address) {
 	if !claim.Bound || pool == nil || err != nil {
 		return
 	}
-	holder := adapt.HolderOfClaim(claim.Name).String()
-	given, now := settingsOf(claim.Network), settingsOf(adapt.ClaimNetwork(pool.Network, ipam.Record{Block: block}))
+	holder := convert.HolderOfClaim(claim.Name).String()
+	given, now := settingsOf(claim.Network), settingsOf(convert.ClaimNetwork(pool.Network, ipam.Record{Block: block}))
 	for i, field := range settings() {
 		if given[i] != now[i] {
 			s := setting{pool: pool.Key, field: field, given: given[i], now: now[i]}
@@ -58,7 +58,7 @@ func (j *judgement) compareClaim(claim *Claim, found map[setting][]address) {
 
 // compareAddress compares what an IPAddress has with what its pool would hand out now.
 func (j *judgement) compareAddress(a *Address, found map[setting][]address) {
-	holder := adapt.HolderOfAddressClaim(ipam.Name{Namespace: a.Name.Namespace, Name: a.Claim})
+	holder := convert.HolderOfAddressClaim(ipam.Name{Namespace: a.Name.Namespace, Name: a.Claim})
 	for _, record := range j.holdersOf[holder] {
 		pool := j.poolsBy[record.Pool]
 		if record.Block.Addr() != a.Addr || pool == nil || !pool.CIDR.IsValid() || a.Prefix == nil {

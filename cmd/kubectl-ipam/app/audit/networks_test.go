@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -21,7 +21,7 @@ import (
 func hosts(n int, now *ipam.Network) *Snapshot {
 	s := healthy()
 	s.Pools[1].Network = now
-	s.Claims[1].Network = adapt.ClaimNetwork(now, s.record("b-record").Record)
+	s.Claims[1].Network = convert.ClaimNetwork(now, s.record("b-record").Record)
 	s.Addresses[0].Prefix, s.Addresses[0].Gateway = new(int32(16)), textOf(now.Gateway)
 	for i := range n {
 		s.hold("c", "h"+strconv.Itoa(i), "10.1.1."+strconv.Itoa(i)+"/32").Network = &v1alpha1.ClaimNetwork{PrefixLength: 16, Gateway: "10.1.0.1"}
@@ -32,7 +32,7 @@ func hosts(n int, now *ipam.Network) *Snapshot {
 // hold adds a claim with a block of a pool.
 func (s *Snapshot) hold(pool, name, block string) *Claim {
 	key := ipam.Name{Namespace: "team", Name: name}
-	s.Records = append(s.Records, recordOf(name+"-record", block, ipam.PoolNamed(pool), adapt.HolderOfClaim(key)))
+	s.Records = append(s.Records, recordOf(name+"-record", block, ipam.PoolNamed(pool), convert.HolderOfClaim(key)))
 	s.Claims = append(s.Claims, Claim{Name: key, UID: "uid-" + name, Record: name + "-record", Bound: true, Block: block, Pool: ipam.PoolNamed(pool)})
 	return &s.Claims[len(s.Claims)-1]
 }
@@ -41,7 +41,7 @@ func (s *Snapshot) hold(pool, name, block string) *Claim {
 func (s *Snapshot) domain(name, cidr string) {
 	home := ipam.DomainNamed(name, ipam.IPv4)
 	s.Pools = append(s.Pools, Pool{Pool: ipam.Pool{Key: ipam.PoolNamed(name), CIDR: netip.MustParsePrefix(cidr), Home: home}, UID: "uid-" + name, Recorded: cidr})
-	record := recordOf("ippool."+name, cidr, home, adapt.HolderOfPool(ipam.PoolNamed(name)))
+	record := recordOf("ippool."+name, cidr, home, convert.HolderOfPool(ipam.PoolNamed(name)))
 	record.Purpose = ipam.PurposePool
 	s.Records = append(s.Records, record)
 }

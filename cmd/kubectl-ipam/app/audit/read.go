@@ -12,7 +12,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -59,7 +59,7 @@ func (s *Snapshot) keepRecords(page client.ObjectList) {
 	items := page.(*v1alpha1.IPAllocationList).Items
 	for i := range items {
 		obj := &items[i]
-		record, err := adapt.Record(obj)
+		record, err := convert.Record(obj)
 		if err != nil {
 			s.Unreadable = append(s.Unreadable, Unreadable{Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Err: err})
 			continue
@@ -88,7 +88,7 @@ func (s *Snapshot) keepClaims(page client.ObjectList) {
 			Bound: obj.Status.Phase == v1alpha1.ClaimBound, Block: obj.Status.AllocatedCIDR, Network: obj.Status.Network,
 		}
 		if obj.Status.PoolRef != nil {
-			claim.Pool = adapt.PoolKey(obj.Namespace, *obj.Status.PoolRef)
+			claim.Pool = convert.PoolKey(obj.Namespace, *obj.Status.PoolRef)
 		}
 		s.Claims = append(s.Claims, claim)
 	}
@@ -111,14 +111,14 @@ func (s *Snapshot) keepLocalPools(page client.ObjectList) {
 // keepPool keeps what can be read of a pool, whatever else is wrong in its spec: the
 // conditions of the pool say that.
 func (s *Snapshot) keepPool(obj v1alpha1.Pool) {
-	pool, _ := adapt.Pool(obj)
+	pool, _ := convert.Pool(obj)
 	s.Pools = append(s.Pools, Pool{Pool: pool, UID: string(obj.GetUID()), Recorded: obj.PoolStatus().AllocatedCIDR})
 }
 
 func (s *Snapshot) keepAddressClaims(page client.ObjectList) {
 	items := page.(*ipamv1.IPAddressClaimList).Items
 	for i := range items {
-		if obj := &items[i]; adapt.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+		if obj := &items[i]; convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
 			s.AddressClaims = append(s.AddressClaims, AddressClaim{
 				Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID),
 				Terminating: !obj.DeletionTimestamp.IsZero(), Address: obj.Status.AddressRef.Name,
@@ -131,7 +131,7 @@ func (s *Snapshot) keepAddresses(page client.ObjectList) {
 	items := page.(*ipamv1.IPAddressList).Items
 	for i := range items {
 		obj := &items[i]
-		if !adapt.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+		if !convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
 			continue
 		}
 		addr, err := netip.ParseAddr(obj.Spec.Address)

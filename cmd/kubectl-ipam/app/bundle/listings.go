@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 // listing is one kind of object, and which of them a bundle holds.
@@ -49,7 +49,7 @@ func listings(operator string) []listing {
 	kind := func(group, version, kind string) schema.GroupVersionKind {
 		return schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
 	}
-	clusterAPI := func(name string) schema.GroupVersionKind { return kind(adapt.AddressClaimGroup, "v1beta2", name) }
+	clusterAPI := func(name string) schema.GroupVersionKind { return kind(convert.AddressClaimGroup, "v1beta2", name) }
 	admission := func(name string) schema.GroupVersionKind { return kind("admissionregistration.k8s.io", "v1", name) }
 	flow := func(name string) schema.GroupVersionKind { return kind("flowcontrol.apiserver.k8s.io", "v1", name) }
 	return []listing{
@@ -101,19 +101,19 @@ func labelled() client.MatchingLabels {
 // refersToUs selects Cluster API's objects that name a pool or class of ours.
 func refersToUs(obj *unstructured.Unstructured) bool {
 	group, _, _ := unstructured.NestedString(obj.Object, "spec", "poolRef", "apiGroup")
-	return adapt.IsOurGroup(group)
+	return convert.IsOurGroup(group)
 }
 
 // regardsUs selects events about our objects, and about Cluster API's that are for addresses.
 func regardsUs(event *unstructured.Unstructured) bool {
 	version, _, _ := unstructured.NestedString(event.Object, "regarding", "apiVersion")
 	group, _, _ := strings.Cut(version, "/")
-	return adapt.IsOurGroup(group) || group == adapt.AddressClaimGroup
+	return convert.IsOurGroup(group) || group == convert.AddressClaimGroup
 }
 
 func isOurDefinition(obj *unstructured.Unstructured) bool {
 	group, _, _ := unstructured.NestedString(obj.Object, "spec", "group")
-	return adapt.IsOurGroup(group)
+	return convert.IsOurGroup(group)
 }
 
 // isNamedAfterUs selects what the manifests install cluster-wide.

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -51,14 +51,14 @@ func (r ObjectRef) IsMachine() bool {
 // RefOfHolder returns the reference to the holder of a block.
 func RefOfHolder(h ipam.Holder) ObjectRef {
 	version := v1alpha1.GroupVersion.Version
-	if h.Group == adapt.AddressClaimGroup {
+	if h.Group == convert.AddressClaimGroup {
 		version = ipamv1.GroupVersion.Version
 	}
 	return ObjectRef{APIGroup: h.Group, Kind: h.Kind, Namespace: h.Namespace, Name: h.Name, Version: version}
 }
 
 // RefOfPool returns the reference to a pool.
-func RefOfPool(key ipam.PoolKey) ObjectRef { return RefOfHolder(adapt.HolderOfPool(key)) }
+func RefOfPool(key ipam.PoolKey) ObjectRef { return RefOfHolder(convert.HolderOfPool(key)) }
 
 // Owners finds who owns an object, and who owns that, with the rights of the caller. An
 // object is read once.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 )
 
 // NewDefaultClass returns the command default-class.
@@ -68,7 +68,7 @@ func (s *switching) run(ctx context.Context, name string) error {
 	if err := s.read(ctx, name); err != nil {
 		return err
 	}
-	before, _ := catalogue.DefaultOf(defaults(s.classes, s.target.Spec.IPFamily))
+	before, _ := inventory.DefaultOf(defaults(s.classes, s.target.Spec.IPFamily))
 	if lost := notServed(s.classes[before.Name], s.target); len(lost) > 0 && !s.force {
 		return command.Coded(command.ExitConflict, fmt.Errorf("IPClass %s does not serve all that the default class %s serves:\n  %s\nchange it, or switch all the same with --force", name, before.Name, strings.Join(lost, "\n  ")))
 	}

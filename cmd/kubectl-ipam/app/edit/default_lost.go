@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -16,8 +16,8 @@ func notServed(before, next *v1alpha1.IPClass) []string {
 	if before == nil || before.Name == next.Name {
 		return nil
 	}
-	present, errs := adapt.Class(before)
-	coming, invalid := adapt.Class(next)
+	present, errs := convert.Class(before)
+	coming, invalid := convert.Class(next)
 	if len(errs) > 0 { // it serves nothing
 		return nil
 	}

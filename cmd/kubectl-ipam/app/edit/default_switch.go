@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 )
 
 // step is one write of a switch: the annotations that a class is to have.
@@ -23,7 +23,7 @@ func (s step) isNone() bool { return s.class == "" }
 // nextStep is the next write that makes the target the default class of its family; none once
 // nothing is left to do. The classes are those that are annotated as the default, and the
 // target. At each moment between two writes either the class that counted before or the
-// target counts, as catalogue.DefaultOf says; each write is one that admission allows, which
+// target counts, as inventory.DefaultOf says; each write is one that admission allows, which
 // refuses a second default but for one that replaces the only other.
 //
 //	old ─ default              new ─
@@ -37,9 +37,9 @@ func (s step) isNone() bool { return s.class == "" }
 // finished before the next one, in the other direction too. Where this run has made the
 // target the default and another one counts, a second switch was begun at the same time or
 // after it, and that one is left alone.
-func nextStep(classes []catalogue.ClassEntry, target string, claimed bool) step {
-	annotated := slices.DeleteFunc(slices.Clone(classes), func(c catalogue.ClassEntry) bool { return !c.Default })
-	counting, exists := catalogue.DefaultOf(annotated)
+func nextStep(classes []inventory.ClassEntry, target string, claimed bool) step {
+	annotated := slices.DeleteFunc(slices.Clone(classes), func(c inventory.ClassEntry) bool { return !c.Default })
+	counting, exists := inventory.DefaultOf(annotated)
 	switch {
 	case !exists:
 		return step{class: target, isDefault: true}
@@ -61,39 +61,39 @@ func nextStep(classes []catalogue.ClassEntry, target string, claimed bool) step 
 }
 
 // counts reports whether, once one class is annotated no more, one of these counts.
-func counts(annotated []catalogue.ClassEntry, without string, these ...string) bool {
-	counting, _ := catalogue.DefaultOf(slices.DeleteFunc(slices.Clone(annotated), named(without)))
+func counts(annotated []inventory.ClassEntry, without string, these ...string) bool {
+	counting, _ := inventory.DefaultOf(slices.DeleteFunc(slices.Clone(annotated), named(without)))
 	return slices.Contains(these, counting.Name)
 }
 
-func named(name string) func(catalogue.ClassEntry) bool {
-	return func(c catalogue.ClassEntry) bool { return c.Name == name }
+func named(name string) func(inventory.ClassEntry) bool {
+	return func(c inventory.ClassEntry) bool { return c.Name == name }
 }
 
 // defaults are the classes of a family that are annotated as the default.
-func defaults(classes map[string]*v1alpha1.IPClass, family v1alpha1.IPFamily) []catalogue.ClassEntry {
-	var annotated []catalogue.ClassEntry
+func defaults(classes map[string]*v1alpha1.IPClass, family v1alpha1.IPFamily) []inventory.ClassEntry {
+	var annotated []inventory.ClassEntry
 	for _, class := range classes {
-		if class.Spec.IPFamily == family && catalogue.IsDefault(class) {
+		if class.Spec.IPFamily == family && inventory.IsDefault(class) {
 			annotated = append(annotated, entry(class))
 		}
 	}
-	slices.SortFunc(annotated, func(a, b catalogue.ClassEntry) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(annotated, func(a, b inventory.ClassEntry) int { return cmp.Compare(a.Name, b.Name) })
 	return annotated
 }
 
 // defaultsAndTarget are the defaults of the target's family, and the target.
-func defaultsAndTarget(classes map[string]*v1alpha1.IPClass, target *v1alpha1.IPClass) []catalogue.ClassEntry {
+func defaultsAndTarget(classes map[string]*v1alpha1.IPClass, target *v1alpha1.IPClass) []inventory.ClassEntry {
 	all := defaults(classes, target.Spec.IPFamily)
-	if !catalogue.IsDefault(target) {
+	if !inventory.IsDefault(target) {
 		all = append(all, entry(target))
 	}
 	return all
 }
 
 // entry reads a class; one that is not valid counts as far as its annotations say.
-func entry(class *v1alpha1.IPClass) catalogue.ClassEntry {
-	read, _ := catalogue.ReadClass(class)
+func entry(class *v1alpha1.IPClass) inventory.ClassEntry {
+	read, _ := inventory.ReadClass(class)
 	read.Name = class.Name
 	return read
 }

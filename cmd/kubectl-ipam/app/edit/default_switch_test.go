@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/internal/catalogue"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -18,9 +18,9 @@ func TestASwitchOfTheDefaultNeverHasAGap(t *testing.T) {
 	for _, ages := range [][]int64{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
 		for annotated := range 8 {
 			for replaces := range 64 {
-				var classes []catalogue.ClassEntry
+				var classes []inventory.ClassEntry
 				for i, name := range []string{"a", "b", "t"} {
-					classes = append(classes, catalogue.ClassEntry{
+					classes = append(classes, inventory.ClassEntry{
 						Class: ipam.Class{Name: name}, Created: time.Unix(ages[i], 0),
 						Default:  annotated>>i&1 == 1,
 						Replaces: []string{"", "a", "b", "t"}[replaces>>(2*i)&3],
@@ -37,10 +37,10 @@ func TestASwitchOfTheDefaultNeverHasAGap(t *testing.T) {
 }
 
 // switchFrom makes t the default.
-func switchFrom(t *testing.T, classes []catalogue.ClassEntry) {
+func switchFrom(t *testing.T, classes []inventory.ClassEntry) {
 	t.Helper()
 	described := fmt.Sprintf("%+v", short(classes))
-	before, hadDefault := catalogue.DefaultOf(annotatedOf(classes))
+	before, hadDefault := inventory.DefaultOf(annotatedOf(classes))
 	for range mostSteps {
 		next := nextStep(classes, "t", false)
 		if next.isNone() {
@@ -53,7 +53,7 @@ func switchFrom(t *testing.T, classes []catalogue.ClassEntry) {
 			t.Fatalf("from %s: at %v admission refuses %+v: %s", described, short(classes), next, why)
 		}
 		classes = apply(classes, next)
-		counting, exists := catalogue.DefaultOf(annotatedOf(classes))
+		counting, exists := inventory.DefaultOf(annotatedOf(classes))
 		if hadDefault && (!exists || counting.Name != before.Name && counting.Name != "t") {
 			t.Fatalf("from %s: %q counts after %+v, want %q or t", described, counting.Name, next, before.Name)
 		}
@@ -62,7 +62,7 @@ func switchFrom(t *testing.T, classes []catalogue.ClassEntry) {
 }
 
 // refusedAt is admission's rule.
-func refusedAt(classes []catalogue.ClassEntry, s step) string {
+func refusedAt(classes []inventory.ClassEntry, s step) string {
 	before := classes[slices.IndexFunc(classes, named(s.class))]
 	if !s.isDefault || before.Default && before.Replaces == s.replaces {
 		return ""
@@ -75,19 +75,19 @@ func refusedAt(classes []catalogue.ClassEntry, s step) string {
 	return ""
 }
 
-func apply(classes []catalogue.ClassEntry, s step) []catalogue.ClassEntry {
+func apply(classes []inventory.ClassEntry, s step) []inventory.ClassEntry {
 	classes = slices.Clone(classes)
 	i := slices.IndexFunc(classes, named(s.class))
 	classes[i].Default, classes[i].Replaces = s.isDefault, s.replaces
 	return classes
 }
 
-func annotatedOf(classes []catalogue.ClassEntry) []catalogue.ClassEntry {
-	return slices.DeleteFunc(slices.Clone(classes), func(c catalogue.ClassEntry) bool { return !c.Default })
+func annotatedOf(classes []inventory.ClassEntry) []inventory.ClassEntry {
+	return slices.DeleteFunc(slices.Clone(classes), func(c inventory.ClassEntry) bool { return !c.Default })
 }
 
 // short writes the state of classes.
-func short(classes []catalogue.ClassEntry) []string {
+func short(classes []inventory.ClassEntry) []string {
 	var all []string
 	for _, c := range classes {
 		text := fmt.Sprintf("%s(age %d)", c.Name, c.Created.Unix())
@@ -105,10 +105,10 @@ func short(classes []catalogue.ClassEntry) []string {
 // TestASwitchThatComesSecondIsWithdrawn has two classes replace the default at one moment: the
 // older one of the two counts, and the run of the other gives way.
 func TestASwitchThatComesSecondIsWithdrawn(t *testing.T) {
-	class := func(name string, created int64, replaces string) catalogue.ClassEntry {
-		return catalogue.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: true, Replaces: replaces}
+	class := func(name string, created int64, replaces string) inventory.ClassEntry {
+		return inventory.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: true, Replaces: replaces}
 	}
-	classes := []catalogue.ClassEntry{class("old", 1, ""), class("b", 2, "old"), class("c", 3, "old")}
+	classes := []inventory.ClassEntry{class("old", 1, ""), class("b", 2, "old"), class("c", 3, "old")}
 	if got, want := nextStep(classes, "c", true), (step{class: "c", withdrawn: "b"}); got != want {
 		t.Errorf("the run for c does %+v, want %+v", got, want)
 	}
@@ -120,12 +120,12 @@ func TestASwitchThatComesSecondIsWithdrawn(t *testing.T) {
 // TestRunsThatOverlapNeverLeaveAGap has two runs read and write in every order, for the same class
 // and for different ones, from a finished switch and from each state of an unfinished one.
 func TestRunsThatOverlapNeverLeaveAGap(t *testing.T) {
-	class := func(name string, created int64, isDefault bool, replaces string) catalogue.ClassEntry {
-		return catalogue.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: isDefault, Replaces: replaces}
+	class := func(name string, created int64, isDefault bool, replaces string) inventory.ClassEntry {
+		return inventory.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: isDefault, Replaces: replaces}
 	}
 	explored := 0
 	for _, ages := range [][]int64{{1, 2, 3}, {3, 2, 1}, {2, 1, 3}} {
-		for _, begin := range [][]catalogue.ClassEntry{
+		for _, begin := range [][]inventory.ClassEntry{
 			{class("a", ages[0], true, ""), class("b", ages[1], false, ""), class("t", ages[2], false, "")},
 			{class("a", ages[0], true, ""), class("b", ages[1], true, "a"), class("t", ages[2], false, "")},
 			{class("a", ages[0], false, ""), class("b", ages[1], true, "a"), class("t", ages[2], false, "")},
@@ -145,7 +145,7 @@ func TestRunsThatOverlapNeverLeaveAGap(t *testing.T) {
 
 // world is a state of the classes, with how often each was written, and of two runs.
 type world struct {
-	classes  []catalogue.ClassEntry
+	classes  []inventory.ClassEntry
 	versions [3]int
 	runs     []run
 }
@@ -178,7 +178,7 @@ func (e *interleavings) explore(w world, depth int) {
 		return
 	}
 	e.seen[key] = true
-	if _, exists := catalogue.DefaultOf(annotatedOf(w.classes)); !exists {
+	if _, exists := inventory.DefaultOf(annotatedOf(w.classes)); !exists {
 		e.t.Errorf("from %s: there is no default: %v, runs %+v", e.of, short(w.classes), w.runs)
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -19,7 +19,7 @@ func (r *Releasing) keepingOf(ctx context.Context, namespace, className string, 
 	var class *ipam.Class
 	var pool *ipam.Pool
 	if obj := (&v1alpha1.IPClass{}); className != "" && r.Client.Get(ctx, client.ObjectKey{Name: className}, obj) == nil {
-		if read, errs := adapt.Class(obj); len(errs) == 0 {
+		if read, errs := convert.Class(obj); len(errs) == 0 {
 			class = &read
 		}
 	}
@@ -30,7 +30,7 @@ func (r *Releasing) keepingOf(ctx context.Context, namespace, className string, 
 			key.Namespace = namespace
 		}
 		if r.Client.Get(ctx, key, obj) == nil {
-			if read, errs := adapt.Pool(obj); len(errs) == 0 {
+			if read, errs := convert.Pool(obj); len(errs) == 0 {
 				pool = &read
 			}
 		}

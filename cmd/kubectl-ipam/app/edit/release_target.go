@@ -16,7 +16,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 // Holding is what is to be released.
@@ -183,7 +183,7 @@ func (r *Releasing) allocation(record *v1alpha1.IPAllocation) *Holding {
 	}
 	held := &Holding{obj: record, list: &v1alpha1.IPAllocationList{}, record: record.Name, Report: report}
 	holder := record.Spec.ClaimRef
-	switch _, unreadable := adapt.Record(record); {
+	switch _, unreadable := convert.Record(record); {
 	case unreadable != nil:
 		report.Afterwards = fmt.Sprintf("it cannot be understood: %v; once deleted, pools can hand out its block", unreadable)
 	case record.Spec.Purpose == v1alpha1.PurposePool:

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestOnlyWhatWasShownIsReleased has each deletion name the UID of the object that was

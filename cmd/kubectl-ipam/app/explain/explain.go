@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -102,10 +102,10 @@ type Question struct {
 // holder is the claim as the holder of a block.
 func (q *Question) holder() ipam.Holder {
 	claim := ipam.Name{Namespace: q.Obj.GetNamespace(), Name: q.Obj.GetName()}
-	if q.kind == adapt.AddressClaimKind {
-		return adapt.HolderOfAddressClaim(claim)
+	if q.kind == convert.AddressClaimKind {
+		return convert.HolderOfAddressClaim(claim)
 	}
-	return adapt.HolderOfClaim(claim)
+	return convert.HolderOfClaim(claim)
 }
 
 // FindQuestion reads the object of which the caller asks why it waits.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -71,7 +71,7 @@ func (k *Knowledge) considered(ctx context.Context, asked *Question) ([]Candidat
 	}
 	var all []Candidate
 	for _, result := range results {
-		candidate := k.candidate(adapt.Candidate(result))
+		candidate := k.candidate(convert.Candidate(result))
 		switch candidate.Reason {
 		case v1alpha1.CandidateFits:
 			candidate.Message = "has a free block: the claim is served soon, unless its conditions say why not"
@@ -97,12 +97,12 @@ func inTheWay(c Candidate, block netip.Prefix) string {
 
 // candidate adds to what is said of a pool what is known of it.
 func (k *Knowledge) candidate(of v1alpha1.CandidatePool) Candidate {
-	pool := k.Register.Pool(adapt.PoolKey(k.Namespace, of.PoolRef))
+	pool := k.Register.Pool(convert.PoolKey(k.Namespace, of.PoolRef))
 	cidr := ""
 	if pool != nil && pool.CIDR.IsValid() {
 		cidr = pool.CIDR.String()
 		if capacity, ok := k.capacity(pool); ok {
-			adapt.SetFree(&of, capacity.LargestFree, capacity.Free)
+			convert.SetFree(&of, capacity.LargestFree, capacity.Free)
 		}
 	}
 	return Candidate{
@@ -140,7 +140,7 @@ func (k *Knowledge) hidden(request ipam.Request, known []Candidate) []Candidate 
 	for _, pool := range k.Register.Pools {
 		why := whyHidden(request, pool)
 		if why != "" && names(request, pool) && !slices.ContainsFunc(known, func(c Candidate) bool { return c.pool == pool }) {
-			all = append(all, k.candidate(v1alpha1.CandidatePool{PoolRef: *adapt.PoolReference(pool.Key), Reason: reasonNotVisible, Message: why}))
+			all = append(all, k.candidate(v1alpha1.CandidatePool{PoolRef: *convert.PoolReference(pool.Key), Reason: reasonNotVisible, Message: why}))
 		}
 	}
 	return all

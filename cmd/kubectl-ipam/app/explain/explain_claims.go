@@ -10,7 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -21,7 +21,7 @@ func aboutClaim(claim *v1alpha1.IPClaim) *Question {
 		block: claim.Status.AllocatedCIDR, pool: claim.Status.PoolRef, record: claim.Spec.AllocationName,
 		reclaim: claim.Spec.ReclaimPolicy, candidates: claim.Status.Candidates,
 	}
-	request, errs := adapt.Claim(claim)
+	request, errs := convert.Claim(claim)
 	asked.request, asked.invalid = request, errs.ToAggregate()
 	asked.says(claim.Status.Conditions)
 	return asked
@@ -49,7 +49,7 @@ func aboutAddressClaim(ctx context.Context, c client.Client, claim *ipamv1.IPAdd
 
 func addressRequest(claim *ipamv1.IPAddressClaim) (ipam.Request, error) {
 	ref := claim.Spec.PoolRef
-	request, errs := adapt.AddressRequest(adapt.AddressClaim{
+	request, errs := convert.AddressRequest(convert.AddressClaim{
 		Namespace: claim.Namespace, Name: claim.Name,
 		PoolGroup: ref.APIGroup, PoolKind: ref.Kind, PoolName: ref.Name, Annotations: claim.Annotations,
 	})

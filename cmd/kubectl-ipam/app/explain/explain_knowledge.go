@@ -13,8 +13,8 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -93,12 +93,12 @@ func (k *Knowledge) addressWaiters() []queue.Waiter {
 	for i := range k.addressClaims {
 		claim := &k.addressClaims[i]
 		ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
-		if claim.Status.AddressRef.Name != "" || ready == nil || ready.Reason != v1alpha1.ReasonPoolExhausted || !adapt.IsOurs(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind) {
+		if claim.Status.AddressRef.Name != "" || ready == nil || ready.Reason != v1alpha1.ReasonPoolExhausted || !convert.IsOurs(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind) {
 			continue
 		}
 		if request, err := addressRequest(claim); err == nil {
 			all = append(all, queue.Waiter{
-				Since: claim.CreationTimestamp.Time, Holder: adapt.HolderOfAddressClaim(request.Claim), Request: request, Reason: queue.ReasonNoRoom,
+				Since: claim.CreationTimestamp.Time, Holder: convert.HolderOfAddressClaim(request.Claim), Request: request, Reason: queue.ReasonNoRoom,
 			})
 		}
 	}

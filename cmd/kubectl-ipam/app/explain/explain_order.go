@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -46,8 +46,8 @@ func (k *Knowledge) claimWaiters() []queue.Waiter {
 	var all []queue.Waiter
 	for i := range k.Register.Waiting {
 		claim := &k.Register.Waiting[i]
-		if request, errs := adapt.Claim(claim); len(errs) == 0 && claim.Status.Phase == v1alpha1.ClaimExhausted {
-			all = append(all, queue.Waiter{Since: claim.CreationTimestamp.Time, Holder: adapt.HolderOfClaim(request.Claim), Request: request})
+		if request, errs := convert.Claim(claim); len(errs) == 0 && claim.Status.Phase == v1alpha1.ClaimExhausted {
+			all = append(all, queue.Waiter{Since: claim.CreationTimestamp.Time, Holder: convert.HolderOfClaim(request.Claim), Request: request})
 		}
 	}
 	return all

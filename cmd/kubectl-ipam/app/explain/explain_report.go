@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/edit"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -64,7 +64,7 @@ func Explanation(ctx context.Context, asked *Question, known *Knowledge) *Report
 		report.Asks = target(asked.request)
 		report.Block, report.Record, report.Afterwards = asked.block, asked.record, edit.Afterwards(asked.reclaim, ipam.Keeping{})
 		if asked.pool != nil {
-			report.From = lineage(known.Register, adapt.PoolKey(report.Namespace, *asked.pool))
+			report.From = lineage(known.Register, convert.PoolKey(report.Namespace, *asked.pool))
 		}
 		if record := recordNamed(known.Register, report.Namespace, asked.record); record != nil {
 			report.RequestedBy = record.RequestedBy

@@ -13,9 +13,9 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // scene is an address space in which claims of team-a wait; team-a is of project red.
@@ -28,12 +28,12 @@ type scene struct {
 func (s *scene) pools(pools ...*v1alpha1.IPPool) *scene {
 	for _, pool := range pools {
 		s.objects.Pools = append(s.objects.Pools, *pool)
-		read, errs := adapt.Pool(pool)
+		read, errs := convert.Pool(pool)
 		if len(errs) > 0 || !read.CIDR.IsValid() {
 			continue
 		}
-		own := adapt.Allocation(ipam.Record{
-			Name: adapt.RecordOfPool("system", read.Key), Block: read.CIDR, Pool: read.Home, Holder: adapt.HolderOfPool(read.Key),
+		own := convert.Allocation(ipam.Record{
+			Name: convert.RecordOfPool("system", read.Key), Block: read.CIDR, Pool: read.Home, Holder: convert.HolderOfPool(read.Key),
 			Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 		})
 		own.UID = types.UID("of-" + pool.Name)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 const (
@@ -51,7 +51,7 @@ type feed struct {
 	namespaced bool
 	// namespace is where it is read if not in all of them.
 	namespace string
-	source    func(namespace string) (kube.StreamingSource, error)
+	source    func(namespace string) (kubeutil.StreamingSource, error)
 	store     cache.ReflectorStore
 	// first resources are shown before the others are read.
 	first bool
@@ -133,8 +133,8 @@ func (f *feed) lack(namespace string, err error) *register.Unread {
 }
 
 // observed is a source that has the feed know what the API server answers.
-func (f *feed) observed(from kube.StreamingSource, stop context.CancelCauseFunc) kube.StreamingSource {
-	return kube.StreamingSource{ListWatch: &cache.ListWatch{
+func (f *feed) observed(from kubeutil.StreamingSource, stop context.CancelCauseFunc) kubeutil.StreamingSource {
+	return kubeutil.StreamingSource{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.ListWithContext(ctx, options)
 			f.answered(ctx, "list", err, stop)

@@ -22,8 +22,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestMain has client-go not wait after an error, as it does by the time of the last one,
@@ -44,8 +44,8 @@ type server struct {
 	lists      int
 }
 
-func (s *server) source(namespace string) (kube.StreamingSource, error) {
-	return kube.StreamingSource{ListWatch: &cache.ListWatch{
+func (s *server) source(namespace string) (kubeutil.StreamingSource, error) {
+	return kubeutil.StreamingSource{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

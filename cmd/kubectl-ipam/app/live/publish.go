@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -324,5 +324,5 @@ func childOf(record *register.Record) string {
 	if record.Purpose != ipam.PurposePool {
 		return ""
 	}
-	return poolID(adapt.PoolOf(record.Holder))
+	return poolID(convert.PoolOf(record.Holder))
 }

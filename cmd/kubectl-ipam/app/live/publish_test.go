@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // objects are what an API server has, by what names them.
@@ -69,7 +69,7 @@ func storeOf(l *Live, obj client.Object) *store {
 
 // allocation is the record of a block.
 func allocation(pool ipam.PoolKey, name, block string, holder ipam.Holder) *v1alpha1.IPAllocation {
-	return adapt.Allocation(ipam.Record{
+	return convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: name}, Pool: pool, Block: netip.MustParsePrefix(block), Holder: holder,
 		Purpose: purposeOf(holder), State: ipam.StateBound, Reclaim: ipam.ReclaimDelete,
 	})
@@ -83,7 +83,7 @@ func purposeOf(holder ipam.Holder) ipam.Purpose {
 }
 
 func claimed(pool, name, block string) *v1alpha1.IPAllocation {
-	return allocation(ipam.PoolNamed(pool), name, block, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}))
+	return allocation(ipam.PoolNamed(pool), name, block, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}))
 }
 
 // follower puts together what a subscription delivers.
@@ -196,7 +196,7 @@ func change(t *testing.T, l *Live, random *rand.Rand, stored objects) {
 	case 1:
 		stored.put(t, l, build.Pool(child).Child(root, 24).Classes("small").Obj())
 	case 2:
-		stored.put(t, l, allocation(ipam.PoolNamed(root), "of-"+child, fmt.Sprintf("10.%d.%d.0/24", n%3, n), adapt.HolderOfPool(ipam.PoolNamed(child))))
+		stored.put(t, l, allocation(ipam.PoolNamed(root), "of-"+child, fmt.Sprintf("10.%d.%d.0/24", n%3, n), convert.HolderOfPool(ipam.PoolNamed(child))))
 	case 3, 4, 5:
 		stored.put(t, l, claimed(root, fmt.Sprint("r", n), fmt.Sprintf("10.%d.%d.0/28", n%3, random.IntN(8))))
 	case 6:

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -117,7 +117,7 @@ func claimMessage(r *register.Register, claim *v1alpha1.IPClaim, request ipam.Re
 	message.says(claim.Status.Conditions)
 	message.served(r, request, valid)
 	for _, candidate := range claim.Status.Candidates {
-		key := adapt.PoolKey(claim.Namespace, candidate.PoolRef)
+		key := convert.PoolKey(claim.Namespace, candidate.PoolRef)
 		if id := poolID(key); r.Pool(key) != nil && !slices.Contains(message.Pools, id) {
 			message.Pools = append(message.Pools, id)
 		}
@@ -128,7 +128,7 @@ func claimMessage(r *register.Register, claim *v1alpha1.IPClaim, request ipam.Re
 // addressClaimMessage is an IPAddressClaim that waits: always for one address.
 func addressClaimMessage(r *register.Register, claim *ipamv1.IPAddressClaim, request ipam.Request, valid bool) Waiting {
 	message := Waiting{
-		ID: string(claim.UID), Kind: adapt.AddressClaimKind, Namespace: claim.Namespace, Name: claim.Name, Pools: []string{},
+		ID: string(claim.UID), Kind: convert.AddressClaimKind, Namespace: claim.Namespace, Name: claim.Name, Pools: []string{},
 		Class: request.Class, Since: stamp(claim.CreationTimestamp.Time),
 	}
 	if request.Block.IsValid() {

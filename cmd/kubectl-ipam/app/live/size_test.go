@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // many is how many records an operator of ten clusters of 10,000 addresses has.
@@ -76,10 +76,10 @@ func scattered(i int) any {
 	address := netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i)*2654435761>>8)))
 	claim := ipam.Name{Namespace: fmt.Sprintf("team-%02d", i%50), Name: fmt.Sprintf("workload-%06d", i)}
 	uid := func(of int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", of, i) }
-	obj := adapt.Allocation(ipam.Record{
+	obj := convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: claim.Namespace, Name: claim.Name + "-x7k2m9qd"}, UID: uid(1), Version: fmt.Sprint(1_000_000 + i),
 		Block: netip.PrefixFrom(address, 32), Pool: ipam.PoolNamed("p"), Class: strings.Clone("cluster-nodes"),
-		Holder: adapt.HolderOfClaim(claim), HolderUID: uid(2), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+		Holder: convert.HolderOfClaim(claim), HolderUID: uid(2), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 		Project: strings.Clone(claim.Namespace), RequestedBy: "system:serviceaccount:" + claim.Namespace + ":deployer",
 	})
 	obj.UID, obj.CreationTimestamp = types.UID(uid(1)), metav1.Unix(1_800_000_000, 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Sources read with the rights of the caller.
@@ -44,7 +44,7 @@ func (s *Sources) feeds(l *Live) []*feed {
 	return []*feed{
 		{resource: "ippools", first: true, store: l.poolStore(ipam.PoolKindIPPool), source: source[v1alpha1.IPPool](s, "ippools", nil, dropped)},
 		{resource: "localippools", first: true, namespaced: true, store: l.poolStore(ipam.PoolKindLocalIPPool), source: source[v1alpha1.LocalIPPool](s, "localippools", nil, dropped)},
-		{resource: "ipallocations", namespaced: true, store: l.recordStore(), source: func(namespace string) (kube.StreamingSource, error) {
+		{resource: "ipallocations", namespaced: true, store: l.recordStore(), source: func(namespace string) (kubeutil.StreamingSource, error) {
 			return s.records.Records(namespace, readRecord), nil
 		}},
 		{resource: "ipclaims", namespaced: true, store: l.claimStore(), source: source[v1alpha1.IPClaim](s, "ipclaims", notBound, dropped)},
@@ -57,8 +57,8 @@ func (s *Sources) feeds(l *Live) []*feed {
 func source[T any, P interface {
 	*T
 	client.Object
-}](s *Sources, resource string, which fields.Selector, transform cache.TransformFunc) func(namespace string) (kube.StreamingSource, error) {
-	return func(namespace string) (kube.StreamingSource, error) {
-		return kube.NewSelectingSource[T, P](s.config, s.over, s.scheme, kube.Selection{Resource: resource, Namespace: namespace, Fields: which}, transform)
+}](s *Sources, resource string, which fields.Selector, transform cache.TransformFunc) func(namespace string) (kubeutil.StreamingSource, error) {
+	return func(namespace string) (kubeutil.StreamingSource, error) {
+		return kubeutil.NewSelectingSource[T, P](s.config, s.over, s.scheme, kubeutil.Selection{Resource: resource, Namespace: namespace, Fields: which}, transform)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -126,7 +126,7 @@ func (s *state) removeRecord(uid string) {
 
 // putPool takes over a pool that is new or has changed.
 func (s *state) putPool(pool v1alpha1.Pool) {
-	key := adapt.KeyOf(pool)
+	key := convert.KeyOf(pool)
 	before := s.pools[key]
 	if before != nil && before.GetResourceVersion() == pool.GetResourceVersion() {
 		return
@@ -151,7 +151,7 @@ func (s *state) removePool(key ipam.PoolKey) {
 func (s *state) replacePools(kind ipam.PoolKind, pools []v1alpha1.Pool) {
 	listed := make(map[ipam.PoolKey]bool, len(pools))
 	for _, pool := range pools {
-		listed[adapt.KeyOf(pool)] = true
+		listed[convert.KeyOf(pool)] = true
 		s.putPool(pool)
 	}
 	for key := range s.pools {
@@ -206,11 +206,11 @@ func (s *state) mentioned() map[ipam.PoolKey]ipam.Family {
 		}
 	}
 	for _, record := range s.poolRecords {
-		all[adapt.PoolOf(record.Holder)] = ipam.FamilyOf(record.Block)
+		all[convert.PoolOf(record.Holder)] = ipam.FamilyOf(record.Block)
 	}
 	for _, pool := range s.pools {
 		if spec := pool.PoolSpec(); spec.ParentRef != nil {
-			all[adapt.PoolKey(pool.GetNamespace(), *spec.ParentRef)] = ipam.Family(spec.IPFamily)
+			all[convert.PoolKey(pool.GetNamespace(), *spec.ParentRef)] = ipam.Family(spec.IPFamily)
 		}
 	}
 	for _, request := range s.requests() {
@@ -225,13 +225,13 @@ func (s *state) mentioned() map[ipam.PoolKey]ipam.Family {
 func (s *state) requests() map[string]ipam.Request {
 	all := make(map[string]ipam.Request, len(s.claims)+len(s.addressClaims))
 	for uid, claim := range s.claims {
-		if request, errs := adapt.Claim(claim); len(errs) == 0 {
+		if request, errs := convert.Claim(claim); len(errs) == 0 {
 			all[uid] = request
 		}
 	}
 	for uid, claim := range s.addressClaims {
 		ref := claim.Spec.PoolRef
-		request, errs := adapt.AddressRequest(adapt.AddressClaim{
+		request, errs := convert.AddressRequest(convert.AddressClaim{
 			Namespace: claim.Namespace, Name: claim.Name,
 			PoolGroup: ref.APIGroup, PoolKind: ref.Kind, PoolName: ref.Name, Annotations: claim.Annotations,
 		})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -61,7 +61,7 @@ func (l *Live) poolStore(kind ipam.PoolKind) *store {
 		remove: func(obj any) error {
 			pool, err := as[v1alpha1.Pool](obj)
 			if err == nil {
-				l.state.removePool(adapt.KeyOf(pool))
+				l.state.removePool(convert.KeyOf(pool))
 			}
 			return err
 		},
@@ -210,7 +210,7 @@ func (l *Live) addressClaimStore() *store { return keyed(l, l.state.addressClaim
 
 // waits reports whether an IPAddressClaim asks for an address of ours and has none.
 func waits(claim *ipamv1.IPAddressClaim) bool {
-	return claim.Status.AddressRef.Name == "" && adapt.IsOurs(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind)
+	return claim.Status.AddressRef.Name == "" && convert.IsOurs(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind)
 }
 
 // trim drops what nobody asks for.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestATallyCountsWhatTheRegisterCounts has blocks come and go at random, overlapping ones
@@ -59,7 +59,7 @@ func TestATallyCountsWhatTheRegisterCounts(t *testing.T) {
 
 func readPool(t *testing.T, spec v1alpha1.Pool) ipam.Pool {
 	t.Helper()
-	pool, errs := adapt.Pool(spec)
+	pool, errs := convert.Pool(spec)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -78,7 +78,7 @@ func anyRecord(random *rand.Rand, step int) *register.Record {
 	}}
 	if number%9 == 0 {
 		record.Purpose, record.State = ipam.PurposePool, ipam.StateBound
-		record.Holder = adapt.HolderOfPool(ipam.PoolNamed(fmt.Sprint("child-", number)))
+		record.Holder = convert.HolderOfPool(ipam.PoolNamed(fmt.Sprint("child-", number)))
 	}
 	return record
 }

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // clusterWith is a cluster with the namespaces team, default, and dc, and with objects, whose
@@ -48,15 +48,15 @@ func clusterWith(forbidden string, objects ...client.Object) client.WithWatch {
 
 // made is a pool that exists, with its own record.
 func made(pool *v1alpha1.IPPool) []client.Object {
-	read, _ := adapt.Pool(pool)
+	read, _ := convert.Pool(pool)
 	return []client.Object{pool, recorded(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, Block: read.CIDR, Pool: read.Home,
-		Holder: adapt.HolderOfPool(read.Key), Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+		Holder: convert.HolderOfPool(read.Key), Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 	})}
 }
 
 func recorded(record ipam.Record) *v1alpha1.IPAllocation {
-	obj := adapt.Allocation(record)
+	obj := convert.Allocation(record)
 	obj.UID = types.UID(record.Name.String())
 	return obj
 }
@@ -68,7 +68,7 @@ func held(namespace, name, pool, cidr string) []client.Object {
 	block, _ := blockOf(cidr)
 	return []client.Object{claim, recorded(ipam.Record{
 		Name: ipam.Name{Namespace: namespace, Name: name}, Block: block, Pool: ipam.PoolNamed(pool),
-		Holder: adapt.HolderOfClaim(ipam.Name{Namespace: namespace, Name: name}), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+		Holder: convert.HolderOfClaim(ipam.Name{Namespace: namespace, Name: name}), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 	})}
 }
 

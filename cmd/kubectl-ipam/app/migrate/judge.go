@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 )
@@ -123,7 +123,7 @@ func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) error {
 		j.register.pools = append(j.register.pools, pool)
 		return nil
 	}
-	read, errs := adapt.Pool(pool)
+	read, errs := convert.Pool(pool)
 	if errs = append(errs, j.invalid("IPPool", pool, false)...); len(errs) > 0 {
 		j.refuse(pool, "%s", j.texts(errs))
 		return nil
@@ -215,7 +215,7 @@ func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accept
 		}
 		return j.exists[claim], nil
 	}
-	request, errs := adapt.Claim(claim)
+	request, errs := convert.Claim(claim)
 	if errs = append(errs, j.invalid("IPClaim", claim, true)...); len(errs) > 0 {
 		j.problem(at, "%s", j.texts(errs))
 		return false, nil
@@ -252,7 +252,7 @@ func (j *judge) supposeClaim(ctx context.Context, request ipam.Request) error {
 	if err != nil {
 		return err
 	}
-	order := allocator.Order{Resolution: resolution, Origin: allocator.OriginAdmission, Holder: adapt.HolderOfClaim(request.Claim)}
+	order := allocator.Order{Resolution: resolution, Origin: allocator.OriginAdmission, Holder: convert.HolderOfClaim(request.Claim)}
 	if _, err := j.parts.Suppose(order); err != nil && !isOwn(err, order.Holder) {
 		return err
 	}
@@ -353,7 +353,7 @@ func readExisting(ctx context.Context, c client.Client) (existing, error) {
 	}
 	for i := range allocations.Items {
 		obj := &allocations.Items[i]
-		record, err := adapt.Record(obj)
+		record, err := convert.Record(obj)
 		if err != nil {
 			s.Unreadable = append(s.Unreadable, record)
 			continue

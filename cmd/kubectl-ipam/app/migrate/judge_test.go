@@ -32,8 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/webhooks"
@@ -102,7 +102,7 @@ func (a *admitting) create(ctx context.Context, store client.WithWatch, obj clie
 		if err := store.Create(ctx, obj, opts...); err != nil {
 			return err
 		}
-		record, invalid := adapt.Record(obj)
+		record, invalid := convert.Record(obj)
 		if invalid != nil {
 			return invalid
 		}
@@ -245,7 +245,7 @@ func TestPlanIsAppliedAsJudged(t *testing.T) {
 			accepted++
 		}
 		for _, pool := range pools {
-			holder := adapt.HolderOfPool(adapt.KeyOf(pool)) // one that waits for its parent is stored, and holds nothing
+			holder := convert.HolderOfPool(convert.KeyOf(pool)) // one that waits for its parent is stored, and holds nothing
 			if !slices.Contains(g.pools, pool) && cluster.Create(t.Context(), pool.DeepCopy()) == nil && len(cluster.parts.Ledger.HeldBy(holder)) > 0 {
 				t.Errorf("seed %d: IPPool %s %s is made, which the plan lists as a problem\n%s\n%s", seed, pool.Name, pool.Spec.CIDR, strings.Join(rows, "\n"), out.String())
 			}

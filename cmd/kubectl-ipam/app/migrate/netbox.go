@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 // NetBox imports prefixes, IP addresses and IP ranges as NetBox's REST API gives them:
@@ -205,7 +205,7 @@ func (n *netBox) addAddress(at location, object netBoxObject) {
 		n.note(at, "reserved in IPPool "+pool.Name, "is %s", object.Status)
 		return
 	}
-	if read, errs := adapt.Pool(pool); len(errs) == 0 && read.Withheld.Overlaps(block) {
+	if read, errs := convert.Pool(pool); len(errs) == 0 && read.Withheld.Overlaps(block) {
 		n.note(at, "-", "IPPool %s never hands it out, so nobody has to hold it", pool.Name)
 		return
 	}

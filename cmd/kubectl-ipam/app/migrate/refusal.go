@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -71,8 +71,8 @@ func differs(there, planned *v1alpha1.IPPool) string {
 	if there.Spec.CIDR != planned.Spec.CIDR || !sameParent(there, planned) {
 		return fmt.Sprintf("IPPool %s exists, with the CIDR %s in place of %s, or with another parent: rename or delete it", planned.Name, there.Spec.CIDR, planned.Spec.CIDR)
 	}
-	now, errs := adapt.Pool(there)
-	want, invalid := adapt.Pool(planned)
+	now, errs := convert.Pool(there)
+	want, invalid := convert.Pool(planned)
 	if len(errs)+len(invalid) > 0 {
 		return fmt.Sprintf("IPPool %s exists, and cannot be read as it is: correct it", planned.Name)
 	}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 const (
@@ -126,7 +126,7 @@ func (b *becoming) check() {
 			b.source = b.without("spec.%s would have %d entries, and may have %d: split the pool", field, len(texts), spansMost)
 		}
 	}
-	if _, errs := adapt.Pool(b.pool); len(errs) > 0 {
+	if _, errs := convert.Pool(b.pool); len(errs) > 0 {
 		b.source = b.without("%s", errs.ToAggregate())
 	}
 }

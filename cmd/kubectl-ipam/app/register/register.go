@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -144,9 +144,9 @@ func (r *Register) addPools(objects *Objects) {
 }
 
 func (r *Register) addPool(obj v1alpha1.Pool) {
-	pool, errs := adapt.Pool(obj)
+	pool, errs := convert.Pool(obj)
 	if len(errs) > 0 {
-		r.Invalid = append(r.Invalid, &InvalidError{Object: adapt.HolderOfPool(adapt.KeyOf(obj)), Err: errs.ToAggregate()})
+		r.Invalid = append(r.Invalid, &InvalidError{Object: convert.HolderOfPool(convert.KeyOf(obj)), Err: errs.ToAggregate()})
 		return
 	}
 	pool.Withheld = withFormerGateways(pool, obj.PoolStatus().FormerGateways)
@@ -164,7 +164,7 @@ func (r *Register) addAllocation(domains map[ipam.PoolKey]*Domain, obj *v1alpha1
 
 // NewRecord reads an IPAllocation. The error is an InvalidError.
 func NewRecord(obj *v1alpha1.IPAllocation) (*Record, error) {
-	read, err := adapt.Record(obj)
+	read, err := convert.Record(obj)
 	if err != nil {
 		return nil, &InvalidError{Object: ipam.Holder{Kind: "IPAllocation", Namespace: obj.Namespace, Name: obj.Name}, Err: err}
 	}
@@ -190,7 +190,7 @@ func (r *Register) addRecord(domains map[ipam.PoolKey]*Domain, record *Record) {
 
 // child is the pool whose own record it is. A child pool has the block as its CIDR.
 func (r *Register) child(record *Record) *Pool {
-	child := r.pools[adapt.PoolOf(record.Holder)]
+	child := r.pools[convert.PoolOf(record.Holder)]
 	if child != nil && !child.CIDR.IsValid() {
 		child.CIDR = record.Block
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // shape is the name of each pool with its depth, in order.
@@ -28,8 +28,8 @@ func shape(r *Register) []string {
 
 func TestPoolsAreInAddressOrderBelowTheirParents(t *testing.T) {
 	s := &store{}
-	s.hold(ipam.PoolNamed("b"), netip.MustParsePrefix("10.0.128.0/24"), ipam.PurposePool, adapt.HolderOfPool(ipam.PoolNamed("second")))
-	s.hold(ipam.PoolNamed("unseen"), netip.MustParsePrefix("192.0.2.0/32"), ipam.PurposeClaim, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
+	s.hold(ipam.PoolNamed("b"), netip.MustParsePrefix("10.0.128.0/24"), ipam.PurposePool, convert.HolderOfPool(ipam.PoolNamed("second")))
+	s.hold(ipam.PoolNamed("unseen"), netip.MustParsePrefix("192.0.2.0/32"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
 	r := Build(&Objects{Allocations: s.records, Pools: []v1alpha1.IPPool{
 		*build.Pool("second").Child("b", 24).Obj(), // whose CIDR only the record has
 		*build.Pool("first").Child("b", 24).With(func(p *v1alpha1.IPPoolSpec) { p.CIDR = "10.0.1.0/24" }).Obj(),
@@ -62,7 +62,7 @@ func TestPoolsThatAreTheirOwnParentsByADetour(t *testing.T) {
 
 func TestWhatCannotBeUnderstoodIsReported(t *testing.T) {
 	s := &store{}
-	s.hold(ipam.PoolNamed("a"), netip.MustParsePrefix("10.0.0.0/24"), ipam.PurposeClaim, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
+	s.hold(ipam.PoolNamed("a"), netip.MustParsePrefix("10.0.0.0/24"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
 	s.records[0].Spec.CIDR = "10.0.0.1/24"
 	r := Build(&Objects{Allocations: s.records, Pools: []v1alpha1.IPPool{*build.Pool("a").CIDR("10.0.0.0/33").Obj()}})
 	var invalid *InvalidError

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -184,7 +184,7 @@ func isRecorded(pool *Pool) bool {
 
 func hasRecordAt(objects *Objects, pool *Pool, address netip.Addr) bool {
 	return slices.ContainsFunc(objects.Allocations, func(a *v1alpha1.IPAllocation) bool {
-		record, err := adapt.Record(a)
+		record, err := convert.Record(a)
 		return err == nil && record.Pool == pool.Key && record.Block.Contains(address)
 	})
 }

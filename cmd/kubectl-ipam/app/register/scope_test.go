@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // store answers lists of records by selectors, as the API server does, and counts them.
@@ -25,7 +25,7 @@ type store struct {
 }
 
 func (s *store) hold(pool ipam.PoolKey, block netip.Prefix, purpose ipam.Purpose, holder ipam.Holder) {
-	record := adapt.Allocation(ipam.Record{
+	record := convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: fmt.Sprint("r-", len(s.records))}, UID: fmt.Sprint("uid-", len(s.records)),
 		Block: block, Pool: pool, Holder: holder, Purpose: purpose, State: ipam.StateBound,
 	})
@@ -80,7 +80,7 @@ func TestARecordIsFoundAsAmongAll(t *testing.T) {
 		}}
 		random := rand.New(rand.NewPCG(1, 2))
 		s := &store{}
-		s.hold(ipam.PoolNamed("root"), netip.MustParsePrefix("10.0.16.0/20"), ipam.PurposePool, adapt.HolderOfPool(ipam.PoolNamed("child")))
+		s.hold(ipam.PoolNamed("root"), netip.MustParsePrefix("10.0.16.0/20"), ipam.PurposePool, convert.HolderOfPool(ipam.PoolNamed("child")))
 		for _, pool := range []string{"root", "child", "other", "wide"} {
 			s.fill(random, pool, Build(&Objects{Pools: objects.Pools, Allocations: s.records}))
 		}
@@ -111,7 +111,7 @@ func (s *store) fill(random *rand.Rand, name string, r *Register) {
 		length := pool.CIDR.Bits() + 4 + random.IntN(32-pool.CIDR.Bits()-3)
 		if block, ok := used.FindFrom(randomAddress(random), length); ok {
 			used.Use(block)
-			s.hold(pool.Key, block, ipam.PurposeClaim, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("c-", i)}))
+			s.hold(pool.Key, block, ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("c-", i)}))
 		}
 	}
 }
@@ -133,7 +133,7 @@ func recordsAt(r *Register, block netip.Prefix) map[string][]string {
 func TestASingleAddressTakesOneStep(t *testing.T) {
 	objects := Objects{Pools: []v1alpha1.IPPool{recorded(build.Pool("hosts").CIDR("10.0.0.0/12").Obj(), "10.0.0.0/12", 100000)}}
 	s := &store{}
-	s.hold(ipam.PoolNamed("hosts"), netip.MustParsePrefix("10.0.7.77/32"), ipam.PurposeClaim, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
+	s.hold(ipam.PoolNamed("hosts"), netip.MustParsePrefix("10.0.7.77/32"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
 	s.read(At(netip.MustParseAddr("10.0.7.77")), objects)
 	if s.asked != lengthsAtOnce {
 		t.Errorf("asked %d times, want %d", s.asked, lengthsAtOnce)
@@ -173,7 +173,7 @@ func TestNoLengthIsLookedUpThatNoBlockCanHave(t *testing.T) {
 
 func TestWhereNoPoolIsTheRecordsOfPoolsThatAreGoneAreFound(t *testing.T) {
 	s := &store{}
-	s.hold(ipam.PoolNamed("gone"), netip.MustParsePrefix("10.0.7.0/24"), ipam.PurposeClaim, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
+	s.hold(ipam.PoolNamed("gone"), netip.MustParsePrefix("10.0.7.0/24"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
 	r := s.read(At(netip.MustParseAddr("10.0.7.77")), Objects{})
 	if got := len(recordsAt(r, netip.MustParsePrefix("10.0.7.77/32"))); got != 1 {
 		t.Errorf("found records of %d pools, want those of 1", got)

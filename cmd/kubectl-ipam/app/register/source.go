@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kube"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Source reads with the rights of the caller. It may be used concurrently.
@@ -67,9 +67,9 @@ func (a *allocation) object() *v1alpha1.IPAllocation {
 
 // Records lists and watches IPAllocations, in one namespace or in all. Lists have what keep
 // makes of each.
-func (s *Source) Records(namespace string, keep func(*v1alpha1.IPAllocation) runtime.Object) kube.StreamingSource {
-	which := kube.Selection{Resource: "ipallocations", Namespace: namespace}
-	return kube.NewReadingSource(s.records, which, func(body io.Reader) (runtime.Object, error) {
+func (s *Source) Records(namespace string, keep func(*v1alpha1.IPAllocation) runtime.Object) kubeutil.StreamingSource {
+	which := kubeutil.Selection{Resource: "ipallocations", Namespace: namespace}
+	return kubeutil.NewReadingSource(s.records, which, func(body io.Reader) (runtime.Object, error) {
 		list := &internalversion.List{}
 		meta, err := readRecords(body, func(record *v1alpha1.IPAllocation) { list.Items = append(list.Items, keep(record)) })
 		list.ListMeta = meta
@@ -79,7 +79,7 @@ func (s *Source) Records(namespace string, keep func(*v1alpha1.IPAllocation) run
 
 // readRecords reads a list of IPAllocations as it arrives.
 func readRecords(body io.Reader, keep func(*v1alpha1.IPAllocation)) (metav1.ListMeta, error) {
-	return kube.StreamItems(body, func(decode func(any) error) error {
+	return kubeutil.StreamItems(body, func(decode func(any) error) error {
 		var item allocation
 		err := decode(&item)
 		keep(item.object())

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestUsageCountsEveryAddressOnce counts the addresses of a /22 one by one, with random
@@ -30,9 +30,9 @@ func TestUsageCountsEveryAddressOnce(t *testing.T) {
 				continue
 			}
 			used.Use(block)
-			purpose, holder := ipam.PurposeClaim, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint(i)})
+			purpose, holder := ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint(i)})
 			if random.IntN(4) == 0 {
-				purpose, holder = ipam.PurposePool, adapt.HolderOfPool(ipam.PoolNamed(fmt.Sprint("child-", i)))
+				purpose, holder = ipam.PurposePool, convert.HolderOfPool(ipam.PoolNamed(fmt.Sprint("child-", i)))
 			}
 			s.hold(ipam.PoolNamed("p"), block, purpose, holder)
 			s.records[len(s.records)-1].Spec.State = []v1alpha1.AllocationState{v1alpha1.AllocationBound, v1alpha1.AllocationRetained, v1alpha1.AllocationCooling}[random.IntN(3)]
@@ -81,7 +81,7 @@ func countOneByOne(p *Pool) Usage {
 
 func TestUsageOfPoolsWithoutRecordsOrCIDR(t *testing.T) {
 	s := &store{}
-	s.hold(ipam.PoolNamed("gone"), netip.MustParsePrefix("2001:db8::/64"), ipam.PurposeClaim, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
+	s.hold(ipam.PoolNamed("gone"), netip.MustParsePrefix("2001:db8::/64"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
 	r := Build(&Objects{Pools: []v1alpha1.IPPool{*build.Pool("all").CIDR("::/0").Obj(), *build.Pool("waits").Child("all", 64).Obj()}, Allocations: s.records})
 	for name, want := range map[string]struct {
 		known       bool

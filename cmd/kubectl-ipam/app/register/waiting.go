@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -20,7 +20,7 @@ func (r *Register) assignWaiting(objects *Objects) {
 	r.classes = readClasses(objects.Classes)
 	for i := range r.Waiting {
 		claim := &r.Waiting[i]
-		request, errs := adapt.Claim(claim)
+		request, errs := convert.Claim(claim)
 		if len(errs) > 0 {
 			continue
 		}
@@ -89,7 +89,7 @@ func readClasses(objects []v1alpha1.IPClass) []class {
 	})
 	var classes []class
 	for i := range objects {
-		if read, errs := adapt.Class(&objects[i]); len(errs) == 0 {
+		if read, errs := convert.Class(&objects[i]); len(errs) == 0 {
 			classes = append(classes, class{Class: read, isDefault: objects[i].Annotations[v1alpha1.AnnotationDefaultClass] == "true"})
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 func TestAClaimWaitsAtEveryPoolThatCouldServeIt(t *testing.T) {

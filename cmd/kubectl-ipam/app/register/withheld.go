@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -38,18 +38,18 @@ func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
 	}
 	add("former gateway", formerGateways(p.Object.PoolStatus().FormerGateways)...)
 	for _, text := range spec.Reserved {
-		if r, err := adapt.Span(nil, text); err == nil {
+		if r, err := convert.Span(nil, text); err == nil {
 			add("reserved", r)
 		}
 	}
 	if len(spec.Ranges) > 0 {
 		var ranges []space.Range
 		for _, text := range spec.Ranges {
-			if r, err := adapt.Span(nil, text); err == nil {
+			if r, err := convert.Span(nil, text); err == nil {
 				ranges = append(ranges, r)
 			}
 		}
-		add("outside of ranges", adapt.Outside(p.CIDR, ranges)...)
+		add("outside of ranges", convert.Outside(p.CIDR, ranges)...)
 	}
 	slices.SortStableFunc(all, func(a, b Withheld) int { return a.From.Compare(b.From) })
 	return all
@@ -59,7 +59,7 @@ func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
 func formerGateways(texts []string) []space.Range {
 	var former []space.Range
 	for _, text := range texts {
-		if gateway := adapt.GatewayGiven(text); gateway.IsValid() {
+		if gateway := convert.GatewayGiven(text); gateway.IsValid() {
 			former = append(former, space.Range{From: gateway, To: gateway})
 		}
 	}
@@ -82,7 +82,7 @@ func (p *Pool) edges(add func(reason string, ranges ...space.Range)) {
 		names = []string{"subnet-router anycast address"}
 	}
 	subnet := netip.PrefixFrom(p.CIDR.Addr(), p.Network.Length).Masked()
-	for i, edge := range adapt.Edges(subnet) {
+	for i, edge := range convert.Edges(subnet) {
 		if p.CIDR.Contains(edge) {
 			add(names[i], space.Range{From: edge, To: edge})
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/view"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 // uiCommands are the commands that the page asks.
@@ -98,7 +98,7 @@ func (u *uiCommands) Create(ctx context.Context, request ClaimRequest) (any, err
 		if key.Namespace != "" && key.Namespace != request.Namespace {
 			return nil, command.Coded(command.ExitUsage, fmt.Errorf("%s serves claims of its own namespace alone: make the claim in namespace %s", request.Pool, key.Namespace))
 		}
-		claim.Spec.PoolRef = adapt.PoolReference(key)
+		claim.Spec.PoolRef = convert.PoolReference(key)
 	}
 	if err := u.k8s.Create(ctx, claim); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -52,7 +52,7 @@ func (u *uiCommands) Machine(ctx context.Context, name string) (any, error) {
 			report.Omitted = len(claims) - i
 			break
 		}
-		claim := command.RefOfHolder(adapt.HolderOfAddressClaim(ipam.Name{Namespace: claims[i].Namespace, Name: claims[i].Name}))
+		claim := command.RefOfHolder(convert.HolderOfAddressClaim(ipam.Name{Namespace: claims[i].Namespace, Name: claims[i].Name}))
 		found.Read[claim] = command.OwnersOf(&claims[i]) // it has been read
 		for _, owner := range found.Above(ctx, claim) {
 			if owner.IsMachine() && owner.Name == name {

@@ -24,9 +24,9 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/live"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 var update = flag.Bool("update", false, "write what is sent into testdata")
@@ -191,11 +191,11 @@ func record(of ipam.PoolKey, name string, block string, holder ipam.Holder, chan
 	for _, edit := range change {
 		edit(&r)
 	}
-	return adapt.Allocation(r)
+	return convert.Allocation(r)
 }
 
 func claimOf(name string) ipam.Holder {
-	return adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: name})
+	return convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: name})
 }
 
 // filled is a cluster with something of everything.
@@ -222,8 +222,8 @@ func filled(t *testing.T) *cluster {
 		ready(limited, "10.0.0.0/8"), ready(build.Pool("west").Child("core", 16).CIDR("10.1.0.0/16").Classes("subnets").Network(16, "10.1.0.1").Obj(), "10.1.0.0/16"),
 		build.Pool("own").CIDR("2001:db8::/64").In("team"), build.Class("subnets").Default().Obj(), waits,
 		build.AddressClaim("team", "machine-0").Pool("missing").Obj(),
-		record(ipam.DomainNamed("default", ipam.IPv4), "ippool.core", "10.0.0.0/8", adapt.HolderOfPool(core)),
-		record(core, "ippool.west", "10.1.0.0/16", adapt.HolderOfPool(west)),
+		record(ipam.DomainNamed("default", ipam.IPv4), "ippool.core", "10.0.0.0/8", convert.HolderOfPool(core)),
+		record(core, "ippool.west", "10.1.0.0/16", convert.HolderOfPool(west)),
 		record(core, "drained", "10.9.0.8/29", claimOf("drained")),
 		record(west, "apps", "10.1.1.0/24", claimOf("apps")),
 		record(west, "keep", "10.1.2.0/24", claimOf("keep"), retained),

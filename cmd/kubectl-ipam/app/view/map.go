@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -77,7 +77,7 @@ func drawnRange(pool *register.Pool, text string) (space.Range, error) {
 	if text == "" {
 		return space.RangeOf(pool.CIDR), nil
 	}
-	asked, err := adapt.Span(field.NewPath("--range"), text)
+	asked, err := convert.Span(field.NewPath("--range"), text)
 	switch {
 	case err != nil:
 		return asked, err

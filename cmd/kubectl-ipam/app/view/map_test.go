@@ -9,7 +9,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 func mapOf(t *testing.T, o *objects, within string) *MapReport {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -100,7 +100,7 @@ func contentOf(record *register.Record) content {
 func waitedFor(pool *register.Pool) []netip.Prefix {
 	var blocks []netip.Prefix
 	for _, claim := range pool.Waiting {
-		request, errs := adapt.Claim(claim)
+		request, errs := convert.Claim(claim)
 		if len(errs) == 0 && request.Block.IsValid() && pool.Has(request.Block) {
 			blocks = append(blocks, request.Block)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -42,12 +42,12 @@ func candidatesOf(claim *v1alpha1.IPClaim) []candidate {
 	var all []candidate
 	for _, told := range claim.Status.Candidates {
 		all = append(all, candidate{
-			pool: adapt.PoolKey(claim.Namespace, told.PoolRef), message: told.Message,
+			pool: convert.PoolKey(claim.Namespace, told.PoolRef), message: told.Message,
 			available: told.Available, largestFreePrefix: told.LargestFreePrefix,
 		})
 	}
 	if len(all) == 0 && claim.Status.PoolRef != nil {
-		all = append(all, candidate{pool: adapt.PoolKey(claim.Namespace, *claim.Status.PoolRef)})
+		all = append(all, candidate{pool: convert.PoolKey(claim.Namespace, *claim.Status.PoolRef)})
 	}
 	return all
 }
@@ -121,7 +121,7 @@ func probes(ctx context.Context, c client.Client, r *register.Register) []*v1alp
 // probeOfClass asks for the default block of a class, or else for the smallest that it allows.
 func probeOfClass(class *v1alpha1.IPClass) *v1alpha1.IPClaim {
 	claim := &v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{ClassName: class.Name}}
-	if read, errs := adapt.Class(class); len(errs) == 0 && read.Length == ipam.NoLength {
+	if read, errs := convert.Class(class); len(errs) == 0 && read.Length == ipam.NoLength {
 		claim.Spec.PrefixLength = new(int32(min(read.Lengths.Max, read.Family.Bits()))) //nolint:gosec // at most 128
 	}
 	return claim
@@ -131,7 +131,7 @@ func probeOfClass(class *v1alpha1.IPClass) *v1alpha1.IPClaim {
 func probeOfPool(pool ipam.PoolKey, length int) *v1alpha1.IPClaim {
 	claim := &v1alpha1.IPClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace},
-		Spec:       v1alpha1.IPClaimSpec{PoolRef: adapt.PoolReference(pool)},
+		Spec:       v1alpha1.IPClaimSpec{PoolRef: convert.PoolReference(pool)},
 	}
 	if length != ipam.NoLength {
 		claim.Spec.PrefixLength = new(int32(length)) //nolint:gosec // at most 128

@@ -10,9 +10,9 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/internal/adapt"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // objects puts a register together.
@@ -28,16 +28,16 @@ func (o *objects) pool(b *build.PoolBuilder) *objects {
 
 // held adds the record of a claim.
 func (o *objects) held(pool, block string, state ipam.State) *objects {
-	return o.record(pool, block, state, adapt.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("c-", len(o.Allocations))}), ipam.PurposeClaim)
+	return o.record(pool, block, state, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("c-", len(o.Allocations))}), ipam.PurposeClaim)
 }
 
 // carved adds the record of a child pool.
 func (o *objects) carved(pool, block, child string) *objects {
-	return o.record(pool, block, ipam.StateBound, adapt.HolderOfPool(ipam.PoolNamed(child)), ipam.PurposePool)
+	return o.record(pool, block, ipam.StateBound, convert.HolderOfPool(ipam.PoolNamed(child)), ipam.PurposePool)
 }
 
 func (o *objects) record(pool, block string, state ipam.State, holder ipam.Holder, purpose ipam.Purpose) *objects {
-	obj := adapt.Allocation(ipam.Record{
+	obj := convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: fmt.Sprint("r-", len(o.Allocations))}, UID: fmt.Sprint(len(o.Allocations)),
 		Pool: ipam.PoolNamed(pool), Block: netip.MustParsePrefix(block), Holder: holder, Purpose: purpose, State: state,
 	})

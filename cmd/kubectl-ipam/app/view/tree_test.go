@@ -10,7 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // treeText is a tree for people, without headers.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/internal/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
 // historyOptions say which history `who` reads, and from when.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/internal/history"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
 // WhoReport is what `who` prints.

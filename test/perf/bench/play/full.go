@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/test/framework/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
-	"github.com/cadastre-dev/cadastre/test/framework/collector"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/collector"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )

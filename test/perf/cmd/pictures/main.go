@@ -19,7 +19,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/cadastre-dev/cadastre/test/framework/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/test/perf/picture"
 )
 

@@ -1,0 +1,95 @@
+package convert
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// kindClass is the kind of a reference that names a class.
+const kindClass = "IPClass"
+
+// AddressClaim is what counts of one of Cluster API's IPAddressClaims.
+type AddressClaim struct {
+	Namespace, Name string
+	// PoolGroup, PoolKind and PoolName are those of spec.poolRef.
+	PoolGroup, PoolKind, PoolName string
+	Annotations                   map[string]string
+}
+
+// IsOurs reports whether a reference of an IPAddressClaim or an IPAddress names
+// something of Cadastre.
+func IsOurs(group, kind string) bool {
+	return IsOurGroup(group) && isTarget(kind)
+}
+
+// isTarget reports whether addresses are handed out from objects of a kind.
+func isTarget(kind string) bool {
+	return kind == string(ipam.PoolKindIPPool) || kind == string(ipam.PoolKindLocalIPPool) || kind == kindClass
+}
+
+// IsOurGroup reports whether a reference of an IPAddressClaim or an IPAddress is into
+// Cadastre's API group, whether or not that has the kind.
+func IsOurGroup(group string) bool { return group == v1alpha1.GroupVersion.Group }
+
+// UnknownKind refuses a reference into Cadastre's API group whose kind that does not
+// have.
+func UnknownKind(kind string) *field.Error {
+	return field.NotSupported(field.NewPath("spec", "poolRef", "kind"), kind, []string{string(ipam.PoolKindIPPool), string(ipam.PoolKindLocalIPPool), kindClass})
+}
+
+// PoolOfAddress is the pool that a reference names, for an object of the
+// namespace; the zero key where it names a class.
+func PoolOfAddress(kind, namespace, name string) ipam.PoolKey {
+	switch kind {
+	case string(ipam.PoolKindIPPool):
+		return ipam.PoolNamed(name)
+	case string(ipam.PoolKindLocalIPPool):
+		return ipam.LocalPoolNamed(namespace, name)
+	}
+	return ipam.PoolKey{}
+}
+
+// AddressRequest reads what an IPAddressClaim asks for, which is one address.
+func AddressRequest(c AddressClaim) (ipam.Request, field.ErrorList) {
+	req := ipam.Request{
+		Claim:  ipam.Name{Namespace: c.Namespace, Name: c.Name},
+		Pool:   PoolOfAddress(c.PoolKind, c.Namespace, c.PoolName),
+		Length: ipam.NoLength, Single: true,
+		Sticky:  c.Annotations[v1alpha1.AnnotationSticky],
+		Granted: c.Annotations[v1alpha1.AnnotationUseGranted] == c.PoolName,
+	}
+	if c.PoolKind == kindClass {
+		req.Class = c.PoolName
+	}
+	path := field.NewPath("metadata", "annotations")
+	var errs field.ErrorList
+	if len(req.Sticky) > maxSticky {
+		errs = append(errs, field.TooLong(path.Key(v1alpha1.AnnotationSticky), "", maxSticky))
+	}
+	if text, ok := c.Annotations[v1alpha1.AnnotationAddress]; ok {
+		addr, err := Addr(path.Key(v1alpha1.AnnotationAddress), text)
+		if err != nil {
+			return req, append(errs, err)
+		}
+		req.Block, req.BlockField = netip.PrefixFrom(addr, addr.BitLen()), path.Key(v1alpha1.AnnotationAddress).String()
+		req.Family = ipam.FamilyOf(req.Block)
+	}
+	return req, errs
+}
+
+// maxSticky is how long the key of a sticky address may be.
+const maxSticky = 253
+
+// AddressInUse reads an address that somebody has written down already. How it
+// is written does not matter.
+func AddressInUse(path *field.Path, text string) (netip.Addr, *field.Error) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return netip.Addr{}, field.Invalid(path, text, "is not an IP address: delete the IPAddress, so that a new one is made")
+	}
+	return addr.Unmap(), nil
+}

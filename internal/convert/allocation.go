@@ -1,0 +1,185 @@
+package convert
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// Record reads an IPAllocation. The error names what cannot be read. Such an object is
+// reported, and the record has its name, UID and version, and its block if that can be
+// read: no pool hands it out, as the pool that it is of is not known.
+func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
+	spec := &obj.Spec
+	block, err := Block(field.NewPath("spec", "cidr"), spec.CIDR)
+	if err != nil {
+		return unreadable(obj), err
+	}
+	record := ipam.Record{
+		Name:    ipam.Name{Namespace: obj.Namespace, Name: obj.Name},
+		UID:     string(obj.UID),
+		Version: obj.ResourceVersion,
+		Block:   block,
+		Class:   spec.ClassName,
+		Holder: ipam.Holder{
+			Group: spec.ClaimRef.APIGroup, Kind: spec.ClaimRef.Kind,
+			Namespace: obj.Namespace, Name: spec.ClaimRef.Name,
+		},
+		HolderUID:   string(spec.ClaimRef.UID),
+		Purpose:     ipam.Purpose(spec.Purpose),
+		Reclaim:     ipam.Reclaim(orDefault(spec.ReclaimPolicy, v1alpha1.ReclaimDelete)),
+		State:       ipam.State(orDefault(spec.State, v1alpha1.AllocationBound)),
+		Project:     spec.Project,
+		RequestedBy: spec.RequestedBy,
+		Sticky:      spec.StickyKey,
+		Adopted:     obj.Annotations[v1alpha1.AnnotationAdopted] != "",
+		PoolUnknown: obj.Annotations[v1alpha1.AnnotationPoolUnknown] != "",
+		Terminating: !obj.DeletionTimestamp.IsZero(),
+	}
+	record.Gateway = GatewayGiven(spec.Gateway)
+	if spec.ReleaseAfter != nil {
+		record.ReleaseAfter = spec.ReleaseAfter.Time
+	}
+	if record.Purpose == ipam.PurposePool { // not beside its record
+		record.Holder.Namespace = spec.ClaimRef.Namespace
+	}
+	if record.Pool, err = placeOf(spec, record.Holder.Namespace, block); err != nil {
+		return unreadable(obj), err
+	}
+	return record, nil
+}
+
+// placeOf returns the pool or the routing domain of a block. Whatever is a namespace's own is
+// of the holder's.
+func placeOf(spec *v1alpha1.IPAllocationSpec, namespace string, block netip.Prefix) (ipam.PoolKey, *field.Error) {
+	path := field.NewPath("spec", "poolRef")
+	if spec.PoolRef == nil {
+		if spec.RoutingDomain == "" {
+			return ipam.PoolKey{}, field.Required(path, "set it, or spec.routingDomain, to say where the block lies")
+		}
+		return ipam.LocalDomainNamed(namespace, spec.RoutingDomain, ipam.FamilyOf(block)), nil
+	}
+	switch kind := spec.PoolRef.Kind; {
+	case kind != v1alpha1.PoolKindIPPool && kind != v1alpha1.PoolKindLocalIPPool && kind != "":
+		return ipam.PoolKey{}, field.NotSupported(path.Child("kind"), kind, []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool})
+	case spec.PoolRef.Name == "":
+		return ipam.PoolKey{}, field.Required(path.Child("name"), "set it, to say where the block lies")
+	case kind == v1alpha1.PoolKindLocalIPPool && namespace == "":
+		return ipam.PoolKey{}, field.Required(field.NewPath("spec", "claimRef", "namespace"), "set it, to say in which namespace the LocalIPPool is")
+	}
+	return PoolKey(namespace, *spec.PoolRef), nil
+}
+
+// unreadable returns what is read of an IPAllocation in any case. A block in another form than
+// the canonical one is a block.
+func unreadable(obj *v1alpha1.IPAllocation) ipam.Record {
+	record := ipam.Record{Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Version: obj.ResourceVersion}
+	block, err := netip.ParsePrefix(obj.Spec.CIDR)
+	if addr := block.Addr(); addr.Is4In6() && block.Bits() >= 96 {
+		block = netip.PrefixFrom(addr.Unmap(), block.Bits()-96)
+	}
+	if err == nil {
+		record.Block = block.Masked()
+	}
+	return record
+}
+
+// Allocation is the IPAllocation that states a record: the inverse of Record.
+// It carries the finalizer that keeps the block held.
+func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
+	obj := &v1alpha1.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.Name.Namespace, Name: r.Name.Name,
+			UID: types.UID(r.UID), ResourceVersion: r.Version,
+			Finalizers: []string{v1alpha1.FinalizerHeld},
+		},
+		Spec: v1alpha1.IPAllocationSpec{
+			CIDR: r.Block.String(), IPFamily: v1alpha1.IPFamily(ipam.FamilyOf(r.Block)),
+			ClassName: r.Class,
+			ClaimRef: v1alpha1.ClaimReference{
+				APIGroup: r.Holder.Group, Kind: r.Holder.Kind, Name: r.Holder.Name,
+				UID: types.UID(r.HolderUID),
+			},
+			Purpose:       v1alpha1.AllocationPurpose(r.Purpose),
+			ReclaimPolicy: v1alpha1.ReclaimPolicy(r.Reclaim),
+			State:         v1alpha1.AllocationState(r.State),
+			ReleaseAfter:  timeOrNil(r.ReleaseAfter),
+			Project:       r.Project,
+			RequestedBy:   RequestedBy(r.RequestedBy),
+			StickyKey:     r.Sticky,
+		},
+	}
+	if r.Holder.IsPool() {
+		obj.Spec.ClaimRef.Namespace = r.Holder.Namespace
+	}
+	if r.Gateway.IsValid() {
+		obj.Spec.Gateway = r.Gateway.String()
+	}
+	if r.Adopted {
+		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, v1alpha1.AnnotationAdopted, "true")
+	}
+	if r.PoolUnknown {
+		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, v1alpha1.AnnotationPoolUnknown, "true")
+	}
+	if r.Pool.Kind == ipam.PoolKindRoutingDomain {
+		obj.Spec.RoutingDomain = r.Pool.Name
+	} else {
+		obj.Spec.PoolRef = PoolReference(r.Pool)
+	}
+	return obj
+}
+
+// GatewayGiven reads a gateway that an object says was handed out with an address: the zero
+// Addr where it says none, or something that is none. The address is held all the same.
+func GatewayGiven(text string) netip.Addr {
+	gateway, _ := netip.ParseAddr(text)
+	return gateway.Unmap()
+}
+
+// RequestedBy is as much of a user's name as a record may have. Kubernetes does not
+// bound the names of users; the schema of a record counts characters, not bytes.
+func RequestedBy(user string) string {
+	count := 0
+	for at := range user {
+		if count == v1alpha1.MaxRequestedBy {
+			return user[:at]
+		}
+		count++
+	}
+	return user
+}
+
+// Address is the bare address of a block that is a single one, else empty.
+func Address(block netip.Prefix) string {
+	if !block.IsSingleIP() {
+		return ""
+	}
+	return block.Addr().String()
+}
+
+func timeOrNil(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t}
+}
+
+// RecordOf reads what a watch of IPAllocations delivers.
+func RecordOf(obj any) (ipam.Record, error) {
+	allocation, ok := obj.(*v1alpha1.IPAllocation)
+	if !ok {
+		return ipam.Record{}, fmt.Errorf("%T is not an IPAllocation", obj)
+	}
+	record, err := Record(allocation)
+	if err != nil {
+		return record, err
+	}
+	return record, nil
+}

@@ -1,0 +1,220 @@
+package convert
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// PoolKey is the key of the pool that a reference names, from within a namespace
+// or, where that is empty, from a cluster-scoped pool.
+func PoolKey(namespace string, ref v1alpha1.PoolReference) ipam.PoolKey {
+	if ref.Kind == v1alpha1.PoolKindLocalIPPool {
+		return ipam.LocalPoolNamed(namespace, ref.Name)
+	}
+	return ipam.PoolNamed(ref.Name)
+}
+
+// KeyOf is the key of a pool.
+func KeyOf(obj v1alpha1.Pool) ipam.PoolKey {
+	if obj.PoolKind() == v1alpha1.PoolKindLocalIPPool {
+		return ipam.LocalPoolNamed(obj.GetNamespace(), obj.GetName())
+	}
+	return ipam.PoolNamed(obj.GetName())
+}
+
+// PoolReference is the reference that names a pool.
+func PoolReference(key ipam.PoolKey) *v1alpha1.PoolReference {
+	return &v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(key.Kind), Name: key.Name}
+}
+
+// Pool reads a pool of either kind. Where errors are returned, the pool must not
+// be used.
+func Pool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) { return PoolAfter(ipam.Pool{}, obj) }
+
+// PoolAfter is Pool for an object of which an earlier version may have been read
+// without errors. Where its spec is the same still, that is not read again: it may
+// have thousands of ranges, and the status changes every second.
+func PoolAfter(before ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
+	key, spec := KeyOf(obj), ipam.Revision{UID: string(obj.GetUID()), Generation: obj.GetGeneration()}
+	pool, errs := before, field.ErrorList(nil)
+	if spec != before.Spec || spec.UID == "" {
+		pool, errs = poolSpec(key.Namespace, obj.PoolSpec())
+	}
+	pool.Spec, pool.OpenSince, pool.ParentGranted = spec, time.Time{}, false
+	visibility, project := obj.SharedWith()
+	errs = append(errs, consumer(visibility, project)...)
+	pool.Key = key
+	pool.Labels = obj.GetLabels()
+	pool.Visibility = ipam.Visibility(orDefault(visibility, v1alpha1.VisibilityShared))
+	pool.Project = project
+	pool.Terminating = !obj.GetDeletionTimestamp().IsZero()
+	pool.Paused = paused(obj.GetAnnotations())
+	return pool, append(errs, poolParent(obj, &pool)...)
+}
+
+// poolParent judges whose block the pool is.
+func poolParent(obj v1alpha1.Pool, pool *ipam.Pool) field.ErrorList {
+	parent := obj.PoolSpec().ParentRef
+	if parent == nil {
+		return nil
+	}
+	path := field.NewPath("spec", "parentRef")
+	pool.ParentGranted = obj.GetAnnotations()[v1alpha1.AnnotationUseGranted] == parent.Name
+	switch {
+	case pool.Key.Kind == ipam.PoolKindIPPool && parent.Kind == v1alpha1.PoolKindLocalIPPool:
+		return field.ErrorList{field.Invalid(path.Child("kind"), parent.Kind, "a cluster-scoped pool cannot be part of a LocalIPPool: name an IPPool")}
+	case PoolKey(pool.Key.Namespace, *parent) == pool.Key:
+		return field.ErrorList{field.Invalid(path.Child("name"), parent.Name, "is the pool itself: name the pool of which this one is a part")}
+	}
+	return nil
+}
+
+func paused(annotations map[string]string) bool {
+	_, ours := annotations[v1alpha1.AnnotationPaused]
+	_, theirs := annotations[v1alpha1.AnnotationClusterAPIPaused]
+	return ours || theirs
+}
+
+func poolSpec(namespace string, spec *v1alpha1.PoolSpec) (ipam.Pool, field.ErrorList) {
+	path := field.NewPath("spec")
+	pool := ipam.Pool{
+		Classes:      spec.ClassNames,
+		OnExhaustion: ipam.OnExhaustionWait,
+		ReuseDelay:   duration(spec.ReuseDelay, 0),
+		Retention:    duration(spec.RetentionPeriod, 0),
+		AllowRetain:  spec.AllowRetain,
+	}
+	if spec.OnExhaustion != "" {
+		pool.OnExhaustion = ipam.OnExhaustion(spec.OnExhaustion)
+	}
+	var errs field.ErrorList
+	pool.CIDR, pool.Family, errs = poolCIDR(path, spec)
+	errs = append(errs, notNegative(path.Child("reuseDelay"), spec.ReuseDelay)...)
+	errs = append(errs, retention(path.Child("retentionPeriod"), spec.RetentionPeriod)...)
+	errs = append(errs, limit(path.Child("limits"), spec.Limits, &pool.Limit)...)
+	home, homeErrs := poolHome(namespace, spec, pool.Family)
+	pool.Home, pool.Length = home, pool.CIDR.Bits()
+	errs = append(errs, homeErrs...)
+	if spec.PrefixLength != nil {
+		bits, err := length(path.Child("prefixLength"), spec.PrefixLength, familyOr6(pool.Family))
+		pool.Length = bits
+		errs = appendError(errs, err)
+	}
+	if len(errs) > 0 {
+		return pool, errs
+	}
+	withheld, errs := poolNetwork(path.Child("network"), spec.Network, &pool)
+	errs = append(errs, poolWithheld(path, spec, withheld, &pool)...)
+	errs = append(errs, poolLengths(path.Child("allocation"), spec.Allocation, &pool)...)
+	return pool, errs
+}
+
+func poolCIDR(path *field.Path, spec *v1alpha1.PoolSpec) (netip.Prefix, ipam.Family, field.ErrorList) {
+	stated := ipam.Family(spec.IPFamily)
+	if spec.CIDR == "" {
+		return netip.Prefix{}, stated, nil
+	}
+	block, err := Block(path.Child("cidr"), spec.CIDR)
+	if err != nil {
+		return block, stated, field.ErrorList{err}
+	}
+	family, err := familyOf(path.Child("ipFamily"), stated, block)
+	if err != nil {
+		return block, family, field.ErrorList{err}
+	}
+	if bits := spec.PrefixLength; bits != nil && int(*bits) != block.Bits() {
+		return block, family, field.ErrorList{field.Invalid(path.Child("prefixLength"), *bits,
+			fmt.Sprintf("the CIDR is a /%d: remove one of them", block.Bits()))}
+	}
+	return block, family, nil
+}
+
+// poolHome is where the CIDR of a pool is recorded, which is of a namespace's own
+// where that is not empty.
+func poolHome(namespace string, spec *v1alpha1.PoolSpec, family ipam.Family) (ipam.PoolKey, field.ErrorList) {
+	path := field.NewPath("spec")
+	if spec.ParentRef != nil {
+		if spec.RoutingDomain != "" {
+			return ipam.PoolKey{}, field.ErrorList{field.Forbidden(path.Child("routingDomain"), "is for root pools only, a child lives in its parent: remove it")}
+		}
+		if spec.CIDR == "" && spec.PrefixLength == nil {
+			return ipam.PoolKey{}, field.ErrorList{field.Required(path.Child("prefixLength"), "say how large a block of the parent this pool should be")}
+		}
+		return PoolKey(namespace, *spec.ParentRef), objectName(path.Child("parentRef", "name"), spec.ParentRef.Name)
+	}
+	if spec.CIDR == "" {
+		return ipam.PoolKey{}, field.ErrorList{field.Required(path.Child("cidr"), "a root pool needs a cidr, a child pool a parentRef: set one of them")}
+	}
+	if spec.PrefixLength != nil {
+		return ipam.PoolKey{}, field.ErrorList{field.Forbidden(path.Child("prefixLength"), "is for child pools only, a root pool's length is that of its cidr: remove it, or set parentRef")}
+	}
+	domain := spec.RoutingDomain
+	if domain == "" {
+		domain = v1alpha1.DefaultRoutingDomain
+	}
+	return ipam.LocalDomainNamed(namespace, domain, family), nil
+}
+
+// poolWithheld works out what is never handed out: network is what the subnet
+// withholds. A child without a CIDR has nothing yet, and its ranges are read again when
+// it has.
+func poolWithheld(path *field.Path, spec *v1alpha1.PoolSpec, network []space.Range, pool *ipam.Pool) field.ErrorList {
+	ranges, errs := spans(path.Child("ranges"), spec.Ranges, pool.CIDR)
+	reserved, more := spans(path.Child("reserved"), spec.Reserved, pool.CIDR)
+	if errs = append(errs, more...); len(errs) > 0 || !pool.CIDR.IsValid() {
+		return errs
+	}
+	withheld := slices.Concat(reserved, network)
+	if len(spec.Ranges) > 0 {
+		withheld = append(withheld, Outside(pool.CIDR, ranges)...)
+	}
+	pool.Withheld = space.NewRanges(pool.CIDR, withheld)
+	return nil
+}
+
+func poolLengths(path *field.Path, spec *v1alpha1.PoolAllocation, pool *ipam.Pool) field.ErrorList {
+	pool.Strategy = ipam.StrategyFirstFit
+	pool.Lengths = ipam.Lengths{Min: max(pool.CIDR.Bits(), 0), Max: familyOr6(pool.Family).Bits()}
+	if spec == nil {
+		return nil
+	}
+	if spec.Strategy != "" {
+		pool.Strategy = ipam.Strategy(spec.Strategy)
+	}
+	var errs field.ErrorList
+	for _, bound := range []struct {
+		name string
+		bits *int32
+		into *int
+	}{{"minPrefixLength", spec.MinPrefixLength, &pool.Lengths.Min}, {"maxPrefixLength", spec.MaxPrefixLength, &pool.Lengths.Max}} {
+		if bound.bits == nil {
+			continue
+		}
+		bits, err := length(path.Child(bound.name), bound.bits, familyOr6(pool.Family))
+		if err == nil && bits < pool.CIDR.Bits() {
+			err = field.Invalid(path.Child(bound.name), bits, fmt.Sprintf("a block cannot be larger than the pool, which is a /%d: write %[1]d or more", pool.CIDR.Bits()))
+		}
+		*bound.into = bits
+		errs = appendError(errs, err)
+	}
+	if len(errs) == 0 && pool.Lengths.Min > pool.Lengths.Max {
+		errs = append(errs, field.Invalid(path.Child("minPrefixLength"), pool.Lengths.Min, fmt.Sprintf("must not be greater than maxPrefixLength %d: swap them", pool.Lengths.Max)))
+	}
+	return errs
+}
+
+// Capacity writes out counts of addresses.
+func Capacity(total, allocated, available, withheld, outOfRange fmt.Stringer) *v1alpha1.Capacity {
+	return &v1alpha1.Capacity{
+		Total: total.String(), Allocated: allocated.String(), Available: available.String(),
+		Withheld: withheld.String(), OutOfRange: outOfRange.String(),
+	}
+}

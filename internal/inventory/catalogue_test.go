@@ -1,0 +1,78 @@
+package inventory
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+// TestWhatTheCatalogueTells of pools: what they back and backed, and that they are paused
+// no more, which somebody may have waited for.
+func TestWhatTheCatalogueTells(t *testing.T) {
+	c := New(Options{Ledger: emptyLedger()})
+	var told []Change
+	c.Listen(func(e Change) { told = append(told, e) })
+	key := ipam.PoolNamed("p")
+	gold, silver := []string{"gold"}, []string{"silver"}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want []Change
+	}{
+		{"it comes", func() { c.SetPool(ipam.Pool{Key: key, Classes: gold}) }, []Change{{Pool: key, Classes: gold}}},
+		{"it is as it was", func() { c.SetPool(ipam.Pool{Key: key, Classes: gold}) }, nil},
+		{"it is edited", func() { c.SetPool(ipam.Pool{Key: key, Classes: silver}) }, []Change{{Pool: key, Classes: []string{"gold", "silver"}}}},
+		{"it is paused", func() { c.SetPool(ipam.Pool{Key: key, Paused: true}) }, []Change{{Pool: key, Classes: silver}}},
+		{"it is edited then", func() { c.SetPool(ipam.Pool{Key: key, Paused: true, Classes: gold}) }, []Change{{Pool: key, Classes: gold}}},
+		{"it is paused no more", func() { c.SetPool(ipam.Pool{Key: key, Classes: gold}) }, []Change{{Pool: key, Unpaused: true, Classes: []string{"gold", "gold"}}}},
+		{"it goes", func() { c.DropPool(key) }, []Change{{Pool: key, Classes: gold}}},
+		{"it is gone already", func() { c.DropPool(key) }, nil},
+	} {
+		told = nil
+		step.do()
+		if diff := cmp.Diff(step.want, told); diff != "" {
+			t.Errorf("%s: %s", step.what, diff)
+		}
+	}
+}
+
+// TestNothingIsKeptOfPoolsThatAreGone: who may make pools may make and delete any number.
+func TestNothingIsKeptOfPoolsThatAreGone(t *testing.T) {
+	c := New(Options{Ledger: emptyLedger()})
+	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("team", "p")} {
+		c.SetPool(ipam.Pool{Key: key, Classes: []string{"gold"}})
+		c.SetPool(ipam.Pool{Key: key, Classes: []string{"silver"}})
+		c.DropPool(key)
+	}
+	if len(c.pools) > 0 || len(c.byClass) > 0 {
+		t.Errorf("kept are pools of %d namespaces, and those of %d classes", len(c.pools), len(c.byClass))
+	}
+}
+
+// TestOfTwoDefaultClassesTheOlderCounts and of two of an age the one whose name comes first.
+func TestOfTwoDefaultClassesTheOlderCounts(t *testing.T) {
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	class := func(name string, created time.Time) ClassEntry {
+		return ClassEntry{Class: ipam.Class{Name: name, Family: ipam.IPv4}, Default: true, Created: created}
+	}
+	all := func(ClassEntry) bool { return true }
+	for name, c := range map[string]struct {
+		classes []ClassEntry
+		want    string
+	}{
+		"the later one comes first by name": {[]ClassEntry{class("a", late), class("b", early)}, "b"},
+		"the older one does":                {[]ClassEntry{class("a", early), class("b", late)}, "a"},
+		"both are of an age":                {[]ClassEntry{class("b", early), class("a", early)}, "a"},
+	} {
+		catalogue := New(Options{Ledger: emptyLedger()})
+		for _, class := range c.classes {
+			catalogue.SetClass(class)
+		}
+		if got, ok := catalogue.DefaultClass(ipam.IPv4, all); !ok || got.Name != c.want {
+			t.Errorf("%s: got %q, want %q", name, got.Name, c.want)
+		}
+	}
+}

@@ -1,0 +1,320 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+)
+
+// reader is an API server to read from live, which counts lists.
+type reader struct {
+	client.Reader
+	mu          sync.Mutex
+	lists       int
+	now, atOnce int
+	each        time.Duration
+}
+
+func newReader(t *testing.T, each time.Duration, objects ...client.Object) *reader {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{each: each}
+	r.Reader = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			r.mu.Lock()
+			r.lists++
+			r.now++
+			r.atOnce = max(r.atOnce, r.now)
+			r.mu.Unlock()
+			<-time.After(r.each)
+			r.mu.Lock()
+			r.now--
+			r.mu.Unlock()
+			return c.List(ctx, list, opts...)
+		},
+	}).Build()
+	return r
+}
+
+// versioned is a pool as it was at a revision.
+func versioned(pool *v1alpha1.IPPool, version string) *v1alpha1.IPPool {
+	pool = pool.DeepCopy()
+	pool.ResourceVersion = version
+	return pool
+}
+
+// TestAPoolThatIsGoneDoesNotReturnByALateRead that was made before the pool was deleted,
+// and is entered after. What follows the watch is not called for what is read.
+func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Catalogue) {
+		var followed []bool
+		c.Follow(Follower{Pool: func(_ v1alpha1.Pool, exists bool) { followed = append(followed, exists) }})
+		child := build.Pool("child").Child("p", 30).Obj()
+		live := newReader(t, 0, versioned(child, "8"))
+		c.takePool(versioned(child, "7"))
+		c.losePool(versioned(child, "9"))
+		for what, read := range map[string]func() error{
+			"by its name": func() error { return c.Refresh(t.Context(), live, ipam.Request{Pool: ipam.PoolNamed("child")}) },
+			"in a list":   func() error { return c.Refresh(t.Context(), live, ipam.Request{Class: "gold"}) },
+		} {
+			if err := read(); err != nil {
+				t.Fatal(err)
+			}
+			if _, there := c.Pool(ipam.PoolNamed("child")); there {
+				t.Errorf("read %s, the pool is known again", what)
+			}
+		}
+		c.takePool(versioned(child, "12")) // made again
+		if want := []bool{true, false, true}; !slices.Equal(followed, want) {
+			t.Errorf("its follower was called with %v, want %v", followed, want)
+		}
+	})
+}
+
+// TestALiveReadIsNeverOlderThanTheWatch for pools and classes, and says nothing where it
+// is no news.
+func TestALiveReadIsNeverOlderThanTheWatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Catalogue) {
+		at := func(version string, classes ...string) *v1alpha1.IPPool {
+			return versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes(classes...).Obj(), version)
+		}
+		c.takePool(at("10", "gold"))
+		var told int
+		c.Listen(func(Change) { told++ })
+		for _, step := range []struct {
+			version, class, want string
+			told                 int
+		}{{"9", "silver", "gold", 0}, {"10", "silver", "gold", 0}, {"11", "silver", "silver", 1}, {"11", "silver", "silver", 1}, {"x", "gold", "silver", 1}} {
+			c.readPool(at(step.version, step.class))
+			pool, _ := c.Pool(ipam.PoolNamed("q"))
+			if pool.Classes[0] != step.want || told != step.told {
+				t.Errorf("read at %s: it backs %v, and %d changes were told, want %s and %d", step.version, pool.Classes, told, step.want, step.told)
+			}
+		}
+		c.readPool(at("11", "silver"))
+		c.readPool(at("12", "silver")) // its status alone
+		if told != 1 {
+			t.Errorf("%d changes were told after what changes nothing, want 1", told)
+		}
+		class := build.Class("gold").Obj()
+		class.ResourceVersion = "20"
+		c.takeClass(class.DeepCopy())
+		c.loseClass(class)
+		c.readClass(class)
+		if _, there := c.Class("gold"); there {
+			t.Error("a class that is gone is back by a late read")
+		}
+	})
+}
+
+// TestLiveListsAreSharedAndOneASecond has many requests at once, for several seconds, all
+// of which name what is missing.
+func TestLiveListsAreSharedAndOneASecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Catalogue) {
+		live := newReader(t, 20*time.Millisecond)
+		var all sync.WaitGroup
+		began := time.Now()
+		const requests, seconds = 100, 5
+		for n := range requests * seconds {
+			all.Go(func() {
+				<-time.After(time.Duration(n) * time.Second / requests)
+				before := time.Now()
+				req := ipam.Request{Claim: ipam.Name{Namespace: fmt.Sprint("ns-", n%7), Name: "c"}}
+				if n%2 == 0 {
+					req.Class = "missing"
+				}
+				if err := c.Refresh(t.Context(), live, req); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(before); took > 100*time.Millisecond {
+					t.Errorf("it took %v", took)
+				}
+			})
+		}
+		all.Wait()
+		if live.atOnce != 1 {
+			t.Errorf("%d lists were made at once", live.atOnce)
+		}
+		if most := 3 * (int(time.Since(began)/time.Second) + 1); live.lists > most || live.lists < most/2 {
+			t.Errorf("%d lists in %v, want at most %d, of three kinds", live.lists, time.Since(began), most)
+		}
+	})
+}
+
+// TestAListIsFreshForASecond and no longer.
+func TestAListIsFreshForASecond(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
+	l := newLiveReads(clock)
+	if l.isFresh() {
+		t.Error("it is fresh before there is one")
+	}
+	l.justListed()
+	for _, step := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, true}, {listEvery - 1, true}, {listEvery, false}, {2 * listEvery, false}} {
+		clock.SetTime(time.Unix(1, 0).Add(step.after))
+		if got := l.isFresh(); got != step.want {
+			t.Errorf("after %v it is fresh: %t, want %t", step.after, got, step.want)
+		}
+	}
+}
+
+// TestAPoolThatTheWatchShowsAtOnceIsWaitedFor where all were listed a moment ago.
+func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Catalogue) {
+		live := newReader(t, 0)
+		missing := ipam.Request{Class: "missing"}
+		if err := c.Refresh(t.Context(), live, missing); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan time.Duration)
+		began := time.Now()
+		go func() {
+			_ = c.Refresh(t.Context(), live, missing)
+			done <- time.Since(began)
+		}()
+		synctest.Wait()
+		<-time.After(3 * time.Millisecond)
+		c.takePool(versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes("missing").Obj(), "5"))
+		if took := <-done; took != 3*time.Millisecond {
+			t.Errorf("it took %v, want no longer than the pool takes to be shown", took)
+		}
+	})
+}
+
+// TestOnlySoManyThatAreGoneAreRemembered: the first of them could appear again in a late read.
+func TestOnlySoManyThatAreGoneAreRemembered(t *testing.T) {
+	l := newLiveReads(nil)
+	named := func(n int) *v1alpha1.IPPool { return versioned(build.Pool(fmt.Sprint("p-", n)).Obj(), "5") }
+	nothing := func() {}
+	for n := range lostShown {
+		l.gone(named(n), nothing)
+	}
+	if len(l.versions) != lostShown || len(l.lost) != lostShown {
+		t.Fatalf("%d are remembered, in %d versions, want %d", len(l.lost), len(l.versions), lostShown)
+	}
+	l.gone(named(lostShown), nothing)
+	_, first := l.versions[keyOf(named(0))]
+	_, second := l.versions[keyOf(named(1))]
+	if first || !second || len(l.versions) != lostShown || len(l.lost) != lostShown {
+		t.Errorf("the first is remembered: %t, the second: %t; %d in all, in %d versions", first, second, len(l.lost), len(l.versions))
+	}
+}
+
+// TestALiveReadIsComparedWithTheOneBefore of an object that the watch has not shown.
+func TestALiveReadIsComparedWithTheOneBefore(t *testing.T) {
+	l, entered := newLiveReads(nil), 0
+	for _, step := range []struct {
+		version string
+		want    int
+	}{{"5", 1}, {"5", 1}, {"4", 1}, {"6", 2}} {
+		l.read(versioned(build.Pool("p").Obj(), step.version), func() { entered++ })
+		if entered != step.want {
+			t.Errorf("read at %s: entered %d times, want %d", step.version, entered, step.want)
+		}
+	}
+}
+
+// TestWhatIsMissingIsReadLive by its name, or with all others.
+func TestWhatIsMissingIsReadLive(t *testing.T) {
+	there := []client.Object{
+		build.Pool("p").CIDR("10.1.0.0/24").Classes("gold").Obj(), build.Pool("own").CIDR("10.2.0.0/24").In("ns"),
+		build.Class("gold").Length(28).Obj(), build.Class("lone").Length(28).Obj(),
+	}
+	claim := ipam.Name{Namespace: "ns", Name: "c"}
+	for name, test := range map[string]struct {
+		request ipam.Request
+		fails   error
+		lists   int
+		pools   []string
+		classes []string
+	}{
+		"a pool":                              {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("p")}, nil, 0, []string{"p"}, nil},
+		"a pool of its own":                   {ipam.Request{Claim: claim, Pool: ipam.LocalPoolNamed("ns", "own")}, nil, 0, []string{"own"}, nil},
+		"a pool that is not there":            {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none")}, nil, 0, nil, nil},
+		"a class, and the pools that back it": {ipam.Request{Claim: claim, Class: "gold"}, nil, 3, []string{"own", "p"}, []string{"gold", "lone"}},
+		"no class at all":                     {ipam.Request{Claim: claim}, nil, 3, []string{"own", "p"}, []string{"gold", "lone"}},
+		"a pool that cannot be read":          {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("p")}, errCut, 0, nil, nil},
+		"a class that cannot be read":         {ipam.Request{Claim: claim, Class: "gold"}, errCut, 0, nil, nil},
+		"a list that cannot be made":          {ipam.Request{Claim: claim}, errCut, 1, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, c *Catalogue) {
+				live := newReader(t, 0, there...)
+				live.Reader = interceptor.NewClient(live.Reader.(client.WithWatch), interceptor.Funcs{
+					Get: func(ctx context.Context, k client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+						if test.fails != nil {
+							return test.fails
+						}
+						return k.Get(ctx, key, obj, opts...)
+					},
+					List: func(ctx context.Context, k client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+						if err := k.List(ctx, list, opts...); err != nil || test.fails == nil {
+							return err
+						}
+						return test.fails
+					},
+				})
+				if err := c.Refresh(t.Context(), live, test.request); !errors.Is(err, test.fails) {
+					t.Errorf("got %v, want %v", err, test.fails)
+				}
+				var pools, classes []string
+				for _, key := range c.Pools() {
+					pools = append(pools, key.Name)
+				}
+				for _, class := range []string{"gold", "lone"} {
+					if _, ok := c.Class(class); ok {
+						classes = append(classes, class)
+					}
+				}
+				slices.Sort(pools)
+				if live.lists != test.lists || !slices.Equal(pools, test.pools) || !slices.Equal(classes, test.classes) {
+					t.Errorf("%d lists; pools %v, classes %v are known; want %d, %v, %v", live.lists, pools, classes, test.lists, test.pools, test.classes)
+				}
+				if err := c.Refresh(t.Context(), live, test.request); !errors.Is(err, test.fails) {
+					t.Errorf("the next one: got %v, want %v", err, test.fails)
+				}
+			})
+		})
+	}
+}
+
+// TestARequestThatIsOverWaitsForNoList which goes on for the others.
+func TestARequestThatIsOverWaitsForNoList(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Catalogue) {
+		live := newReader(t, time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if err := c.Refresh(ctx, live, ipam.Request{Class: "missing"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want that the time is over", err)
+		}
+		<-time.After(5 * time.Second)
+	})
+}
+
+// inBubble runs a test on an empty catalogue, within a bubble of its own time.
+func inBubble(t *testing.T, test func(*testing.T, *Catalogue)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, New(Options{Ledger: emptyLedger()})) })
+}
+
+var errCut = errors.New("connection reset")

@@ -1,0 +1,86 @@
+package inventory
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+)
+
+func TestANamespaceIsTheProjectOfItsNameOnlyWhereNobodyHasTheLabel(t *testing.T) {
+	c := New(Options{Ledger: emptyLedger(), PlatformProject: "the-platform"})
+	var told []string
+	c.Listen(func(e Change) { told = append(told, e.Namespace) })
+	expect := func(when, namespace, project string, changed ...string) {
+		t.Helper()
+		tenant, known := c.Tenant(namespace)
+		if !known || tenant.Project != project {
+			t.Errorf("%s: namespace %s is of project %q (known: %t), want %q", when, namespace, tenant.Project, known, project)
+		}
+		if slices.Sort(told); !slices.Equal(told, changed) {
+			t.Errorf("%s: told of %v, want %v", when, told, changed)
+		}
+		told = nil
+	}
+	c.SetProject("red", "")
+	expect("without a label anywhere", "red", "red")
+	c.SetProject("team", "red")
+	expect("when another namespace has the label", "red", "namespace/red", "red")
+	expect("when another namespace has the label", "team", "red")
+	c.SetProject("team-2", "red")
+	c.DropNamespace("team")
+	expect("while one namespace of two has the label still", "red", "namespace/red")
+	c.SetProject("team-2", "blue")
+	expect("when the last label is another one", "red", "red", "red", "team-2")
+	c.SetProject("team-2", "red")
+	expect("when it is set again", "red", "namespace/red", "red", "team-2")
+	c.DropNamespace("team-2")
+	expect("when the last namespace of the label is gone", "red", "red", "red")
+	c.SetProject("red", "red")
+	expect("when it has the label of its own name", "red", "red")
+	c.SetProject("late", "red")
+	expect("and another one has it too", "red", "red")
+	c.SetProject("late", "red")
+	expect("when nothing changes", "late", "red")
+	if len(c.namespaces.labelled) != 1 || c.namespaces.labelled["red"] != 2 {
+		t.Errorf("labels are counted as %v", c.namespaces.labelled)
+	}
+}
+
+func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
+	c := New(Options{Ledger: emptyLedger(), PlatformProject: "the-platform"})
+	var told []string
+	note := func(who string) func(Change) {
+		return func(e Change) { told = append(told, who+" of "+e.Namespace) }
+	}
+	c.SetProject("team", "red")
+	stop := c.Listen(note("a"))
+	c.Listen(note("b"))
+	c.SetProject("team", "blue")
+	stop()
+	c.SetProject("team", "green")
+	if want := []string{"a of team", "b of team", "b of team"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+func TestNobodyJoinsAProjectByTheNameOfANamespace(t *testing.T) {
+	c := New(Options{Ledger: emptyLedger(), PlatformProject: "the-platform"})
+	c.SetProject("ours", "red")
+	c.SetProject("red", "")
+	c.SetProject("operations", "the-platform")
+	c.SetProject("the-platform", "")
+	for _, namespace := range []string{"red", "the-platform"} {
+		tenant, _ := c.Tenant(namespace)
+		if tenant.Platform || tenant.MayUse(ipam.VisibilityConsumer, namespace) {
+			t.Errorf("namespace %s is taken for a part of the project: %+v", namespace, tenant)
+		}
+	}
+	if tenant, _ := c.Tenant("operations"); !tenant.Platform {
+		t.Error("the platform's own namespace is not of its project")
+	}
+	c.SetProject("operations", "")
+	if tenant, _ := c.Tenant("the-platform"); tenant.Platform {
+		t.Error("a namespace without label is the platform, by its name alone")
+	}
+}

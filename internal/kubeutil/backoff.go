@@ -1,0 +1,144 @@
+package kubeutil
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// firstDelay is how long it takes after the first failure of an object until it is tried
+	// again. It is twice as long each time, up to lastDelay.
+	firstDelay = 5 * time.Millisecond
+	lastDelay  = time.Minute
+	// probeEvery is how often one of the objects that failed for one cause is tried in any
+	// case: within that time the end of the cause is noticed.
+	probeEvery = time.Second
+	// perCause bounds how many objects are tried again: together 20 a second, or as many as
+	// it takes to try each once in lastDelay.
+	perCause = 50 * time.Millisecond
+	// startedBySuccess is how many more objects of a cause are tried at once when one of them
+	// succeeded: a cause that has ended is noticed for a thousand of them in ten steps, and
+	// the success of one object alone causes two tries at most.
+	startedBySuccess = 2
+)
+
+// Backoff is the one place that decides when an object is reconciled again whose last pass
+// failed. Nothing else does: an event, such as one that the failed pass caused itself,
+// brings that forward, but not below the delay, and not below probeEvery.
+//
+// Objects of a namespace that failed for one cause, such as a quota, are tried one at a
+// time. Each has a delay that doubles; the first of them is tried after probeEvery at the
+// latest. When one succeeds, the others follow. So a thousand objects that are refused cost
+// as much as a few, and are served when the cause ends, of which no watch tells.
+//
+// A Backoff is for one controller. It is a source of its requests, and is to be started as
+// such. Its methods may be called concurrently.
+type Backoff struct {
+	clock   clock.WithDelayedExecution
+	passed  func(PassResult)
+	mu      sync.Mutex
+	enqueue func(reconcile.Request)
+	failed  map[reconcile.Request]*failedObject
+	causes  map[causeKey]*failureCause
+}
+
+// PassResult is what a pass of a controller did.
+type PassResult string
+
+// What a pass does: it changes something, changes nothing, or fails.
+const (
+	PassChanged   PassResult = "changed"
+	PassUnchanged PassResult = "unchanged"
+	PassFailed    PassResult = "failed"
+)
+
+// NewBackoff returns a Backoff of a controller of which no object has failed. It calls
+// passed after each pass, unless that is nil.
+func NewBackoff(c clock.WithDelayedExecution, passed func(PassResult)) *Backoff {
+	if passed == nil {
+		passed = func(PassResult) {}
+	}
+	return &Backoff{clock: c, passed: passed, failed: map[reconcile.Request]*failedObject{}, causes: map[causeKey]*failureCause{}}
+}
+
+// Start implements source.Source.
+func (b *Backoff) Start(ctx context.Context, q Queue) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.enqueue = func(req reconcile.Request) {
+		if ctx.Err() == nil {
+			q.Add(req)
+		}
+	}
+	return nil
+}
+
+// Limiter returns the rate limiter of the controller's queue. It has no say: Backoff
+// decides. Its long delay is for what controller-runtime retries itself.
+func (b *Backoff) Limiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](10*lastDelay, 10*lastDelay)
+}
+
+// Reported marks an error that the status of the object reports, so that it is not logged
+// each time. A nil error stays nil.
+func Reported(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &reportedError{err}
+}
+
+type reportedError struct{ error }
+
+func (e *reportedError) Unwrap() error { return e.error }
+
+// isReported reports whether there is no need to log an error: the status has it, or there
+// is a newer version of the object.
+func isReported(err error) bool {
+	_, reported := errors.AsType[*reportedError](err)
+	return reported || apierrors.IsConflict(err)
+}
+
+// Passes returns a reconciler that has r reconcile what has not failed, or is due.
+func (b *Backoff) Passes(r reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (result reconcile.Result, _ error) {
+		if after, is := b.defers(req); is {
+			return reconcile.Result{RequeueAfter: after}, nil
+		}
+		ctx, writes := countWrites(ctx)
+		err := errors.New("the pass did not end") // if r panics
+		defer func() { b.ended(req, err, writes.Load() > 0) }()
+		if result, err = r.Reconcile(ctx, req); isReported(err) {
+			log.FromContext(ctx).V(1).Info("Trying again later", "error", err.Error())
+			return reconcile.Result{}, nil
+		}
+		return result, err
+	})
+}
+
+// ended notes how a pass ended, and whether it wrote anything.
+func (b *Backoff) ended(req reconcile.Request, err error, wrote bool) {
+	result := PassUnchanged
+	switch {
+	case err != nil:
+		result = PassFailed
+	case wrote:
+		result = PassChanged
+	}
+	b.passed(result)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil || errors.Is(err, reconcile.TerminalError(nil)) {
+		b.succeeded(req)
+	} else {
+		b.failedFor(req, causeKey{req.Namespace, Cause(err)})
+	}
+}

@@ -1,0 +1,291 @@
+package kubeutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// passes runs the passes of a controller with a Backoff, on the clock of a bubble.
+type passes struct {
+	*Backoff
+	queue Queue
+	began time.Time
+	// err is what a pass of an object ends with, and during is called in each.
+	// mu guards err, during and at: the test holds it, except while it sleeps.
+	mu     sync.Mutex
+	err    func(reconcile.Request) error
+	during func(reconcile.Request)
+	// at is when there were passes, by the object.
+	at map[string][]time.Duration
+}
+
+// inPasses calls do in a bubble, with a controller that does nothing.
+func inPasses(t *testing.T, do func(*passes)) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &passes{
+			Backoff: NewBackoff(clock.RealClock{}, nil), began: time.Now(), at: map[string][]time.Duration{},
+			err:    func(reconcile.Request) error { return nil },
+			during: func(reconcile.Request) {},
+		}
+		p.queue = workqueue.NewTypedRateLimitingQueue(p.Limiter())
+		if err := p.Start(t.Context(), p.queue); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.work(t.Context())
+		}()
+		p.mu.Lock()
+		do(p)
+		p.mu.Unlock()
+		p.queue.ShutDown()
+		<-ended
+	})
+}
+
+// work is what controller-runtime does.
+func (p *passes) work(ctx context.Context) {
+	reconciler := p.Passes(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.at[req.Name] = append(p.at[req.Name], time.Since(p.began))
+		p.during(req)
+		return reconcile.Result{}, p.err(req)
+	}))
+	for {
+		req, over := p.queue.Get()
+		if over {
+			return
+		}
+		switch result, err := reconciler.Reconcile(ctx, req); {
+		case err != nil:
+			p.queue.AddRateLimited(req)
+		default:
+			p.queue.Forget(req)
+			if result.RequeueAfter > 0 {
+				p.queue.AddAfter(req, result.RequeueAfter)
+			}
+		}
+		p.queue.Done(req)
+	}
+}
+
+func (p *passes) add(names ...string) {
+	for _, name := range names {
+		p.queue.Add(RequestFor("team", name))
+	}
+}
+
+// sleep lets the controller work for d, and returns once it is idle.
+func (p *passes) sleep(d time.Duration) {
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// count is how many passes there were.
+func (p *passes) count() int {
+	n := 0
+	for _, at := range p.at {
+		n += len(at)
+	}
+	return n
+}
+
+func overQuota(req reconcile.Request) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "ipaddresses"}, req.Name, errors.New("exceeded quota: none, requested: count/ipaddresses=1, used: count/ipaddresses=3, limited: count/ipaddresses=3"))
+}
+
+func TestAFailedPassDoesNotCauseTheNextOne(t *testing.T) {
+	var milliseconds []time.Duration
+	for _, ms := range []int{0, 5, 15, 35, 75, 125, 205, 365, 685, 1325, 2325, 3325} {
+		milliseconds = append(milliseconds, time.Duration(ms)*time.Millisecond)
+	}
+	for name, during := range map[string]func(*passes, reconcile.Request){
+		"it causes no event":                   func(*passes, reconcile.Request) {},
+		"it causes an event each time":         func(p *passes, req reconcile.Request) { p.queue.Add(req) },
+		"it causes another event a bit later":  func(p *passes, req reconcile.Request) { p.queue.AddAfter(req, time.Millisecond) },
+		"the object is patched all the time":   func(p *passes, req reconcile.Request) { go patched(p, req) },
+		"it is reported, and causes one event": func(p *passes, req reconcile.Request) { p.queue.Add(req) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPasses(t, func(p *passes) {
+				p.err = overQuota
+				if name == "it is reported, and causes one event" {
+					p.err = func(req reconcile.Request) error { return Reported(overQuota(req)) }
+				}
+				p.during = func(req reconcile.Request) { during(p, req) }
+				p.add("a")
+				p.sleep(10 * time.Second)
+				if got := p.at["a"]; len(got) > 20 || !slices.Equal(got[:5], milliseconds[:5]) {
+					t.Errorf("%d passes in 10 s, at %v; want a few, at %v and about each second", len(got), got, milliseconds)
+				}
+				p.err = func(reconcile.Request) error { return nil }
+				p.during = func(reconcile.Request) {}
+				before := len(p.at["a"])
+				p.sleep(probeEvery)
+				if got := len(p.at["a"]) - before; got == 0 {
+					t.Error("it is not tried within a second of the end of the cause")
+				}
+				if len(p.failed)+len(p.causes) > 0 {
+					t.Errorf("%d objects and %d causes are kept", len(p.failed), len(p.causes))
+				}
+			})
+		})
+	}
+}
+
+// patched is a client that changes the object for a while.
+func patched(p *passes, req reconcile.Request) {
+	for range 100 {
+		time.Sleep(3 * time.Millisecond)
+		p.queue.Add(req)
+	}
+}
+
+func TestAThousandRefusedObjectsAreTriedAFewTimesASecondAndServedAtOnce(t *testing.T) {
+	inPasses(t, func(p *passes) {
+		p.err = overQuota
+		for i := range 1000 {
+			p.add(fmt.Sprint("c", i))
+		}
+		p.sleep(time.Millisecond)
+		if got := p.count(); got != 1000 {
+			t.Fatalf("%d passes at first, want one each", got)
+		}
+		p.sleep(10 * time.Second)
+		if got := p.count() - 1000; got < 10 || got > 220 {
+			t.Errorf("%d more passes in 10 s, want 20 a second at most", got)
+		}
+		p.err = func(reconcile.Request) error { return nil }
+		served := p.count()
+		p.sleep(probeEvery)
+		if got := p.count() - served; got != 1000 {
+			t.Errorf("%d passes within a second of the end of the cause, want one each", got)
+		}
+	})
+}
+
+// One that succeeds because it is deleted says nothing of the others.
+func TestASuccessCausesFewTriesWhileTheCauseLasts(t *testing.T) {
+	inPasses(t, func(p *passes) {
+		deleted := map[string]bool{}
+		p.err = func(req reconcile.Request) error {
+			if deleted[req.Name] {
+				return nil
+			}
+			return overQuota(req)
+		}
+		for i := range 1000 {
+			p.add(fmt.Sprint("c", i))
+		}
+		p.sleep(time.Minute)
+		before := p.count()
+		for i := range 100 {
+			name := fmt.Sprint("c", i)
+			deleted[name] = true
+			p.add(name)
+			p.sleep(100 * time.Millisecond)
+		}
+		if got := p.count() - before; got > 600 {
+			t.Errorf("%d passes while 100 of 1000 were deleted in 10 s, want few", got)
+		}
+	})
+}
+
+func TestAnObjectIsTriedAgainWithinAMinuteHoweverOftenItFailed(t *testing.T) {
+	inPasses(t, func(p *passes) {
+		p.err = overQuota
+		const objects = 3000
+		for i := range objects {
+			p.add(fmt.Sprint("c", i))
+		}
+		p.sleep(15 * time.Minute)
+		since := map[string]int{}
+		for name, at := range p.at {
+			since[name] = len(at)
+		}
+		p.sleep(lastDelay + time.Second)
+		for name, at := range p.at {
+			if len(at) == since[name] {
+				t.Fatalf("%s was not tried for a minute, of %d objects", name, objects)
+			}
+		}
+	})
+}
+
+func TestAnEventBringsTheNextPassForward(t *testing.T) {
+	inPasses(t, func(p *passes) {
+		fixed := false
+		p.err = func(req reconcile.Request) error {
+			if fixed && req.Name == "c500" {
+				return nil
+			}
+			return overQuota(req)
+		}
+		for i := range 1000 {
+			p.add(fmt.Sprint("c", i))
+		}
+		p.sleep(5 * time.Minute)
+		fixed = true
+		p.add("c500")
+		p.sleep(probeEvery)
+		if p.failed[RequestFor("team", "c500")] != nil {
+			t.Error("an object that was changed is not tried within a second")
+		}
+	})
+}
+
+func TestACauseDelaysNoObjectThatFailsForAnother(t *testing.T) {
+	inPasses(t, func(p *passes) {
+		p.err = overQuota
+		for i := range 1000 {
+			p.add(fmt.Sprint("c", i))
+		}
+		p.sleep(5 * time.Minute)
+		conflicts := 0
+		p.err = func(req reconcile.Request) error {
+			if conflicts++; req.Name == "other" && conflicts < 3 {
+				return apierrors.NewConflict(schema.GroupResource{Resource: "ipaddressclaims"}, req.Name, errors.New("newer"))
+			}
+			if req.Name == "other" {
+				return nil
+			}
+			return overQuota(req)
+		}
+		p.add("other")
+		p.sleep(200 * time.Millisecond)
+		if p.failed[RequestFor("team", "other")] != nil {
+			t.Errorf("it was tried at %v, and not again after the conflicts", p.at["other"])
+		}
+	})
+}
+
+func TestAPassThatPanicsFails(t *testing.T) {
+	b := NewBackoff(clock.RealClock{}, nil)
+	if err := b.Start(t.Context(), workqueue.NewTypedRateLimitingQueue(b.Limiter())); err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = b.Passes(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { panic("nil") })).
+			Reconcile(t.Context(), RequestFor("team", "a"))
+	}()
+	if len(b.failed) != 1 {
+		t.Errorf("%d objects failed, want one", len(b.failed))
+	}
+}

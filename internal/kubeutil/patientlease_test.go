@@ -1,0 +1,89 @@
+package kubeutil
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// scriptedLease answers with what it is told to.
+type scriptedLease struct {
+	resourcelock.Interface
+	holder string
+	err    error
+}
+
+func (l *scriptedLease) Identity() string { return "us" }
+func (l *scriptedLease) Describe() string { return "the lease" }
+
+func (l *scriptedLease) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if l.err != nil {
+		return nil, nil, l.err
+	}
+	return &resourcelock.LeaderElectionRecord{HolderIdentity: l.holder}, []byte(l.holder), nil
+}
+
+func (l *scriptedLease) Create(context.Context, resourcelock.LeaderElectionRecord) error {
+	return l.err
+}
+func (l *scriptedLease) Update(context.Context, resourcelock.LeaderElectionRecord) error {
+	return l.err
+}
+
+func TestALeaseIsLostToSomebodyElseAlone(t *testing.T) {
+	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	stall := context.DeadlineExceeded
+	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}
+	for name, test := range map[string]struct {
+		holder string // as it was read last
+		update resourcelock.LeaderElectionRecord
+		err    error
+		lost   bool
+	}{
+		"it is renewed":                             {"us", ours, nil, false},
+		"no answer in time":                         {"us", ours, stall, false},
+		"no connection":                             {"us", ours, errors.New("connection refused"), false},
+		"too many requests":                         {"us", ours, apierrors.NewTooManyRequests("later", 1), false},
+		"etcd does not answer":                      {"us", ours, apierrors.NewInternalError(stall), false},
+		"somebody has written to it":                {"us", ours, apierrors.NewConflict(leases, "x", stall), true},
+		"it is gone":                                {"us", ours, apierrors.NewNotFound(leases, "x"), true},
+		"the right to it is gone":                   {"us", ours, apierrors.NewForbidden(leases, "x", stall), true},
+		"the process ends":                          {"us", ours, context.Canceled, true},
+		"no answer to who does not have it yet":     {"them", ours, stall, true},
+		"no answer to who wants it, and nobody has": {"", ours, stall, true},
+		"no answer to who gives it back":            {"us", resourcelock.LeaderElectionRecord{}, stall, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := &scriptedLease{holder: test.holder}
+			lease := NewPatientLease(told, logr.Discard())
+			if _, _, err := lease.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			told.err = test.err
+			if err := lease.Update(t.Context(), test.update); (err != nil) != test.lost {
+				t.Errorf("error %v, want one: %t", err, test.lost)
+			}
+		})
+	}
+}
+
+func TestALeaseThatWasGivenBackIsNotHeld(t *testing.T) {
+	told := &scriptedLease{}
+	lease := NewPatientLease(told, logr.Discard())
+	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}
+	if err := lease.Create(t.Context(), ours); err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil {
+		t.Fatal(err)
+	}
+	told.err = context.DeadlineExceeded
+	if lease.Update(t.Context(), ours) == nil {
+		t.Error("it passes for renewed, though it was given back")
+	}
+}

@@ -1,0 +1,313 @@
+package kubeutil
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// history is a store whose events are at the revisions that they state. A watch shows
+// those above the revision from which it is asked for, and then a bookmark.
+type history struct {
+	revision int
+	events   []watch.Event
+	lists    []metav1.ListOptions
+}
+
+func newEvent(kind watch.EventType, uid string, revision int) watch.Event {
+	return watch.Event{Type: kind, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "c", UID: types.UID(uid), ResourceVersion: strconv.Itoa(revision),
+	}}}
+}
+
+// write adds an event of another object, unless kind is empty: then of another resource.
+func (h *history) write(kind watch.EventType, uid string) {
+	if h.revision++; kind != "" {
+		h.events = append(h.events, newEvent(kind, uid, h.revision))
+	}
+}
+
+// restore puts the store back.
+func (h *history) restore(revision int) {
+	h.revision = revision
+	h.events = slices.DeleteFunc(h.events, func(e watch.Event) bool { return revisionOf(e) > revision })
+}
+
+func revisionOf(e watch.Event) int {
+	n, _ := strconv.Atoi(e.Object.(metav1.Object).GetResourceVersion())
+	return n
+}
+
+func (h *history) source() *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			h.lists = append(h.lists, options)
+			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(h.revision)}}, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			from, err := strconv.Atoi(options.ResourceVersion)
+			if err != nil {
+				return nil, err
+			}
+			shown := slices.DeleteFunc(slices.Clone(h.events), func(e watch.Event) bool { return revisionOf(e) <= from })
+			if h.revision > from {
+				shown = append(shown, newEvent(watch.Bookmark, "", h.revision))
+			}
+			w := watch.NewFakeWithChanSize(len(shown), false)
+			for _, e := range shown {
+				w.Action(e.Type, e.Object)
+			}
+			w.Stop()
+			return w, nil
+		},
+	}
+}
+
+// shown are the events of one watch, in short.
+func shown(t *testing.T, s *VerifiedSource) []string {
+	t.Helper()
+	w, err := s.Watch(metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return []string{string(apierrors.ReasonForError(err))}
+	}
+	defer w.Stop()
+	texts := []string{}
+	for e := range w.ResultChan() {
+		if e.Type == watch.Error {
+			return append(texts, string(apierrors.ReasonForError(apierrors.FromObject(e.Object))))
+		}
+		texts = append(texts, fmt.Sprintf("%s %s %d", e.Type, e.Object.(metav1.Object).GetUID(), revisionOf(e)))
+	}
+	return texts
+}
+
+func TestAWatchIsResumedOnlyInTheHistoryThatWasSeen(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// then happens after a list at revision 1, and a watch that showed the
+		// creation of a at 2, that of b at 3, and a bookmark at 4.
+		then     func(h *history)
+		want     []string
+		wentBack []string
+	}{
+		{name: "nothing happens", then: func(*history) {}, want: []string{"BOOKMARK  4"}},
+		{name: "it goes on", then: func(h *history) { h.write(watch.Deleted, "a") }, want: []string{"DELETED a 5", "BOOKMARK  5"}},
+		{
+			name: "it goes back behind the last event",
+			then: func(h *history) { h.restore(2) },
+			want: []string{"Expired"}, wentBack: []string{"4 2"},
+		},
+		{
+			name: "it goes back behind a bookmark",
+			then: func(h *history) { h.restore(3) },
+			want: []string{"Expired"}, wentBack: []string{"4 3"},
+		},
+		{
+			name: "it goes back behind the last event, and another is above all that was seen",
+			then: func(h *history) {
+				h.restore(2)
+				h.write("", "")
+				h.write("", "")
+				h.write(watch.Added, "c")
+			},
+			want: []string{"Expired"}, wentBack: []string{"3 5"},
+		},
+		{
+			name: "it goes back behind the last event, and another has its revision",
+			then: func(h *history) {
+				h.restore(2)
+				h.write(watch.Added, "c")
+				h.write("", "")
+			},
+			want: []string{"Expired"}, wentBack: []string{"3 3"},
+		},
+		{
+			name: "it goes back behind the last event, and other resources pass what was seen",
+			then: func(h *history) {
+				h.restore(2)
+				h.write("", "")
+				h.write("", "")
+				h.write("", "")
+			},
+			want: []string{"Expired"}, wentBack: []string{"3 5"},
+		},
+		{
+			name: "it goes back behind a bookmark alone, and passes it",
+			then: func(h *history) {
+				h.restore(3)
+				h.write(watch.Added, "c")
+				h.write(watch.Added, "d")
+			},
+			want: []string{"ADDED c 4", "ADDED d 5", "BOOKMARK  5"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := &history{revision: 1}
+			var wentBack []string
+			s := NewVerifiedSource(h.source(), Verification{WentBack: func(seen, found string) { wentBack = append(wentBack, seen+" "+found) }})
+			if _, err := s.List(metav1.ListOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			h.write(watch.Added, "a")
+			h.write(watch.Added, "b")
+			h.write("", "")
+			if diff := cmp.Diff([]string{"ADDED a 2", "ADDED b 3", "BOOKMARK  4"}, shown(t, s)); diff != "" {
+				t.Fatalf("the first watch (-want +got):\n%s", diff)
+			}
+			c.then(h)
+			if diff := cmp.Diff(c.want, shown(t, s)); diff != "" {
+				t.Errorf("the second watch (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.wentBack, wentBack); diff != "" {
+				t.Errorf("reported (-want +got):\n%s", diff)
+			}
+			// What is listed is the truth from then on.
+			if _, err := s.List(metav1.ListOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if got := shown(t, s); len(got) > 0 || len(wentBack) != len(c.wentBack) {
+				t.Errorf("after another list: shown %q, reported %q", got, wentBack)
+			}
+		})
+	}
+}
+
+func TestAWatchRunsOnceTheLastEventHasComeAgain(t *testing.T) {
+	h, shows := &history{revision: 1}, watch.NewFake()
+	from := h.source()
+	s := NewVerifiedSource(from, Verification{WentBack: func(string, string) {}})
+	if _, err := s.List(metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.write(watch.Added, "a")
+	shown(t, s)
+	is := func(when string, want bool) {
+		t.Helper()
+		if got := s.IsRunning(); got != want {
+			t.Errorf("%s it runs: %t", when, got)
+		}
+	}
+	is("when it has ended,", false)
+	from.WatchFuncWithContext = func(context.Context, metav1.ListOptions) (watch.Interface, error) { return shows, nil }
+	w, err := s.Watch(metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is("when it has begun,", false)
+	shows.Add(newEvent(watch.Added, "a", 2).Object)
+	shows.Add(newEvent(watch.Added, "b", 3).Object)
+	<-w.ResultChan()
+	is("when it has shown the last event,", true)
+	w.Stop()
+	for range w.ResultChan() { // ends
+	}
+	is("when it is stopped,", false)
+}
+
+func TestAListThatShowsThatTheStoreHasGoneBackIsReported(t *testing.T) {
+	h, reported := &history{revision: 7}, 0
+	s := NewVerifiedSource(h.source(), Verification{WentBack: func(string, string) { reported++ }})
+	for range 2 {
+		if _, err := s.List(metav1.ListOptions{ResourceVersion: "7"}); err != nil {
+			t.Fatal(err)
+		}
+		h.restore(5)
+	}
+	if reported != 1 {
+		t.Errorf("reported %d times", reported)
+	}
+}
+
+// Where the store has gone back is reported once, however many writes show it.
+func TestThatTheStoreHasGoneBackIsReportedOnce(t *testing.T) {
+	h, reported := &history{revision: 7}, 0
+	s := NewVerifiedSource(h.source(), Verification{WentBack: func(string, string) { reported++ }})
+	if _, err := s.List(metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.restore(3)
+	s.GoneBack("7", "4")
+	s.GoneBack("7", "5")
+	if _, err := s.List(metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.GoneBack("7", "6")
+	if reported != 1 || s.Revision() != "3" {
+		t.Errorf("reported %d times; the revision is %s", reported, s.Revision())
+	}
+}
+
+func TestEveryListIsAQuorumRead(t *testing.T) {
+	h := &history{revision: 7}
+	s := NewVerifiedSource(h.source(), Verification{})
+	if _, err := s.List(metav1.ListOptions{ResourceVersion: "0", Limit: 500}); err != nil {
+		t.Fatal(err)
+	}
+	shown(t, s)
+	if diff := cmp.Diff([]metav1.ListOptions{{}, {Limit: 1}}, h.lists); diff != "" {
+		t.Errorf("requested (-want +got):\n%s", diff)
+	}
+}
+
+func TestRevisionsAreComparedAtMostOnceASecond(t *testing.T) {
+	h, clock := &history{revision: 7}, clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := NewVerifiedSource(h.source(), Verification{Clock: clock, Random: rand.New(rand.NewPCG(1, 2))})
+	if _, err := s.List(metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	begin := clock.Now()
+	for n := range 3 {
+		watching := make(chan struct{})
+		go func() {
+			defer close(watching)
+			shown(t, s)
+		}()
+		for !isClosed(watching) {
+			if clock.HasWaiters() {
+				clock.Step(10 * time.Millisecond)
+			}
+		}
+		if took := clock.Since(begin); took < time.Duration(n)*comparedEvery {
+			t.Errorf("watch %d began after %v", n, took)
+		}
+	}
+	if took := clock.Since(begin); took > 2*comparedEvery+2*comparedJitter {
+		t.Errorf("three watches took %v", took)
+	}
+}
+
+func isClosed(done chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-time.After(time.Millisecond):
+		return false
+	}
+}
+
+// A Reflector stops a watch while an event is on its way.
+func TestAFilteredWatchEndsWhenItIsStopped(*testing.T) {
+	from := watch.NewFakeWithChanSize(1, false)
+	w := newFilteredWatch(from, func(e watch.Event) (watch.Event, bool) { return e, true }, func() {})
+	from.Action(watch.Added, &corev1.ConfigMap{})
+	for len(from.ResultChan()) > 0 {
+		<-time.After(time.Millisecond)
+	}
+	w.Stop()
+	for range w.ResultChan() { // ends
+	}
+}

@@ -1,0 +1,204 @@
+// Package history says what became of each block: every grant, retention and release of one,
+// and every refusal of a request, is an Entry, which a Recorder hands to its sinks: the log,
+// a file, an OTLP endpoint (package export).
+//
+// The register (the IPAllocations) says who holds a block now; the history says who held it
+// before. It is written by the replica that did it, after it was done: a replica that dies
+// between the two leaves an entry out. Nothing is decided by it.
+package history
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+)
+
+// Action is what was done.
+type Action string
+
+// What is done with a block, or with a request for one.
+const (
+	// Granted blocks were recorded for a holder.
+	Granted Action = "Granted"
+	// Retained blocks are kept although their holder is gone.
+	Retained Action = "Retained"
+	// Released blocks are free.
+	Released Action = "Released"
+	// Refused requests changed nothing.
+	Refused Action = "Refused"
+)
+
+// Reason says why a block was granted, retained or released. That of a refusal is the reason
+// of the Status that the client was answered (metav1.StatusReason).
+type Reason string
+
+// Why blocks are granted.
+const (
+	// Allocated: the block was free.
+	Allocated Reason = "Allocated"
+	// TakenOver: the block was retained for the holder, or for its sticky key.
+	TakenOver Reason = "TakenOver"
+	// Existing: the holder had the block already, by an import, a restore or by hand.
+	Existing Reason = "Existing"
+	// Adopted: an earlier attempt, or another replica, had recorded it for the holder.
+	Adopted Reason = "Adopted"
+)
+
+// Why blocks are retained or released.
+const (
+	HolderDeleted    Reason = "HolderDeleted"
+	RetentionExpired Reason = "RetentionExpired"
+	ReuseDelayOver   Reason = "ReuseDelayOver"
+	// Deleted: a person deleted the record of a retained block.
+	Deleted Reason = "Deleted"
+	// Orphaned: no holder was found: its claim was never stored, or was deleted while no
+	// leader watched.
+	Orphaned Reason = "Orphaned"
+	// Unused: the request for which it was granted was over before it was answered.
+	Unused Reason = "Unused"
+	// GivenUp: the record was not its holder's, or its holder may not have as much.
+	GivenUp Reason = "GivenUp"
+	// NotAllowed: the holder may not use the pool, which was not known when the block was
+	// recorded.
+	NotAllowed Reason = "NotAllowed"
+)
+
+// Explained is a reason with what it means.
+type Explained struct {
+	Reason  Reason
+	Of      []Action
+	Meaning string
+}
+
+// Reasons are all reasons but those of refusals.
+func Reasons() []Explained {
+	granted, ended := []Action{Granted}, []Action{Retained, Released}
+	released := ended[1:]
+	return []Explained{
+		{Allocated, granted, "The block was free, and was found or asked for."},
+		{TakenOver, granted, "The block was retained for a claim of this name, or of its sticky key."},
+		{Existing, granted, "The holder had it already: by an import, after a restore, or because somebody made its IPAddress."},
+		{Adopted, granted, "An earlier attempt or another replica had recorded it for the holder, and may have said so."},
+		{HolderDeleted, ended, "The claim or the pool was deleted."},
+		{Orphaned, ended, "No holder was found: the claim was never stored, as another webhook or policy refused it, or it was deleted while no leader watched."},
+		{RetentionExpired, ended, "The retention of a retained block is over. It may cool down then."},
+		{Deleted, ended, "A person deleted the record of a retained block. It may cool down then."},
+		{ReuseDelayOver, released, "The reuse delay is over."},
+		{Unused, released, "The request for which it was granted was over before it was answered."},
+		{GivenUp, released, "The record was not its holder's: the holder has another block, may not have as much, or a former pool had left it behind."},
+		{NotAllowed, released, "The holder may not use the pool, which was not known when the block was recorded."},
+	}
+}
+
+// ReasonOf is the reason by which the controllers count what they release.
+func ReasonOf(counted metrics.ReleaseReason) Reason {
+	switch counted {
+	case metrics.HolderDeleted:
+		return HolderDeleted
+	case metrics.RetentionExpired:
+		return RetentionExpired
+	case metrics.ReuseDelayOver:
+		return ReuseDelayOver
+	case metrics.Deleted:
+		return Deleted
+	default:
+		return Orphaned
+	}
+}
+
+// Entry is one thing that was done. Its JSON is one line of a history file. Fields may be
+// added to it; none changes its meaning or goes.
+type Entry struct {
+	Time    time.Time `json:"time"`
+	Action  Action    `json:"action"`
+	Reason  Reason    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+
+	Block         netip.Prefix `json:"block,omitzero"`
+	PoolKind      string       `json:"poolKind,omitempty"`
+	PoolNamespace string       `json:"poolNamespace,omitempty"`
+	Pool          string       `json:"pool,omitempty"`
+	Class         string       `json:"class,omitempty"`
+	Project       string       `json:"project,omitempty"`
+	State         string       `json:"state,omitempty"`
+	Until         time.Time    `json:"until,omitzero"`
+
+	HolderKind      string `json:"holderKind,omitempty"`
+	HolderNamespace string `json:"holderNamespace,omitempty"`
+	Holder          string `json:"holder,omitempty"`
+	HolderUID       string `json:"holderUID,omitempty"`
+	RequestedBy     string `json:"requestedBy,omitempty"`
+
+	Operation string `json:"operation,omitempty"`
+	Code      int32  `json:"code,omitempty"`
+	LeftOut   int    `json:"leftOut,omitempty"`
+
+	Record    string `json:"record,omitempty"`
+	RecordUID string `json:"recordUID,omitempty"`
+	Replica   string `json:"replica,omitempty"`
+}
+
+// Field is one field of an Entry: its name in JSON, in the log and in OTLP, its meaning, and
+// its value: a string or an int64, or nil where the entry says nothing of it.
+type Field struct {
+	Name, Meaning string
+	Value         func(*Entry) any
+}
+
+// Fields are all fields, in the order of the JSON.
+func Fields() []Field {
+	return []Field{
+		{"time", "When it was done: RFC 3339, UTC.", func(e *Entry) any { return moment(e.Time) }},
+		{"action", "What was done: Granted, Retained, Released or Refused.", func(e *Entry) any { return string(e.Action) }},
+		{"reason", "Why: one of the reasons below; for a refusal the reason of the Status that the client was answered.", func(e *Entry) any { return string(e.Reason) }},
+		{"message", "What the client was answered, where it was refused; at most 1,024 bytes.", func(e *Entry) any { return given(e.Message) }},
+		{"block", "The CIDR. Of a refusal the one that was asked for; missing where none was.", blockOf},
+		{"poolKind", "From where: IPPool, LocalIPPool or, for the CIDR of a root pool, RoutingDomain.", func(e *Entry) any { return given(e.PoolKind) }},
+		{"poolNamespace", "Namespace of a LocalIPPool, or of a namespace's own routing domain.", func(e *Entry) any { return given(e.PoolNamespace) }},
+		{"pool", "Name of the pool, or of the routing domain.", func(e *Entry) any { return given(e.Pool) }},
+		{"class", "The IPClass, where there is one.", func(e *Entry) any { return given(e.Class) }},
+		{"project", "The project for whose limits the block counts.", func(e *Entry) any { return given(e.Project) }},
+		{"state", "How a block is kept: Retained, or Cooling while the reuse delay lasts.", func(e *Entry) any { return given(e.State) }},
+		{"until", "When a block that is kept is free, if nobody takes it before.", func(e *Entry) any { return moment(e.Until) }},
+		{"holderKind", "Who has it, had it or asked for it: IPClaim, IPAddressClaim, IPPool or LocalIPPool. Of a refusal the kind of the object that was refused.", func(e *Entry) any { return given(e.HolderKind) }},
+		{"holderNamespace", "Namespace of the holder.", func(e *Entry) any { return given(e.HolderNamespace) }},
+		{"holder", "Name of the holder. Missing where the request was refused before its name was generated.", func(e *Entry) any { return given(e.Holder) }},
+		{"holderUID", "UID of the holder, where it existed when the block was recorded.", func(e *Entry) any { return given(e.HolderUID) }},
+		{"requestedBy", "The user who created the holder, or whose request was refused.", func(e *Entry) any { return given(e.RequestedBy) }},
+		{"operation", "Of a refusal: CREATE, UPDATE or DELETE.", func(e *Entry) any { return given(e.Operation) }},
+		{"code", "Of a refusal: the HTTP status.", func(e *Entry) any { return number(int64(e.Code)) }},
+		{"leftOut", "Of a refusal: how many refusals in the same namespace were left out since the last one that was not.", func(e *Entry) any { return number(int64(e.LeftOut)) }},
+		{"record", "The IPAllocation, as namespace/name.", func(e *Entry) any { return given(e.Record) }},
+		{"recordUID", "UID of the IPAllocation.", func(e *Entry) any { return given(e.RecordUID) }},
+		{"replica", "The replica that did it: the name of its pod.", func(e *Entry) any { return given(e.Replica) }},
+	}
+}
+
+func given(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+func number(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
+func moment(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func blockOf(e *Entry) any {
+	if !e.Block.IsValid() {
+		return nil
+	}
+	return e.Block.String()
+}

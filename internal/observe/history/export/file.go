@@ -1,0 +1,60 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+)
+
+// FileOptions say where a history file is, and how long it is kept, as kube-apiserver's
+// --audit-log-* do.
+type FileOptions struct {
+	// Path of the file. Rotated ones are beside it, with the time in their names.
+	Path string
+	// MaxSize is how large the file may be before it is rotated, in megabytes.
+	MaxSize int
+	// MaxBackups is how many rotated files are kept, and MaxAge for how many days; 0: any
+	// number.
+	MaxBackups, MaxAge int
+}
+
+// File is a sink that writes each entry as one line of JSON. The error is that the file
+// cannot be written; there is only one process that writes it.
+func File(o FileOptions) (history.Sink, error) {
+	file, err := os.OpenFile(o.Path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	return &fileSink{to: &lumberjack.Logger{Filename: o.Path, MaxSize: o.MaxSize, MaxBackups: o.MaxBackups, MaxAge: o.MaxAge}}, nil
+}
+
+type fileSink struct {
+	to    *lumberjack.Logger
+	lines bytes.Buffer
+}
+
+// Write implements history.Sink.
+func (s *fileSink) Write(_ context.Context, entries []history.Entry) error {
+	s.lines.Reset()
+	to := json.NewEncoder(&s.lines)
+	to.SetEscapeHTML(false)
+	for i := range entries {
+		if err := to.Encode(&entries[i]); err != nil {
+			return fmt.Errorf("encoding an entry of the history: %w", err)
+		}
+	}
+	_, err := s.to.Write(s.lines.Bytes())
+	return err
+}
+
+// Close implements history.Sink.
+func (s *fileSink) Close(context.Context) error { return s.to.Close() }

@@ -1,0 +1,111 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc"
+	"go.opentelemetry.io/otel/log"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	"go.opentelemetry.io/otel/sdk/resource"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/version"
+)
+
+const (
+	// scope names the history among the logs of a collector.
+	scope = "github.com/cadastre-dev/cadastre/history"
+	// exportWithin bounds one call, and tries again included.
+	exportWithin = 10 * time.Second
+)
+
+// OTLP is a sink that sends entries as log records of OpenTelemetry, by gRPC, to the endpoint,
+// such as http://collector:4317, or https:// for TLS. The environment variables
+// OTEL_EXPORTER_OTLP_* set what is not said here, such as headers and certificates. Entries
+// that the endpoint does not take in time are lost.
+func OTLP(ctx context.Context, endpoint, replica string) (history.Sink, error) {
+	if at, err := url.Parse(endpoint); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
+		return nil, fmt.Errorf("%q is no URL of an endpoint: write one such as http://collector:4317", endpoint)
+	}
+	exporter, err := otlploggrpc.New(ctx,
+		otlploggrpc.WithEndpointURL(endpoint), otlploggrpc.WithTimeout(exportWithin),
+		otlploggrpc.WithRetry(otlploggrpc.RetryConfig{
+			Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: exportWithin,
+		}))
+	if err != nil {
+		return nil, err
+	}
+	s := &otlpSink{exporter: exporter, fields: history.Fields()}
+	s.provider = sdklog.NewLoggerProvider(sdklog.WithProcessor((*collected)(s)), sdklog.WithResource(resource.NewSchemaless(
+		semconv.ServiceName("cadastre"), semconv.ServiceVersion(version.Own()), semconv.ServiceInstanceID(replica),
+	)))
+	s.logger = s.provider.Logger(scope)
+	return s, nil
+}
+
+// otlpSink makes records by the SDK's provider, which its processor collects, and exports
+// them itself: it knows then which were taken.
+type otlpSink struct {
+	exporter *otlploggrpc.Exporter
+	provider *sdklog.LoggerProvider
+	logger   log.Logger
+	fields   []history.Field
+	records  []sdklog.Record
+}
+
+// Write implements history.Sink.
+func (s *otlpSink) Write(ctx context.Context, entries []history.Entry) error {
+	s.records = s.records[:0]
+	for i := range entries {
+		s.logger.Emit(ctx, s.record(&entries[i]))
+	}
+	ctx, cancel := context.WithTimeout(ctx, exportWithin)
+	defer cancel()
+	return s.exporter.Export(ctx, s.records)
+}
+
+func (s *otlpSink) record(e *history.Entry) log.Record {
+	r := log.Record{}
+	r.SetTimestamp(e.Time)
+	r.SetSeverity(log.SeverityInfo)
+	r.SetEventName("cadastre." + strings.ToLower(string(e.Action)))
+	r.SetBody(log.StringValue(subject(e)))
+	for _, f := range s.fields[1:] { // without the time
+		switch value := f.Value(e).(type) {
+		case int64:
+			r.AddAttributes(log.Int64(f.Name, value))
+		case string:
+			r.AddAttributes(log.String(f.Name, value))
+		}
+	}
+	return r
+}
+
+// Close implements history.Sink.
+func (s *otlpSink) Close(ctx context.Context) error {
+	return errors.Join(s.provider.Shutdown(ctx), s.exporter.Shutdown(ctx))
+}
+
+// collected is the processor of a sink's records.
+type collected otlpSink
+
+// OnEmit implements sdklog.Processor.
+func (c *collected) OnEmit(_ context.Context, r *sdklog.Record) error {
+	c.records = append(c.records, r.Clone())
+	return nil
+}
+
+// Enabled implements sdklog.Processor.
+func (*collected) Enabled(context.Context, sdklog.EnabledParameters) bool { return true }
+
+// Shutdown implements sdklog.Processor.
+func (*collected) Shutdown(context.Context) error { return nil }
+
+// ForceFlush implements sdklog.Processor.
+func (*collected) ForceFlush(context.Context) error { return nil }

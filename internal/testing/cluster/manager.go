@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/proxy"
+)
+
+// Namespace and ServiceAccount are the operator's own, where nobody has installed it
+// elsewhere.
+const (
+	Namespace      = "cadastre-system"
+	ServiceAccount = "cadastre-controller-manager"
+)
+
+// Manager is one replica of the operator, a process under the operator's
+// service account. It is ready when its /readyz says so.
+type Manager struct {
+	*Process
+	// WebhookAddress is where it serves its webhooks, behind the balancer.
+	WebhookAddress string
+	// MetricsAddress and ProbeAddress are where it serves /metrics, and /healthz
+	// and /readyz.
+	MetricsAddress, ProbeAddress string
+	// API is the way by which it reaches the API server; nil where that is direct.
+	API *proxy.Proxy
+}
+
+// replica is what one manager is made of.
+type replica struct {
+	number     int
+	namespace  string
+	account    string
+	binary     string
+	kubeconfig string
+	webhook    string // its address, which the balancer knows
+	args, env  []string
+	files      *runDir
+	revive     bool
+	api        *proxy.Proxy
+}
+
+// reviveAfter is how long a manager has to have lived to be started again.
+const reviveAfter = 3 * time.Second
+
+func newManager(r replica, free *ports) (*Manager, error) {
+	given, err := free.several(2)
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(r.webhook)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{
+		WebhookAddress: r.webhook,
+		MetricsAddress: loopback(given[0]),
+		ProbeAddress:   loopback(given[1]),
+		API:            r.api,
+	}
+	name := "manager-" + strconv.Itoa(r.number)
+	m.Process = &Process{
+		Name: name,
+		path: r.binary,
+		// Where it listens comes last, so that it holds whatever r.args say.
+		Args: append(slices.Clone(r.args),
+			"--kubeconfig="+r.kubeconfig,
+			"--webhook-bind-host="+host,
+			"--webhook-port="+port,
+			// By the names that earlier builds know too.
+			"--metrics-bind-address="+m.MetricsAddress,
+			"--health-probe-bind-address="+m.ProbeAddress,
+		),
+		Env: append([]string{
+			"POD_NAMESPACE=" + r.namespace, "POD_SERVICE_ACCOUNT=" + r.account, "POD_NAME=" + name,
+			"CADASTRE_TEST_UNSAFE_ORPHAN_GRACE=true", // tests wait for the grace period to end
+		}, r.env...),
+		ready: answersOK(fmt.Sprintf("http://%s/readyz", m.ProbeAddress)),
+		files: r.files,
+	}
+	if r.revive {
+		m.reviveAfter = reviveAfter
+	}
+	return m, nil
+}

@@ -1,0 +1,272 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/balancer"
+	"github.com/cadastre-dev/cadastre/internal/testing/proxy"
+)
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if err := c.step("starting etcd and kube-apiserver", func() error { return c.startPlane(ctx) }); err != nil {
+		return err
+	}
+	if c.options.ControllerManager {
+		if err := c.step("starting kube-controller-manager", func() error { return c.startControllers(ctx) }); err != nil {
+			return err
+		}
+	}
+	if err := c.installClusterAPI(ctx); err != nil {
+		return err
+	}
+	if c.options.Bare {
+		return nil
+	}
+	if c.options.Managers == 0 && len(c.options.Webhooks) == 0 {
+		return c.step("installing the CRDs", func() error { return c.Install(ctx, "config/crd") })
+	}
+	webhooks, err := c.startBalancer(ctx)
+	if err != nil {
+		return err
+	}
+	err = c.step("installing the operator: CRDs, RBAC, webhooks", func() error { return c.installOperator(ctx) })
+	if err != nil || c.options.Managers == 0 {
+		return err
+	}
+	return c.step(fmt.Sprintf("starting %d manager(s), until ready", c.options.Managers),
+		func() error { return c.startManagers(ctx, webhooks) })
+}
+
+func (c *Cluster) prepare() (err error) {
+	if c.moduleRoot, err = ModuleRoot(); err != nil {
+		return err
+	}
+	if c.assets, err = findAssets(c.options.Assets, c.moduleRoot); err != nil {
+		return err
+	}
+	if c.options.ManagerBinary == "" {
+		c.options.ManagerBinary = filepath.Join(c.moduleRoot, "bin", "manager")
+	}
+	if _, err := os.Stat(c.options.ManagerBinary); err != nil && c.options.Managers > 0 {
+		return fmt.Errorf("%w: run `make build`", err)
+	}
+	if _, err := os.Stat(c.coreBinary()); err != nil && c.options.ClusterAPI {
+		return fmt.Errorf("%w: run `make capi`", err)
+	}
+	if c.files, err = newRunDir(c.options.Dir); err != nil {
+		return err
+	}
+	c.leash, err = newLeash(c.files)
+	return err
+}
+
+func (c *Cluster) startPlane(ctx context.Context) (err error) {
+	c.plane, err = newControlPlane(c.assets, c.files, &c.free, c.options)
+	if err != nil {
+		return err
+	}
+	if c.options.Audit {
+		if err := c.audit(); err != nil {
+			return err
+		}
+	}
+	if c.options.TracesTo != "" {
+		if err := c.trace(c.options.TracesTo); err != nil {
+			return err
+		}
+	}
+	c.Etcd = &Part{Name: "etcd", files: c.files, start: c.plane.Etcd.Start, stop: c.plane.Etcd.Stop}
+	c.APIServer = &Part{Name: "kube-apiserver", files: c.files, start: c.plane.APIServer.Start, stop: c.plane.APIServer.Stop}
+	if err := c.Etcd.Start(ctx); err != nil {
+		return err
+	}
+	c.plane.APIServer.EtcdURL = c.plane.Etcd.URL
+	if err := c.APIServer.Start(ctx); err != nil {
+		return err
+	}
+	if c.admin, err = c.User("admin", "system:masters"); err != nil {
+		return err
+	}
+	if err := writeKubeconfig(c.Kubeconfig(), c.admin); err != nil {
+		return err
+	}
+	return awaitDefaultNamespace(ctx, c.admin)
+}
+
+func (c *Cluster) startControllers(ctx context.Context) error {
+	config, err := c.User("system:kube-controller-manager")
+	if err != nil {
+		return err
+	}
+	kubeconfig := c.files.in("auth", "kube-controller-manager.kubeconfig")
+	if err := writeKubeconfig(kubeconfig, config); err != nil {
+		return err
+	}
+	port, err := c.free.next()
+	if err != nil {
+		return err
+	}
+	c.ControllerManager, err = newControllerManager(c.assets, c.files, port, kubeconfig, config.CAData)
+	if err != nil {
+		return err
+	}
+	return c.ControllerManager.Start(ctx)
+}
+
+// installClusterAPI installs of Cluster API what the options ask for.
+func (c *Cluster) installClusterAPI(ctx context.Context) error {
+	switch {
+	case c.options.ClusterAPI:
+		return c.step("starting Cluster API's core manager, until ready", func() error { return c.StartClusterAPI(ctx) })
+	case c.options.ClusterAPICRDs:
+		return c.step("installing Cluster API's CRDs", func() error { return c.InstallClusterAPICRDs(ctx) })
+	default:
+		return nil
+	}
+}
+
+// startBalancer puts the balancer in front of the webhooks, those of the
+// managers included, and returns the addresses for the latter.
+func (c *Cluster) startBalancer(ctx context.Context) ([]string, error) {
+	given, err := c.free.several(c.options.Managers + 1)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, port := range given[1:] {
+		addresses = append(addresses, loopback(port))
+	}
+	c.Balancer, err = balancer.Listen(loopback(given[0]), append(addresses, c.options.Webhooks...)...)
+	if err != nil {
+		return nil, err
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- c.Balancer.Serve(life) }()
+	c.endBalancer = func() error {
+		end()
+		return <-served
+	}
+	return addresses, nil
+}
+
+// startManagers starts all replicas at once, under the operator's account.
+func (c *Cluster) startManagers(ctx context.Context, webhooks []string) error {
+	config, err := c.OperatorConfig(ctx)
+	if err != nil {
+		return err
+	}
+	for _, webhook := range webhooks {
+		if err := c.prepareManager(ctx, config, webhook); err != nil {
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, manager := range c.Managers {
+		group.Go(func() error { return manager.Start(ctx) })
+	}
+	return group.Wait()
+}
+
+// managerKubeconfig is the file with the credentials of a replica.
+func (c *Cluster) managerKubeconfig(number int) string {
+	return c.files.in("auth", fmt.Sprintf("manager-%d.kubeconfig", number))
+}
+
+// prepareManager adds a replica that is still to be started.
+func (c *Cluster) prepareManager(ctx context.Context, config *rest.Config, webhook string) error {
+	number := len(c.Managers)
+	api, err := c.startProxy(ctx, config)
+	if err != nil {
+		return err
+	}
+	kubeconfig := c.managerKubeconfig(number)
+	if err := writeKubeconfig(kubeconfig, by(config, api)); err != nil {
+		return err
+	}
+	manager, err := newManager(replica{
+		number:     number,
+		namespace:  c.namespace,
+		account:    c.account,
+		binary:     c.options.ManagerBinary,
+		kubeconfig: kubeconfig,
+		webhook:    webhook,
+		args:       c.managerArgs(),
+		env:        c.options.ManagerEnv,
+		files:      c.files,
+		revive:     c.options.Revive,
+		api:        api,
+	}, &c.free)
+	if err != nil {
+		return err
+	}
+	c.Managers = append(c.Managers, manager)
+	return nil
+}
+
+// startProxy starts a way to the API server for one manager, where Options ask
+// for it.
+func (c *Cluster) startProxy(ctx context.Context, config *rest.Config) (*proxy.Proxy, error) {
+	if !c.options.Proxied {
+		return nil, nil
+	}
+	way, err := proxy.Listen(loopback(0), config)
+	if err != nil {
+		return nil, err
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- way.Serve(life) }()
+	c.endProxies = append(c.endProxies, func() error {
+		end()
+		return <-served
+	})
+	return way, nil
+}
+
+// by is the configuration of who takes a way to the API server; nil is the direct
+// one.
+func by(config *rest.Config, way *proxy.Proxy) *rest.Config {
+	if way == nil {
+		return config
+	}
+	return &rest.Config{Host: way.URL()}
+}
+
+// step does a part of the work and says how long it took.
+func (c *Cluster) step(what string, do func() error) error {
+	out := c.options.Progress
+	if out == nil {
+		out = io.Discard
+	}
+	begin := time.Now()
+	_, _ = fmt.Fprintf(out, "%s ... ", what)
+	err := do()
+	if err != nil {
+		_, _ = fmt.Fprintln(out, "failed")
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "%.1f s\n", time.Since(begin).Seconds())
+	return nil
+}
+
+// calmLease outlasts the stalls of a machine on which everything runs at once.
+const calmLease = 4 * time.Second
+
+func (c *Cluster) managerArgs() []string {
+	if c.options.OwnLease {
+		return c.options.ManagerArgs
+	}
+	return append([]string{"--leader-elect-lease-duration=" + calmLease.String()}, c.options.ManagerArgs...)
+}

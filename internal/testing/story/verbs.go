@@ -1,0 +1,129 @@
+package story
+
+import (
+	"net/netip"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+)
+
+// Applied creates objects as they come out of admission: a pool with a CIDR has its
+// family and our finalizer, and there is the record of that CIDR.
+func (w *World) Applied(objects ...client.Object) {
+	w.t.Helper()
+	for _, obj := range objects {
+		if pool, ok := obj.(v1alpha1.Pool); ok && pool.PoolSpec().CIDR != "" {
+			controllerutil.AddFinalizer(pool, v1alpha1.FinalizerPool)
+			read, errs := convert.Pool(pool)
+			suite.Must(w.t, errs.ToAggregate())
+			pool.PoolSpec().IPFamily = v1alpha1.IPFamily(read.Family)
+			w.Recorded(ipam.Record{
+				Name: convert.RecordOfPool(System, read.Key), Block: read.CIDR, Pool: read.Home, Holder: convert.HolderOfPool(read.Key),
+				Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+			})
+		}
+		w.Created(obj)
+	}
+}
+
+// Created creates objects, as if no admission was there. It fails the story if the order of
+// two of them, or of one and an earlier one, depends on which second it is: see inOrder.
+func (w *World) Created(objects ...client.Object) {
+	w.t.Helper()
+	for _, obj := range objects {
+		w.inOrder(obj)
+		suite.Must(w.t, w.K8s.Create(w.t.Context(), obj))
+	}
+	w.Seen()
+}
+
+// Recorded creates the record of a block.
+func (w *World) Recorded(record ipam.Record) {
+	w.t.Helper()
+	w.Created(convert.Allocation(record))
+}
+
+// Block is the record of a block that an IPClaim of the team was given when it was created.
+func Block(claim, pool, cidr string) ipam.Record {
+	return ipam.Record{
+		Name: ipam.Name{Namespace: Team, Name: claim + "-12345678"}, Block: netip.MustParsePrefix(cidr), Pool: ipam.PoolNamed(pool),
+		Holder: Claim(claim), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Project: Team,
+	}
+}
+
+// Claim is an IPClaim of the team as a holder.
+func Claim(name string) ipam.Holder {
+	return convert.HolderOfClaim(ipam.Name{Namespace: Team, Name: name})
+}
+
+// Stored is an object as it is stored now.
+func Stored[T client.Object](w *World, obj T) T {
+	w.t.Helper()
+	suite.Must(w.t, w.K8s.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj))
+	return obj
+}
+
+// Edited changes an object as somebody else: edit is called with what is stored.
+func Edited[T client.Object](w *World, obj T, edit func(T)) {
+	w.t.Helper()
+	edit(Stored(w, obj))
+	suite.Must(w.t, w.K8s.Update(w.t.Context(), obj))
+	w.Seen()
+}
+
+// Gone expects that an object is not stored any more.
+func (w *World) Gone(obj client.Object) {
+	w.t.Helper()
+	if w.isStored(obj) {
+		w.t.Fatalf("%T %s is still there", obj, client.ObjectKeyFromObject(obj))
+	}
+}
+
+// isStored reads an object, and reports whether there is one.
+func (w *World) isStored(obj client.Object) bool {
+	w.t.Helper()
+	err := w.K8s.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj)
+	suite.Must(w.t, client.IgnoreNotFound(err))
+	return err == nil
+}
+
+// Deleted deletes an object. Where it has finalizers it stays.
+func (w *World) Deleted(obj client.Object) {
+	w.t.Helper()
+	suite.Must(w.t, w.K8s.Delete(w.t.Context(), obj))
+	w.Seen()
+}
+
+// Forced deletes an object, whatever finalizers it has.
+func (w *World) Forced(obj client.Object) {
+	w.t.Helper()
+	suite.Must(w.t, force(w.t.Context(), w.K8s, obj))
+	w.Seen()
+}
+
+// Collected does to the records of a holder that is gone what the collection of orphans
+// does.
+func (w *World) Collected(holder ipam.Holder) {
+	w.t.Helper()
+	for _, record := range w.RecordsOf(holder) {
+		switch next := ipam.NextState(record, ipam.Keeping{}, w.Clock.Now()); {
+		case next.Release:
+			suite.Must(w.t, w.Allocator.Release(w.t.Context(), record))
+		default:
+			suite.Must(w.t, w.Allocator.Keep(w.t.Context(), record, next))
+		}
+	}
+	w.Seen()
+}
+
+// RecordsOf are what is recorded for a holder.
+func (w *World) RecordsOf(holder ipam.Holder) []ipam.Record { return w.Ledger.HeldBy(holder) }
+
+// Passes lets time pass on the controller's clock.
+func (w *World) Passes(d time.Duration) { w.Clock.Step(d) }

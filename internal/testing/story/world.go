@@ -1,0 +1,142 @@
+package story
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/testing/entries"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+)
+
+// shownWithin bounds how long the watches may take. It is far more than they need.
+const shownWithin = time.Minute
+
+// World is what one story has.
+type World struct {
+	// Parts are fed by watches.
+	allocator.Parts
+	// K8s reads and writes as a controller does, but without a cache: a pass sees what
+	// is stored. What it writes is noted in the pass.
+	K8s client.WithWatch
+	// Clock is the controller's.
+	Clock *clocktesting.FakeClock
+	// Events are those that the controller has made.
+	Events *Events
+
+	t       *testing.T
+	plane   *Plane
+	shown   *shown
+	writes  *writes
+	moments *moments
+	entries *entries.Kept
+	// kept are objects that an interruption is expected to leave.
+	kept []client.Object
+	// ordered are the objects created so far that the operator puts into an order.
+	ordered []client.Object
+}
+
+// Begin begins a story: as a process that has just started, and has seen all that there
+// is. The test's end ends it.
+func (p *Plane) Begin(t *testing.T) *World {
+	t.Helper()
+	w := &World{
+		Clock: clocktesting.NewFakeClock(time.Now()), Events: &Events{},
+		t: t, plane: p, shown: newShown(), writes: &writes{hooks: map[string]func(){}}, moments: &moments{}, entries: &entries.Kept{},
+	}
+	w.K8s = interruptible(noteWrites(p.admin, w.writes), w.moments)
+	w.Parts = allocator.NewParts(allocator.PartsOptions{
+		Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: shownWithin}),
+		Client: w.K8s, Namespace: System, UnclaimedLimit: 1000, Sinks: map[string]history.Sink{"story": w.entries},
+	})
+	w.Ledger.Listen(w.shown.record) // after the queue, which listens too
+	w.feed()
+	return w
+}
+
+// feed has everything fed until the test ends, and returns when all has been seen once.
+func (w *World) feed() {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var running sync.WaitGroup
+	w.t.Cleanup(func() {
+		w.Close()
+		cancel()
+		running.Wait()
+		suite.Must(w.t, w.plane.wipe(context.Background()))
+	})
+	cfg := w.plane.Config()
+	over, err := rest.HTTPClientFor(cfg)
+	suite.Must(w.t, err)
+	records, err := kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, over, w.plane.admin.Scheme(), "ipallocations", ctrlcache.TransformStripManagedFields())
+	suite.Must(w.t, err)
+	from := w.cache(cfg, over)
+	suite.Must(w.t, w.Feed(ctx, from))
+	known := make(chan struct{})
+	running.Go(func() { w.Ledger.Run(ctx, records, &v1alpha1.IPAllocation{}) })
+	running.Go(func() { _ = from.Start(ctx) }) // it returns when ctx is done
+	running.Go(func() { w.Queue.Run(ctx) })
+	running.Go(func() {
+		w.FeedClaims(ctx, w.plane.admin, from)
+		close(known)
+	})
+	limited, stop := context.WithTimeout(ctx, shownWithin)
+	defer stop()
+	if !toolscache.WaitForCacheSync(limited.Done(), func() bool { return w.Queue.Synced() == nil }) {
+		w.t.Fatalf("not everything was seen within %s", shownWithin)
+	}
+	select {
+	case <-known:
+	case <-limited.Done():
+		w.t.Fatalf("the claims were not seen within %s", shownWithin)
+	}
+}
+
+func (w *World) cache(cfg *rest.Config, over *http.Client) ctrlcache.Cache {
+	w.t.Helper()
+	from, err := ctrlcache.New(cfg, ctrlcache.Options{Scheme: w.plane.admin.Scheme(), Mapper: w.plane.admin.RESTMapper(), HTTPClient: over})
+	suite.Must(w.t, err)
+	return noting{from, w.shown}
+}
+
+// Seen waits until the view, the catalogue and the queue have been shown all that the
+// story has written. Every verb does so itself.
+func (w *World) Seen() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), shownWithin)
+	defer cancel()
+	for _, obj := range w.writes.written() {
+		if !isFed(obj) {
+			continue
+		}
+		err := w.plane.admin.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		suite.Must(w.t, client.IgnoreNotFound(err))
+		if err == nil && !w.shown.await(ctx, keyOf(obj), versionOf(obj)) || err != nil && !w.shown.awaitGone(ctx, keyOf(obj)) {
+			w.t.Fatalf("%s %s was not shown within %s as it is stored", kindOf(obj), client.ObjectKeyFromObject(obj), shownWithin)
+		}
+	}
+	w.Ledger.Synced() // the ledger notifies under its lock: wait until it has done the rest
+}
+
+// isFed reports whether the view, the catalogue or the queue is fed with such objects.
+func isFed(obj client.Object) bool {
+	switch obj.(type) {
+	case *v1alpha1.IPClaim, v1alpha1.Pool, *v1alpha1.IPClass, *v1alpha1.IPAllocation:
+		return true
+	}
+	return false
+}
