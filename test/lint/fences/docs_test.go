@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestTestsThatAreNamedExist has the documents name no test that is gone.
@@ -63,20 +61,6 @@ func TestPlacesThatAreNamedExist(t *testing.T) {
 	}
 	if found["docs/architecture.md"] == 0 {
 		t.Error("docs/architecture.md names no place in the code, or in another form than this test reads")
-	}
-}
-
-// TestTheRowsThatAreDocumentedAreThese compares the table of packages with the rows.
-func TestTheRowsThatAreDocumentedAreThese(t *testing.T) {
-	_, table, _ := strings.Cut(documents(t)["docs/architecture.md"], "<!-- rows:begin -->")
-	table, _, _ = strings.Cut(table, "<!-- rows:end -->")
-	var documented [][]string
-	for _, line := range regexp.MustCompile(`(?m)^\| \d+ \| ([^|]*) \|`).FindAllStringSubmatch(table, -1) {
-		documented = append(documented, strings.Split(strings.ReplaceAll(line[1], "`", ""), ", "))
-	}
-	slices.Reverse(documented)
-	if diff := cmp.Diff(rows, documented); diff != "" {
-		t.Errorf("the table of packages in docs/architecture.md is not that of the rows:\n%s", diff)
 	}
 }
 

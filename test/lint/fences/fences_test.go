@@ -1,156 +1,178 @@
-// Package fences holds the architecture to its word: what may import what. The
-// linter says the same sooner (depguard in .golangci.yml), but can be skipped.
+// Package fences checks rules about the code that no linter has: that the linter's rows are the
+// documented ones, roles, what the image copies, and what documents name.
 package fences
 
 import (
+	"os"
 	"os/exec"
-	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 )
 
 const module = "github.com/cadastre-dev/cadastre"
 
-// rows are the packages that the operator is made of, the lowest first. A package
-// imports only from rows below its own; one that lies in the directory of
-// another has its row, and may import it. `*` stands for one element of a path.
-var rows = [][]string{
-	{"internal/ipam/space"},
-	{"internal/ipam", "internal/kubeutil", "internal/observe/metrics", "internal/observe/tracing", "internal/version"},
-	{"api/*", "internal/observe/history", "config", "web"},
-	{"internal/convert", "internal/manifests"},
-	{"internal/ledger"},
-	{"internal/inventory"},
-	{"internal/queue"},
-	{"internal/allocator", "internal/certs", "internal/requester"},
-	{"internal/controller/*", "webhooks", "cmd/kubectl-ipam/app"},
-	{"internal/controller"},
-	{"internal/operator"},
-	{"cmd/*", "envtest"},
-}
-
-// clusterAPI lists who may import Cluster API, beside tests.
-var clusterAPI = []string{"internal/controller/ipaddressclaim", "internal/operator", "cmd/*"}
-
-// listed is one package as `go list` sees it.
-type listed struct {
-	path        string // within the module
-	imports     []string
-	testImports []string
-}
-
-func TestCoreImportsOnlyTheStandardLibraryAndItself(t *testing.T) {
-	core := module + "/internal/ipam"
-	for _, dependency := range goList(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./internal/ipam/...") {
-		if dependency != core && !strings.HasPrefix(dependency, core+"/") {
-			t.Errorf("internal/ipam/... depends on %s", dependency)
+// linters is what is read of .golangci.yml.
+type linters struct {
+	Linters struct {
+		Enable   []string
+		Settings struct {
+			Depguard struct{ Rules map[string]rule }
+		}
+		Exclusions struct {
+			Rules []struct{ Linters []string }
 		}
 	}
 }
 
-func TestPackagesImportOnlyFromRowsBelow(t *testing.T) {
-	for _, pkg := range packages(t) {
-		row, place := find(pkg.path)
+// rule is one of depguard's: the files that it is for, and what those import.
+type rule struct {
+	ListMode string `json:"list-mode"`
+	Files    []string
+	Allow    []string
+	Deny     []struct{ Pkg string }
+}
+
+// TestTheLinterChecksTheDocumentedRows compares the rules row-1, row-2, ... of the linter with
+// the table of packages in docs/architecture.md: a package imports only from rows below its own.
+func TestTheLinterChecksTheDocumentedRows(t *testing.T) {
+	config := readLinters(t)
+	if !slices.Contains(config.Linters.Enable, "depguard") {
+		t.Error("depguard is not enabled")
+	}
+	for _, exclusion := range config.Linters.Exclusions.Rules {
+		if slices.Contains(exclusion.Linters, "depguard") {
+			t.Error("findings of depguard are excluded")
+		}
+	}
+	documented := rows(t)
+	checked := make([][]string, len(documented))
+	for name, rule := range config.Linters.Settings.Depguard.Rules {
+		row := rowOf(t, name, len(documented))
 		if row < 0 {
-			t.Errorf("%s has no row: give it one", pkg.path)
 			continue
 		}
-		for _, imported := range pkg.imports {
-			within, ours := strings.CutPrefix(imported, module+"/")
-			if !ours {
-				continue
+		if rule.ListMode != "lax" || len(rule.Deny) != 1 || rule.Deny[0].Pkg != module {
+			t.Errorf("%s does not deny all packages but those that it allows", name)
+		}
+		packages := rule.packages()
+		checked[row] = append(checked[row], packages...)
+		below := imported(slices.Concat(documented[:row]...))
+		if len(packages) == 1 && slices.Contains(rule.Allow, imported(packages)[0]) {
+			below = append(below, imported(packages)...)
+		}
+		for _, pkg := range imported(slices.Concat(documented[row:]...)) {
+			if rule.allows(pkg) && !slices.Contains(below, pkg) {
+				t.Errorf("%s allows %s, as that begins with what it allows", name, pkg)
 			}
-			below, of := find(within)
-			switch {
-			case below < 0:
-				t.Errorf("%s imports %s, which is no part of the operator", pkg.path, within)
-			case below >= row && of != place:
-				t.Errorf("%s (row %d) imports %s (row %d)", pkg.path, row, within, below)
-			}
+		}
+		for i, allowed := range rule.Allow {
+			rule.Allow[i] = strings.TrimSuffix(allowed, "$")
+		}
+		for _, list := range [][]string{below, rule.Allow} {
+			slices.Sort(list)
+		}
+		if diff := cmp.Diff(slices.Compact(below), rule.Allow); diff != "" {
+			t.Errorf("%s does not allow what is in the rows below (-documented +allowed):\n%s", name, diff)
+		}
+	}
+	for row := range documented {
+		slices.Sort(documented[row])
+		slices.Sort(checked[row])
+	}
+	if diff := cmp.Diff(documented, checked); diff != "" {
+		t.Errorf("the rows of docs/architecture.md are not those of .golangci.yml (-documented +checked):\n%s", diff)
+	}
+}
+
+func TestEveryPackageHasARow(t *testing.T) {
+	all := slices.Concat(rows(t)...)
+	for _, pkg := range goList(t, "./...") {
+		pkg = strings.TrimPrefix(pkg, module+"/")
+		inRow := func(row string) bool {
+			return pkg == row || strings.HasPrefix(pkg, strings.TrimSuffix(row, "*")) && strings.Contains(row, "*") || strings.HasPrefix(pkg, row+"/")
+		}
+		if !slices.ContainsFunc([]string{"hack", "internal/testing", "test"}, inRow) && !slices.ContainsFunc(all, inRow) {
+			t.Errorf("%s is in no row of docs/architecture.md", pkg)
 		}
 	}
 }
 
-func TestOnlyItsControllerKnowsClusterAPI(t *testing.T) {
-	for _, pkg := range packages(t) {
-		allowed := slices.ContainsFunc(clusterAPI, func(pattern string) bool { return within(pkg.path, pattern) != "" })
-		for _, imported := range pkg.imports {
-			if strings.HasPrefix(imported, "sigs.k8s.io/cluster-api") && !allowed {
-				t.Errorf("%s imports %s", pkg.path, imported)
-			}
-		}
-	}
-}
-
-func TestNothingDeprecatedIsImported(t *testing.T) {
-	for _, pkg := range packages(t) {
-		for _, imported := range slices.Concat(pkg.imports, pkg.testImports) {
-			if strings.Contains(imported, "/deprecated") {
-				t.Errorf("%s imports %s", pkg.path, imported)
-			}
-		}
-	}
-}
-
-func TestFindTellsParentsFromChildren(t *testing.T) {
-	for pkg, want := range map[string]string{
-		"internal/ipam":                      "internal/ipam",
-		"internal/ipam/space":                "internal/ipam/space",
-		"internal/ipam/space/benchtable":     "internal/ipam/space",
-		"internal/controller":                "internal/controller",
-		"internal/controller/ipclaim":        "internal/controller/ipclaim",
-		"internal/controller/ipclaim/inside": "internal/controller/ipclaim",
-		"internal/testing/cluster":           "",
-	} {
-		if _, got := find(pkg); got != want {
-			t.Errorf("%s is in %q, want %q", pkg, got, want)
-		}
-	}
-}
-
-// find returns the row of a package and the directory that has it: the most
-// exact of the patterns that match. The row is negative if there is none.
-func find(pkg string) (row int, place string) {
-	row = -1
-	for i, patterns := range rows {
-		for _, pattern := range patterns {
-			if match := within(pkg, pattern); len(match) > len(place) {
-				row, place = i, match
-			}
-		}
-	}
-	return row, place
-}
-
-// within returns the directory that matches the pattern and is, or has, the
-// package; nothing if there is none.
-func within(pkg, pattern string) string {
-	elements := strings.Split(pkg, "/")
-	depth := strings.Count(pattern, "/") + 1
-	if len(elements) < depth {
-		return ""
-	}
-	dir := strings.Join(elements[:depth], "/")
-	if ok, err := path.Match(pattern, dir); err != nil || !ok {
-		return ""
-	}
-	return dir
-}
-
-// packages lists the operator's packages: everything but test/.
-func packages(t *testing.T) []listed {
+func readLinters(t *testing.T) (config linters) {
 	t.Helper()
-	const format = `{{.ImportPath}}|{{join .Imports " "}}|{{join .TestImports " "}} {{join .XTestImports " "}}`
-	var found []listed
-	for _, line := range goList(t, "-f", format, "./...") {
-		fields := strings.Split(line, "|")
-		pkg := strings.TrimPrefix(fields[0], module+"/")
-		if within(pkg, "test") == "" && within(pkg, "hack") == "" && within(pkg, "internal/testing") == "" {
-			found = append(found, listed{pkg, strings.Fields(fields[1]), strings.Fields(fields[2])})
+	text, err := os.ReadFile("../../../.golangci.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// rows returns the documented packages of each row, the lowest first.
+func rows(t *testing.T) (rows [][]string) {
+	t.Helper()
+	_, table, _ := strings.Cut(documents(t)["docs/architecture.md"], "<!-- rows:begin -->")
+	table, _, _ = strings.Cut(table, "<!-- rows:end -->")
+	for _, line := range regexp.MustCompile(`(?m)^\| \d+ \| ([^|]*) \|`).FindAllStringSubmatch(table, -1) {
+		rows = append(rows, strings.Split(strings.ReplaceAll(line[1], "`", ""), ", "))
+	}
+	if len(rows) < 10 {
+		t.Fatalf("docs/architecture.md has %d rows only, or in another form than this test reads", len(rows))
+	}
+	slices.Reverse(rows)
+	return rows
+}
+
+// rowOf returns the index of the row that a rule such as row-2 or row-2-tracing is for; -1 if
+// it is for none.
+func rowOf(t *testing.T, rule string, rows int) int {
+	t.Helper()
+	name, isRow := strings.CutPrefix(rule, "row-")
+	if !isRow {
+		return -1
+	}
+	number, _, _ := strings.Cut(name, "-")
+	row, err := strconv.Atoi(number)
+	if err != nil || row < 1 || row > rows {
+		t.Fatalf("%s is for no row of docs/architecture.md", rule)
+	}
+	return row - 1
+}
+
+// packages returns the packages that a rule is for, as the documented rows name them.
+func (r rule) packages() (found []string) {
+	for _, pattern := range r.Files {
+		if pattern == "!$test" {
+			continue
 		}
+		pattern = strings.TrimPrefix(pattern, "${config-path}/")
+		found = append(found, strings.TrimSuffix(strings.TrimSuffix(pattern, "/**"), "/*.go"))
 	}
 	return found
+}
+
+// allows reports whether the rule allows an import: one that begins with what is allowed, or is it
+// if that ends with $.
+func (r rule) allows(path string) bool {
+	return slices.ContainsFunc(r.Allow, func(allowed string) bool {
+		exact, isExact := strings.CutSuffix(allowed, "$")
+		return path == exact || !isExact && strings.HasPrefix(path, allowed)
+	})
+}
+
+// imported returns the import paths, or what those begin with, of packages of rows.
+func imported(packages []string) (paths []string) {
+	for _, pkg := range packages {
+		paths = append(paths, module+"/"+strings.TrimSuffix(pkg, "/*"))
+	}
+	return paths
 }
 
 // goList runs `go list` in the module's root and returns its lines.
