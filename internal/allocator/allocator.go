@@ -1,14 +1,29 @@
+// Package allocator hands out blocks: it finds a block in the pools to which a request
+// was resolved (package catalogue), records and confirms it (package ledger), adopts what
+// is recorded already, and releases what is no longer held. It is the only code that
+// creates or deletes an IPAllocation.
+//
+// All methods of Allocator may be called concurrently, and on every replica:
+// nothing here needs a leader.
 package allocator
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
@@ -93,3 +108,250 @@ func (a *Allocator) synced() error { return a.queue.Synced() }
 
 // Close waits until the records that are being given up are gone.
 func (a *Allocator) Close() { a.background.Wait() }
+
+// Allocate gives a holder a block, recorded and confirmed. A holder that exists, or
+// that is a pool, gets the one that is recorded for it already, where there is one. When
+// there is none, but a release is on its way, it waits for that first, unless the holder
+// is in the queue, and has its turn then. A newcomer that only a holder before
+// it keeps from a block waits a moment too, until that holder has one.
+//
+// Errors: *ipam.ExhaustedError, *ipam.TakenError, *ipam.LimitError,
+// *ipam.MissingError where the pool is being released, ipam.ErrNotSynced,
+// ipam.ErrUnconfirmed, ipam.ErrCrowded, ipam.ErrTooManyUnclaimed,
+// ipam.ErrEarlierAttempt, or the API's own.
+// After any error nothing is held, or it will be collected.
+func (a *Allocator) Allocate(ctx context.Context, order Order) (record ipam.Record, err error) {
+	ctx, allocation := a.begun(ctx, order)
+	defer func() { allocation.ended(record, err) }()
+	order = a.named(order)
+	switch {
+	case order.Holder.IsPool():
+		return a.carve(ctx, order)
+	case order.Origin == OriginController:
+		return a.bind(ctx, order)
+	}
+	return a.allocate(ctx, order)
+}
+
+// bind allocates for a claim that exists: it gets the block that is already recorded for
+// it, where there is one.
+func (a *Allocator) bind(ctx context.Context, order Order) (ipam.Record, error) {
+	for _, record := range a.ledger.HeldBy(order.Holder) {
+		if record.HolderUID == order.HolderUID && record.State == ipam.StateBound && !record.Terminating {
+			return a.takeOver(ctx, record, order.HolderUID)
+		}
+	}
+	record, err := a.allocate(ctx, order)
+	if apierrors.IsAlreadyExists(err) {
+		a.ledger.AwaitStored(ctx, order.Record, order.keys())
+		return ipam.Record{}, fmt.Errorf("another process is binding %s: %w", order.Holder, ipam.ErrUnconfirmed)
+	}
+	return record, err
+}
+
+// Preview is the block that Allocate would give now. Nothing is recorded.
+func (a *Allocator) Preview(order Order) (ipam.Record, error) {
+	order = a.named(order)
+	if record, ok := a.retained(order); ok {
+		record.Gateway = order.gatewayFor(record)
+		return record, nil
+	}
+	exhausted := order.exhausted()
+	for _, pool := range order.Pools {
+		block, err := a.ledger.Peek(a.ask(order, pool))
+		if err == nil {
+			return order.recordOf(pool, block), nil
+		}
+		if !exhausted.take(pool, err) {
+			return ipam.Record{}, err
+		}
+	}
+	return ipam.Record{}, exhausted.err()
+}
+
+// Consider says of each pool that an order may use whether it has a block for it now, and
+// why not: first of those that Allocate would try, by name, and then of the others. Only of
+// the first few it asks the ledger. Nothing is recorded.
+func (a *Allocator) Consider(order Order, few int) []ipam.PoolResult {
+	order = a.named(order)
+	exhausted := order.exhausted()
+	pools := slices.SortedFunc(slices.Values(order.Pools), ipam.ByName)
+	results := make([]ipam.PoolResult, len(pools), len(pools)+len(order.PassedOver))
+	for i, pool := range pools {
+		if results[i].Pool = pool.Key; i < few {
+			_, err := a.ledger.Peek(a.ask(order, pool))
+			results[i].Err = exhausted.ofPool(pool, err)
+		}
+	}
+	return append(results, order.PassedOver...)
+}
+
+// ask is what is asked of the ledger: a block, unless that would overtake a claim that
+// waits for one.
+func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
+	ask := ledger.Ask{
+		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,
+		Strategy: pool.Strategy, Record: order.Record, Holder: order.Holder,
+		MayTake: a.queue.MayTake(pool, order.Holder, order.Waiting),
+	}
+	a.account(&ask, order)
+	if order.Terms.Strategy != "" {
+		ask.Strategy = order.Terms.Strategy
+	}
+	return ask
+}
+
+// account sets for which project and class the block counts, and what bounds that.
+func (a *Allocator) account(ask *ledger.Ask, order Order) {
+	if order.isUnclaimed() {
+		ask.UnclaimedLimit = a.unclaimedLimit()
+	}
+	ask.Project = a.projectOf(order.Holder)
+	ask.Class = order.Terms.Class
+	class, _ := a.catalogue.Class(ask.Class)
+	ask.ClassLimit = class.Limit
+}
+
+// unclaimedLimit is how many records of a namespace may be unclaimed; 0, which is any
+// number, while it is not known which of them are.
+func (a *Allocator) unclaimedLimit() int {
+	if !a.claims.known() {
+		return 0
+	}
+	return a.limit
+}
+
+// projectOf is the project of a holder; empty for a cluster-scoped pool.
+func (a *Allocator) projectOf(holder ipam.Holder) string {
+	tenant, _ := a.catalogue.Tenant(holder.Namespace)
+	return tenant.Project
+}
+
+const (
+	// patience is how long a request that may wait anyhow is kept for the sign
+	// of a release: our watch of claims is a few milliseconds behind somebody
+	// who deletes one and at once creates another.
+	patience = 50 * time.Millisecond
+	// fewRecords are so few that each one's claim can be asked for.
+	fewRecords = 4
+)
+
+// awaitRoom waits, for a short time, until there may be room for an order that was not
+// served because of the cause. It reports whether to look for a block again.
+func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause error) (mayBeRoom bool) {
+	ctx, span := a.tracer.Start(ctx, tracing.Await)
+	defer func() { awaited(span, mayBeRoom) }()
+	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](cause); ok && exhausted.OutOfTurn {
+		return a.awaitTurn(ctx, order)
+	}
+	return a.awaitRelease(ctx, order, frees, cause)
+}
+
+// awaitTurn waits, for a short time, until a pool has room for the order and nobody comes
+// before it. One that comes first may not wait at all: a child pool whose CIDR was recorded
+// when it was created is seen before that record, as each comes by a watch of its own.
+func (a *Allocator) awaitTurn(ctx context.Context, order Order) (isTurn bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a.ledger.Await(ctx, order.keys(), func() bool {
+		_, err := a.Preview(order)
+		isTurn = err == nil
+		return isTurn
+	})
+	return isTurn
+}
+
+// awaitRelease waits, for a short time, for a release that is on its way to one
+// of the order's pools. It reports whether to look for a block again.
+func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, cause error) bool {
+	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+	defer cancel()
+	for _, pool := range order.Pools {
+		a.lookForLeaving(ctx, pool.Key)
+	}
+	wait := patience
+	var exhausted *ipam.ExhaustedError
+	if !errors.As(cause, &exhausted) || exhausted.OnExhaustion == ipam.OnExhaustionReject {
+		wait = 0
+	}
+	return a.ledger.AwaitRelease(ctx, order.keys(), order.Holder, frees, wait)
+}
+
+// lookForLeaving asks the API server, where a pool has few records, whether
+// their claims are about to go: our watch may not have said so yet.
+func (a *Allocator) lookForLeaving(ctx context.Context, pool ipam.PoolKey) {
+	for _, record := range a.ledger.Few(pool, fewRecords) {
+		if record.Holder.Kind != "IPClaim" {
+			continue
+		}
+		claim := &v1alpha1.IPClaim{}
+		err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, claim)
+		if kubeutil.IsNotFound(err) || err == nil && (claim.Spec.AllocationName != record.Name.Name || !claim.DeletionTimestamp.IsZero()) {
+			a.ledger.Leaving(record.Name)
+		}
+	}
+}
+
+// measured is what metrics say of an order.
+func measured(o Order) metrics.Allocation {
+	m := metrics.Allocation{Origin: metrics.OriginController, Class: o.Terms.Class, Family: string(o.family())}
+	switch {
+	case o.existing:
+		m.Origin = metrics.OriginExisting
+	case o.Origin == OriginAdmission:
+		m.Origin = metrics.OriginAdmission
+	}
+	return m
+}
+
+// family is that of the block; empty where the order says nothing of it.
+func (o Order) family() ipam.Family {
+	switch {
+	case o.Terms.Family != "":
+		return o.Terms.Family
+	case o.Terms.Block.IsValid():
+		return ipam.FamilyOf(o.Terms.Block)
+	case len(o.Pools) > 0:
+		return o.Pools[0].Family
+	}
+	return ""
+}
+
+// resultOf is what the error of an allocation counts as.
+func resultOf(err error) metrics.Result {
+	var limit *ipam.LimitError
+	var taken *ipam.TakenError
+	var missing *ipam.MissingError
+	switch {
+	case err == nil:
+		return metrics.ResultAllocated
+	case errors.As(err, &limit):
+		return metrics.ResultLimitReached
+	case errors.As(err, &taken):
+		return metrics.ResultTaken
+	case ipam.IsNoRoom(err):
+		return metrics.ResultExhausted
+	case errors.As(err, &missing), errors.Is(err, ipam.ErrPoolInUse):
+		return metrics.ResultPoolNotReady
+	case errors.Is(err, ipam.ErrTooManyUnclaimed):
+		return metrics.ResultTooManyUnclaimed
+	case ipam.IsTransient(err):
+		return metrics.ResultUnconfirmed
+	}
+	return metrics.ResultError
+}
+
+// The longest that the steps of a request take. At admission the deadline of the request
+// (webhooks.Graceful) ends whatever would exceed it.
+const (
+	// confirmWithin bounds the whole way from finding to confirming.
+	confirmWithin = 3500 * time.Millisecond
+	// beginWithin bounds the wait until the API server may be asked: what is left
+	// must do for record and confirmation.
+	beginWithin = 1500 * time.Millisecond
+	// releaseWithin bounds the wait for a release that is on its way.
+	releaseWithin = 250 * time.Millisecond
+	// discardWithin bounds giving up a record; what is not done by then is left
+	// to the collection of orphans.
+	discardWithin = 30 * time.Second
+)

@@ -1,10 +1,16 @@
 package allocator
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -141,4 +147,65 @@ func (o Order) blockField() string {
 		return "spec.address"
 	}
 	return "spec.cidr"
+}
+
+// carve records and confirms a pool's own CIDR. A record of the pool's name that is
+// there already is taken over if it says the same. Otherwise it is given up: it is what
+// a former pool left behind, or, where the pool exists, an attempt that was too late.
+// Where blocks of a former pool are recorded, its record stays, and is taken over by a
+// pool of the same CIDR. Where the pool does not exist, a record without its UID may be
+// that of another request, which may have been answered by now: that is
+// ipam.ErrUnconfirmed, until the pool is there or the record collected.
+func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error) {
+	if old, ok := a.ledger.Record(order.Record); ok {
+		switch {
+		case order.matches(old) && old.MayBeOf(order.HolderUID):
+			return a.takeOver(ctx, old, order.HolderUID)
+		case order.Origin == OriginAdmission && !old.IsStamped():
+			return ipam.Record{}, fmt.Errorf("another request for %s is under way: %w", order.Holder, ipam.ErrUnconfirmed)
+		}
+		err := a.giveUp(ctx, old, nil)
+		if errors.Is(err, ipam.ErrPoolInUse) && order.matches(old) {
+			return a.takeOver(ctx, old, order.HolderUID)
+		}
+		if err != nil {
+			return ipam.Record{}, err
+		}
+	}
+	record, err := a.allocate(ctx, order)
+	if apierrors.IsAlreadyExists(err) {
+		a.ledger.AwaitStored(ctx, order.Record, order.keys())
+		return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
+	}
+	return record, err
+}
+
+// update writes what differs between two states of a record, on condition that it is
+// still the one, in the version, that was seen.
+func (a *Allocator) update(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
+	return a.patch(ctx, before, after, convert.Allocation(after))
+}
+
+// updateAdopted is update for a record that is taken over. It is written in any case, so
+// that its maker cannot delete it any more: deletions carry the version that they
+// judged.
+func (a *Allocator) updateAdopted(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
+	obj := convert.Allocation(after)
+	obj.Annotations[v1alpha1.AnnotationAdopted] = utilrand.String(8)
+	return a.patch(ctx, before, after, obj)
+}
+
+func (a *Allocator) patch(ctx context.Context, before, after ipam.Record, obj *v1alpha1.IPAllocation) (ipam.Record, error) {
+	from := convert.Allocation(before)
+	from.UID, from.ResourceVersion = "", "" // so that the patch names both
+	sent := a.ledger.Revision()
+	err := a.client.Patch(ctx, obj, client.MergeFrom(from))
+	if err == nil && obj.ResourceVersion != before.Version {
+		err = a.ledger.Acknowledge(obj.ResourceVersion, sent)
+	}
+	if err != nil {
+		return ipam.Record{}, fmt.Errorf("changing IPAllocation %s: %w", before.Name, err)
+	}
+	after.Version = obj.ResourceVersion
+	return after, nil
 }

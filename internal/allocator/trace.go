@@ -2,12 +2,18 @@ package allocator
 
 import (
 	"context"
+	"errors"
+	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 // The levels of the log: a change of what is recorded, and each step of an allocation.
@@ -66,4 +72,176 @@ func traceResolution(ctx context.Context, req ipam.Request, res inventory.Resolu
 		values = append(values, "reason", err.Error())
 	}
 	l.Info("Resolved a request", values...)
+}
+
+// lostRace is the result of a record that gives way to another one.
+const lostRace = "lost_race"
+
+// allocation is one allocation, counted when it ends and, where it is traced, with a span.
+type allocation struct {
+	allocator *Allocator
+	measured  metrics.Allocation
+	began     time.Time
+	span      tracing.Span
+}
+
+// begun begins to measure an allocation.
+func (a *Allocator) begun(ctx context.Context, order Order) (context.Context, allocation) {
+	ctx, span := a.tracer.Start(ctx, tracing.Allocate)
+	began := allocation{allocator: a, measured: measured(order), began: a.metrics.Now(), span: span}
+	if span.IsRecording() {
+		began.describe(order)
+	}
+	return ctx, began
+}
+
+// describe notes what is asked for.
+func (n allocation) describe(order Order) {
+	n.span.Set(ofHolder(order.Holder)...)
+	n.span.Set(tracing.Origin.String(string(n.measured.Origin)), tracing.Candidates.Int(len(order.Pools)))
+	if n.measured.Class != "" {
+		n.span.Set(tracing.Class.String(n.measured.Class))
+	}
+	if n.measured.Family != "" {
+		n.span.Set(tracing.Family.String(n.measured.Family))
+	}
+	if order.Terms.Length != ipam.NoLength {
+		n.span.Set(tracing.Length.Int(order.Terms.Length))
+	}
+	if !order.Waiting.Since.IsZero() {
+		n.span.Set(tracing.Waited.Float64(n.began.Sub(order.Waiting.Since).Seconds()))
+	}
+}
+
+// ended counts the allocation.
+func (n allocation) ended(record ipam.Record, err error) {
+	n.allocator.metrics.Allocated(n.measured, resultOf(err), n.began)
+	if err == nil {
+		describe(n.span, record)
+	}
+	end(n.span, err)
+}
+
+// attempted notes on the span of the allocation that ctx has how often a block was looked for.
+func (a *Allocator) attempted(ctx context.Context, attempts int) {
+	if span := a.tracer.Current(ctx); span.IsRecording() {
+		span.Set(tracing.Attempts.Int(attempts))
+	}
+}
+
+// step is one step of an allocation, which is timed and, where it is traced, a span.
+type step struct {
+	timed func()
+	span  tracing.Span
+}
+
+// step begins one.
+func (a *Allocator) step(ctx context.Context, of metrics.Step, name string) (context.Context, step) {
+	ctx, span := a.tracer.Start(ctx, name)
+	return ctx, step{a.metrics.Time(of), span}
+}
+
+// end ends the step.
+func (s step) end(err error) {
+	s.timed()
+	end(s.span, err)
+}
+
+// end notes on a span what came of it, and ends it. That there is no room, or that another
+// request has the block, is a result like any other; a failure is what was not decided.
+func end(span tracing.Span, err error) {
+	if span.IsRecording() {
+		note(span, err)
+	}
+	span.End()
+}
+
+func note(span tracing.Span, err error) {
+	result := resultOf(err)
+	switch {
+	case errors.Is(err, ledger.ErrLost):
+		span.Set(tracing.Result.String(lostRace))
+	case result == metrics.ResultError, result == metrics.ResultUnconfirmed:
+		span.Set(tracing.Result.String(string(result)))
+		span.Fail(string(result), err.Error())
+		return
+	default:
+		span.Set(tracing.Result.String(string(result)))
+	}
+	if err != nil {
+		span.Set(tracing.Reason.String(err.Error()))
+	}
+}
+
+// describe notes a record, or what is known of it before it is made.
+func describe(span tracing.Span, record ipam.Record) {
+	if !span.IsRecording() {
+		return
+	}
+	span.Set(tracing.Pool.String(record.Pool.String()))
+	if record.Block.IsValid() {
+		span.Set(tracing.Block.String(record.Block.String()))
+	}
+	if record.Name != (ipam.Name{}) {
+		span.Set(tracing.AllocationName.String(record.Name.String()))
+	}
+}
+
+// What comes of waiting for room.
+const (
+	roomAgain = "look_again"
+	noRoom    = "exhausted"
+)
+
+// awaited ends the span of a wait for room.
+func awaited(span tracing.Span, mayBeRoom bool) {
+	if span.IsRecording() {
+		result := noRoom
+		if mayBeRoom {
+			result = roomAgain
+		}
+		span.Set(tracing.Result.String(result))
+	}
+	span.End()
+}
+
+// What comes of a release.
+const (
+	released = "released"
+	inUse    = "in_use"
+)
+
+// beginRelease begins the span of a release.
+func (a *Allocator) beginRelease(ctx context.Context, record ipam.Record) (context.Context, tracing.Span) {
+	ctx, span := a.tracer.Start(ctx, tracing.Release)
+	if span.IsRecording() {
+		span.Set(ofHolder(record.Holder)...)
+		describe(span, record)
+	}
+	return ctx, span
+}
+
+// endRelease ends the span of a release.
+func endRelease(span tracing.Span, err error) {
+	if span.IsRecording() {
+		switch {
+		case err == nil:
+			span.Set(tracing.Result.String(released))
+		case errors.Is(err, ipam.ErrPoolInUse):
+			span.Set(tracing.Result.String(inUse), tracing.Reason.String(err.Error()))
+		default:
+			span.Set(tracing.Result.String(string(metrics.ResultError)))
+			span.Fail(string(metrics.ResultError), err.Error())
+		}
+	}
+	span.End()
+}
+
+// ofHolder are the attributes that name a holder.
+func ofHolder(holder ipam.Holder) []attribute.KeyValue {
+	named := []attribute.KeyValue{tracing.Kind.String(holder.Kind), tracing.Name.String(holder.Name)}
+	if holder.Namespace != "" {
+		named = append(named, tracing.Namespace.String(holder.Namespace))
+	}
+	return named
 }

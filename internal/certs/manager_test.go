@@ -161,10 +161,10 @@ func freePort() int32 {
 	return int32(address.Port)
 }
 
-// rights are the roles that the markers in doc.go make, bound to a user.
+// rights are the roles that the markers in certs.go make, bound to a user.
 func rights(user string) []client.Object {
 	GinkgoHelper()
-	file, err := os.Open("doc.go")
+	file, err := os.Open("certs.go")
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = file.Close() }()
 	rules := map[string][]rbacv1.PolicyRule{}

@@ -1,12 +1,24 @@
+// Package convert is the border between the API's strings and the values that
+// everything below works with: each of its functions reads one object, once,
+// and answers with a value that can be trusted or with a field.ErrorList that
+// names field, value and remedy.
+//
+// The functions are pure and may be called concurrently.
 package convert
 
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // Block reads a CIDR in the one form that is accepted: canonical text, no host
@@ -61,4 +73,132 @@ func length(path *field.Path, bits *int32, family ipam.Family) (int, *field.Erro
 		return ipam.NoLength, field.Invalid(path, *bits, fmt.Sprintf("must be between 0 and %d", limit))
 	}
 	return int(*bits), nil
+}
+
+// spans reads a list of ranges, CIDRs and single addresses, all inside cidr.
+func spans(path *field.Path, texts []string, cidr netip.Prefix) ([]space.Range, field.ErrorList) {
+	var errs field.ErrorList
+	out := make([]space.Range, 0, len(texts))
+	for i, text := range texts {
+		s, err := readSpan(path.Index(i), text, cidr)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out, errs
+}
+
+func readSpan(path *field.Path, text string, cidr netip.Prefix) (space.Range, *field.Error) {
+	s, err := Span(path, text)
+	if err != nil {
+		return space.Range{}, err
+	}
+	if s.To.Less(s.From) {
+		return space.Range{}, field.Invalid(path, text, fmt.Sprintf("ends before it begins: did you mean %q?", s.To.String()+"-"+s.From.String()))
+	}
+	if cidr.IsValid() && (!cidr.Contains(s.From) || !cidr.Contains(s.To)) {
+		return space.Range{}, field.Invalid(path, text, fmt.Sprintf("is not inside the pool's CIDR %s: remove it, or correct it", cidr))
+	}
+	return s, nil
+}
+
+// Span reads a range of two addresses (10.0.0.10-10.0.0.20), a CIDR or a single address. It
+// may end before it begins.
+func Span(path *field.Path, text string) (space.Range, *field.Error) {
+	if from, to, ok := strings.Cut(text, "-"); ok {
+		first, err := Addr(path, from)
+		if err != nil {
+			return space.Range{}, err
+		}
+		last, err := Addr(path, to)
+		if err != nil {
+			return space.Range{}, err
+		}
+		if first.Is4() != last.Is4() {
+			return space.Range{}, field.Invalid(path, text, "mixes IPv4 and IPv6: both ends must be of the pool's family")
+		}
+		return space.Range{From: first, To: last}, nil
+	}
+	if strings.Contains(text, "/") {
+		block, err := Block(path, text)
+		if err != nil {
+			return space.Range{}, err
+		}
+		return space.RangeOf(block), nil
+	}
+	addr, err := Addr(path, text)
+	return space.Range{From: addr, To: addr}, err
+}
+
+// Outside is what of cidr lies in none of the ranges, which lie in cidr.
+func Outside(cidr netip.Prefix, ranges []space.Range) []space.Range {
+	sorted := slices.Clone(ranges)
+	slices.SortFunc(sorted, func(a, b space.Range) int { return a.From.Compare(b.From) })
+	var out []space.Range
+	next := cidr.Addr()
+	for _, s := range sorted {
+		if next.Less(s.From) {
+			out = append(out, space.Range{From: next, To: s.From.Prev()})
+		}
+		if !s.To.Less(next) {
+			next = s.To.Next()
+		}
+		if !next.IsValid() {
+			return out // the last span ends with the family's last address
+		}
+	}
+	if last := lastOf(cidr); !last.Less(next) {
+		out = append(out, space.Range{From: next, To: last})
+	}
+	return out
+}
+
+// lastOf is the last address of a block.
+func lastOf(block netip.Prefix) netip.Addr { return space.RangeOf(block).To }
+
+func appendError(errs field.ErrorList, err *field.Error) field.ErrorList {
+	if err == nil {
+		return errs
+	}
+	return append(errs, err)
+}
+
+// notNegative refuses a time that is to be waited and lies in the past.
+func notNegative(path *field.Path, d *metav1.Duration) field.ErrorList {
+	if d == nil || d.Duration >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, d.Duration.String(), "must not be negative: leave it out for none")}
+}
+
+func duration(d *metav1.Duration, otherwise time.Duration) time.Duration {
+	if d == nil {
+		return otherwise
+	}
+	return d.Duration
+}
+
+// consumer says whose a pool or a class for consumers is.
+func consumer(visibility v1alpha1.Visibility, project string) field.ErrorList {
+	if visibility != v1alpha1.VisibilityConsumer || project != "" {
+		return nil
+	}
+	return field.ErrorList{field.Required(field.NewPath("spec", "project"), "visibility Consumer needs a project: say whose claims may use it")}
+}
+
+// familyOr6 bounds lengths where the family is not known yet.
+func familyOr6(f ipam.Family) ipam.Family {
+	if f == "" {
+		return ipam.IPv6
+	}
+	return f
+}
+
+func orDefault[T ~string](value, otherwise T) T {
+	if value == "" {
+		return otherwise
+	}
+	return value
 }

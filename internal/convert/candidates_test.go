@@ -115,7 +115,7 @@ func TestWhatIsFreeInACandidate(t *testing.T) {
 // TestVerdictsAreReasonsOfCandidates: each that the core knows is documented in the API, and
 // the other way round.
 func TestVerdictsAreReasonsOfCandidates(t *testing.T) {
-	core, api := constants(t, "../ipam/verdict.go"), constants(t, "../../api/v1alpha1/candidates.go")
+	core, api := constants(t, "../ipam/request.go"), constants(t, "../../api/v1alpha1/candidates.go")
 	if diff := cmp.Diff(core, api); diff != "" || len(core) < 10 {
 		t.Errorf("the verdicts of the core are not the reasons of the API:\n%s", diff)
 	}

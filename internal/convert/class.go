@@ -1,10 +1,15 @@
 package convert
 
 import (
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // Class reads an IPClass. Where errors are returned, it must not be used.
@@ -64,4 +69,54 @@ func classLengths(path *field.Path, bounds *v1alpha1.PrefixLengthBounds, class *
 		errs = append(errs, field.Invalid(path.Child("min"), class.Lengths.Min, "must not be greater than max: swap them"))
 	}
 	return errs
+}
+
+// limit reads what one project may hold.
+func limit(path *field.Path, spec *v1alpha1.Limits, into *ipam.Limit) field.ErrorList {
+	if spec == nil || spec.PerProject == nil {
+		return nil
+	}
+	path = path.Child("perProject")
+	var errs field.ErrorList
+	if blocks := spec.PerProject.Blocks; blocks != nil {
+		most, err := maximum(path.Child("blocks"), intstr.FromString(strconv.FormatInt(*blocks, 10)))
+		into.Blocks = most
+		errs = appendError(errs, err)
+	}
+	if addresses := spec.PerProject.Addresses; addresses != nil {
+		most, err := maximum(path.Child("addresses"), *addresses)
+		into.Addresses = most
+		errs = appendError(errs, err)
+	}
+	return errs
+}
+
+// maximum reads a decimal number of 0 or more.
+func maximum(path *field.Path, value intstr.IntOrString) (ipam.Maximum, *field.Error) {
+	count, ok := space.ParseCount(value.String())
+	if !ok {
+		return ipam.Maximum{}, field.Invalid(path, value.String(), "must be a decimal number of 0 or more, of up to 39 digits")
+	}
+	return ipam.Maximum{Set: true, Count: count}, nil
+}
+
+// retention refuses a retention period that is not positive.
+func retention(path *field.Path, d *metav1.Duration) field.ErrorList {
+	if d == nil || d.Duration > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, d.Duration.String(), "must be more than 0: leave it out for the default")}
+}
+
+// PolicyError is the first of the errors, for the condition of an object that the API
+// server admitted all the same, or nil where there is none.
+func PolicyError(errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	policy := &ipam.PolicyError{Field: errs[0].Field, Value: errs[0].BadValue, Remedy: errs[0].Detail}
+	if errs[0].Type == field.ErrorTypeRequired {
+		policy.Value = nil
+	}
+	return policy
 }

@@ -1,4 +1,4 @@
-// Package catalogue keeps pools, classes, namespaces and Clusters as this process last
+// Package inventory keeps pools, classes, namespaces and Clusters as this process last
 // saw them. From a request it finds the terms and the pools that may serve it, and it
 // answers who may use, name, keep or know what.
 //
@@ -10,6 +10,8 @@ package inventory
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -17,6 +19,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
@@ -245,4 +248,110 @@ func (c *Catalogue) DefaultClass(family ipam.Family, test func(ClassEntry) bool)
 		}
 	}
 	return DefaultOf(classes)
+}
+
+// Change is what has changed in the catalogue.
+type Change struct {
+	// Namespace is that whose project changed, and then all else is zero.
+	Namespace string
+	// Pool, with its labels; zero where it is a class that changed.
+	Pool   ipam.PoolKey
+	Labels map[string]string
+	// Unpaused reports whether the pool was paused before.
+	Unpaused bool
+	// Classes that are concerned: the class itself, or those that the pool
+	// backs or backed.
+	Classes []string
+}
+
+// listener is notified of changes.
+type listener struct{ notify func(Change) }
+
+func notifyAll(listeners []*listener, change Change) {
+	for _, l := range listeners {
+		l.notify(change)
+	}
+}
+
+// Listen calls f after every change, once the catalogue has it, until stop is called: it
+// may still be called for a change that came before. f must return at once.
+func (c *Catalogue) Listen(f func(Change)) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	added := &listener{f}
+	c.listeners = append(c.listeners, added)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		// Listeners are notified outside the lock, from the slice as it was.
+		c.listeners = slices.DeleteFunc(slices.Clone(c.listeners), func(other *listener) bool { return other == added })
+	}
+}
+
+// change makes a change, and notifies the listeners if it was one.
+func (c *Catalogue) change(apply func() (Change, bool)) {
+	c.mu.Lock()
+	change, changed := apply()
+	listeners := c.listeners
+	c.mu.Unlock()
+	if changed {
+		notifyAll(listeners, change)
+		c.wakeAwaiting()
+	}
+}
+
+// wakeAwaiting ends every awaitChange.
+func (c *Catalogue) wakeAwaiting() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// awaitChange waits for the next change, or until ctx is done.
+func (c *Catalogue) awaitChange(ctx context.Context) {
+	c.mu.RLock()
+	changed := c.changed
+	c.mu.RUnlock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+}
+
+// Follower is called with what the watch shows, once the catalogue has it, in the
+// watch's order. What it does delays that watch.
+type Follower struct {
+	// Pool is called with each pool, and with the last state of one that is gone.
+	Pool func(pool v1alpha1.Pool, exists bool)
+	// Namespace is called when a namespace was not known before, or is gone. Neither is
+	// a Change: nothing in it has been reconciled for another project.
+	Namespace func(name string)
+}
+
+// Follow sets who is called with what the watch shows. To be called before Feed.
+func (c *Catalogue) Follow(f Follower) { c.follower = f }
+
+func missing(reason, format string, args ...any) *ipam.MissingError {
+	return &ipam.MissingError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// noPool is the error for a pool that does not exist, and of one that it
+// may not use: the same. Another is what it could name instead.
+func noPool(req ipam.Request, reason, another string) *ipam.MissingError {
+	if req.Pool.Kind != ipam.PoolKindIPPool {
+		return missing(reason, "there is no %s %q: create it, or name another %s", req.Pool.Kind, req.Pool.Name, another)
+	}
+	asking := "namespace"
+	if req.Namespace() == "" {
+		asking = "pool"
+	}
+	return missing(reason, "there is no %s %q that this %s may use: create it, name another %s, or ask for the right to use it",
+		req.Pool.Kind, req.Pool.Name, asking, another)
+}
+
+// NoSuchPool is the error of MayHold for a pool that does not exist, or may not be used.
+func NoSuchPool(req ipam.Request, key ipam.PoolKey) error {
+	req.Pool = key
+	return noPool(req, v1alpha1.ReasonPoolNotFound, "one")
 }

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // ClassesFor are the classes that a request may name, by name. Of several defaults of one
@@ -45,4 +48,126 @@ func (c *Catalogue) ClassLimits() map[string]ipam.Limit {
 		}
 	}
 	return limits
+}
+
+// A namespace's own pool that belongs to one of Cluster API's Clusters hands out
+// nothing while that is missing or paused: during a move the pool may be there
+// before the addresses that are in use. Where Cluster API is not installed, the
+// label has no such meaning.
+
+// KnowClusters begins to regard Clusters, which are set from now on.
+func (c *Catalogue) KnowClusters() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clusters == nil {
+		c.clusters = map[ipam.Name]bool{}
+	}
+}
+
+// SetCluster notes a Cluster, and whether it is paused.
+func (c *Catalogue) SetCluster(name ipam.Name, paused bool) {
+	c.changeCluster(name, func() bool {
+		before, known := c.clusters[name]
+		c.clusters[name] = paused
+		return !known || before != paused
+	})
+}
+
+// DropCluster forgets a Cluster.
+func (c *Catalogue) DropCluster(name ipam.Name) {
+	c.changeCluster(name, func() bool {
+		_, known := c.clusters[name]
+		delete(c.clusters, name)
+		return known
+	})
+}
+
+// changeCluster makes a change, and notifies listeners of the Cluster's pools if it was one.
+func (c *Catalogue) changeCluster(name ipam.Name, change func() bool) {
+	c.mu.Lock()
+	var changes []Change
+	if change() {
+		for _, pool := range c.pools[name.Namespace] {
+			if pool.Labels[v1alpha1.LabelCluster] == name.Name {
+				changes = append(changes, Change{Pool: pool.Key, Labels: pool.Labels, Classes: pool.Classes, Unpaused: !c.clusters[name]})
+			}
+		}
+	}
+	listeners := c.listeners
+	c.mu.Unlock()
+	for _, change := range changes {
+		notifyAll(listeners, change)
+	}
+}
+
+// clusterPauses says why the Cluster to which a pool belongs keeps it from handing
+// out blocks; empty where it does not.
+func (c *Catalogue) clusterPauses(pool ipam.Pool) string {
+	cluster := pool.Labels[v1alpha1.LabelCluster]
+	if cluster == "" || pool.Key.Namespace == "" {
+		return ""
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	paused, known := c.clusters[ipam.Name{Namespace: pool.Key.Namespace, Name: cluster}]
+	switch {
+	case c.clusters == nil || known && !paused:
+		return ""
+	case known:
+		return "the Cluster " + cluster + " to which it belongs is paused: set its spec.paused to false, or use another pool"
+	}
+	return "there is no Cluster " + cluster + ", to which it belongs: create it, or take the label " + v1alpha1.LabelCluster + " off"
+}
+
+// ready are those of the pools that can hand out blocks, and why the others cannot.
+func (c *Catalogue) ready(pools []ipam.Pool) (ready []ipam.Pool, unready []ipam.PoolResult) {
+	for _, pool := range pools {
+		if err := c.PoolReady(pool); err != nil {
+			unready = append(unready, ipam.PoolResult{Pool: pool.Key, Err: err})
+			continue
+		}
+		ready = append(ready, pool)
+	}
+	return ready, unready
+}
+
+// PoolReady says why a pool cannot hand out blocks, as a *ipam.MissingError.
+func (c *Catalogue) PoolReady(pool ipam.Pool) error {
+	switch {
+	case pool.Terminating:
+		return notReady(ipam.Terminating, "%s is being deleted: use another pool", pool.Key)
+	case pool.Paused:
+		return notReady(ipam.Paused, "%s is paused by an annotation: have it removed, or use another pool", pool.Key)
+	case !pool.CIDR.IsValid():
+		return notReady(ipam.NotReady, "%s has no CIDR yet: wait until it has, or use another pool", pool.Key)
+	}
+	if why := c.clusterPauses(pool); why != "" {
+		return notReady(ipam.Paused, "%s: %s", pool.Key, why)
+	}
+	state := c.PoolState(pool)
+	switch {
+	case state.Rival != nil:
+		return notReady(ipam.NotReady, "the CIDR of %s conflicts with another allocation: have one of the two released, or use another pool", pool.Key)
+	case state.Record.State == ipam.StateReleasing || state.Record.Terminating:
+		return notReady(ipam.Terminating, "%s is being released: use another pool", pool.Key)
+	case !state.Open:
+		return notReady(ipam.NotReady, "the CIDR of %s is not recorded yet: wait until it is, or use another pool", pool.Key)
+	}
+	return nil
+}
+
+func notReady(verdict ipam.Verdict, format string, args ...any) *ipam.MissingError {
+	err := missing(v1alpha1.ReasonPoolNotReady, format, args...)
+	err.Verdict = verdict
+	return err
+}
+
+// PoolState is where a pool's own record stands.
+func (c *Catalogue) PoolState(pool ipam.Pool) ledger.PoolState {
+	return c.ledger.State(pool, c.RecordOfPool(pool.Key))
+}
+
+// RecordOfPool is the name of a pool's own record.
+func (c *Catalogue) RecordOfPool(pool ipam.PoolKey) ipam.Name {
+	return convert.RecordOfPool(c.namespace, pool)
 }

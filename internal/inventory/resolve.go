@@ -2,9 +2,12 @@ package inventory
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -167,4 +170,194 @@ func (c *Catalogue) candidates(pools []ipam.Pool) []ipam.Candidate {
 func sortedByName(pools []ipam.Pool) []ipam.Pool {
 	slices.SortFunc(pools, ipam.ByName)
 	return pools
+}
+
+// ClassEntry is a class with what decides between two defaults.
+type ClassEntry struct {
+	ipam.Class
+	Default bool
+	// Replaces names the default class in whose place this one is the default.
+	Replaces string
+	Created  time.Time
+}
+
+// DefaultOf is the class that counts of several of one family that are each annotated as
+// the default: the oldest, but for those that another of them replaces. Two that replace
+// each other do not. It is false where there is none.
+//
+// So a switch of the default from A to B is never without one. B is made the default that
+// replaces A, by one write: from then on B counts. Then A is made the default no more, which
+// changes nothing.
+func DefaultOf(classes []ClassEntry) (ClassEntry, bool) {
+	if len(classes) == 0 {
+		return ClassEntry{}, false
+	}
+	var counting []ClassEntry
+	for _, class := range classes {
+		if !slices.ContainsFunc(classes, func(other ClassEntry) bool { return other.replaces(class) }) {
+			counting = append(counting, class)
+		}
+	}
+	if len(counting) == 0 { // each replaces another
+		counting = classes
+	}
+	return slices.MinFunc(counting, olderFirst), true
+}
+
+// replaces reports whether the class counts in place of the other.
+func (e ClassEntry) replaces(other ClassEntry) bool {
+	return e.Replaces == other.Name && other.Replaces != e.Name
+}
+
+func olderFirst(a, b ClassEntry) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+}
+
+// ReadClass reads a class, with what decides whether it is the default. It is false where the
+// class is not valid.
+func ReadClass(obj *v1alpha1.IPClass) (ClassEntry, bool) {
+	class, errs := convert.Class(obj)
+	return ClassEntry{
+		Class: class, Created: obj.CreationTimestamp.Time,
+		Default:  IsDefault(obj),
+		Replaces: obj.Annotations[v1alpha1.AnnotationReplacesDefault],
+	}, len(errs) == 0
+}
+
+// IsDefault reports whether a class is annotated as the default.
+func IsDefault(obj *v1alpha1.IPClass) bool {
+	return obj.Annotations[v1alpha1.AnnotationDefaultClass] == "true"
+}
+
+// defaultsFirst orders classes that were listed so that those which are the default come
+// first. Entered in this order, there is a default at each moment where there was one before
+// and is one after.
+func defaultsFirst(classes []v1alpha1.IPClass) {
+	slices.SortStableFunc(classes, func(a, b v1alpha1.IPClass) int {
+		switch {
+		case IsDefault(&a) == IsDefault(&b):
+			return 0
+		case IsDefault(&a):
+			return -1
+		default:
+			return 1
+		}
+	})
+}
+
+// Wants is what a request would take, and from which pools, whether or not they are
+// ready. Without pools something is missing or not allowed.
+func (c *Catalogue) Wants(req ipam.Request) ipam.Wants {
+	named, err := c.named(req)
+	if err != nil || named.missing != nil {
+		return ipam.Wants{}
+	}
+	class := named.class
+	req = named.request
+	terms, err := ipam.Fold(req, class, named.pools)
+	if err != nil {
+		return ipam.Wants{}
+	}
+	fitting, _, err := terms.Fitting(named.pools)
+	if err != nil || req.Child != (ipam.PoolKey{}) && allOfParent(terms, fitting[0]) != nil {
+		return ipam.Wants{}
+	}
+	wants := ipam.Wants{Length: terms.Length, Account: ipam.Account{Project: req.Tenant.Project, Class: terms.Class}}
+	if class != nil {
+		wants.Account.ClassLimit = class.Limit
+	}
+	for _, pool := range fitting {
+		wants.Pools = append(wants.Pools, pool.Key)
+	}
+	return wants
+}
+
+// Shared resolves requests many of which are alike: each kind is resolved once, by what
+// the catalogue knows then. It is for one goroutine.
+type Shared struct {
+	catalogue *Catalogue
+	known     map[shape]ipam.Wants
+}
+
+// Shared begins to resolve many requests.
+func (c *Catalogue) Shared() *Shared {
+	return &Shared{catalogue: c, known: map[shape]ipam.Wants{}}
+}
+
+// shape is what the wants of a request follow from.
+type shape struct {
+	class, selector string
+	pool, child     ipam.PoolKey
+	namespace       string
+	family          ipam.Family
+	length          int
+	granted, single bool
+}
+
+// Wants is Catalogue.Wants.
+func (s *Shared) Wants(req ipam.Request) ipam.Wants {
+	if req.Block.IsValid() || req.Selects != nil && req.Selector == "" {
+		return s.catalogue.Wants(req)
+	}
+	key := shape{
+		class: req.Class, selector: req.Selector, pool: req.Pool, child: req.Child, namespace: req.Namespace(),
+		family: req.Family, length: req.Length, granted: req.Granted, single: req.Single,
+	}
+	wants, ok := s.known[key]
+	if !ok {
+		wants = s.catalogue.Wants(req)
+		s.known[key] = wants
+	}
+	return wants
+}
+
+// possible returns those of the pools that have a block of the length when nothing is
+// in use, and the others. One that has no CIDR yet may come to have one. Where there is
+// none, nothing that is released would help: the error is a *ipam.PolicyError where the
+// request is not to wait for room, and otherwise a *ipam.MissingError, as a pool may be
+// edited.
+func possible(terms ipam.Terms, pools []ipam.Pool) (fit []ipam.Pool, tooSmall []ipam.PoolResult, err error) {
+	if terms.Length == ipam.NoLength || terms.Block.IsValid() {
+		return pools, nil, nil
+	}
+	for _, pool := range pools {
+		if !pool.CIDR.IsValid() || hasEver(pool, terms.Length) {
+			fit = append(fit, pool)
+			continue
+		}
+		tooSmall = append(tooSmall, ipam.PoolResult{Pool: pool.Key, Err: cannotFit(terms, []ipam.Pool{pool})})
+	}
+	if len(fit) > 0 || len(pools) == 0 {
+		return fit, tooSmall, nil
+	}
+	if terms.WhenExhausted(pools) == ipam.OnExhaustionReject {
+		return nil, tooSmall, &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: tooLarge(pools), Verdict: ipam.CannotFit}
+	}
+	return nil, tooSmall, cannotFit(terms, pools)
+}
+
+func cannotFit(terms ipam.Terms, pools []ipam.Pool) error {
+	err := missing(v1alpha1.ReasonCannotFit, "no /%d can be handed out: %s", terms.Length, tooLarge(pools))
+	err.Verdict = ipam.CannotFit
+	return err
+}
+
+func hasEver(pool ipam.Pool, length int) bool {
+	largest := pool.LargestBlock()
+	return largest != ipam.NoLength && largest <= length
+}
+
+// tooLarge names the pool whose largest block is the largest.
+func tooLarge(pools []ipam.Pool) string {
+	best := pools[0]
+	for _, pool := range pools[1:] {
+		if largest := pool.LargestBlock(); largest != ipam.NoLength && !hasEver(best, largest) {
+			best = pool
+		}
+	}
+	if best.LargestBlock() == ipam.NoLength {
+		return fmt.Sprintf("%s (%s) withholds all of its addresses: change its ranges or reserved", best.Key, best.CIDR)
+	}
+	return fmt.Sprintf("the ranges and reserved addresses of %s (%s) leave a /%d at most, even when it is empty: ask for a smaller block, or change them",
+		best.Key, best.CIDR, best.LargestBlock())
 }

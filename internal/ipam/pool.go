@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -156,4 +157,191 @@ func (c Class) Excludes(pool Pool) error {
 		}
 	}
 	return nil
+}
+
+// Family is an address family.
+type Family string
+
+// The address families.
+const (
+	IPv4 Family = "IPv4"
+	IPv6 Family = "IPv6"
+)
+
+// FamilyOf is the family of a block.
+func FamilyOf(block netip.Prefix) Family {
+	if block.Addr().Is4() {
+		return IPv4
+	}
+	return IPv6
+}
+
+// Bits is the number of bits of an address: 32 or 128.
+func (f Family) Bits() int {
+	if f == IPv4 {
+		return 32
+	}
+	return 128
+}
+
+// All is the block that holds every address of the family.
+func (f Family) All() netip.Prefix {
+	if f == IPv4 {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// Strategy says which of a pool's free blocks is handed out.
+type Strategy string
+
+// The strategies.
+const (
+	StrategyFirstFit Strategy = "FirstFit"
+	StrategyBestFit  Strategy = "BestFit"
+	StrategyWorstFit Strategy = "WorstFit"
+	StrategyRandom   Strategy = "Random"
+)
+
+// Selection says which of several pools serves a claim.
+type Selection string
+
+// The selections.
+const (
+	SelectFirstFit      Selection = "FirstFit"
+	SelectLeastUtilized Selection = "LeastUtilized"
+	SelectMostUtilized  Selection = "MostUtilized"
+)
+
+// OnExhaustion says what becomes of a request for which there is no room.
+type OnExhaustion string
+
+// What becomes of a request for which there is no room.
+const (
+	OnExhaustionWait   OnExhaustion = "Wait"
+	OnExhaustionReject OnExhaustion = "Reject"
+)
+
+// Reclaim says what becomes of a block when its holder is gone.
+type Reclaim string
+
+// What becomes of a block when its holder is gone.
+const (
+	ReclaimDelete Reclaim = "Delete"
+	ReclaimRetain Reclaim = "Retain"
+)
+
+// Visibility says whose claims may use a pool or a class.
+type Visibility string
+
+// Whose claims may use a pool or a class.
+const (
+	VisibilityShared   Visibility = "Shared"
+	VisibilityConsumer Visibility = "Consumer"
+	VisibilityPlatform Visibility = "Platform"
+)
+
+// Lengths bounds prefix lengths, both ends included.
+type Lengths struct{ Min, Max int }
+
+// Contain reports whether a length lies within the bounds.
+func (l Lengths) Contain(bits int) bool { return l.Min <= bits && bits <= l.Max }
+
+// NoLength stands for a prefix length that nobody has stated.
+const NoLength = -1
+
+// Usage is how much is held: blocks, and the addresses in them.
+type Usage struct{ Blocks, Addresses space.Count }
+
+// UsageOf is the usage of one block.
+func UsageOf(block netip.Prefix) Usage {
+	return Usage{Blocks: space.CountOf64(1), Addresses: space.CountOf(block)}
+}
+
+// Add is the usage with that of another one in addition.
+func (u Usage) Add(other Usage) Usage {
+	return Usage{Blocks: u.Blocks.Add(other.Blocks), Addresses: u.Addresses.Add(other.Addresses)}
+}
+
+// Sub is the usage without that of another one.
+func (u Usage) Sub(other Usage) Usage {
+	return Usage{Blocks: u.Blocks.Sub(other.Blocks), Addresses: u.Addresses.Sub(other.Addresses)}
+}
+
+// Maximum is the most that there may be of something. The zero value is no maximum.
+type Maximum struct {
+	Set   bool
+	Count space.Count
+}
+
+func (m Maximum) allows(n space.Count) bool { return !m.Set || n.Cmp(m.Count) <= 0 }
+
+// Limit is what one project may hold. The zero value is no limit.
+type Limit struct{ Blocks, Addresses Maximum }
+
+// IsSet reports whether there is any limit.
+func (l Limit) IsSet() bool { return l.Blocks.Set || l.Addresses.Set }
+
+// Account is the project and the class for which a block counts, and what the class of the block allows it.
+type Account struct {
+	Project, Class string
+	ClassLimit     Limit
+}
+
+// Check returns a *LimitError where a project that holds so much of something would
+// exceed the limit with more of it. A request of no project has no limit.
+func (l Limit) Check(of, project string, held, more Usage) error {
+	if project == "" {
+		return nil
+	}
+	total := held.Add(more)
+	switch {
+	case !l.Blocks.allows(total.Blocks):
+		return &LimitError{Of: of, Project: project, Unit: "block", Most: l.Blocks.Count, Held: held.Blocks}
+	case !l.Addresses.allows(total.Addresses):
+		return &LimitError{Of: of, Project: project, Unit: "address", Most: l.Addresses.Count, Held: held.Addresses}
+	}
+	return nil
+}
+
+// MayUse reports whether a tenant may use a pool or a class of the visibility and
+// project.
+func (t Tenant) MayUse(visibility Visibility, project string) bool {
+	switch visibility {
+	case VisibilityConsumer:
+		return t.Project == project
+	case VisibilityPlatform:
+		return t.Platform
+	default:
+		return true
+	}
+}
+
+// Namespace of the requester; empty for a cluster-scoped pool.
+func (r Request) Namespace() string { return cmp.Or(r.Claim.Namespace, r.Child.Namespace) }
+
+// MayUse reports whether the request may be served from a pool that it does not
+// name: one of its namespace's own, or one that is visible to its tenant.
+func (r Request) MayUse(pool Pool) bool {
+	if pool.Key.Namespace != "" {
+		return pool.Key.Namespace == r.Namespace()
+	}
+	return r.Namespace() == "" || r.Tenant.MayUse(pool.Visibility, pool.Project)
+}
+
+// MayName reports whether the request may name the pool. What it may not name is
+// answered as what does not exist.
+func (r Request) MayName(pool Pool) bool {
+	return r.MayUse(pool) && (r.Granted || !r.NeedsGrant(pool))
+}
+
+// NeedsGrant reports whether naming the pool takes more than its being visible: for
+// a claim and a cluster-scoped pool where it belongs to another project, for a
+// namespace's own pool always, because what it is given is out of the platform's
+// hands. Pools of the requester's own namespace take nothing.
+func (r Request) NeedsGrant(pool Pool) bool {
+	if pool.Key.Kind == PoolKindLocalIPPool {
+		return false
+	}
+	return r.Child.Kind == PoolKindLocalIPPool || pool.Project != "" && pool.Project != r.Tenant.Project
 }

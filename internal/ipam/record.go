@@ -1,7 +1,16 @@
+// Package ipam is the vocabulary of address management, and its decisions:
+// what a claim asks for, what a class and a pool allow, which pool serves it,
+// and what is said when none can.
+//
+// It knows neither Kubernetes nor time: values go in, a value comes out. All
+// types are values that may be shared freely once built; nothing here changes
+// its arguments.
 package ipam
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -77,4 +86,144 @@ func (r Record) MayBeOf(uid string) bool { return !r.IsStamped() || r.HolderUID 
 // has not been stored as far as is known.
 func (r Record) WasTakenOver() bool {
 	return r.State == StateBound && !r.IsStamped() && !r.ReleaseAfter.IsZero()
+}
+
+// Counted is a number with its noun, for messages: 1 block, 2 blocks, 3 addresses.
+func Counted[N int | int64](n N, noun string) string { return Numbered(n, noun, Plural(noun)) }
+
+// Plural is the plural of a noun.
+func Plural(noun string) string {
+	if strings.HasSuffix(noun, "s") {
+		return noun + "es"
+	}
+	return noun + "s"
+}
+
+// Numbered is a number with what there is one or more of: 1 claim waits, 2 claims wait.
+func Numbered[N int | int64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// Terms are what a request comes to once class and pools have had their say:
+// everything that finding a block needs.
+type Terms struct {
+	Class   string
+	Family  Family
+	Length  int
+	Block   netip.Prefix
+	Reclaim Reclaim
+	// Single and BlockField are as the request says.
+	Single     bool
+	BlockField string
+
+	Selection Selection
+	// Strategy and OnExhaustion are empty where each pool's own counts.
+	Strategy     Strategy
+	OnExhaustion OnExhaustion
+	// Retains says that the block is to be kept once its holder is gone, and by which
+	// field: empty where it is not.
+	Retains string
+	// Sticky is the request's.
+	Sticky string
+}
+
+// WhenExhausted is what becomes of the request when none of the pools has room.
+func (t Terms) WhenExhausted(pools []Pool) OnExhaustion {
+	switch {
+	case t.OnExhaustion != "":
+		return t.OnExhaustion
+	case len(pools) > 0:
+		return pools[0].OnExhaustion
+	default:
+		return OnExhaustionWait
+	}
+}
+
+// Name is the name of a namespaced object.
+type Name struct{ Namespace, Name string }
+
+// Holder is what holds a block, by name: a claim or a pool.
+type Holder struct {
+	// Group and Kind of the holder's API type.
+	Group, Kind string
+	// Namespace is empty for a cluster-scoped holder.
+	Namespace, Name string
+}
+
+// IsPool reports whether the holder is a pool, which holds its own CIDR.
+func (h Holder) IsPool() bool { return PoolKind(h.Kind).IsPool() }
+
+func (h Holder) String() string {
+	if h.Namespace == "" {
+		return h.Kind + " " + h.Name
+	}
+	return h.Kind + " " + h.Namespace + "/" + h.Name
+}
+
+func (n Name) String() string { return n.Namespace + "/" + n.Name }
+
+// PoolKey names a space. Blocks with the same key exclude each other: the name
+// counts, not the UID, so that a pool that was forced away and made again finds
+// its old records in use.
+type PoolKey struct {
+	Kind PoolKind
+	// Namespace of a local pool, and of the routing domains of such; else empty.
+	Namespace string
+	Name      string
+	// Family distinguishes the two spaces of a routing domain. Empty for pools.
+	Family Family
+}
+
+// PoolKind is the kind of a space in which blocks exclude each other.
+type PoolKind string
+
+// The kinds of spaces: the platform's pools, those of a namespace's own, and
+// routing domains, which are spaces too: what they hand out are the CIDRs of root
+// pools.
+const (
+	PoolKindIPPool        PoolKind = "IPPool"
+	PoolKindLocalIPPool   PoolKind = "LocalIPPool"
+	PoolKindRoutingDomain PoolKind = "RoutingDomain"
+)
+
+// IsPool reports whether this is a kind of pool.
+func (k PoolKind) IsPool() bool { return k == PoolKindIPPool || k == PoolKindLocalIPPool }
+
+// PoolNamed is the key of a cluster-scoped pool.
+func PoolNamed(name string) PoolKey { return PoolKey{Kind: PoolKindIPPool, Name: name} }
+
+// LocalPoolNamed is the key of a namespace's own pool.
+func LocalPoolNamed(namespace, name string) PoolKey {
+	return PoolKey{Kind: PoolKindLocalIPPool, Namespace: namespace, Name: name}
+}
+
+// DomainNamed is the key of one family of a routing domain of cluster-scoped
+// pools.
+func DomainNamed(name string, family Family) PoolKey {
+	return PoolKey{Kind: PoolKindRoutingDomain, Name: name, Family: family}
+}
+
+// LocalDomainNamed is the key of one family of a routing domain of a namespace's
+// own; that of DomainNamed where the namespace is empty. No other space has it,
+// whatever the names.
+func LocalDomainNamed(namespace, name string, family Family) PoolKey {
+	return PoolKey{Kind: PoolKindRoutingDomain, Namespace: namespace, Name: name, Family: family}
+}
+
+// FullName returns the name, with the namespace if there is one.
+func (k PoolKey) FullName() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
+
+func (k PoolKey) String() string {
+	if k.Kind == PoolKindRoutingDomain {
+		return "routing domain " + k.FullName()
+	}
+	return "pool " + k.FullName()
 }

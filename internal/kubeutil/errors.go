@@ -1,15 +1,20 @@
+// Package kubeutil has the few things that client-go and controller-runtime leave out.
 package kubeutil
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"errors"
 	"regexp"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // IsNotFound reports whether the error is that the object does not exist. An API server
@@ -94,4 +99,165 @@ func Cause(err error) string {
 		return ""
 	}
 	return cmp.Or(refusedBy.FindString(status.Status().Message), string(status.Status().Reason))
+}
+
+// causeKey identifies why passes fail.
+type causeKey struct{ namespace, cause string }
+
+// failureCause holds the objects that failed for one cause.
+type failureCause struct {
+	key causeKey
+	// idle are those that are not tried at the moment; trying is how many are.
+	idle   idleObjects
+	trying int
+	// failures is how many passes failed in a row, and last is when the last one did.
+	failures int
+	last     time.Time
+	timer    clock.Timer
+	// round counts timers: one that was stopped too late has no effect.
+	round int
+}
+
+// failedObject is an object whose last pass failed.
+type failedObject struct {
+	request  reconcile.Request
+	cause    *failureCause
+	failures int
+	last     time.Time
+	// due is when the delay is over. It orders the objects of a cause.
+	due time.Time
+	// index is the position in the heap, and -1 while the object is tried.
+	index int
+}
+
+// defers reports whether an object is not to be reconciled yet, which an event asks for. It
+// is the next of its cause then; or after the returned time, where it has just failed.
+func (b *Backoff) defers(req reconcile.Request) (after time.Duration, is bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.failed[req]
+	if o == nil || o.index < 0 {
+		return 0, false
+	}
+	if left := o.last.Add(min(delayAfter(o.failures), probeEvery)).Sub(b.clock.Now()); left > 0 {
+		return left, true
+	}
+	o.due = o.cause.idle[0].due.Add(-1)
+	heap.Fix(&o.cause.idle, o.index)
+	b.schedule(o.cause)
+	return 0, true
+}
+
+// failedFor notes that a pass of an object failed.
+func (b *Backoff) failedFor(req reconcile.Request, key causeKey) {
+	o := b.failed[req]
+	if o == nil {
+		o = &failedObject{request: req}
+		b.failed[req] = o
+	} else if former := o.cause; former.key != key {
+		b.leave(former)
+		b.schedule(former)
+	} else {
+		o.cause.trying--
+	}
+	c := b.causes[key]
+	if c == nil {
+		c = &failureCause{key: key}
+		b.causes[key] = c
+	}
+	now := b.clock.Now()
+	c.failures++
+	o.failures++
+	c.last, o.last, o.due, o.cause = now, now, now.Add(delayAfter(o.failures)), c
+	heap.Push(&c.idle, o)
+	b.schedule(c)
+}
+
+// succeeded notes that a pass of an object did not fail. If an earlier one did, its cause
+// may have ended for others too.
+func (b *Backoff) succeeded(req reconcile.Request) {
+	o := b.failed[req]
+	if o == nil {
+		return
+	}
+	delete(b.failed, req)
+	b.leave(o.cause)
+	for range min(startedBySuccess, o.cause.idle.Len()) {
+		b.try(o.cause)
+	}
+	b.schedule(o.cause)
+}
+
+// leave notes that an object that was tried does not fail for the cause any more.
+func (b *Backoff) leave(c *failureCause) {
+	if c.trying--; c.trying == 0 && c.idle.Len() == 0 {
+		delete(b.causes, c.key)
+	}
+}
+
+// schedule has the first object of a cause tried when it is due, unless one is tried now.
+func (b *Backoff) schedule(c *failureCause) {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	c.round++
+	if c.trying > 0 || c.idle.Len() == 0 {
+		return
+	}
+	at := c.idle[0].due
+	if probe := c.last.Add(probeEvery); probe.Before(at) {
+		at = probe
+	}
+	gap := min(delayAfter(c.failures), perCause*time.Duration(len(b.causes)), lastDelay/time.Duration(c.idle.Len()))
+	if soonest := c.last.Add(gap); at.Before(soonest) {
+		at = soonest
+	}
+	round := c.round
+	c.timer = b.clock.AfterFunc(max(0, at.Sub(b.clock.Now())), func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if c.round == round {
+			b.try(c)
+		}
+	})
+}
+
+// try has the first object of a cause reconciled.
+func (b *Backoff) try(c *failureCause) {
+	o := heap.Pop(&c.idle).(*failedObject)
+	c.trying++
+	b.enqueue(o.request)
+}
+
+// delayAfter is the delay after so many failures in a row.
+func delayAfter(failures int) time.Duration {
+	return min(firstDelay<<min(failures-1, 20), lastDelay)
+}
+
+// idleObjects is a heap of objects, of which the first is due first.
+type idleObjects []*failedObject
+
+func (h idleObjects) Len() int           { return len(h) }
+func (h idleObjects) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h idleObjects) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *idleObjects) Push(x any) {
+	o := x.(*failedObject)
+	o.index = len(*h)
+	*h = append(*h, o)
+}
+
+// Pop implements heap.Interface.
+func (h *idleObjects) Pop() any {
+	last := len(*h) - 1
+	o := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	o.index = -1
+	return o
 }

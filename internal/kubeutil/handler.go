@@ -1,8 +1,17 @@
 package kubeutil
 
 import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // Handler is an informer's handler from two functions. An object that was replaced by
@@ -26,4 +35,97 @@ func Handler[T client.Object](take, lose func(T)) cache.ResourceEventHandler {
 			}
 		},
 	}
+}
+
+// Queue is the work queue of a controller.
+type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// RequestFor is the request to reconcile the object of a name; the namespace is empty for
+// one that is cluster-scoped.
+func RequestFor(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// Subscription returns a source that calls subscribe when the controller starts, and what
+// that returns when the controller ends.
+func Subscription(subscribe func(context.Context, Queue) (stop func())) source.Source {
+	return source.Func(func(ctx context.Context, q Queue) error {
+		context.AfterFunc(ctx, subscribe(ctx, q))
+		return nil
+	})
+}
+
+// OrderedSources returns a source that starts the given ones one after the other, each
+// when the one before it has synced. A controller that skips what is up to date in its
+// first pass relies on being notified of every later change, so the sources of changes
+// start before the source of the objects themselves. controller-runtime starts the
+// sources of a controller all at once.
+func OrderedSources(all ...source.Source) source.Source {
+	return source.Func(func(ctx context.Context, q Queue) error {
+		for _, one := range all {
+			if err := startAndSync(ctx, one, q); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func startAndSync(ctx context.Context, one source.TypedSource[reconcile.Request], q Queue) error {
+	if err := one.Start(ctx, q); err != nil {
+		return err
+	}
+	if syncing, ok := one.(source.SyncingSource); ok {
+		return syncing.WaitForSync(ctx)
+	}
+	return nil
+}
+
+// Namespaces are those whose objects a controller reconciles; an empty list is all of
+// them. It is for an operator that was started with --namespace. What the caches hold is
+// not limited: a block is in use wherever its holder is.
+type Namespaces []string
+
+// NamespacesOf returns the namespaces that are named. Empty names do not count.
+func NamespacesOf(names ...string) Namespaces {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" })
+}
+
+// Has reports whether objects of the namespace are reconciled. Objects without a
+// namespace always are.
+func (n Namespaces) Has(namespace string) bool {
+	return len(n) == 0 || namespace == "" || slices.Contains(n, namespace)
+}
+
+// Limit returns a reconciler that passes requests on to r where Has reports true of
+// their namespace, and drops the others.
+func (n Namespaces) Limit(r reconcile.Reconciler) reconcile.Reconciler {
+	if len(n) == 0 {
+		return r
+	}
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		if !n.Has(req.Namespace) {
+			return reconcile.Result{}, nil
+		}
+		return r.Reconcile(ctx, req)
+	})
+}
+
+// Replaced reports whether after is another object than before, of the same name.
+func Replaced(before, after client.Object) bool { return before.GetUID() != after.GetUID() }
+
+// SplitReplacements returns a handler that is notified of a deletion and a creation
+// where an informer reports both as one update. An informer does that when it lists
+// again, and an object has been deleted and another created under its name meanwhile.
+func SplitReplacements(h handler.Funcs) handler.EventHandler {
+	split := h
+	split.UpdateFunc = func(ctx context.Context, e event.UpdateEvent, q Queue) {
+		if !Replaced(e.ObjectOld, e.ObjectNew) {
+			h.Update(ctx, e, q)
+			return
+		}
+		h.Delete(ctx, event.DeleteEvent{Object: e.ObjectOld}, q)
+		h.Create(ctx, event.CreateEvent{Object: e.ObjectNew}, q)
+	}
+	return split
 }

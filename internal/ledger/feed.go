@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -225,4 +226,160 @@ func (l *Ledger) strike(e *entry) {
 	l.notify(Change{Record: r, Pool: r.Pool, Kind: Removed})
 	l.confirmAfter(e, b)
 	l.prune(b)
+}
+
+// unreadable holds the IPAllocations that cannot be read and whose block can. The pool of such
+// a block is not known, so it is in use in the space of every pool and routing domain, until
+// the object can be read or is gone. It is no record: it counts for nobody, and no record
+// gives way to it, as nothing shows that they are of the same pool.
+type unreadable struct {
+	// book has their blocks, and no space.
+	book  *book
+	byUID map[string]*entry
+}
+
+func newUnreadable() unreadable {
+	return unreadable{book: newBook(ipam.PoolKey{}, nil), byUID: map[string]*entry{}}
+}
+
+// withhold keeps the block of an IPAllocation that cannot be read from being handed out. What
+// was read of an earlier version of the object stays. It costs O(pools).
+func (l *Ledger) withhold(r ipam.Record) {
+	if e := l.unreadable.byUID[r.UID]; e != nil && e.block == r.Block {
+		return
+	}
+	l.restore(r.UID)
+	if !r.Block.IsValid() {
+		return
+	}
+	r.Holder = ipam.Holder{Kind: "IPAllocation", Namespace: r.Name.Namespace, Name: r.Name.Name}
+	e := newEntry(r)
+	l.unreadable.byUID[r.UID] = e
+	l.unreadable.book.take(e)
+	for _, b := range l.books {
+		if b.space != nil {
+			b.space.Use(e.block)
+		}
+	}
+}
+
+// restore ends that the block of an object is withheld. It costs O(pools) if it was, else
+// nothing.
+func (l *Ledger) restore(uid string) {
+	e := l.unreadable.byUID[uid]
+	if e == nil {
+		return
+	}
+	delete(l.unreadable.byUID, uid)
+	l.unreadable.book.drop(e)
+	for _, b := range l.books {
+		if b.space != nil && b.pool.CIDR.Overlaps(e.block) {
+			b.free(e.block)
+		}
+	}
+}
+
+// replaceUnreadable withholds the blocks of those that were listed, and of no others. It
+// returns the records that are still there of earlier versions of them.
+func (l *Ledger) replaceUnreadable(listed []ipam.Record) []*entry {
+	there := map[string]bool{}
+	for _, r := range listed {
+		there[r.UID] = true
+	}
+	for uid := range l.unreadable.byUID {
+		if !there[uid] {
+			l.restore(uid)
+		}
+	}
+	var earlier []*entry
+	for _, r := range listed {
+		l.withhold(r)
+		if e := l.byUID.one(r.UID); e != nil {
+			earlier = append(earlier, e)
+		}
+	}
+	return earlier
+}
+
+// Revision returns the highest revision of the store that this process has seen, bookmarks
+// included; empty if it has seen none.
+func (l *Ledger) Revision() string {
+	l.mu.Lock()
+	source := l.source
+	l.mu.Unlock()
+	if source == nil {
+		return ""
+	}
+	return source.Revision()
+}
+
+// IsWatching reports whether the watch runs that has made the view. While it is
+// interrupted the store may go back, and what the view shows may not be there any more.
+func (l *Ledger) IsWatching() bool {
+	l.mu.Lock()
+	source := l.source
+	l.mu.Unlock()
+	return source == nil || source.IsRunning()
+}
+
+// Acknowledge judges a write of a record by the version in which the API server has stored
+// it and by Revision as it was when the write was sent. If the version is not above that
+// revision, the store has gone back, and the view is of what is no more: everything is
+// listed again, and the error is ipam.ErrUnconfirmed.
+func (l *Ledger) Acknowledge(version, sent string) error {
+	if isAbove(version, sent) {
+		return nil
+	}
+	l.source.GoneBack(sent, version)
+	return fmt.Errorf("the store has gone back from revision %s to %s: %w", sent, version, ipam.ErrUnconfirmed)
+}
+
+// isAbove reports whether a revision is above another; also where that is not known.
+func isAbove(revision, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(revision, than)
+	return err != nil || order > 0
+}
+
+// goneBack ends the current watch, whose events are of a history that the store has left.
+func (l *Ledger) goneBack(seen, found string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteRollback(seen, found)
+	l.outdated = true
+	l.relist()
+}
+
+func (l *Ledger) noteRollback(seen, found string) {
+	l.rollbacks++
+	l.options.Log.Info("The store of the API server has gone back; listing all IPAllocations again", "seenRevision", seen, "foundRevision", found)
+}
+
+// isRefutedBy reports whether a list shows that the store has gone back since the view was
+// right: what has changed since then has a version above the revision of the view.
+func (l *Ledger) isRefutedBy(records []ipam.Record) bool {
+	for _, r := range records {
+		if e := l.byUID.one(r.UID); e != nil && e.version == r.Version {
+			continue
+		}
+		if !isAbove(r.Version, l.revision) {
+			l.noteRollback(l.revision, r.Version)
+			return true
+		}
+	}
+	return false
+}
+
+// forgetConfirmations makes the view that of a process that has just started: a record that
+// was confirmed may have been recorded after one that is back.
+func (l *Ledger) forgetConfirmations() {
+	for e := range l.byUID.all() {
+		e.confirmed = false
+	}
+}
+
+// Rollbacks returns how often the store has gone back.
+func (l *Ledger) Rollbacks() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rollbacks
 }

@@ -1,14 +1,24 @@
 package operator
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
@@ -133,4 +143,152 @@ func number(is bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// claimKey is that by which claims are counted.
+type claimKey struct{ kind, phase, reason string }
+
+// countAgain is how long it takes until what failed is tried again.
+const countAgain = time.Second
+
+// countClaims begins to count IPClaims when the cache has begun: an informer that is there
+// before has everybody wait for it.
+func (m *measures) countClaims(ctx context.Context, from cache.Cache) {
+	if !from.WaitForCacheSync(ctx) {
+		return
+	}
+	_ = wait.PollUntilContextCancel(ctx, countAgain, true, func(ctx context.Context) (bool, error) {
+		informer, err := from.GetInformer(ctx, &v1alpha1.IPClaim{}, cache.BlockUntilSynced(false))
+		if err != nil {
+			return false, nil //nolint:nilerr // the informer's own log says why, and it is tried again
+		}
+		_, err = informer.AddEventHandler(m.claims.Handler(keyOfClaim))
+		return err == nil, nil
+	}) // which fails only where ctx is done
+}
+
+// keyOfClaim is the key of an IPClaim. The cache keeps no conditions of one that is Bound
+// and has nothing wrong.
+func keyOfClaim(obj any) (claimKey, bool) {
+	claim, ok := obj.(*v1alpha1.IPClaim)
+	if !ok {
+		return claimKey{}, false
+	}
+	key := claimKey{kind: "IPClaim", phase: string(claim.Status.Phase)}
+	if ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
+		key.reason = ready.Reason
+	} else if claim.Status.Phase == v1alpha1.ClaimBound {
+		key.reason = v1alpha1.ReasonBound
+	}
+	return key, true
+}
+
+// keyOfAddressClaim is the key of an IPAddressClaim, which has no phase: it is Bound where
+// it names its IPAddress, Exhausted where it waits for room, and otherwise Pending.
+func keyOfAddressClaim(obj any) (claimKey, bool) {
+	claim, ok := obj.(*ipamv1.IPAddressClaim)
+	if !ok || claim.Spec.PoolRef.APIGroup != v1alpha1.GroupVersion.Group {
+		return claimKey{}, false
+	}
+	key := claimKey{kind: "IPAddressClaim", phase: string(v1alpha1.ClaimPending)}
+	if ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition); ready != nil {
+		key.reason = ready.Reason
+	}
+	switch {
+	case claim.Status.AddressRef.Name != "":
+		key.phase = string(v1alpha1.ClaimBound)
+	case key.reason == ipamv1.IPAddressClaimReadyPoolExhaustedReason:
+		key.phase = string(v1alpha1.ClaimExhausted)
+	}
+	return key, true
+}
+
+// collectPools measures how full each pool is. Most pools have nothing that is retained,
+// cools down or is unclaimed, so these time series are there only where something is.
+func collectPools(s scrape, pools []ledger.Counts) {
+	rare := []struct {
+		standing         ledger.Standing
+		state, addresses string
+	}{
+		{ledger.Retained, "retained", metrics.PoolRetained},
+		{ledger.Cooling, "cooling", metrics.PoolCooling},
+		{ledger.Unclaimed, "unclaimed", metrics.PoolUnclaimed},
+	}
+	for _, counts := range pools {
+		namespace, pool := counts.Pool.Namespace, counts.Pool.Name
+		c := counts.Capacity
+		s.gauge(metrics.PoolCapacity, c.Total.Float64(), namespace, pool)
+		s.gauge(metrics.PoolAllocated, c.Allocated.Float64(), namespace, pool)
+		s.gauge(metrics.PoolAvailable, c.Available.Float64(), namespace, pool)
+		s.gauge(metrics.PoolWithheld, c.Withheld.Float64(), namespace, pool)
+		s.gauge(metrics.PoolAllocations, counts.Held[ledger.Bound].Blocks.Float64(), namespace, pool, "bound")
+		for _, r := range rare {
+			if held := counts.Held[r.standing]; !held.Blocks.IsZero() {
+				s.gauge(r.addresses, held.Addresses.Float64(), namespace, pool)
+				s.gauge(metrics.PoolAllocations, held.Blocks.Float64(), namespace, pool, r.state)
+			}
+		}
+		s.limit(counts.Limit, "", counts.Pool)
+	}
+}
+
+// collectProjects measures what projects hold of what is limited.
+func (m *measures) collectProjects(s scrape, pools []ledger.Counts) {
+	classes := m.Catalogue.ClassLimits()
+	for class, limit := range classes {
+		s.limit(limit, class, ipam.PoolKey{})
+	}
+	limits := map[ipam.PoolKey]ipam.Limit{}
+	for _, counts := range pools {
+		if counts.Limit.IsSet() {
+			limits[counts.Pool] = counts.Limit
+		}
+	}
+	limitOf := func(class string, pool ipam.PoolKey) ipam.Limit {
+		if class != "" {
+			return classes[class]
+		}
+		return limits[pool]
+	}
+	for _, a := range m.Ledger.Accounts(func(class string, pool ipam.PoolKey) bool { return limitOf(class, pool).IsSet() }) {
+		limit := limitOf(a.Class, a.Pool)
+		if limit.Addresses.Set {
+			s.gauge(metrics.ProjectUsage, a.Usage.Addresses.Float64(), a.Project, a.Class, a.Pool.Namespace, a.Pool.Name, "addresses")
+		}
+		if limit.Blocks.Set {
+			s.gauge(metrics.ProjectUsage, a.Usage.Blocks.Float64(), a.Project, a.Class, a.Pool.Namespace, a.Pool.Name, "blocks")
+		}
+	}
+}
+
+// limit measures what one project may hold.
+func (s scrape) limit(limit ipam.Limit, class string, pool ipam.PoolKey) {
+	if limit.Addresses.Set {
+		s.gauge(metrics.ProjectLimit, limit.Addresses.Count.Float64(), class, pool.Namespace, pool.Name, "addresses")
+	}
+	if limit.Blocks.Set {
+		s.gauge(metrics.ProjectLimit, limit.Blocks.Count.Float64(), class, pool.Namespace, pool.Name, "blocks")
+	}
+}
+
+// collectWaiting measures the queue.
+func (m *measures) collectWaiting(s scrape) {
+	now := m.Metrics.Now()
+	for line, count := range m.Queue.Counts() {
+		reason := waitReason(line.Standing)
+		s.gauge(metrics.Waiting, float64(count.Waiters), line.Pool.Namespace, line.Pool.Name, reason)
+		s.gauge(metrics.WaitingOldest, max(now.Sub(count.Oldest), 0).Seconds(), line.Pool.Namespace, line.Pool.Name, reason)
+	}
+}
+
+func waitReason(standing queue.Standing) string {
+	switch standing {
+	case queue.Missing:
+		return "missing"
+	case queue.PassedOver:
+		return "refused"
+	case queue.BeyondLimit:
+		return "beyond_limit"
+	}
+	return "no_room"
 }

@@ -6,19 +6,27 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -30,6 +38,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/requester"
+	"github.com/cadastre-dev/cadastre/internal/version"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
@@ -216,3 +225,88 @@ func runUntilStopped(f func(context.Context)) (stop func()) {
 		running.Wait()
 	}
 }
+
+// readyEvery is how often the checks are repeated until all pass.
+const readyEvery = 20 * time.Millisecond
+
+// check is one of those that readyz asks.
+type check struct {
+	name string
+	run  healthz.Checker
+}
+
+// checks pass when blocks can be handed out.
+func (op *operator) checks() []check {
+	return []check{
+		{"certificate", op.guard.certificate.Check},
+		{"paths", op.guard.paths.Check},
+		{"register", func(*http.Request) error { return op.Queue.Synced() }},
+		{"webhooks", op.manager.GetWebhookServer().StartedChecker()},
+	}
+}
+
+// addChecks has healthz and readyz answer.
+func (op *operator) addChecks() error {
+	errs := []error{op.manager.AddHealthzCheck("ping", healthz.Ping)}
+	for _, c := range op.checks() {
+		errs = append(errs, op.manager.AddReadyzCheck(c.name, c.run))
+	}
+	return errors.Join(errs...)
+}
+
+// notifyReady calls Options.Ready when all checks have passed in one pass.
+func (op *operator) notifyReady(ctx context.Context) {
+	if op.options.Ready == nil {
+		return
+	}
+	failing := func(c check) bool { return c.run(nil) != nil } // none of them reads the request
+	checks := op.checks()
+	err := wait.PollUntilContextCancel(ctx, readyEvery, true, func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(checks, failing), nil
+	})
+	if err == nil {
+		op.options.Ready()
+	}
+}
+
+// leaseName is that of the Lease, in the operator's namespace.
+const leaseName = "cadastre.ipam.cadastre.dev"
+
+// electLeader has the manager elect the leader among the replicas, by a Lease. Without
+// LeaderElect every replica is one.
+//
+// The lease is short, for a quick failover, and not lost while the API server does not
+// answer. That there is one leader at most is for the sake of its writes, and no promise
+// rests on it (docs/reliability.md).
+func electLeader(mgr *ctrl.Options, cfg *rest.Config, o Options) error {
+	if !o.LeaderElect {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	duration, renew, retry := o.lease()
+	own := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
+	lease, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.Namespace, leaseName, own, cfg, renew)
+	if err != nil {
+		return err
+	}
+	label(lease, version.Own())
+	mgr.LeaderElection, mgr.LeaderElectionID, mgr.LeaderElectionReleaseOnCancel = true, leaseName, true
+	mgr.LeaderElectionResourceLockInterface = kubeutil.NewPatientLease(lease, o.Log.WithName("lease"))
+	mgr.LeaseDuration, mgr.RenewDeadline, mgr.RetryPeriod = &duration, &renew, &retry
+	return nil
+}
+
+// label has the leader say on its lease which version it is, for `kubectl ipam version`. A
+// version that is no value of a label is left out: the lease is needed more.
+func label(lease resourcelock.Interface, version string) {
+	value := strings.NewReplacer("+", "_", "(", "", ")", "").Replace(version)
+	if lease, ok := lease.(*resourcelock.LeaseLock); ok && len(validation.IsValidLabelValue(value)) == 0 {
+		lease.Labels = map[string]string{versionLabel: value}
+	}
+}
+
+// versionLabel is one of Kubernetes' recommended labels.
+const versionLabel = "app.kubernetes.io/version"

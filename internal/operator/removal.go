@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"time"
@@ -12,13 +13,23 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // removal is the policy that keeps everything new out while the operator is removed, and
@@ -99,4 +110,128 @@ func awaitRefusal(ctx context.Context, c client.Client, namespace string) error 
 		return errors.Join(fmt.Errorf("waiting until nothing new is admitted: %w", err), last)
 	}
 	return nil
+}
+
+// protection is the finalizer that the operator puts on all objects of a kind.
+type protection struct {
+	kind      schema.GroupVersionKind
+	finalizer string
+	// pause has an operator that still runs leave the object alone.
+	pause bool
+}
+
+// protections are in the order in which they are removed: IPAddresses after their
+// claims, as a running operator repairs them until it has seen the pause.
+func protections() []protection {
+	return []protection{
+		{kind: v1alpha1.GroupVersion.WithKind("IPAllocation"), finalizer: v1alpha1.FinalizerHeld},
+		{kind: ipamv1.GroupVersion.WithKind("IPAddressClaim"), finalizer: v1alpha1.FinalizerRelease, pause: true},
+		{kind: v1alpha1.GroupVersion.WithKind(string(v1alpha1.PoolKindIPPool)), finalizer: v1alpha1.FinalizerPool},
+		{kind: v1alpha1.GroupVersion.WithKind(string(v1alpha1.PoolKindLocalIPPool)), finalizer: v1alpha1.FinalizerPool},
+		{kind: ipamv1.GroupVersion.WithKind("IPAddress"), finalizer: v1alpha1.FinalizerProtect},
+	}
+}
+
+// Passes over all objects go on until this many in a row have found no finalizer, so
+// far apart: a create that was admitted just before the policy was in force, by this API
+// server or another one, is stored by then.
+const (
+	cleanPasses = 3
+	passEvery   = time.Second
+)
+
+// RemoveFinalizers prepares the removal of the operator. It has everything new refused,
+// by the policy cadastre-removal, which stays until somebody deletes it, and then removes
+// the operator's finalizers from everything, so that nothing hangs when the operator is
+// gone. It returns when there is none left. Blocks stay recorded until the objects are
+// deleted. IPAddressClaims are paused by Cluster API's annotation, and stay so. Kinds
+// that are not served are left out. It is to be called as the operator, and can be
+// repeated.
+func RemoveFinalizers(ctx context.Context, cfg *rest.Config, o Options, report io.Writer) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	if err := isOperator(ctx, c, o); err != nil {
+		return err
+	}
+	if err := refuseNew(ctx, c, o); err != nil {
+		return err
+	}
+	if err := awaitRefusal(ctx, c, o.Namespace); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(report, "nothing new is handed out, by the ValidatingAdmissionPolicy cadastre-removal"); err != nil {
+		return err
+	}
+	clean := 0
+	err = wait.PollUntilContextCancel(ctx, passEvery, true, func(ctx context.Context) (bool, error) {
+		removed, err := removeAll(ctx, c, report)
+		if clean++; removed > 0 {
+			clean = 0
+		}
+		return clean == cleanPasses, err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(report, "no object has a finalizer of Cadastre any more")
+	return err
+}
+
+// removeAll is one pass over all kinds. It counts the objects that had a finalizer.
+func removeAll(ctx context.Context, c client.Client, report io.Writer) (int, error) {
+	sum := 0
+	for _, p := range protections() {
+		count, err := p.remove(ctx, c)
+		if meta.IsNoMatchError(err) || err == nil && count == 0 {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		sum += count
+		if _, err := fmt.Fprintf(report, "removed %s from %d of kind %s\n", p.finalizer, count, p.kind.Kind); err != nil {
+			return 0, err
+		}
+	}
+	return sum, nil
+}
+
+// remove removes the finalizer from all objects of the kind, and counts those that had
+// it. One that somebody changes at that moment keeps it until the next pass: a running
+// operator that may not write what it wants to tries again and again.
+func (p protection) remove(ctx context.Context, c client.Client) (count int, err error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(p.kind.GroupVersion().WithKind(p.kind.Kind + "List"))
+	if err := c.List(ctx, list); err != nil {
+		return 0, fmt.Errorf("listing what has the finalizer %s: %w", p.finalizer, err)
+	}
+	for i := range list.Items {
+		obj := &list.Items[i]
+		if !controllerutil.ContainsFinalizer(obj, p.finalizer) {
+			continue
+		}
+		count++
+		if err := p.removeFrom(ctx, c, obj); kubeutil.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return 0, fmt.Errorf("removing the finalizer of %s %s: %w", p.kind.Kind, client.ObjectKeyFromObject(obj), err)
+		}
+	}
+	return count, nil
+}
+
+// removeFrom removes the finalizer from an object as it was listed; one that has changed
+// since is a conflict.
+func (p protection) removeFrom(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) error {
+	obj.SetGroupVersionKind(p.kind)
+	before := obj.DeepCopy()
+	controllerutil.RemoveFinalizer(obj, p.finalizer)
+	if p.pause {
+		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, clusterv1.PausedAnnotation, "")
+	}
+	return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }

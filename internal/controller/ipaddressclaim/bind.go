@@ -1,16 +1,24 @@
 package ipaddressclaim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -102,4 +110,152 @@ func (c *Controller) isNew(ctx context.Context, s *scope) error {
 		return nil
 	}
 	return fmt.Errorf("looking for IPAddress %s: %w", s.name, err)
+}
+
+// createAddress creates the IPAddress for the address that is held for the claim (contract,
+// "Normal IPAddressClaim" 5).
+func (c *Controller) createAddress(ctx context.Context, s *scope) error {
+	address := &ipamv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name},
+		Spec: ipamv1.IPAddressSpec{
+			ClaimRef: ipamv1.IPAddressClaimReference{Name: s.name.Name},
+			PoolRef:  s.claim.Spec.PoolRef,
+			Address:  s.record.Block.Addr().String(),
+		},
+	}
+	pool, ok := c.Catalogue.Pool(s.record.Pool)
+	if !ok {
+		return &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotFound, Message: s.record.Pool.String() + " is gone: make it again"}
+	}
+	address.Spec.Prefix, address.Spec.Gateway = subnet(pool, s.record)
+	if err := c.ensureMetadata(ctx, s, address); err != nil {
+		return err
+	}
+	attempt := c.expected.create(s.name, c.Clock.Now())
+	if err := c.Client.Create(ctx, address); err != nil {
+		if queue.IsRefused(err) {
+			attempt.refused()
+		} else {
+			attempt.unanswered()
+		}
+		if apierrors.IsAlreadyExists(err) {
+			return errNotSeen
+		}
+		return fmt.Errorf("creating the IPAddress: %w", err)
+	}
+	attempt.stored(address.UID)
+	s.address = address
+	return nil
+}
+
+// subnet returns the prefix length and the gateway to configure with an address. The gateway
+// is that of the record, where it states one, so that both say the same.
+func subnet(pool ipam.Pool, record ipam.Record) (*int32, string) {
+	bits, gateway := pool.Subnet(record.Block)
+	if record.Gateway.IsValid() {
+		gateway = record.Gateway
+	}
+	length := int32(bits) //nolint:gosec // 0 to 128
+	if !gateway.IsValid() {
+		return &length, ""
+	}
+	return &length, gateway.String()
+}
+
+// ensureMetadata gives an IPAddress what a move, a restore or a person may have left out:
+// owners, finalizer and labels. Its spec is not touched.
+func (c *Controller) ensureMetadata(ctx context.Context, s *scope, address *ipamv1.IPAddress) error {
+	controllerutil.AddFinalizer(address, v1alpha1.FinalizerProtect)
+	if address.Labels == nil {
+		address.Labels = map[string]string{}
+	}
+	if cluster := clusterName(s.claim); cluster != "" {
+		address.Labels[clusterv1.ClusterNameLabel] = cluster
+	}
+	address.Labels[v1alpha1.LabelPool] = format.MustFormatValue(s.record.Pool.Name)
+	address.Labels[v1alpha1.LabelPoolKind] = string(s.record.Pool.Kind)
+	metav1.SetMetaDataAnnotation(&address.ObjectMeta, v1alpha1.AnnotationAllocation, s.record.Name.Name)
+	pool, err := c.ownerPool(ctx, s.record.Pool)
+	if err != nil {
+		return err
+	}
+	address.OwnerReferences = owners(address.OwnerReferences, s.claim, pool)
+	return nil
+}
+
+// owners are the claim, as controller, and the pool; and all that were owners before.
+// References to an earlier life of either are replaced.
+func owners(before []metav1.OwnerReference, claim *ipamv1.IPAddressClaim, pool metav1.OwnerReference) []metav1.OwnerReference {
+	others := slices.DeleteFunc(slices.Clone(before), func(ref metav1.OwnerReference) bool {
+		return isClaim(ref, claim) || groupOf(ref.APIVersion) == v1alpha1.GroupVersion.Group && ref.Kind == pool.Kind
+	})
+	controlled := slices.ContainsFunc(others, func(ref metav1.OwnerReference) bool { return ref.Controller != nil && *ref.Controller })
+	ours := metav1.OwnerReference{
+		APIVersion: ipamv1.GroupVersion.String(), Kind: kind, Name: claim.Name, UID: claim.UID,
+		Controller: new(!controlled), BlockOwnerDeletion: new(true),
+	}
+	return append([]metav1.OwnerReference{ours, pool}, others...)
+}
+
+// ownerPool is the reference to the pool as an owner.
+func (c *Controller) ownerPool(ctx context.Context, key ipam.PoolKey) (metav1.OwnerReference, error) {
+	pool := v1alpha1.NewPool(v1alpha1.PoolKind(key.Kind))
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, pool); err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("looking for %s: %w", key, err)
+	}
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: string(key.Kind), Name: key.Name, UID: pool.GetUID(),
+		Controller: new(false), BlockOwnerDeletion: new(true),
+	}, nil
+}
+
+// repair gives the claim's IPAddress what it lacks.
+func (c *Controller) repair(ctx context.Context, s *scope) error {
+	if !s.address.DeletionTimestamp.IsZero() {
+		return nil // it stays as long as its claim does
+	}
+	before := s.address.DeepCopy()
+	if err := c.ensureMetadata(ctx, s, s.address); err != nil {
+		return err
+	}
+	if sameMetadata(before, s.address) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, s.address, patch); err != nil {
+		return fmt.Errorf("adopting the IPAddress: %w", err)
+	}
+	return nil
+}
+
+// sameMetadata compares what ensureMetadata gives, but for the order of owners.
+func sameMetadata(a, b *ipamv1.IPAddress) bool {
+	return slices.Equal(a.Finalizers, b.Finalizers) &&
+		len(a.Labels) == len(b.Labels) && sameEntries(a.Labels, b.Labels) &&
+		sameEntries(a.Annotations, b.Annotations) &&
+		slices.EqualFunc(sorted(a.OwnerReferences), sorted(b.OwnerReferences), sameOwner)
+}
+
+func sameEntries(a, b map[string]string) bool {
+	for key, value := range b {
+		if was, ok := a[key]; !ok || was != value {
+			return false
+		}
+	}
+	return true
+}
+
+func sorted(refs []metav1.OwnerReference) []metav1.OwnerReference {
+	return slices.SortedFunc(slices.Values(refs), func(a, b metav1.OwnerReference) int { return cmp.Compare(a.UID, b.UID) })
+}
+
+func sameOwner(a, b metav1.OwnerReference) bool {
+	is := func(flag *bool) bool { return flag != nil && *flag }
+	return a.UID == b.UID && a.Kind == b.Kind && a.Name == b.Name && a.APIVersion == b.APIVersion &&
+		is(a.Controller) == is(b.Controller) && is(a.BlockOwnerDeletion) == is(b.BlockOwnerDeletion)
+}
+
+// isClaim reports whether an owner is the claim, in whatever life and version.
+func isClaim(ref metav1.OwnerReference, claim *ipamv1.IPAddressClaim) bool {
+	return ref.Kind == kind && ref.Name == claim.Name && groupOf(ref.APIVersion) == ipamv1.GroupVersion.Group
 }

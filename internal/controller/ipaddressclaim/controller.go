@@ -12,21 +12,30 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -202,4 +211,148 @@ func (c *Controller) give(ctx context.Context, s *scope) error {
 		return err
 	}
 	return c.createAddress(ctx, s)
+}
+
+// Replica is what every replica does for IPAddressClaims, whether it leads or not: it
+// knows which Clusters are paused, and who waits.
+type Replica struct {
+	allocator.Parts
+	// Within and WatchFilter are those of the Controller.
+	Within      kubeutil.Namespaces
+	WatchFilter string
+	// Notified is notified of all IPAddressClaims that the cache has.
+	Notified toolscache.ResourceEventHandler
+	// Lead has the leader run a Controller from now on. It is called when Cluster API's
+	// kinds are served: at once, or when it has been installed.
+	Lead func() error
+}
+
+// Setup registers what every replica does.
+func (r *Replica) Setup(mgr manager.Manager) error {
+	return (&arrival{
+		client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"),
+		watchClusters: func() (func() bool, error) { return watchClusters(mgr.GetCache(), r.Catalogue) },
+		require:       r.Queue.FedBy,
+		start:         func() error { return r.start(mgr) },
+	}).setup(mgr)
+}
+
+// start registers what there is to register once Cluster API's kinds are served.
+func (r *Replica) start(mgr manager.Manager) error {
+	ctx := context.Background() // an index needs no cancelling
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddressClaim{}, byCluster, indexedCluster); err != nil {
+		return err
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddressClaim{}, byTarget, indexedTarget); err != nil {
+		return err
+	}
+	waiters := &waiters{Parts: r.Parts, client: mgr.GetClient(), serves: func(claim *ipamv1.IPAddressClaim) bool {
+		return isServed(claim, r.Within, r.WatchFilter)
+	}}
+	if err := waiters.setup(mgr); err != nil {
+		return err
+	}
+	claims, err := mgr.GetCache().GetInformer(ctx, &ipamv1.IPAddressClaim{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if _, err := claims.AddEventHandler(r.Notified); err != nil {
+		return err
+	}
+	// IPAddresses are watched on every replica, so that one that becomes the leader
+	// need not list them first.
+	if _, err := mgr.GetCache().GetInformer(ctx, &ipamv1.IPAddress{}, cache.BlockUntilSynced(false)); err != nil {
+		return err
+	}
+	return r.Lead()
+}
+
+// Indexes of the cache of claims.
+const (
+	byCluster = "cluster"
+	byTarget  = "target"
+)
+
+func indexedCluster(obj client.Object) []string {
+	if name := clusterName(obj.(*ipamv1.IPAddressClaim)); name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
+// indexedTarget is the pool or class that a claim of ours names.
+func indexedTarget(obj client.Object) []string {
+	ref := obj.(*ipamv1.IPAddressClaim).Spec.PoolRef
+	if !isOurs(ref) {
+		return nil
+	}
+	return []string{target(ref.Kind, ref.Name)}
+}
+
+func target(kind, name string) string { return kind + "/" + name }
+
+// claimsOf are the claims of a Cluster.
+func claimsOf(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, cluster client.Object) []reconcile.Request {
+		claims := &ipamv1.IPAddressClaimList{}
+		err := reader.List(ctx, claims, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{byCluster: cluster.GetName()})
+		if err != nil {
+			return nil // the cache is not there yet, and will show every claim
+		}
+		requests := make([]reconcile.Request, len(claims.Items))
+		for i := range claims.Items {
+			requests[i] = requestOf(&claims.Items[i])
+		}
+		return requests
+	}
+}
+
+// pauseChanged passes Clusters that come, go, are paused or go on.
+func pauseChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
+		return annotations.IsPaused(before, before) != annotations.IsPaused(after, after)
+	}}
+}
+
+func holderNamed(namespace, name string) ipam.Holder {
+	return convert.HolderOfAddressClaim(ipam.Name{Namespace: namespace, Name: name})
+}
+
+func requestOf(obj client.Object) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}
+}
+
+// watchClusters keeps in the catalogue, on every replica, which Clusters are paused. The
+// function that it returns reports whether all Clusters have been seen once.
+func watchClusters(from cache.Cache, catalogue *inventory.Catalogue) (known func() bool, err error) {
+	informer, err := from.GetInformer(context.Background(), &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watching Clusters: %w", err)
+	}
+	catalogue.KnowClusters()
+	take := func(obj any) {
+		cluster := obj.(*clusterv1.Cluster)
+		catalogue.SetCluster(nameOf(cluster), annotations.IsPaused(cluster, cluster))
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    take,
+		UpdateFunc: func(_, obj any) { take(obj) },
+		DeleteFunc: func(obj any) {
+			if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = missed.Obj
+			}
+			if cluster, ok := obj.(*clusterv1.Cluster); ok {
+				catalogue.DropCluster(nameOf(cluster))
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching Clusters: %w", err)
+	}
+	return registration.HasSynced, nil
+}
+
+func nameOf(obj client.Object) ipam.Name {
+	return ipam.Name{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -239,3 +240,116 @@ const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"
 // finds them by the name of the Cluster, in internal/controllers/ipaddressclaim.go and
 // pkg/ipamutil/reconciler.go of its v1.0.3.) On a claim of ours it says nothing.
 const finalizerInCluster = "ipam.cluster.x-k8s.io/ReleaseAddress"
+
+// halt is why nothing may be done for a claim at the moment.
+type halt struct{ reason, message string }
+
+// halted is why nothing may be done for the claim at the moment: its Cluster is missing
+// or paused, or the claim or its pool is (contract, "Normal IPAddressClaim" 2, "Deleted
+// IPAddressClaim" 1); nil where that is not so. Nobody waits for the Cluster of a claim
+// that is being deleted: it is often the first to go.
+func (c *Controller) halted(s *scope) *halt {
+	name := clusterName(s.claim)
+	switch {
+	case annotations.HasPaused(s.claim):
+		return &halt{clusterv1.PausedReason, "this claim is paused: remove its annotation " + clusterv1.PausedAnnotation}
+	case s.cluster == nil && name != "" && s.claim.DeletionTimestamp.IsZero():
+		return &halt{v1alpha1.ReasonClusterNotFound, fmt.Sprintf("there is no Cluster %q: create it, or delete this claim", name)}
+	case s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster):
+		return &halt{clusterv1.PausedReason, fmt.Sprintf("the Cluster %q is paused: set its spec.paused to false, and remove its annotation %s", name, clusterv1.PausedAnnotation)}
+	}
+	return c.poolHalted(s)
+}
+
+// poolHalted is that the pool is paused which the claim names, or has its address from.
+func (c *Controller) poolHalted(s *scope) *halt {
+	keys := []ipam.PoolKey{s.request.Pool}
+	for _, record := range c.Ledger.HeldBy(s.holder()) {
+		keys = append(keys, record.Pool)
+	}
+	for _, key := range keys {
+		if pool, ok := c.Catalogue.Pool(key); ok && pool.Paused {
+			return &halt{ipamv1.IPAddressClaimReadyPoolNotReadyReason, fmt.Sprintf("%s is paused by an annotation: have it removed", key)}
+		}
+	}
+	return nil
+}
+
+// tellHalt says in the claim why nothing is done for it, where it has no address yet.
+// One that has it keeps that, and its condition.
+//
+// "Abort reconciliation" in the contract does not forbid to say so: the contracts of
+// other providers ask that a paused object shows it ("providers SHOULD surface the
+// paused status of an object", infra-machine.md, "InfraMachine: pausing"), and Cluster
+// API's own util/paused writes the status of paused objects. It stands in Ready, and
+// not in a condition Paused, which would cost every claim one more write.
+func (c *Controller) tellHalt(ctx context.Context, s *scope, why *halt) error {
+	if s.claim.Status.AddressRef.Name != "" {
+		return nil
+	}
+	before := s.claim.DeepCopy()
+	conditions.Set(s.claim, metav1.Condition{
+		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: why.reason, Message: why.message,
+	})
+	_, err := c.writeStatus(ctx, before, s.claim)
+	return err
+}
+
+// refuse says in a claim that our API group lacks the kind which it names. A reference
+// cannot be changed, so that this is all that is ever done for it.
+func (c *Controller) refuse(ctx context.Context, s *scope) error {
+	unknown := convert.UnknownKind(s.claim.Spec.PoolRef.Kind)
+	before := s.claim.DeepCopy()
+	conditions.Set(s.claim, metav1.Condition{
+		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse,
+		Reason: ipamv1.IPAddressClaimReadyAllocationFailedReason, Message: unknown.Error() + ": make another claim",
+	})
+	return c.writeAndTell(ctx, before, s.claim)
+}
+
+// upToDate reports whether a pass over the claim would change nothing: its record is
+// in the view, its IPAddress in the cache with its metadata, and its status reports
+// both. A leader that is new finds nearly all claims like that, and the waiters
+// are not to wait for them. It costs O(1), and is never true where a pass would do
+// something.
+func (c *Controller) upToDate(ctx context.Context, key types.NamespacedName) bool {
+	s, err := c.look(ctx, key)
+	return err == nil && c.isServed(s) && c.hasMetadata(ctx, s)
+}
+
+// isServed reports whether the claim has its address and says so. It sets the record.
+func (c *Controller) isServed(s *scope) bool {
+	if s.next() != serve || s.address == nil || !s.address.DeletionTimestamp.IsZero() ||
+		s.address.Spec.PoolRef != s.claim.Spec.PoolRef || !slices.Contains(s.claim.Finalizers, v1alpha1.FinalizerRelease) {
+		return false
+	}
+	records := c.Ledger.HeldBy(s.holder())
+	if len(records) != 1 || !isRecordOf(s, records[0]) || c.Allocator.Confirmed(records[0]) != nil || c.Ledger.Conflict(records[0]) != nil {
+		return false
+	}
+	s.record = records[0]
+	return c.statusUpToDate(s)
+}
+
+// isRecordOf reports whether the record is the claim's own and its IPAddress's.
+func isRecordOf(s *scope, record ipam.Record) bool {
+	return record.HolderUID == string(s.claim.UID) && !record.PoolUnknown && record.State == ipam.StateBound && !record.Terminating &&
+		record.Block.Addr().String() == s.address.Spec.Address
+}
+
+// statusUpToDate reports whether the claim's status is what a pass would write.
+func (c *Controller) statusUpToDate(s *scope) bool {
+	if c.Queue.Has(s.holder()) {
+		return false
+	}
+	ready := conditions.Get(s.claim, ipamv1.IPAddressClaimReadyCondition)
+	reason, message, _ := c.reason(s, nil)
+	return s.claim.Status.AddressRef.Name == s.address.Name && ready != nil &&
+		ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == s.claim.Generation && ready.Reason == reason && ready.Message == message
+}
+
+// hasMetadata reports whether the IPAddress lacks nothing of what ensureMetadata gives.
+func (c *Controller) hasMetadata(ctx context.Context, s *scope) bool {
+	ensured := s.address.DeepCopy()
+	return c.ensureMetadata(ctx, s, ensured) == nil && sameMetadata(s.address, ensured)
+}

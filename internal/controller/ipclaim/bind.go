@@ -1,12 +1,26 @@
 package ipclaim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+	"unique"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // read reads what the claim asks for.
@@ -50,4 +64,176 @@ func fillIn(spec *v1alpha1.IPClaimSpec, terms ipam.Terms, record ipam.Record) {
 	if spec.ReclaimPolicy == "" {
 		spec.ReclaimPolicy = v1alpha1.ReclaimPolicy(terms.Reclaim)
 	}
+}
+
+// verify checks that the record which the claim names holds the claim's block,
+// and records it anew where there is none: after a restore, or when somebody
+// forced the record away.
+func (c *Controller) verify(ctx context.Context, s *scope) error {
+	name := ipam.Name{Namespace: s.claim.Namespace, Name: s.claim.Spec.AllocationName}
+	record, ok := c.Ledger.Record(name)
+	if !ok {
+		return c.recordAgain(ctx, s, name)
+	}
+	holder := convert.HolderOfClaim(s.request.Claim)
+	if record.Holder != holder || record.Block != s.request.Block || !record.MayBeOf(string(s.claim.UID)) {
+		return &ipam.TakenError{Block: s.request.Block, Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
+	}
+	if err := c.Allocator.Confirmed(record); err != nil {
+		return err
+	}
+	s.record = record
+	if policy := s.request.Reclaim; policy != "" && policy != record.Reclaim {
+		changed, err := c.Allocator.Reclaim(ctx, record, policy)
+		if err != nil {
+			return err
+		}
+		record, s.record = changed, changed
+	}
+	if record.Adopted && !record.IsStamped() {
+		stamped, err := c.Allocator.Stamp(ctx, record, s.claim)
+		if err != nil {
+			return err
+		}
+		s.record = stamped
+	}
+	if taken := c.Ledger.Conflict(s.record); taken != nil {
+		s.conflict = c.Catalogue.Redacted(s.claim.Namespace, taken).Error() + ": have one of the two released"
+	}
+	return nil
+}
+
+// recordAgain records the block that the claim names under the name that the
+// claim gives.
+func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) error {
+	err := c.Live.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, &v1alpha1.IPAllocation{})
+	if err == nil {
+		return errNotSeen
+	}
+	if !kubeutil.IsNotFound(err) {
+		return fmt.Errorf("looking for IPAllocation %s: %w", name, err)
+	}
+	pool, resolution, err := c.formerPool(ctx, s)
+	if err != nil {
+		return err
+	}
+	order := c.order(s, resolution)
+	order.Record = name
+	if network := s.claim.Status.Network; network != nil {
+		order.Gateway = convert.GatewayGiven(network.Gateway)
+	}
+	s.record, err = c.Allocator.RecordExisting(ctx, order, pool)
+	return err
+}
+
+// formerPool is the pool that the claim's block is from: as the status says, or
+// else one of those that the claim may use.
+func (c *Controller) formerPool(ctx context.Context, s *scope) (ipam.PoolKey, inventory.Resolution, error) {
+	resolution, err := c.Resolve(ctx, s.request)
+	if ref := s.claim.Status.PoolRef; ref != nil {
+		resolution.Terms.Block, resolution.Terms.Length = s.request.Block, s.request.Block.Bits()
+		resolution.Terms.Class = s.claim.Spec.ClassName
+		resolution.Terms.Reclaim = cmp.Or(s.request.Reclaim, ipam.ReclaimDelete)
+		return convert.PoolKey(s.claim.Namespace, *ref), resolution, nil
+	}
+	if err != nil {
+		return ipam.PoolKey{}, resolution, err
+	}
+	return resolution.Pools[0].Key, resolution, nil
+}
+
+// packed is a trimmed claim as the informer stores it: a kubeutil.Packed.
+type packed struct {
+	alike        unique.Handle[alike]
+	name, record string
+	uid          uuid.UUID
+	version      uint64
+	block        netip.Prefix
+	deleted      *metav1.Time
+}
+
+// alike is what many claims say alike.
+type alike struct {
+	namespace string
+	reclaim   v1alpha1.ReclaimPolicy
+}
+
+// Pack is a smaller form of a claim that Trim has made smaller, if all of it can be stated
+// from that form; and otherwise what it was given.
+func Pack(obj any) any {
+	claim, ok := obj.(*v1alpha1.IPClaim)
+	if !ok || !isTrimmed(claim) {
+		return obj
+	}
+	uid, _ := uuid.Parse(string(claim.UID))
+	version, _ := strconv.ParseUint(claim.ResourceVersion, 10, 64)
+	block, _ := netip.ParsePrefix(claim.Spec.CIDR)
+	p := &packed{
+		alike: unique.Make(alike{claim.Namespace, claim.Spec.ReclaimPolicy}),
+		name:  claim.Name, record: claim.Spec.AllocationName,
+		uid: uid, version: version, block: block, deleted: claim.DeletionTimestamp,
+	}
+	if strings.HasPrefix(p.record, p.name) { // as the names that the operator gives
+		p.name = p.record[:len(p.name)]
+	}
+	if !reflect.DeepEqual(p.claim(), claim) {
+		return obj
+	}
+	return p
+}
+
+// Unpack implements kubeutil.Packed.
+func (p *packed) Unpack() any { return p.claim() }
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (p *packed) GetObjectMeta() metav1.Object {
+	meta := p.meta()
+	return &meta
+}
+
+func (p *packed) claim() *v1alpha1.IPClaim {
+	return &v1alpha1.IPClaim{
+		ObjectMeta: p.meta(),
+		Spec:       v1alpha1.IPClaimSpec{CIDR: p.block.String(), AllocationName: p.record, ReclaimPolicy: p.alike.Value().reclaim},
+		Status:     v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound},
+	}
+}
+
+func (p *packed) meta() metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: p.alike.Value().namespace, Name: p.name, UID: types.UID(p.uid.String()),
+		ResourceVersion: strconv.FormatUint(p.version, 10), DeletionTimestamp: p.deleted.DeepCopy(),
+	}
+}
+
+// Trim leaves of a claim that is Bound only what the controllers read from the cache, of
+// which there may be a hundred thousand. Code that writes to a claim that isTrimmed reads it
+// live first.
+func Trim(claim *v1alpha1.IPClaim) {
+	if !isReady(claim) {
+		return
+	}
+	*claim = v1alpha1.IPClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
+			DeletionTimestamp: claim.DeletionTimestamp,
+		},
+		Spec: v1alpha1.IPClaimSpec{
+			CIDR: claim.Spec.CIDR, AllocationName: claim.Spec.AllocationName, ReclaimPolicy: claim.Spec.ReclaimPolicy,
+		},
+		Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound},
+	}
+}
+
+// isTrimmed reports whether Trim has left out most of a claim: the API server stores no
+// claim that is Bound without conditions.
+func isTrimmed(claim *v1alpha1.IPClaim) bool {
+	return claim.Status.Phase == v1alpha1.ClaimBound && len(claim.Status.Conditions) == 0
+}
+
+// isReady reports whether the status of a claim is that of one that is Bound, with nothing
+// wrong.
+func isReady(claim *v1alpha1.IPClaim) bool {
+	return claim.Status.Phase == v1alpha1.ClaimBound &&
+		(isTrimmed(claim) || meta.IsStatusConditionTrue(claim.Status.Conditions, v1alpha1.ConditionReady))
 }

@@ -6,6 +6,8 @@ package ipclaim
 import (
 	"cmp"
 	"context"
+	"errors"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -18,7 +20,10 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -106,4 +111,60 @@ func (c *Controller) hold(ctx context.Context, s *scope) error {
 	err := c.bind(ctx, s)
 	s.retry, err = c.Queue.Yield(convert.HolderOfClaim(s.request.Claim), err)
 	return err
+}
+
+// scope is what one pass knows of a claim.
+type scope struct {
+	claim *v1alpha1.IPClaim
+	// request is set by read.
+	request ipam.Request
+	// record is set by bind or verify: the claim's block is held.
+	record ipam.Record
+	// conflict is set by verify: what else is recorded on the claim's block.
+	conflict string
+	// again is set by askAgain: when to ask again for the right to use the pool.
+	again time.Duration
+	// retry is set by hold where the claim has lost its turn: after how long it is tried
+	// again.
+	retry time.Duration
+}
+
+const kind = "IPClaim"
+
+// errNotSeen means that the record exists, but not yet in the view. The
+// claim is reconciled again when it turns up there.
+var errNotSeen = errors.New("the allocation is not in the view yet")
+
+func (c *Controller) order(s *scope, resolution inventory.Resolution) allocator.Order {
+	order := allocator.Order{
+		Resolution:  resolution,
+		Origin:      allocator.OriginController,
+		Holder:      convert.HolderOfClaim(s.request.Claim),
+		HolderUID:   string(s.claim.UID),
+		RequestedBy: s.request.RequestedBy,
+	}
+	order.Waiting = queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: order.Holder, Request: s.request}
+	return order
+}
+
+// upToDate reports whether a pass over the claim would change nothing: it is Bound, its
+// record is seen and has the same block, and nothing else has that. It costs O(1).
+func (c *Controller) upToDate(claim *v1alpha1.IPClaim) bool {
+	if claim.Spec.AllocationName == "" || !isReady(claim) {
+		return false
+	}
+	record, ok := c.Ledger.Record(ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName})
+	return ok && isRecordOf(claim, record) && c.Allocator.Confirmed(record) == nil && c.Ledger.Conflict(record) == nil
+}
+
+// isRecordOf reports whether the record is the claim's and as the claim has it: whether
+// verify would find nothing to do about it.
+func isRecordOf(claim *v1alpha1.IPClaim, record ipam.Record) bool {
+	policy := ipam.Reclaim(claim.Spec.ReclaimPolicy)
+	return record.Holder == convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}) &&
+		record.MayBeOf(string(claim.UID)) &&
+		record.State == ipam.StateBound && !record.Terminating &&
+		record.Block.String() == claim.Spec.CIDR &&
+		(policy == "" || policy == record.Reclaim) &&
+		(!record.Adopted || record.IsStamped())
 }

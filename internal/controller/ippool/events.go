@@ -1,10 +1,17 @@
 package ippool
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
@@ -37,4 +44,73 @@ func (c *Controller) changes(kind ipam.PoolKind) source.Source {
 			c.EnqueueWaiting(q, string(kind), e)
 		})
 	})
+}
+
+// happening is what an event tells.
+type happening struct{ kind, reason, action, note string }
+
+// recordEvents makes events of what the status says now and did not say before.
+func (c *Controller) recordEvents(before, obj v1alpha1.Pool) {
+	for _, h := range happenings(obj, *before.PoolStatus(), *obj.PoolStatus()) {
+		c.Events.Eventf(obj, nil, h.kind, h.reason, h.action, "%s", h.note)
+	}
+}
+
+// happenings are what has happened to a pool between two states of its status.
+func happenings(obj v1alpha1.Pool, before, after v1alpha1.PoolStatus) []happening {
+	var all []happening
+	was, now := readyOf(before), readyOf(after)
+	switch {
+	case now == nil || was != nil && was.Reason == now.Reason:
+	case now.Reason == v1alpha1.ReasonTerminating:
+		if after.Allocations > 0 {
+			all = append(all, happening{corev1.EventTypeWarning, v1alpha1.EventDeletionBlocked, "Delete", fmt.Sprintf("%s is in use by %s: it is deleted as soon as the last is released", convert.KeyOf(obj), ipam.Counted(after.Allocations, "allocation"))})
+		}
+	default:
+		all = append(all, happening{typeOf(*now), now.Reason, "Provide", noteOf(obj, *now)})
+	}
+	switch was, now := outOfRange(before), outOfRange(after); {
+	case was == "0" && now != "0":
+		all = append(all, happening{corev1.EventTypeNormal, v1alpha1.EventDraining, "Provide", fmt.Sprintf("blocks of %s that its ranges or reserved exclude are in use, with %s: they are kept until they are released, and not handed out again", convert.KeyOf(obj), addresses(now))})
+	case was != "0" && now == "0":
+		all = append(all, happening{corev1.EventTypeNormal, v1alpha1.EventDrained, "Provide", fmt.Sprintf("all blocks of %s that its ranges or reserved exclude are released", convert.KeyOf(obj))})
+	}
+	return all
+}
+
+func readyOf(s v1alpha1.PoolStatus) *metav1.Condition {
+	return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
+}
+
+// typeOf is Normal where the pool hands out blocks.
+func typeOf(ready metav1.Condition) string {
+	if ready.Status == metav1.ConditionTrue && ready.Reason != v1alpha1.ReasonFull {
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
+}
+
+// noteOf is what the condition says. Events of cluster-scoped pools are in the namespace
+// default, where others may read them than who may read pools: the event of a
+// conflict does not name the other holder, as the condition does.
+func noteOf(obj v1alpha1.Pool, ready metav1.Condition) string {
+	if ready.Reason == v1alpha1.ReasonConflict && obj.GetNamespace() == "" {
+		return fmt.Sprintf("the CIDR of %s conflicts with another allocation: have one of the two released; the condition Ready names it", convert.KeyOf(obj))
+	}
+	return ready.Message
+}
+
+// outOfRange is how many addresses of the pool are drained, "0" where that is not known.
+func outOfRange(s v1alpha1.PoolStatus) string {
+	if s.Capacity == nil {
+		return "0"
+	}
+	return cmp.Or(s.Capacity.OutOfRange, "0")
+}
+
+func addresses(n string) string {
+	if n == "1" {
+		return "1 address"
+	}
+	return n + " addresses"
 }

@@ -3,12 +3,22 @@ package operator
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/history/export"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+	tracingexport "github.com/cadastre-dev/cadastre/internal/observe/tracing/export"
+	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
 // HistoryOptions say where the history goes: what became of each block, and what was refused.
@@ -69,4 +79,35 @@ func replica() string {
 		return ""
 	}
 	return name
+}
+
+// startTracing makes a tracer whose spans go to the collector that the options name, and has
+// requests by the configuration carry traces on to the API server. Without collector the tracer
+// is nil, and the configuration stays as it is. What it returns is to be stopped last.
+func startTracing(ctx context.Context, cfg *rest.Config, o Options) (tracer *tracing.Tracer, stop func(), err error) {
+	if o.TracingEndpoint == "" {
+		return nil, func() {}, nil
+	}
+	endpoint, err := tracingexport.Endpoint(o.TracingEndpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	provider, err := tracingexport.New(ctx, tracingexport.Options{
+		Endpoint: endpoint, SamplingRatePerMillion: o.TracingSamplingRate,
+		Version: version.Own(), Namespace: o.Namespace, Pod: replica(), Clock: clock.RealClock{}, Log: o.Log.WithName("tracing"),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Wrap(func(over http.RoundTripper) http.RoundTripper { return carrying(over, provider) })
+	return tracing.New(provider), provider.Close, nil
+}
+
+// carrying has a span for each request that is made for a span, and names it to the server as
+// the parent of the server's. Other requests, such as those of informers, are left as they are.
+func carrying(over http.RoundTripper, provider trace.TracerProvider) http.RoundTripper {
+	return otelhttp.NewTransport(over,
+		otelhttp.WithTracerProvider(provider), otelhttp.WithPropagators(propagation.TraceContext{}), otelhttp.WithMeterProvider(noop.NewMeterProvider()),
+		otelhttp.WithFilter(func(r *http.Request) bool { return trace.SpanContextFromContext(r.Context()).IsValid() }),
+	)
 }

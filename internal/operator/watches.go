@@ -2,17 +2,23 @@ package operator
 
 import (
 	"context"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
@@ -25,7 +31,7 @@ type policyWatch struct{ policies []guardedBy }
 // guardedBy is one policy, and what the watches show of it.
 type guardedBy struct {
 	shipped            admissionv1.ValidatingAdmissionPolicy
-	policies, bindings toolscache.SharedIndexInformer
+	policies, bindings cache.SharedIndexInformer
 }
 
 // newPolicyWatch makes the watches, which run begins.
@@ -36,10 +42,10 @@ func newPolicyWatch(cfg *rest.Config, over *http.Client, operator manifests.Acco
 	}
 	p := &policyWatch{}
 	for _, policy := range manifests.Policies(operator) {
-		of := func(resource string, example runtime.Object) toolscache.SharedIndexInformer {
+		of := func(resource string, example runtime.Object) cache.SharedIndexInformer {
 			named := fields.OneTermEqualSelector("metadata.name", policy.Name)
-			source := toolscache.NewListWatchFromClient(clients.AdmissionregistrationV1().RESTClient(), resource, "", named)
-			return toolscache.NewSharedIndexInformer(rollbacks.verified(source, example), example, 0, toolscache.Indexers{})
+			source := cache.NewListWatchFromClient(clients.AdmissionregistrationV1().RESTClient(), resource, "", named)
+			return cache.NewSharedIndexInformer(rollbacks.verified(source, example), example, 0, cache.Indexers{})
 		}
 		p.policies = append(p.policies, guardedBy{
 			shipped:  policy,
@@ -82,4 +88,48 @@ func inForce(policies, bindings []any, shipped *admissionv1.ValidatingAdmissionP
 		live, ok := obj.(*admissionv1.ValidatingAdmissionPolicyBinding)
 		return ok && len(manifests.BindingDifferences(live, shipped.Name)) == 0
 	})
+}
+
+// rollbacks counts how often informers have found that the store of the API server has gone
+// back, by kind.
+type rollbacks struct {
+	scheme *runtime.Scheme
+	log    logr.Logger
+
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func newRollbacks(scheme *runtime.Scheme, log logr.Logger) *rollbacks {
+	return &rollbacks{scheme: scheme, log: log, counts: map[string]int{}}
+}
+
+// verified returns a source of objects like the example for an informer, which lists again
+// when the store has gone back.
+func (r *rollbacks) verified(from cache.ListerWatcher, example runtime.Object) *kubeutil.VerifiedSource {
+	kind := "unknown"
+	if known, err := apiutil.GVKForObject(example, r.scheme); err == nil {
+		kind = known.Kind
+	}
+	r.add(kind, 0)
+	return kubeutil.NewVerifiedSource(from, kubeutil.Verification{
+		Clock: clock.RealClock{}, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		WentBack: func(seen, found string) {
+			r.log.Info("The store of the API server has gone back; listing again", "kind", kind, "seenRevision", seen, "foundRevision", found)
+			r.add(kind, 1)
+		},
+	})
+}
+
+func (r *rollbacks) add(kind string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[kind] += n
+}
+
+// byKind returns how often that was.
+func (r *rollbacks) byKind() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.counts)
 }

@@ -1,2 +1,0 @@
-// Package kube has the few things that client-go and controller-runtime leave out.
-package kubeutil
