@@ -166,10 +166,7 @@ func largest(hook hook, shape string) map[string]admissionv1.AdmissionRequest {
 
 // served is a handler as the server has it.
 func served(handler admission.Handler) http.Handler {
-	server := &registered{}
-	observedServer{server, observer{refusals: refusals{metrics: metrics.New(clock.RealClock{})}, operator: operator, inFlight: newInFlight()}}.
-		Register("/", &admission.Webhook{Handler: handler})
-	return server.hook
+	return chain{refusals: refusals{metrics: metrics.New(clock.RealClock{})}, operator: operator, inFlight: newInFlight()}.around(handler)
 }
 
 // discarded counts what is written, and keeps its beginning.

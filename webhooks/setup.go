@@ -1,10 +1,8 @@
 package webhooks
 
 import (
-	"errors"
 	"strings"
 
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -29,36 +27,33 @@ type Options struct {
 
 // Setup registers all webhooks with the manager's webhook server.
 func Setup(mgr manager.Manager, o Options) error {
-	mgr = observedManager{mgr, observer{refusals{o.Metrics, o.History}, o.Tracer, o.Operator, newInFlight()}}
-	decoder := admission.NewDecoder(mgr.GetScheme())
 	definitions, err := schemas.Read()
 	if err != nil {
 		return err
 	}
-	cached := mgr.GetCache()
-	server := mgr.GetWebhookServer()
-	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &admission.Webhook{
-		Handler: &claimMutator{Parts: o.Parts, cached: cached, live: o.Live, decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring},
+	scheme, cached := mgr.GetScheme(), mgr.GetCache()
+	decoder := admission.NewDecoder(scheme)
+	requests := chain{refusals{o.Metrics, o.History}, o.Tracer, o.Operator, newInFlight()}
+	serve := func(path string, handler admission.Handler) {
+		mgr.GetWebhookServer().Register(path, requests.around(handler))
+	}
+
+	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &claimMutator{
+		Parts: o.Parts, cached: cached, live: o.Live, decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring,
 	})
 	for _, kind := range []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool} {
-		server.Register("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &admission.Webhook{
-			Handler: &poolMutator{kind: kind, Parts: o.Parts, live: o.Live, decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring},
+		serve("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &poolMutator{
+			kind: kind, Parts: o.Parts, live: o.Live, decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring,
 		})
 	}
-	server.Register("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &admission.Webhook{
-		Handler: &classMutator{Parts: o.Parts, live: o.Live, decoder: decoder, schemas: definitions},
-	})
-	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &admission.Webhook{
-		Handler: &addressClaimMutator{Parts: o.Parts, live: o.Live, rights: o.Rights, ring: o.Ring},
-	})
-	server.Register("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &admission.Webhook{
-		Handler: &addressMutator{Parts: o.Parts, live: o.Live},
-	})
-	return errors.Join(
-		builder.WebhookManagedBy(mgr, &v1alpha1.IPClaim{}).WithValidator(&claimValidator{Parts: o.Parts, operator: o.Operator}).Complete(),
-		builder.WebhookManagedBy(mgr, &v1alpha1.IPPool{}).WithValidator(&poolValidator[*v1alpha1.IPPool]{Parts: o.Parts, live: o.Live}).Complete(),
-		builder.WebhookManagedBy(mgr, &v1alpha1.LocalIPPool{}).WithValidator(&poolValidator[*v1alpha1.LocalIPPool]{Parts: o.Parts, live: o.Live}).Complete(),
-		builder.WebhookManagedBy(mgr, &v1alpha1.IPAllocation{}).WithValidator(&allocationValidator{operator: o.Operator}).Complete(),
-		builder.WebhookManagedBy(mgr, &v1alpha1.IPClass{}).WithValidator(&classValidator{Parts: o.Parts}).Complete(),
-	)
+	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &classMutator{Parts: o.Parts, live: o.Live, decoder: decoder, schemas: definitions})
+	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &addressClaimMutator{Parts: o.Parts, live: o.Live, rights: o.Rights, ring: o.Ring})
+	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &addressMutator{Parts: o.Parts, live: o.Live})
+
+	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclaim", admission.WithValidator(scheme, &claimValidator{Parts: o.Parts, operator: o.Operator}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-ippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{Parts: o.Parts, live: o.Live}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-localippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{Parts: o.Parts, live: o.Live}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-ipallocation", admission.WithValidator(scheme, &allocationValidator{operator: o.Operator}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclass", admission.WithValidator(scheme, &classValidator{Parts: o.Parts}).Handler)
+	return nil
 }

@@ -342,7 +342,7 @@ func resultOf(err error) metrics.Result {
 }
 
 // The longest that the steps of a request take. At admission the deadline of the request
-// (webhooks.Graceful) ends whatever would exceed it.
+// (webhooks.NewServer) ends whatever would exceed it.
 const (
 	// confirmWithin bounds the whole way from finding to confirming.
 	confirmWithin = 3500 * time.Millisecond

@@ -309,7 +309,7 @@ func (g guard) server(o Options, accepts []func(*tls.Config)) (webhook.Server, e
 		Host: o.WebhookHost, Port: o.WebhookPort,
 		TLSOpts: append(accepts, clients, func(c *tls.Config) { c.GetCertificate = g.certificate.GetCertificate }),
 	})
-	return webhooks.Served(server, g.paths), nil
+	return webhooks.NewServer(server, g.paths), nil
 }
 
 // NotAfter implements webhookGuard.

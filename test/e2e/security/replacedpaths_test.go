@@ -168,7 +168,7 @@ func (w *world) judgedByWebhooks(replicas []*pathReplica) {
 	var addresses []string
 	var bundle []byte
 	for _, r := range replicas {
-		hooks := webhooks.Guarded(webhook.NewServer(webhook.Options{}), r)
+		hooks := webhooks.NewServer(webhook.NewServer(webhook.Options{}), r)
 		hooks.Register("/judge", &admission.Webhook{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
 			return admission.Allowed("")
 		})})

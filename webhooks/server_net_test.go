@@ -2,8 +2,10 @@ package webhooks
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/cadastre-dev/cadastre/internal/certs"
 )
 
 // listening is a server that is stopped as the library's own is, on a listener that is open
@@ -41,7 +45,7 @@ func TestReplicaEndsInSpiteOfARequestThatDoesNot(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	server := &listening{listener: listener}
-	hooks := Graceful(server)
+	hooks := NewServer(server, notingPaths{})
 	began, release := make(chan struct{}), make(chan struct{})
 	hooks.Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		close(began)
@@ -83,4 +87,35 @@ func TestReplicaEndsInSpiteOfARequestThatDoesNot(t *testing.T) {
 	}
 	close(release)
 	<-answered
+}
+
+type notingPaths struct{ noted chan string }
+
+func (notingPaths) Judge(context.Context, string) certs.Standing { return certs.PathAccepted }
+
+func (p notingPaths) Unanswered(secret string) { p.noted <- secret }
+
+// The API server talks HTTP/1.1 to webhooks: a call that is cut off is a connection that ends.
+func TestACallThatIsCutOffIsNoted(t *testing.T) {
+	paths := notingPaths{make(chan string, 1)}
+	hooks := NewServer(webhook.NewServer(webhook.Options{}), paths)
+	ctx, leave := context.WithCancel(t.Context())
+	hooks.Register("/mutate", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		leave()
+		<-r.Context().Done()
+	}))
+	server := httptest.NewTLSServer(http.HandlerFunc(hooks.WebhookMux().ServeHTTP))
+	defer server.Close()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/good/mutate?timeout=30s", strings.NewReader(reviewText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := server.Client().Do(req); err == nil {
+		_ = response.Body.Close()
+		t.Error("it is answered")
+	}
+	if secret := <-paths.noted; secret != "good" {
+		t.Errorf("%q is noted", secret)
+	}
 }

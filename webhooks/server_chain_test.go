@@ -5,43 +5,42 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/testing/entries"
 )
 
-// registered keeps what is registered.
-type registered struct {
-	webhook.Server
-	hook http.Handler
-}
-
-func (r *registered) Register(_ string, hook http.Handler) { r.hook = hook }
-
 func TestRefusalsAreCountedByTheirCode(t *testing.T) {
-	counter, server := metrics.New(clock.RealClock{}), &registered{}
+	counter := metrics.New(clock.RealClock{})
 	answers := map[string]admission.Response{
 		"allowed":   admission.Allowed(""),
 		"denied":    admission.Denied("no"),
 		"conflict":  denied(subject{kind: "IPClaim", plural: "ipclaims"}.conflict(errors.New("taken"))),
 		"exhausted": admission.Errored(http.StatusInsufficientStorage, errors.New("full")),
 	}
-	observedServer{server, observer{refusals: refusals{counter, nil}}}.Register("/path", &admission.Webhook{Handler: admission.HandlerFunc(
-		func(_ context.Context, req admission.Request) admission.Response { return answers[req.Name] })})
-	handler := server.hook.(*reviewer).hook.Handler
+	handler := refusals{counter, nil}.counted(admission.HandlerFunc(
+		func(_ context.Context, req admission.Request) admission.Response { return answers[req.Name] }))
 	for name := range answers {
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Name: name, Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Resource: "ipclaims"},
@@ -67,15 +66,15 @@ cadastre_webhook_refusals_total{code="507",operation="create",resource="ipclaims
 // one that is no review, one while all room for small ones is taken, and a large one whose time
 // is up while another is handled.
 func TestRefusalBeforeTheHandlerIsCounted(t *testing.T) {
-	counter, server, busy := metrics.New(clock.RealClock{}), &registered{}, newInFlight()
-	observedServer{server, observer{refusals: refusals{counter, nil}, inFlight: busy}}.Register("/path", &admission.Webhook{Handler: admission.HandlerFunc(
+	counter, busy := metrics.New(clock.RealClock{}), newInFlight()
+	hook := chain{refusals: refusals{counter, nil}, inFlight: busy}.around(admission.HandlerFunc(
 		func(context.Context, admission.Request) admission.Response {
 			t.Error("a handler is called")
 			return admission.Allowed("")
-		})})
+		}))
 	send := func(ctx context.Context, body string, want int) {
 		t.Helper()
-		if code, _ := sentTo(ctx, t, server.hook, body); code != want {
+		if code, _ := sentTo(ctx, t, hook, body); code != want {
 			t.Errorf("it is answered %d, want %d", code, want)
 		}
 	}
@@ -107,7 +106,7 @@ cadastre_webhook_refusals_total{code="429",operation="create",resource="ipclaims
 func TestRefusalsAreInTheHistory(t *testing.T) {
 	recorder, take := entries.Recorder()
 	conflict := denied(subject{kind: "IPClaim", plural: "ipclaims", name: "shop"}.conflict(errors.New("taken")))
-	handler := refusals{metrics.New(clock.RealClock{}), recorder}.of(admission.HandlerFunc(
+	handler := refusals{metrics.New(clock.RealClock{}), recorder}.counted(admission.HandlerFunc(
 		func(_ context.Context, req admission.Request) admission.Response {
 			if req.Name == "allowed" {
 				return admission.Allowed("")
@@ -141,5 +140,85 @@ func TestRefusalsAreInTheHistory(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+}
+
+const traceOfCaller = "0af7651916cd43dd8448eb211c80319c"
+
+// answered has a webhook that answers so, asked with the header of a caller's trace, and returns
+// its spans and what its handler logs.
+func answered(t *testing.T, header string, answer admission.Response) (spans []sdktrace.ReadOnlySpan, logged string) {
+	t.Helper()
+	recorder := tracetest.NewSpanRecorder()
+	tracer := tracing.New(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample()))))
+	hook := chain{refusals: refusals{metrics.New(clock.RealClock{}), nil}, tracer: tracer}.around(admission.HandlerFunc(func(ctx context.Context, _ admission.Request) admission.Response {
+		log.FromContext(ctx).Info("handled")
+		return answer
+	})).(*reviewer).hook
+	over := httptest.NewRequest(http.MethodPost, "/path", nil)
+	over.Header.Set("Traceparent", header)
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { logged = args }, funcr.Options{}))
+	hook.Handler.Handle(hook.WithContextFunc(ctx, over), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: "uid", Namespace: "team", Name: "a", Operation: admissionv1.Create, DryRun: new(true),
+		Resource: metav1.GroupVersionResource{Resource: "ipclaims"}, Kind: metav1.GroupVersionKind{Kind: "IPClaim"},
+	}})
+	return recorder.Ended(), logged
+}
+
+func TestARequestIsTracedAsAPartOfItsCallersTrace(t *testing.T) {
+	spans, logged := answered(t, "00-"+traceOfCaller+"-b7ad6b7169203331-01", admission.Allowed(""))
+	if len(spans) != 1 {
+		t.Fatalf("there are %d spans, want 1", len(spans))
+	}
+	span := spans[0]
+	if span.Name() != "admission CREATE ipclaims" || span.SpanKind() != trace.SpanKindServer {
+		t.Errorf("the span is %q of kind %s", span.Name(), span.SpanKind())
+	}
+	if of := span.Parent(); of.TraceID().String() != traceOfCaller || of.SpanID().String() != "b7ad6b7169203331" {
+		t.Errorf("its parent is %v, want the caller's", of)
+	}
+	got := attribute.NewSet(span.Attributes()...)
+	want := attribute.NewSet(
+		tracing.Kind.String("IPClaim"), tracing.Namespace.String("team"), tracing.Name.String("a"), tracing.UID.String("uid"),
+		tracing.Operation.String("CREATE"), tracing.DryRun.Bool(true), tracing.Allowed.Bool(true),
+	)
+	if !got.Equals(&want) {
+		t.Errorf("it has %v, want %v", got.ToSlice(), want.ToSlice())
+	}
+	if want := `"level"=0 "msg"="handled" "traceID"="` + traceOfCaller + `"`; logged != want {
+		t.Errorf("logged is %s, want %s", logged, want)
+	}
+}
+
+func TestARequestThatItsCallerDoesNotSampleIsNotTraced(t *testing.T) {
+	for name, header := range map[string]string{"not sampled": "00-" + traceOfCaller + "-b7ad6b7169203331-00", "no trace": ""} {
+		spans, logged := answered(t, header, admission.Allowed(""))
+		if len(spans) > 0 || logged != `"level"=0 "msg"="handled"` {
+			t.Errorf("%s: there are %d spans, and logged is %s", name, len(spans), logged)
+		}
+	}
+}
+
+// TestOnlyWhatTheOperatorCannotDecideIsAFailure of it: other refusals are answers.
+func TestOnlyWhatTheOperatorCannotDecideIsAFailure(t *testing.T) {
+	of := subject{kind: "IPClaim", plural: "ipclaims"}
+	for name, c := range map[string]struct {
+		answer admission.Response
+		code   int64
+		want   codes.Code
+	}{
+		"denied":    {admission.Denied("no"), http.StatusForbidden, codes.Unset},
+		"conflict":  {denied(of.conflict(errors.New("taken"))), http.StatusConflict, codes.Unset},
+		"no room":   {denied(of.insufficient(errors.New("full"))), http.StatusInsufficientStorage, codes.Unset},
+		"try again": {denied(tryAgain(errors.New("late"))), http.StatusTooManyRequests, codes.Unset},
+		"a failure": {admission.Errored(http.StatusInternalServerError, errors.New("broken")), http.StatusInternalServerError, codes.Error},
+	} {
+		spans, _ := answered(t, "00-"+traceOfCaller+"-b7ad6b7169203331-01", c.answer)
+		set := attribute.NewSet(spans[0].Attributes()...)
+		code, _ := set.Value(tracing.Code)
+		allowed, _ := set.Value(tracing.Allowed)
+		if code.AsInt64() != c.code || allowed.AsBool() || spans[0].Status().Code != c.want {
+			t.Errorf("%s: code %d, allowed %t, status %s", name, code.AsInt64(), allowed.AsBool(), spans[0].Status().Code)
+		}
 	}
 }

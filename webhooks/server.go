@@ -1,0 +1,324 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/cadastre-dev/cadastre/internal/certs"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+)
+
+const (
+	// linger is how long a server that is stopped goes on answering, and asks
+	// its clients to use another connection next time. A connection that is in
+	// use all the time is so closed behind an answer, and none while its client is
+	// sending the next request.
+	linger = time.Second
+	// defaultTimeout is timeoutSeconds of the manifests, for a request that does not say
+	// how long the API server waits.
+	defaultTimeout = 5 * time.Second
+	// answerMargin is what is left of the time-out for the way of request and answer. An
+	// answer that comes too late is an error of the API server for the user (HTTP 500);
+	// one that comes in time says to try again (429). The API server rounds what it says up
+	// to whole seconds, so that nothing may be left where the user's own time-out is shorter.
+	answerMargin = time.Second
+)
+
+// secretElement is the first element of every path at which a guarded server
+// answers.
+const secretElement = "secret"
+
+// longestReview bounds what is read of a request that is not served.
+const longestReview = 7 << 20
+
+// PathGuard knows the secrets with which paths begin.
+type PathGuard interface {
+	// Judge returns how a request on a path with this secret is to be answered.
+	Judge(ctx context.Context, secret string) certs.Standing
+	// Unanswered notes that such a request has ended without its answer.
+	Unanswered(secret string)
+}
+
+// NewServer returns a server whose paths begin with a secret, and which answers what is under way
+// when it is stopped. The library's own server cancels it: the context of a request is done as
+// soon as that of the server is. Nor does that one bound the time in which a request is sent.
+func NewServer(of webhook.Server, paths PathGuard) webhook.Server {
+	return &server{Server: of, paths: paths}
+}
+
+type server struct {
+	webhook.Server
+	paths  PathGuard
+	ending atomic.Bool
+}
+
+// Register implements webhook.Server. The path is the one without the secret. The secret is
+// judged first: how long a request took is judged by how long the API server waits, which is longer
+// than the hook has.
+func (s *server) Register(path string, hook http.Handler) {
+	s.Server.Register("/{"+secretElement+"}"+path, s.withSecret(s.withDeadline(hook)))
+}
+
+// withSecret answers a request with a secret that was never in use as it answers one for a path
+// that does not exist, before it reads anything of its body. A request with one that was replaced
+// is of an API server that does not know the present one yet: its client is asked to try again.
+func (s *server) withSecret(hook http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secret := r.PathValue(secretElement)
+		switch s.paths.Judge(r.Context(), secret) {
+		case certs.PathAccepted:
+			s.serve(w, r, hook, secret)
+		case certs.PathOlder:
+			retryLater(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// serve calls the hook, and notes a request that was not answered as long as the API server
+// waits.
+func (s *server) serve(w http.ResponseWriter, r *http.Request, hook http.Handler, secret string) {
+	waits, cancel := context.WithTimeout(r.Context(), timeoutOf(r))
+	defer cancel()
+	answered := false
+	defer func() { // also if the hook panics
+		if !answered || waits.Err() != nil {
+			s.paths.Unanswered(secret)
+		}
+	}()
+	hook.ServeHTTP(w, r)
+	answered = true
+}
+
+// withDeadline ends a request when its time is over or its caller has gone, but not because the
+// server ends.
+func (s *server) withDeadline(hook http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.ending.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerWithin(r))
+		defer cancel()
+		boundReading(ctx, w)
+		stop := context.AfterFunc(r.Context(), func() {
+			if !s.ending.Load() { // then it is the caller who has gone
+				cancel()
+			}
+		})
+		defer stop()
+		hook.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// Start implements manager.Runnable.
+func (s *server) Start(ctx context.Context) error {
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop := context.AfterFunc(ctx, func() {
+		s.ending.Store(true)
+		clock := time.NewTimer(linger) //nolint:forbidigo // of a process that ends
+		defer clock.Stop()
+		select {
+		case <-clock.C:
+			end()
+		case <-serving.Done():
+		}
+	})
+	defer stop()
+	return s.Server.Start(serving)
+}
+
+// timeoutOf returns how long the API server waits for the answer: it sends that with each
+// request (its query parameter timeout; k8s.io/apiserver, pkg/admission/plugin/webhook).
+func timeoutOf(r *http.Request) time.Duration {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil || timeout <= 0 {
+		return defaultTimeout
+	}
+	return timeout
+}
+
+// answerWithin returns how long a request may take.
+func answerWithin(r *http.Request) time.Duration {
+	timeout := timeoutOf(r)
+	return max(timeout-answerMargin, timeout/2)
+}
+
+// boundReading ends the reading of a request with its context.
+func boundReading(ctx context.Context, w http.ResponseWriter) {
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = http.NewResponseController(w).SetReadDeadline(deadline)
+	}
+}
+
+// retryLater refuses a review in the way that has clients of the API server try again. It
+// reads all of the request, so that the connection can be used again, and keeps its UID.
+func retryLater(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), answerWithin(r))
+	defer cancel()
+	boundReading(ctx, w)
+	body := http.MaxBytesReader(w, r.Body, longestReview)
+	var review struct {
+		metav1.TypeMeta
+		Request struct{ UID types.UID }
+	}
+	if err := json.NewDecoder(body).Decode(&review); err != nil {
+		http.Error(w, "the request is no AdmissionReview", http.StatusBadRequest)
+		return
+	}
+	_, _ = io.Copy(io.Discard, body)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: &admissionv1.AdmissionResponse{
+		UID: review.Request.UID,
+		Result: &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+			Message: "the API server called a path of Cadastre's webhooks that was replaced: try again",
+			Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
+		},
+	}})
+}
+
+// chain is what each request passes on its way to a handler.
+type chain struct {
+	refusals refusals
+	tracer   *tracing.Tracer
+	// operator is the user name of the operator itself.
+	operator string
+	inFlight *inFlight
+}
+
+// around returns a handler of requests: it bounds the bytes in flight, reads the review, traces
+// it, counts refusals, and bounds the objects.
+func (c chain) around(handler admission.Handler) http.Handler {
+	handler = c.refusals.counted(bounded{handler, c.operator})
+	if c.tracer == nil {
+		return &reviewer{&admission.Webhook{Handler: handler}, c.inFlight, c.refusals}
+	}
+	return &reviewer{&admission.Webhook{Handler: traced(handler, c.tracer), WithContextFunc: tracing.Received}, c.inFlight, c.refusals}
+}
+
+// refusals count what webhooks refuse, and write it into the history.
+type refusals struct {
+	metrics *metrics.Instruments
+	history *history.Recorder
+}
+
+// counted counts and notes what a handler refuses.
+func (r refusals) counted(handler admission.Handler) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
+		response := handler.Handle(ctx, req)
+		if !response.Allowed {
+			r.add(req, response)
+		}
+		return response
+	})
+}
+
+func (r refusals) add(req admission.Request, response admission.Response) {
+	result := metav1.Status{}
+	if response.Result != nil {
+		result = *response.Result
+	}
+	result.Code = codeOf(response)
+	r.count(req.AdmissionRequest, response)
+	if req.DryRun != nil && *req.DryRun { // nothing was to be done
+		return
+	}
+	r.history.Refused(history.Refusal{
+		Kind: req.Kind.Kind, Namespace: req.Namespace, Name: req.Name, Operation: string(req.Operation), Block: blockIn(req.Object.Raw),
+		User: req.UserInfo.Username, Code: result.Code, Reason: string(result.Reason), Message: result.Message,
+	})
+}
+
+func (r refusals) count(req admissionv1.AdmissionRequest, response admission.Response) {
+	r.metrics.Refused(req.Resource.Resource, strings.ToLower(string(req.Operation)), codeOf(response))
+}
+
+// blockIn is the block, or the address, that an object asks for; not valid where it asks for
+// none.
+func blockIn(object []byte) netip.Prefix {
+	var asks struct {
+		Spec struct{ CIDR, Address string }
+	}
+	if len(object) > maxObjectBytes || json.Unmarshal(object, &asks) != nil { // it is refused for that
+		return netip.Prefix{}
+	}
+	if block, err := netip.ParsePrefix(asks.Spec.CIDR); err == nil {
+		return block.Masked()
+	}
+	if address, err := netip.ParseAddr(asks.Spec.Address); err == nil {
+		return netip.PrefixFrom(address, address.BitLen())
+	}
+	return netip.Prefix{}
+}
+
+// codeOf is the HTTP status code of a refusal.
+func codeOf(response admission.Response) int32 {
+	if response.Result != nil && response.Result.Code != 0 {
+		return response.Result.Code
+	}
+	return http.StatusForbidden // as the API server has it where none is given
+}
+
+// traced adds a span for each request, as a child of the API server's. What is logged for a request
+// whose span is recorded has the ID of its trace.
+func traced(handler admission.Handler, tracer *tracing.Tracer) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
+		ctx, span := tracer.Serve(ctx, tracing.NameOfAdmission(string(req.Operation), req.Resource.Resource))
+		defer span.End()
+		if !span.IsRecording() {
+			return handler.Handle(ctx, req)
+		}
+		describeRequest(span, req)
+		response := handler.Handle(log.IntoContext(ctx, log.FromContext(ctx).WithValues("traceID", span.TraceID())), req)
+		describeResponse(span, response)
+		return response
+	})
+}
+
+func describeRequest(span tracing.Span, req admission.Request) {
+	span.Set(
+		tracing.Operation.String(string(req.Operation)), tracing.UID.String(string(req.UID)),
+		tracing.DryRun.Bool(req.DryRun != nil && *req.DryRun), tracing.Kind.String(req.Kind.Kind),
+	)
+	if req.Namespace != "" {
+		span.Set(tracing.Namespace.String(req.Namespace))
+	}
+	if req.Name != "" {
+		span.Set(tracing.Name.String(req.Name))
+	}
+}
+
+// describeResponse notes the answer. That a request is refused is no failure of the operator,
+// unless its code says so.
+func describeResponse(span tracing.Span, response admission.Response) {
+	span.Set(tracing.Allowed.Bool(response.Allowed))
+	if response.Allowed {
+		return
+	}
+	code, reason := codeOf(response), ""
+	if response.Result != nil {
+		reason = response.Result.Message
+	}
+	span.Set(tracing.Code.Int(int(code)), tracing.Reason.String(reason))
+	if code >= http.StatusInternalServerError && code != http.StatusInsufficientStorage {
+		span.Fail(strconv.Itoa(int(code)), reason)
+	}
+}
