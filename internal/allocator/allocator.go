@@ -192,7 +192,7 @@ func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
 	ask := ledger.Ask{
 		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,
 		Strategy: pool.Strategy, Record: order.Record, Holder: order.Holder,
-		MayTake: a.queue.MayTake(pool, order.Holder, order.Waiting),
+		Turn: a.queue.Turn(pool, order.Holder, order.Waiting),
 	}
 	a.account(&ask, order)
 	if order.Terms.Strategy != "" {

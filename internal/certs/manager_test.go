@@ -112,7 +112,7 @@ func running(user *rest.Config, port int32) *Certs {
 		}),
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(c.Setup(mgr, func(string) *kubeutil.Backoff { return kubeutil.NewBackoff(clock.RealClock{}, nil) })).To(Succeed())
+	Expect(c.SetupWithManager(mgr, func(string) *kubeutil.Backoff { return kubeutil.NewBackoff(clock.RealClock{}, nil) })).To(Succeed())
 	mgr.GetWebhookServer().Register("/review", &admission.Webhook{
 		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
 			return admission.Allowed("")

@@ -98,9 +98,9 @@ func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (
 	return p, nil
 }
 
-// Setup adds what keeps the path secret to a manager that is not started yet. It runs on
+// SetupWithManager adds what keeps the path secret to a manager that is not started yet. It runs on
 // every replica; see Certs.Setup.
-func (p *Paths) Setup(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
+func (p *Paths) SetupWithManager(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
 	watched := map[client.Object]cache.ByObject{}
 	watchSecret(watched, p.options.secret())
 	watchConfigurations(watched, p.options.MutatingWebhook, p.options.ValidatingWebhook)

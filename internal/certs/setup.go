@@ -21,12 +21,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Setup adds what keeps the certificate to a manager that is not started yet. It
+// SetupWithManager adds what keeps the certificate to a manager that is not started yet. It
 // runs on every replica. It watches by a cache of its own, so the manager's may
 // be configured in any way; the manager's scheme needs the core and the
 // admissionregistration types. A pass that fails is repeated by what backoff returns for
 // the name of the controller.
-func (c *Certs) Setup(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
+func (c *Certs) SetupWithManager(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
 	const name = "webhook-certificate"
 	err := runOnEveryReplica(mgr, worker{name, c.options.Tracer.Passes(name, c), backoff(name), c.watched(), nil})
 	if err != nil {

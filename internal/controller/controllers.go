@@ -87,9 +87,9 @@ func notifyConflicts(view *ledger.Ledger) manager.RunnableFunc {
 	}
 }
 
-func setup(mgr manager.Manager, all ...interface{ Setup(manager.Manager) error }) error {
+func setup(mgr manager.Manager, all ...interface{ SetupWithManager(manager.Manager) error }) error {
 	for _, c := range all {
-		if err := c.Setup(mgr); err != nil {
+		if err := c.SetupWithManager(mgr); err != nil {
 			return err
 		}
 	}

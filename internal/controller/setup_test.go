@@ -26,7 +26,7 @@ import (
 // second has no name left.
 func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
 	parts := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})
-	for name, c := range map[string]interface{ Setup(manager.Manager) error }{
+	for name, c := range map[string]interface{ SetupWithManager(manager.Manager) error }{
 		"allocationgc":   &allocationgc.Controller{Parts: parts},
 		"ipaddressclaim": &ipaddressclaim.Controller{Parts: parts, Orphans: noOrphans{}},
 		"ipclaim":        &ipclaim.Controller{Parts: parts},

@@ -83,14 +83,14 @@ func (l *Ledger) Peek(ask Ask) (netip.Prefix, error) {
 // costs about as much as finding the first.
 const passOver = 64
 
-// findInTurn finds a block that the holder may have by Ask.MayTake.
+// findInTurn finds a block that the holder may have by Ask.Turn.
 func (l *Ledger) findInTurn(ask Ask) (netip.Prefix, *book, error) {
 	block, b, err := l.find(ask)
-	if err != nil || ask.MayTake == nil {
+	if err != nil || ask.Turn == nil {
 		return block, b, err
 	}
 	for range passOver {
-		may, wanted := ask.MayTake(Room{l, b}, block)
+		may, wanted := ask.Turn.MayTake(Room{l, b}, block)
 		if may {
 			return block, b, nil
 		}
@@ -316,7 +316,7 @@ func (l *Ledger) freed(pool ipam.PoolKey, block netip.Prefix) {
 // gone: give way, and try again.
 var ErrLost = errors.New("another allocation was recorded first")
 
-// ErrOutOfTurn means that Ask.MayTake did not let the holder have the block.
+// ErrOutOfTurn means that Ask.Turn did not let the holder have the block.
 var ErrOutOfTurn = errors.New("it is the turn of another holder")
 
 // UnknownPoolError means that the view has no pool of that name, or one that
@@ -351,12 +351,17 @@ type Ask struct {
 	// Class by which the block is handed out, and what one project may hold of that.
 	Class      string
 	ClassLimit ipam.Limit
-	// MayTake, if not nil, reports whether the holder may have a free block. Where it may
-	// not, but may have another, wanted is what a waiter asks for there, and MayTake is
-	// called again with the next free block after that. It is called under the ledger's
-	// lock, so that no block is freed between its answer and the hold, and must not call
-	// the Ledger.
-	MayTake func(room Room, block netip.Prefix) (may bool, wanted netip.Prefix)
+	// Turn, if not nil, decides whether the holder may have a free block.
+	Turn Turn
+}
+
+// Turn decides whether a holder may have a free block now, or others come first.
+type Turn interface {
+	// MayTake reports whether the holder may have the block. If it may not, but may have another,
+	// wanted is what a waiter asks for there, and MayTake is called again with the next free block
+	// after that. It is called under the ledger's lock, so that no block is freed between its
+	// answer and the hold, and must not call the Ledger.
+	MayTake(room Room, block netip.Prefix) (may bool, wanted netip.Prefix)
 }
 
 // gateway is what is handed out with a block of the book.

@@ -6,6 +6,11 @@ import (
 	"testing"
 )
 
+// turnFunc is a Turn that decides by a function.
+type turnFunc func(Room, netip.Prefix) (bool, netip.Prefix)
+
+func (f turnFunc) MayTake(room Room, block netip.Prefix) (bool, netip.Prefix) { return f(room, block) }
+
 // TestWhatOthersWantIsPassedOver: the block that is held is the first free one that
 // nobody else wants.
 func TestWhatOthersWantIsPassedOver(t *testing.T) {
@@ -27,14 +32,14 @@ func TestWhatOthersWantIsPassedOver(t *testing.T) {
 			if c.block != "" {
 				newcomer.Block = netip.MustParsePrefix(c.block)
 			}
-			newcomer.MayTake = func(_ Room, block netip.Prefix) (bool, netip.Prefix) {
+			newcomer.Turn = turnFunc(func(_ Room, block netip.Prefix) (bool, netip.Prefix) {
 				for _, w := range c.wanted {
 					if w := netip.MustParsePrefix(w); w.Overlaps(block) {
 						return false, w
 					}
 				}
 				return true, netip.Prefix{}
-			}
+			})
 			if c.got == "" {
 				if _, err := l.Hold(newcomer); !errors.Is(err, ErrOutOfTurn) {
 					t.Errorf("got %v, want ErrOutOfTurn", err)

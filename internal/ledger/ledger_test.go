@@ -92,9 +92,9 @@ func TestWhoMayTakeABlockIsAskedOfWhatIsFreeAtThatMoment(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	first, newcomer := ask("a"), ask("b")
 	h := mustHold(t, l, first)
-	newcomer.MayTake = func(r Room, _ netip.Prefix) (bool, netip.Prefix) {
+	newcomer.Turn = turnFunc(func(r Room, _ netip.Prefix) (bool, netip.Prefix) {
 		return !r.IsFree(block) && r.Has(25) && !r.Has(24), netip.Prefix{}
-	}
+	})
 	mustHold(t, l, newcomer).Drop()
 	h.Drop() // the block for which somebody waits
 	if _, err := l.Hold(newcomer); !errors.Is(err, ErrOutOfTurn) {
@@ -105,10 +105,10 @@ func TestWhoMayTakeABlockIsAskedOfWhatIsFreeAtThatMoment(t *testing.T) {
 	}
 	mustHold(t, l, first)
 	newcomer.Bits = 24
-	newcomer.MayTake = func(Room, netip.Prefix) (bool, netip.Prefix) {
+	newcomer.Turn = turnFunc(func(Room, netip.Prefix) (bool, netip.Prefix) {
 		t.Error("asked though there is no room")
 		return false, netip.Prefix{}
-	}
+	})
 	if _, err := l.Hold(newcomer); errors.Is(err, ErrOutOfTurn) {
 		t.Errorf("without room: got %v, want what there is room for", err)
 	}

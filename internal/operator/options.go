@@ -296,7 +296,7 @@ func newGuard(direct client.Client, o Options, tracer *tracing.Tracer) (guard, e
 
 // setup registers what keeps both.
 func (g guard) setup(mgr ctrl.Manager, backoff func(string) *kubeutil.Backoff) error {
-	return errors.Join(g.certificate.Setup(mgr, backoff), g.paths.Setup(mgr, backoff))
+	return errors.Join(g.certificate.SetupWithManager(mgr, backoff), g.paths.SetupWithManager(mgr, backoff))
 }
 
 // server makes the webhook server.

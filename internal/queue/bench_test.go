@@ -112,9 +112,7 @@ func (c *creates) create(tb testing.TB, pool ipam.PoolKey, length int) bool {
 	holder := ipam.Holder{Kind: "IPClaim", Namespace: "new", Name: "new"}
 	hold, err := c.ledger.Hold(ledger.Ask{
 		Pool: pool, Bits: length, Strategy: ipam.StrategyFirstFit, Holder: holder, Record: ipam.Name{Namespace: "new", Name: "new"},
-		MayTake: func(r ledger.Room, block netip.Prefix) (bool, netip.Prefix) {
-			return c.queue.MayTake(ipam.Pool{Key: pool}, r, holder, Waiter{}, block)
-		},
+		Turn: turn{c.queue, ipam.Pool{Key: pool}, holder, Waiter{}},
 	})
 	if errors.Is(err, ledger.ErrOutOfTurn) {
 		return false

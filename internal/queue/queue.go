@@ -89,12 +89,22 @@ func (q *Queue) WaitingForClass(class string) []ipam.Holder { return q.lines.Wai
 // WaitingFor are the holders that wait for what has changed in the catalogue.
 func (q *Queue) WaitingFor(c inventory.Change) []ipam.Holder { return q.lines.WaitingFor(c) }
 
-// MayTake is what the ledger asks before it holds a block of the pool for a holder: see
-// ledger.Ask. The holder's place is zero for a newcomer, which is behind all that wait.
-func (q *Queue) MayTake(pool ipam.Pool, holder ipam.Holder, place Waiter) func(ledger.Room, netip.Prefix) (bool, netip.Prefix) {
-	return func(room ledger.Room, block netip.Prefix) (bool, netip.Prefix) {
-		return q.lines.MayTake(pool, room, holder, place, block)
-	}
+// Turn returns what the ledger asks before it holds a block of the pool for a holder. The holder's
+// place is zero for a newcomer, which is behind all that wait.
+func (q *Queue) Turn(pool ipam.Pool, holder ipam.Holder, place Waiter) ledger.Turn {
+	return turn{q.lines, pool, holder, place}
+}
+
+type turn struct {
+	lines  *lines
+	pool   ipam.Pool
+	holder ipam.Holder
+	place  Waiter
+}
+
+// MayTake implements ledger.Turn.
+func (t turn) MayTake(room ledger.Room, block netip.Prefix) (may bool, wanted netip.Prefix) {
+	return t.lines.MayTake(t.pool, room, t.holder, t.place, block)
 }
 
 // Options are what a Queue is given when it is made.

@@ -132,7 +132,7 @@ func (s *scene) holds(name string, bits int) *ledger.Hold {
 func (s *scene) ask(name string, bits int) ledger.Ask {
 	return ledger.Ask{
 		Pool: s.pool.Key, Bits: bits, Record: ipam.Name{Namespace: "ns", Name: name}, Holder: claim(name),
-		MayTake: s.queue.MayTake(s.pool, claim(name), Waiter{}),
+		Turn: s.queue.Turn(s.pool, claim(name), Waiter{}),
 	}
 }
 

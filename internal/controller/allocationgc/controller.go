@@ -67,8 +67,8 @@ type Controller struct {
 // Judge reports whether the holder that a record names exists and names it.
 type Judge func(context.Context, client.Reader, ipam.Record) (bool, error)
 
-// Setup registers the controller.
-func (c *Controller) Setup(mgr manager.Manager) error {
+// SetupWithManager registers the controller.
+func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	c.unheld, c.gone, c.released = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]lastRelease{}
 	c.judges = map[string]Judge{}
 	backoff := c.Backoff("orphan")

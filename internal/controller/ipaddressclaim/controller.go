@@ -75,8 +75,8 @@ type Controller struct {
 	expected expectations
 }
 
-// Setup registers the controller. Cluster API's kinds are to be served.
-func (c *Controller) Setup(mgr manager.Manager) error {
+// SetupWithManager registers the controller. Cluster API's kinds are to be served.
+func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	c.Orphans.Judge(kind, holds)
 	backoff := c.Backoff("ipaddressclaim")
 	return builder.ControllerManagedBy(mgr).
@@ -227,8 +227,8 @@ type Replica struct {
 	Lead func() error
 }
 
-// Setup registers what every replica does.
-func (r *Replica) Setup(mgr manager.Manager) error {
+// SetupWithManager registers what every replica does.
+func (r *Replica) SetupWithManager(mgr manager.Manager) error {
 	return (&arrival{
 		client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"),
 		watchClusters: func() (func() bool, error) { return watchClusters(mgr.GetCache(), r.Catalogue) },

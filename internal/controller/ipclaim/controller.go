@@ -51,9 +51,9 @@ type Controller struct {
 	untold untold
 }
 
-// Setup registers the controller. It receives its own writes too: a pass that worked from
+// SetupWithManager registers the controller. It receives its own writes too: a pass that worked from
 // an older version is followed by another one.
-func (c *Controller) Setup(mgr manager.Manager) error {
+func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	backoff := c.Backoff("ipclaim")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclaim").

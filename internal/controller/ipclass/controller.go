@@ -33,8 +33,8 @@ type Controller struct {
 	Throttle *kubeutil.Throttle
 }
 
-// Setup registers the controller.
-func (c *Controller) Setup(mgr manager.Manager) error {
+// SetupWithManager registers the controller.
+func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	backoff := c.Backoff("ipclass")
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclass").

@@ -43,10 +43,10 @@ type Controller struct {
 	Events events.EventRecorder
 }
 
-// Setup registers the controller, once for each kind. It is notified of its own status
+// SetupWithManager registers the controller, once for each kind. It is notified of its own status
 // writes too: a pass that worked from an older version than that is made good by
 // the next.
-func (c *Controller) Setup(mgr manager.Manager) error {
+func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	return errors.Join(setup[*v1alpha1.IPPool](mgr, c), setup[*v1alpha1.LocalIPPool](mgr, c))
 }
 
