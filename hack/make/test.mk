@@ -14,15 +14,16 @@ race := $(if $(shell command -v $${CC:-gcc}),-race)
 # Control planes take more memory, and less CPU time.
 patient := CONTROL_PLANE_GOGC=400
 
-# tested lists the packages with tests, but for those that are raced; by {{.$(1)}}, of the packages $(2).
-tested = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.$(1)}}{{end}}' $(2) | grep -vxF -f <(go list $(raced))
+# tested lists those of the packages $(2) that have tests, by {{.$(1)}}.
+tested = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.$(1)}}{{end}}' $(2)
+unraced := grep -vxF -f <(go list $(raced))
 
 .PHONY: test
 test: $(assets) build ## Run vet, the unit tests, and the suites that guard the main promises: about ten minutes.
 	@begin=$$SECONDS
 	go vet ./...
 	go test -short $(race) -timeout $(TEST_TIMEOUT) $(raced)
-	packages=$$($(call tested,ImportPath,./...) | grep -vE '$(others)')
+	packages=$$($(call tested,ImportPath,./...) | $(unraced) | grep -vE '$(others)')
 	$(patient) go test -short -count=1 -p $(SIDE_BY_SIDE) -timeout $(TEST_TIMEOUT) \
 	  $$(grep -E '$(longest)' <<<"$$packages") $$(grep -vE '$(longest)' <<<"$$packages")
 	echo "test: passed in $$((SECONDS - begin)) s"
@@ -44,13 +45,14 @@ test-others: $(assets) build programs
 test-large: $(assets) build programs
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd hack internal test webhooks | xargs -n1 dirname | sort -u | sed 's|^|./|' | grep -vE '/test/($(at_length))$$')
 	go test $(race) -timeout $(TEST_TIMEOUT) $(raced)
-	$(patient) go test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,$$sized))
+	$(patient) go test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,$$sized) | $(unraced))
 
 .PHONY: test-all
 test-all: test test-others test-large ## Run all tests, then those at full size that are smaller in `make test`.
 
-# Suites whose full size takes more than a quarter of an hour.
-at_length := e2e/migrate|perf/plugin
+# Suites whose full size takes more than a quarter of an hour, and the contract, which
+# `make test-others` runs at full size.
+at_length := e2e/(contract|migrate)|perf/plugin
 
 # Import 5,000 addresses from the in-cluster provider and Metal3's, and kill the import at every
 # write: about half an hour.
@@ -64,10 +66,8 @@ SUITES ?=
 
 .PHONY: stress
 stress: $(assets) build programs ## Run the suites again and again beside BUSY (default 4) busy loops: RUNS times those that match SUITES.
-	@directories=$$($(call tested,Dir,./envtest ./internal/certs ./internal/controller/... ./internal/operator ./webhooks ./test/...))
-	for module in $(modules); do
-	  directories+=$$'\n'$$(cd $$module; $(call tested,Dir,./...))
-	done
+	@directories=$$($(call tested,Dir,./envtest ./hack/... ./internal/certs ./internal/controller/... ./internal/operator ./internal/testing/... ./webhooks ./test/...)
+	  $(foreach module,$(modules),(cd $(module); $(call tested,Dir,./...));))
 	$(patient) RUNS='$(RUNS)' BUSY='$(BUSY)' TEST_TIMEOUT=60m OUT=$(OUT)/stress \
 	  test/stress $$(grep -E '$(or $(SUITES),.)' <<<"$$directories")
 
