@@ -207,11 +207,11 @@ type chain struct {
 // around returns a handler of requests: it bounds the bytes in flight, reads the review, traces
 // it, counts refusals, and bounds the objects.
 func (c chain) around(handler admission.Handler) http.Handler {
-	handler = c.refusals.counted(bounded{handler, c.operator})
-	if c.tracer == nil {
-		return &reviewer{&admission.Webhook{Handler: handler}, c.inFlight, c.refusals}
+	hook := &admission.Webhook{Handler: c.refusals.counted(bounded{handler, c.operator})}
+	if c.tracer != nil {
+		hook.Handler, hook.WithContextFunc = traced(hook.Handler, c.tracer), tracing.Received
 	}
-	return &reviewer{&admission.Webhook{Handler: traced(handler, c.tracer), WithContextFunc: tracing.Received}, c.inFlight, c.refusals}
+	return &reviewer{hook, c.inFlight, c.refusals}
 }
 
 // refusals count what webhooks refuse, and write it into the history.
