@@ -35,17 +35,8 @@ func WriteReadme(dir string) error {
 			_ = unstructured.SetNestedField(values, flag.DefValue, "flags", flag.Name)
 		}
 	}
-	path := filepath.Join(dir, "README.md")
-	readme, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
 	table := "| value | default | |\n|---|---|---|\n" + strings.Join(rows(schema, values, ""), "")
-	spliced, err := document.Splice(string(readme), "values", table)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(spliced), 0o644)
+	return document.SpliceFile(filepath.Join(dir, "README.md"), "values", table)
 }
 
 // rows are the rows of the table for the properties of a schema, in the order of their names.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strings"
 
 	"github.com/cadastre-dev/cadastre/hack/apireference"
 	"github.com/cadastre-dev/cadastre/hack/dashboards"
@@ -43,30 +44,18 @@ func main() {
 
 func run() error {
 	for _, part := range parts() {
-		if err := part.splice(); err != nil {
+		var content strings.Builder
+		if err := part.write(&content); err != nil {
 			return fmt.Errorf("%s, %s: %w", part.file, part.name, err)
+		}
+		if err := document.SpliceFile(part.file, part.name, content.String()); err != nil {
+			return err
 		}
 	}
 	if err := reference.Write("docs/kubectl-ipam"); err != nil {
 		return err
 	}
 	return appendConditions("docs/api.md")
-}
-
-func (p part) splice() error {
-	var content bytes.Buffer
-	if err := p.write(&content); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(p.file)
-	if err != nil {
-		return err
-	}
-	spliced, err := document.Splice(string(text), p.name, content.String())
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(p.file, []byte(spliced), 0o644)
 }
 
 var emptyLines = regexp.MustCompile(`\n{3,}`)

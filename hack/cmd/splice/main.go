@@ -26,13 +26,5 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(args[0])
-	if err != nil {
-		return err
-	}
-	spliced, err := document.Splice(string(text), args[1], string(content))
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(args[0], []byte(spliced), 0o644)
+	return document.SpliceFile(args[0], args[1], string(content))
 }

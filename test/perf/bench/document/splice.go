@@ -2,6 +2,7 @@ package document
 
 import (
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -15,4 +16,17 @@ func Splice(text, part, content string) (string, error) {
 		return "", fmt.Errorf("the document has no %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
 	return before + begin + content + end + after, nil
+}
+
+// SpliceFile does the same in a file.
+func SpliceFile(path, part, content string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	spliced, err := Splice(string(text), part, content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, []byte(spliced), 0o644)
 }
