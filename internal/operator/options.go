@@ -3,8 +3,6 @@
 package operator
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -15,16 +13,10 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/cluster-api/util/flags"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kubeutil"
-	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing/export"
-	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
 // UnsafeOrphanGraceEnv is the environment variable that, set to anything, allows any
@@ -240,80 +232,3 @@ func account() string {
 	}
 	return "cadastre-controller-manager"
 }
-
-// clientAuthority has a server take client certificates of the authorities in a
-// file, and no connection without one. Without a file it changes nothing.
-func clientAuthority(file string) (func(*tls.Config), error) {
-	if file == "" {
-		return func(*tls.Config) {}, nil
-	}
-	bundle, err := os.ReadFile(file) //nolint:gosec // it is what the flag names
-	if err != nil {
-		return nil, fmt.Errorf("--webhook-client-ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(bundle) {
-		return nil, fmt.Errorf("--webhook-client-ca: %s has no PEM certificate: name a file with the authority of the API servers' client certificates", file)
-	}
-	return func(c *tls.Config) { c.ClientCAs, c.ClientAuth = pool, tls.RequireAndVerifyClientCert }, nil
-}
-
-// The objects that the operator keeps for its webhooks.
-const (
-	certificateSecret = "cadastre-webhook-server-cert"
-	pathSecret        = "cadastre-webhook-path"
-	mutatingWebhook   = "zz-cadastre-mutating-webhook-configuration"
-	validatingWebhook = "cadastre-validating-webhook-configuration"
-)
-
-// guard is what the webhooks are served with: a certificate, and the secret with which
-// their paths begin.
-type guard struct {
-	certificate *certs.Certs
-	paths       *certs.Paths
-}
-
-// newGuard makes both. The client reads and writes without a cache.
-func newGuard(direct client.Client, o Options, tracer *tracing.Tracer) (guard, error) {
-	certificate, err := certs.New(certs.Options{
-		Mode: certs.Mode(o.CertSource), Namespace: o.Namespace,
-		SecretName: certificateSecret, ServiceName: o.WebhookService,
-		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook, Tracer: tracer,
-	}, direct, direct)
-	if err != nil {
-		return guard{}, err
-	}
-	plain, err := webhooks.Paths()
-	if err != nil {
-		return guard{}, err
-	}
-	paths, err := certs.NewPaths(certs.PathOptions{
-		Namespace: o.Namespace, SecretName: pathSecret, Plain: plain,
-		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook, Tracer: tracer,
-	}, direct, direct)
-	return guard{certificate: certificate, paths: paths}, err
-}
-
-// setup registers what keeps both.
-func (g guard) setup(mgr ctrl.Manager, backoff func(string) *kubeutil.Backoff) error {
-	return errors.Join(g.certificate.SetupWithManager(mgr, backoff), g.paths.SetupWithManager(mgr, backoff))
-}
-
-// server makes the webhook server.
-func (g guard) server(o Options, accepts []func(*tls.Config)) (webhook.Server, error) {
-	clients, err := clientAuthority(o.WebhookClientCA)
-	if err != nil {
-		return nil, err
-	}
-	server := webhook.NewServer(webhook.Options{
-		Host: o.WebhookHost, Port: o.WebhookPort,
-		TLSOpts: append(accepts, clients, func(c *tls.Config) { c.GetCertificate = g.certificate.GetCertificate }),
-	})
-	return webhooks.NewServer(server, g.paths), nil
-}
-
-// NotAfter implements webhookGuard.
-func (g guard) NotAfter() (time.Time, bool) { return g.certificate.NotAfter() }
-
-// Replacements implements webhookGuard.
-func (g guard) Replacements() map[string]int { return g.paths.Replacements() }

@@ -18,7 +18,7 @@ import (
 
 // Schemas validate objects as the API server will once they are admitted: what
 // it would refuse then must not be recorded now. The CEL rules, which cost more,
-// are left to it; package adapt says the same of what is created.
+// are left to it; package convert says the same of what is created.
 type Schemas map[string]kindSchema
 
 type kindSchema struct {

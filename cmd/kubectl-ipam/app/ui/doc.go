@@ -3,6 +3,6 @@
 // the command prints.
 //
 // The guard decides which requests are served, the stream sends the register of package
-// live and what changes in it, and questions are answered by the commands of package cli.
+// live and what changes in it, and questions are answered by the commands of the plug-in.
 // What is drawn is in web/, as plain ES modules. The server knows nothing of it.
 package ui

@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Commands are the commands of package cli that answer questions, with the caller's rights.
+// Commands are the commands of the plug-in that answer questions, with the caller's rights.
 // Each returns what the command prints as JSON.
 type Commands interface {
 	Who(ctx context.Context, r *register.Register, asked string) (any, error)
