@@ -15,31 +15,32 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/operator"
 )
 
-// Options are what a suite may choose. The zero value is the operator with its defaults.
+// Options holds the settings that a suite can choose. The zero value means the operator with its
+// defaults.
 type Options struct {
-	// Flags are flags of the operator, such as "--default-ip-family=IPv6" or
-	// "--platform-project=ops": docs/operations.md lists them. Start sets those itself that
-	// say where to listen, who the operator is, and whether it elects a leader.
+	// Flags holds flags of the operator, such as "--default-ip-family=IPv6" or
+	// "--platform-project=ops": docs/operations.md lists them. Start itself sets the flags for
+	// the addresses, the identity of the operator, and the election of a leader.
 	Flags []string
 	// Log takes the operator's log. The zero value leaves it to the logger that was set
 	// with controller-runtime's log.SetLogger.
 	Log logr.Logger
 }
 
-// Operator is an operator that runs in this process.
+// Operator represents an operator that runs in this process.
 type Operator struct {
 	end  context.CancelFunc
 	done chan struct{}
 	err  error // of the operator, once done is closed
 }
 
-// startWithin is how long Start waits for the operator, and for the API server to apply
-// what was installed. Both take about two seconds where nothing else runs.
+// startWithin is the time for which Start waits for the operator, and until the API server applies
+// the installed objects. Both take about two seconds if nothing else runs.
 const startWithin = time.Minute
 
 // Start installs Cadastre and runs its operator until Stop is called. It returns when the
-// operator answers. The context bounds the start alone, so that it may be the context of a
-// BeforeSuite or of a test. Start may be called again after Stop, on the same control plane.
+// operator answers. The context bounds only the start, so it can be the context of a
+// BeforeSuite or of a test. Start can be called again after Stop, on the same control plane.
 func Start(ctx context.Context, cfg *rest.Config, o Options) (*Operator, error) {
 	settings, err := o.settings()
 	if err != nil {
@@ -63,8 +64,8 @@ func Start(ctx context.Context, cfg *rest.Config, o Options) (*Operator, error) 
 	})
 }
 
-// Stop ends the operator and waits until it has ended. It returns the error with which the
-// operator has failed before, if it has. What Start installed stays in the API server. Stop
+// Stop ends the operator and waits until it has ended. It returns the error of the operator if
+// the operator has failed before. The objects that Start installed stay in the API server. Stop
 // can be called more than once.
 func (op *Operator) Stop() error {
 	op.end()
@@ -72,11 +73,11 @@ func (op *Operator) Stop() error {
 	return op.err
 }
 
-// attempts is how many ports are tried. Another process may take a port between the moment
-// at which it is found free and the one at which the operator listens on it.
+// attempts is the number of ports that are tried. Another process can take a port after it was
+// found free and before the operator listens on it.
 const attempts = 5
 
-// onFreePort starts an operator on a port that is free.
+// onFreePort starts an operator on a free port.
 func onFreePort(start func(port int) (*Operator, error)) (*Operator, error) {
 	var last error
 	for range attempts {
@@ -101,27 +102,27 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
-// run runs an operator, and returns when it answers, or cannot.
+// run runs an operator. It returns when the operator answers, or has failed.
 func (on *plane) run(ctx context.Context, settings operator.Options) (*Operator, error) {
 	ready := make(chan struct{})
 	settings.Ready = func() { close(ready) }
-	settings.Metrics = prometheus.NewRegistry() // of this operator alone, as there may be others
+	settings.Metrics = prometheus.NewRegistry() // of this operator alone, as there can be others
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	op := &Operator{end: end, done: make(chan struct{})}
 	ctx, ended := context.WithCancel(ctx)
 	defer ended()
 	go func() {
 		defer close(op.done)
-		defer ended() // there is nothing to wait for any more
+		defer ended() // ends the wait: there is no operator to wait for any more
 		op.err = operator.Run(life, as(on.cfg, settings.User()), settings)
 	}()
 	if err := on.await(ctx, ready); err != nil {
-		return nil, errors.Join(op.Stop(), err) // if it has failed by itself, that says more
+		return nil, errors.Join(op.Stop(), err) // if it has failed by itself, its error comes first
 	}
 	return op, nil
 }
 
-// await waits until the operator is ready, and then until the API server asks it.
+// await blocks until the operator is ready, and then until the API server asks it.
 func (on *plane) await(ctx context.Context, ready <-chan struct{}) error {
 	select {
 	case <-ready:
@@ -131,7 +132,7 @@ func (on *plane) await(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// as is the same access as another user, with all rights.
+// as returns the same access as another user, with all rights.
 func as(cfg *rest.Config, user string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}

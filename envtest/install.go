@@ -25,20 +25,19 @@ import (
 	"github.com/cadastre-dev/cadastre/config"
 )
 
-// clusterAPI are the CRDs of Cluster API without which no IPAddressClaim is served, in the
-// version that is served. `make generate` makes them from the types that the operator is
-// built with.
+// clusterAPI holds the CRDs of Cluster API without which no IPAddressClaim is served, in the
+// served version. `make generate` makes them from the types with which the operator is built.
 //
 //go:embed clusterapi/*.yaml
 var clusterAPI embed.FS
 
-// plane is a control plane as its administrator reaches it.
+// plane represents a control plane, with the access of its administrator.
 type plane struct {
 	cfg *rest.Config
 	k8s client.Client
 }
 
-// fieldOwner is under whose name what is installed is applied.
+// fieldOwner is the field owner under which the objects are applied.
 const fieldOwner = client.FieldOwner("cadastre-envtest")
 
 func connect(cfg *rest.Config) (*plane, error) {
@@ -47,8 +46,8 @@ func connect(cfg *rest.Config) (*plane, error) {
 		return nil, err
 	}
 	quiet := rest.CopyConfig(cfg)
-	quiet.Timeout = startWithin                         // of a request: those that ask which kinds are served have no context
-	quiet.WarningHandlerWithContext = rest.NoWarnings{} // the probe is warned that it waits for a pool
+	quiet.Timeout = startWithin                         // of a request: requests for the served kinds have no context
+	quiet.WarningHandlerWithContext = rest.NoWarnings{} // the probe gets a warning that it waits for a pool
 	k8s, err := client.New(quiet, client.Options{Scheme: scheme})
 	return &plane{cfg: cfg, k8s: k8s}, err
 }
@@ -64,8 +63,8 @@ func (on *plane) install(ctx context.Context) error {
 	return on.installPolicies(ctx)
 }
 
-// installCRDs installs Cadastre's CRDs, and those of Cluster API that are missing, and
-// waits until all are served.
+// installCRDs installs Cadastre's CRDs and the missing CRDs of Cluster API, and waits until all
+// are served.
 func (on *plane) installCRDs(ctx context.Context) error {
 	all, err := definitions(config.CRDs, "crd/bases/*.yaml")
 	if err != nil {
@@ -90,8 +89,8 @@ func (on *plane) installCRDs(ctx context.Context) error {
 	return nil
 }
 
-// isMissing reports whether there is no such CRD yet. One that is there must serve the
-// version that is wanted.
+// isMissing reports whether there is no such CRD yet. It returns an error if the CRD exists but
+// does not serve the wanted version.
 func (on *plane) isMissing(ctx context.Context, wanted *apiextensionsv1.CustomResourceDefinition) (bool, error) {
 	there := &apiextensionsv1.CustomResourceDefinition{}
 	err := on.k8s.Get(ctx, client.ObjectKeyFromObject(wanted), there)
@@ -109,7 +108,7 @@ func (on *plane) isMissing(ctx context.Context, wanted *apiextensionsv1.CustomRe
 	return false, nil
 }
 
-// installPolicies installs them in the order of their files: awaitAnswers waits for the
+// installPolicies installs the policies in the order of their files: awaitAnswers waits for the
 // last of them.
 func (on *plane) installPolicies(ctx context.Context) error {
 	return eachFile(config.Policies, "policy/*.yaml", func(text []byte) error {
@@ -139,7 +138,7 @@ func (on *plane) apply(ctx context.Context, object runtime.ApplyConfiguration) e
 	return on.k8s.Apply(ctx, object, fieldOwner, client.ForceOwnership)
 }
 
-// definitions are the CRDs in the files that match the pattern.
+// definitions returns the CRDs in the files that match the pattern.
 func definitions(files embed.FS, pattern string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
 	err := eachFile(files, pattern, func(text []byte) error {

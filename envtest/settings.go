@@ -11,26 +11,27 @@ import (
 )
 
 const (
-	// namespace and account are the operator's own. The manifests name them.
+	// namespace and account are the operator's namespace and service account. The manifests name
+	// them.
 	namespace = "cadastre-system"
 	account   = "cadastre-controller-manager"
 	// service is the name by which the API server calls the webhooks.
 	service = "cadastre-webhook-service"
-	// loopback is where they are served.
+	// loopback is the address at which the webhooks are served.
 	loopback = "127.0.0.1"
 )
 
-// reserved are the flags that Start sets: those of these names, and those that begin so.
+// reserved reports whether Start sets a flag: a flag of these names, or with these prefixes.
 func reserved(flag string) bool {
 	return slices.Contains([]string{"operator-namespace", "service-account", "health-addr", "diagnostics-address", "insecure-diagnostics"}, flag) ||
 		strings.HasPrefix(flag, "webhook-") || strings.HasPrefix(flag, "leader-elect")
 }
 
-// settings are the options of the operator, but for the port of its webhooks.
+// settings returns the options of the operator, except the port of its webhooks.
 func (o Options) settings() (operator.Options, error) {
 	var settings operator.Options
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.Usage = func() {} // the error says enough
+	flags.Usage = func() {} // the error is enough
 	settings.Bind(flags)
 	if err := flags.Parse(o.Flags); err != nil {
 		return settings, fmt.Errorf("Options.Flags: %w", err)

@@ -15,11 +15,11 @@ import (
 	"github.com/cadastre-dev/cadastre/config"
 )
 
-// installWebhooks has the API server call the webhooks at a port of this machine. The
-// operator adds its certificate and the paths.
+// installWebhooks installs the webhook configurations, by which the API server calls the
+// webhooks at a port of this machine. The operator adds its certificate and the paths.
 func (on *plane) installWebhooks(ctx context.Context, port int) error {
 	// The API server resolves a Service of this type to its external name, and the port of
-	// the webhook's client configuration. The name in the certificate stays the Service's.
+	// the webhook's client configuration. The certificate still has the name of the Service.
 	leads := corev1ac.ServiceSpec().WithType(corev1.ServiceTypeExternalName).WithExternalName(loopback)
 	if err := on.apply(ctx, corev1ac.Service(service, namespace).WithSpec(leads)); err != nil {
 		return fmt.Errorf("installing the Service %s/%s: %w", namespace, service, err)
@@ -36,8 +36,8 @@ func (on *plane) installWebhooks(ctx context.Context, port int) error {
 	return nil
 }
 
-// webhookConfigurations are the generated ones with the match conditions, as kustomize
-// makes them, which lead to a port.
+// webhookConfigurations returns the generated configurations with the match conditions, as
+// kustomize makes them, with the port at which the API server calls the webhooks.
 func webhookConfigurations(port int) ([]map[string]any, error) {
 	configurations, err := decode[map[string]any](config.Webhooks)
 	if err != nil {
@@ -61,8 +61,8 @@ func webhookConfigurations(port int) ([]map[string]any, error) {
 	return configurations, nil
 }
 
-// merge merges a patch into a webhook configuration. What matters here is alike in both
-// kinds.
+// merge merges a patch into a webhook configuration. The fields that matter here are alike in
+// both kinds.
 func merge(configuration, patch map[string]any) (map[string]any, error) {
 	before, err := json.Marshal(configuration)
 	if err != nil {
@@ -81,7 +81,7 @@ func merge(configuration, patch map[string]any) (map[string]any, error) {
 	return merged.Object, err
 }
 
-// lead has all webhooks of a configuration called at a port of the Service.
+// lead sets a port of the Service as the address of all webhooks of a configuration.
 func lead(configuration map[string]any, port int) {
 	webhooks, _ := configuration["webhooks"].([]any)
 	for _, hook := range webhooks {

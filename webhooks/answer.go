@@ -19,14 +19,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// reasonInsufficientStorage goes with HTTP 507 (RFC 4918 section 11.5).
+// reasonInsufficientStorage is the reason for HTTP 507 (RFC 4918 section 11.5).
 const reasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
 
-// subject is the object that an answer is about.
+// subject represents the object that an answer is about.
 type subject struct {
-	// group is empty where it is ours.
+	// group is empty if it is our own group.
 	group, kind, plural, name string
-	// ifTaken says what to do about a block that somebody else has.
+	// ifTaken is the advice for a block that another holder has.
 	ifTaken string
 }
 
@@ -34,7 +34,8 @@ func (s subject) groupKind() schema.GroupKind {
 	return schema.GroupKind{Group: cmp.Or(s.group, v1alpha1.GroupVersion.Group), Kind: s.kind}
 }
 
-// refusal is the one place that decides what an error means at admission.
+// refusal converts an error into the answer of admission. No other code decides the effect of an
+// error there.
 func (s subject) refusal(err error) error {
 	var policy *ipam.PolicyError
 	var taken *ipam.TakenError
@@ -46,7 +47,7 @@ func (s subject) refusal(err error) error {
 	case errors.As(err, &limit):
 		return limited(apierrors.NewForbidden(s.resource(), s.name, limit))
 	case errors.As(err, &waiting):
-		return limited(apierrors.NewTooManyRequests(err.Error(), 0)) // nothing is different in a second
+		return limited(apierrors.NewTooManyRequests(err.Error(), 0)) // a retry in a second would not help
 	case errors.As(err, &policy) && policy.Value == nil:
 		return s.invalid(field.Required(field.NewPath(policy.Field), policy.Remedy))
 	case errors.As(err, &policy):
@@ -72,7 +73,7 @@ func (s subject) refusal(err error) error {
 	}
 }
 
-// limited adds the cause by which a client tells a limit from the lack of a right.
+// limited adds the cause by which a client distinguishes a limit from a missing right.
 func limited(err *apierrors.StatusError) error {
 	if err.ErrStatus.Details == nil {
 		err.ErrStatus.Details = &metav1.StatusDetails{}
@@ -81,8 +82,8 @@ func limited(err *apierrors.StatusError) error {
 	return err
 }
 
-// late says in plain words, and without the address of the API server, what was not answered
-// in time.
+// late describes in plain words, and without the address of the API server, the call that was not
+// answered in time.
 func late(err error) error {
 	cause := context.DeadlineExceeded.Error()
 	if call, ok := errors.AsType[*url.Error](err); ok {
@@ -95,8 +96,8 @@ func tryAgain(err error) error {
 	return apierrors.NewTooManyRequests(err.Error()+": try again", 1)
 }
 
-// invalid names the first errors, and how many more there are: the library takes quadratic time to
-// join them.
+// invalid returns an error with the first errors, and the number of the others: the library takes
+// quadratic time to join them.
 func (s subject) invalid(errs ...*field.Error) error {
 	more := len(errs) - maxErrors
 	err := apierrors.NewInvalid(s.groupKind(), s.name, errs[:min(len(errs), maxErrors)])
@@ -106,9 +107,9 @@ func (s subject) invalid(errs ...*field.Error) error {
 	return err
 }
 
-// alreadyExists says what the API server would say a moment later. To let the
-// request pass would, if the object were deleted in that moment, store it with
-// nothing decided.
+// alreadyExists returns the error that the API server would return a moment later. If the request
+// passed and the object were deleted in that moment, the API server would store it without any
+// decision.
 func (s subject) alreadyExists() error { return apierrors.NewAlreadyExists(s.resource(), s.name) }
 
 func (s subject) resource() schema.GroupResource {
@@ -119,14 +120,15 @@ func (s subject) conflict(err error) error {
 	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: %w: %s", err, s.ifTaken))
 }
 
-// awaited refuses to delete a class.
+// awaited returns the refusal to delete a class for which claims wait.
 func (s subject) awaited(waiting []ipam.Holder) error {
 	named := waiting[:min(len(waiting), holdersNamed)]
 	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("class %s is in use by %s (%s): delete %s first, or give the class a pool that has room",
 		s.name, ipam.Counted(len(waiting), "waiting claim"), list(named, len(waiting)), pronoun(len(waiting))))
 }
 
-// list names the first few of so many.
+// list returns the names of the given holders, and the number of the remaining ones out of the
+// total.
 func list(holders []ipam.Holder, of int) string {
 	names := make([]string, 0, len(holders)+1)
 	for _, h := range holders {
@@ -146,7 +148,7 @@ func (s subject) insufficient(err error) error {
 	}}
 }
 
-// denied is the response that carries an error's own status to the client.
+// denied returns the response that carries an error's own status to the client.
 func denied(err error) admission.Response {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -168,9 +170,10 @@ func canWait(err error) bool {
 }
 
 const (
-	// occupantsRead bounds how many holders are looked at to find those that are not going.
+	// occupantsRead bounds the number of holders that are checked to find the ones that are not
+	// being deleted.
 	occupantsRead = 64
-	// holdersNamed is how many holders a refusal names.
+	// holdersNamed is the number of holders that a refusal names.
 	holdersNamed = 3
 )
 

@@ -12,11 +12,12 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// What an object may have. Kubernetes bounds neither the number of labels nor that of owners, and
-// allows an object of 3 MiB. A pool with the most ranges, reserved addresses and classes that its
-// schema allows, and with all of that once more in an annotation of kubectl apply, is within the
-// bounds. So is, with what admission adds to it, what etcd stores (1.5 MiB by default): no block is
-// recorded for an object that is too large to be stored.
+// The bounds of an object. Kubernetes bounds neither the number of labels nor the number of owners,
+// and allows an object of 3 MiB. A pool with the most ranges, reserved addresses and classes that
+// its schema allows, and with all of that once more in an annotation of kubectl apply, is within
+// the bounds. An object within the bounds, with the additions of admission, is also within the
+// limit of etcd (1.5 MiB by default): no block is recorded for an object that is too large to be
+// stored.
 const (
 	maxObjectBytes = 512 << 10
 	maxLabels      = 256
@@ -25,21 +26,21 @@ const (
 	maxFinalizers  = 64
 	// maxEntries bounds the list items and fields of an object, at any depth.
 	maxEntries = 4096
-	// maxStringBytes bounds each string but annotations and those of the status. The longest that a
-	// schema allows is a user's name of 1,024 characters.
+	// maxStringBytes bounds each string but annotations and the strings of the status. The longest
+	// string that a schema allows is a user's name of 1,024 characters.
 	maxStringBytes = 4 << 10
 )
 
-// What an answer may have.
+// The bounds of an answer.
 const (
 	maxErrors       = 10
 	maxMessageBytes = 4 << 10
 )
 
-// bounded refuses objects that are larger than the bounds, before anything of them is decoded, and
-// leaves out of all others what the handler does not read. An update is refused only if the object
-// grew beyond a bound: what is stored can be edited. So can what is being deleted, and the operator
-// writes its status in any case.
+// bounded implements a handler that refuses objects that are larger than the bounds, before any
+// part of them is decoded, and removes from all others the parts that the handler does not read. It
+// refuses an update only if the object grew beyond a bound: a stored object can be edited. An
+// object that is being deleted can be edited too, and the operator writes its status in any case.
 type bounded struct {
 	handler admission.Handler
 	// operator is the user name of the operator itself.
@@ -60,17 +61,18 @@ func (b bounded) Handle(ctx context.Context, req admission.Request) admission.Re
 	return shortened(b.handler.Handle(ctx, req))
 }
 
-// measured is how large an object is.
+// measured holds the size of an object.
 type measured struct {
-	// bytes are those without managed fields, which are others with each user that writes; whole is
-	// with them.
+	// bytes is the size without managed fields, which differ with each user that writes; whole is
+	// the size with them.
 	bytes, whole                                     int
 	labels, annotations, owners, finalizers, entries int
 	longest                                          int
 	deleted                                          bool
 }
 
-// measure measures an object. Of what is not one, only the bytes are counted: the handler refuses it.
+// measure returns the size of an object. If the text is not an object, it counts only the bytes:
+// the handler refuses the text.
 func measure(text []byte) measured {
 	m := measured{bytes: len(text), whole: len(text)}
 	_ = eachMember(text, func(name, value []byte) {
@@ -111,16 +113,16 @@ func (m *measured) addMetadata(name, value []byte) {
 	}
 }
 
-// whole names all of an object that is bounded, in place of a field.
+// whole is the name for all bounded parts of an object, in place of a field.
 const whole = "metadata and spec"
 
-// exceeded returns an error for each bound that an object exceeds. The older object, whose measure
-// is zero if there is none, may exceed it as much.
+// exceeded returns an error for each bound that an object exceeds. It accepts an excess that the
+// older object has too; the measure of the older object is zero if there is none.
 func (m measured) exceeded(old measured) field.ErrorList {
 	var errs field.ErrorList
 	size := m.bytes
 	if old.whole == 0 {
-		size = m.whole // what is stored
+		size = m.whole // the size that is stored
 	}
 	if size > maxObjectBytes && size > old.bytes {
 		errs = append(errs, &field.Error{
@@ -154,9 +156,9 @@ func (m measured) exceeded(old measured) field.ErrorList {
 	return errs
 }
 
-// withoutUnread leaves out of an object what no handler reads: the managed fields, and, unless the
-// object is created, labels, owners, finalizers, and annotations of others. A text that is not an
-// object stays as it is.
+// withoutUnread removes from an object the parts that no handler reads: the managed fields, and,
+// unless the object is created, labels, owners, finalizers, and annotations of others. It returns a
+// text that is not an object unchanged.
 func withoutUnread(text []byte, creates bool) []byte {
 	annotations := func(to []byte, name string, value []byte) []byte {
 		if !creates && !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
@@ -189,8 +191,8 @@ func withoutUnread(text []byte, creates bool) []byte {
 	return read
 }
 
-// appendMembers appends the value of a member that is an object as appendObject does, and any other as
-// it is.
+// appendMembers appends the value of a member as appendObject does if it is an object, and
+// otherwise unchanged.
 func appendMembers(to, value []byte, appendValue func(to []byte, name string, value []byte) []byte) []byte {
 	read, err := appendObject(to, value, appendValue)
 	if err != nil {
@@ -199,7 +201,7 @@ func appendMembers(to, value []byte, appendValue func(to []byte, name string, va
 	return read
 }
 
-// shortened returns an answer without what makes it long: it may quote an object's values.
+// shortened returns an answer with its long parts cut: it can quote an object's values.
 func shortened(response admission.Response) admission.Response {
 	for i, warning := range response.Warnings {
 		response.Warnings[i] = shortText(warning)

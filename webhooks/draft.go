@@ -18,11 +18,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
-// draft is an object as it was sent, with what is filled in. It is edited as it
-// stands, not by way of our types, so that nothing a client sent is dropped.
+// draft holds an object as it was sent, with the filled-in fields. It is edited as it is, not by
+// way of our types, so that no field that a client sent is lost.
 type draft struct {
 	object map[string]any
-	// changes are what was edited, as the answer has it (RFC 6902).
+	// changes has the edits, as the answer contains them (RFC 6902).
 	changes []jsonpatch.JsonPatchOperation
 }
 
@@ -37,8 +37,8 @@ func newDraft(raw []byte) (*draft, error) {
 	return d, nil
 }
 
-// set fills in a field, and the objects around it; the empty string and nil are left out,
-// and so is a string that is there.
+// set fills in a field, and the objects around it. It ignores the empty string and nil, and a
+// string that the field has already.
 func (d *draft) set(value any, path ...string) error {
 	text, is := value.(string)
 	if value == nil || is && (text == "" || text == d.text(path...)) {
@@ -62,7 +62,7 @@ func (d *draft) add(value any, path []string) error {
 	return nil
 }
 
-// pointer is the JSON pointer of a path (RFC 6901).
+// pointer returns the JSON pointer of a path (RFC 6901).
 func pointer(path []string) string {
 	escaped := make([]string, len(path))
 	for i, name := range path {
@@ -71,7 +71,7 @@ func pointer(path []string) string {
 	return "/" + strings.Join(escaped, "/")
 }
 
-// addFinalizer adds a finalizer to those that are there.
+// addFinalizer adds a finalizer to the existing ones.
 func (d *draft) addFinalizer(there []string, finalizer string) error {
 	if slices.Contains(there, finalizer) {
 		return nil
@@ -83,13 +83,13 @@ func (d *draft) addFinalizer(there []string, finalizer string) error {
 	return d.set(all, "metadata", "finalizers")
 }
 
-// text is a field that is a string, else empty.
+// text returns a field that is a string, or "".
 func (d *draft) text(path ...string) string {
 	text, _, _ := unstructured.NestedString(d.object, path...)
 	return text
 }
 
-// remove takes a field out.
+// remove removes a field.
 func (d *draft) remove(path ...string) {
 	if _, found, _ := unstructured.NestedFieldNoCopy(d.object, path...); !found {
 		return
@@ -98,8 +98,8 @@ func (d *draft) remove(path ...string) {
 	d.changes = append(d.changes, jsonpatch.NewOperation("remove", pointer(path), nil))
 }
 
-// grant notes, for when the object has to wait, that its maker may use a pool;
-// what the object itself says of that is taken out.
+// grant notes, in case the object must wait, that its creator can use a pool. It removes the
+// object's own notes about that.
 func (d *draft) grant(pool *v1alpha1.PoolReference, granted bool) {
 	d.remove("metadata", "annotations", v1alpha1.AnnotationUseGranted)
 	d.remove("metadata", "annotations", v1alpha1.AnnotationRequester)
@@ -108,8 +108,8 @@ func (d *draft) grant(pool *v1alpha1.PoolReference, granted bool) {
 	}
 }
 
-// requestedBy notes in a claim that waits who created it, for the record that is made
-// later; what the claim itself says of that is removed.
+// requestedBy notes in a waiting claim the user that created it, for the record that is made later.
+// It removes the claim's own note about that.
 func (d *draft) requestedBy(user string, record ipam.Record) {
 	d.remove("metadata", "annotations", v1alpha1.AnnotationRequestedBy)
 	if !record.Block.IsValid() {
@@ -117,8 +117,8 @@ func (d *draft) requestedBy(user string, record ipam.Record) {
 	}
 }
 
-// askedBy notes, for an object that waits for the right to use a pool, who made it.
-// Where that cannot be noted it returns a warning.
+// askedBy notes, for an object that waits for the right to use a pool, the user that made it. If it
+// cannot note the user, it returns a warning.
 func (d *draft) askedBy(ring *requester.Ring, user authenticationv1.UserInfo, of requester.Subject) []string {
 	sealed, err := ring.Seal(user, of)
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *draft) askedBy(ring *requester.Ring, user authenticationv1.UserInfo, of
 	return nil
 }
 
-// keep fills in a field of spec from an older object where it was left out.
+// keep fills in a field of spec from an older object if it was left out.
 func (d *draft) keep(old map[string]any, name string) error {
 	if _, found, _ := unstructured.NestedFieldNoCopy(d.object, "spec", name); found {
 		return nil
@@ -151,13 +151,13 @@ func (d *draft) keepFilledIn(old map[string]any, names ...string) error {
 	return nil
 }
 
-// setStatus writes the status, whatever the object said of it itself.
+// setStatus writes the status, whatever status the object had.
 func (d *draft) setStatus(status v1alpha1.IPClaimStatus) {
 	d.changes = append(d.changes, jsonpatch.NewOperation("add", "/status", status))
 }
 
-// keepStatus restores the status of an older object where it was left out, as an empty one
-// is by clients that write whole objects.
+// keepStatus restores the status of an older object if it was left out. An empty status counts as
+// left out: clients that write whole objects send one.
 func (d *draft) keepStatus(old map[string]any) error {
 	if status, is := d.object["status"].(map[string]any); is && len(status) > 0 {
 		return nil
@@ -165,14 +165,14 @@ func (d *draft) keepStatus(old map[string]any) error {
 	return d.set(old["status"], "status")
 }
 
-// markAnswered says that a create has its answer: an API server that got none, because the
-// replica ended or did not answer in time, asks a second time, by the webhook
-// retry.ipclaim.ipam.cadastre.dev, whose match condition looks for this mark. The mark is
-// the UID: the API server takes out what a client writes there, and writes its own when it
-// stores the object. So nobody else can set it, and it is never stored.
+// markAnswered marks a create as answered. An API server that got no answer, because the replica
+// ended or did not answer in time, asks a second time, by the webhook
+// retry.ipclaim.ipam.cadastre.dev, whose match condition looks for this mark. The mark is the UID:
+// the API server removes a UID that a client writes there, and writes its own when it stores the
+// object. So no client can set the mark, and it is never stored.
 func (d *draft) markAnswered() error { return d.set("answered", "metadata", "uid") }
 
-// response is the patch from what was sent to what was filled in.
+// response returns the patch from the sent object to the filled-in one.
 func (d *draft) response(warnings ...string) admission.Response {
 	return admission.Patched("", d.changes...).WithWarnings(warnings...)
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
-// While no replica runs, IPAddressClaims are made all the same and served later
-// (failurePolicy ignore); but one that brings a grant is not let through unseen.
+// While no replica runs, IPAddressClaims are still made, and served later (failurePolicy ignore);
+// but a claim that brings a grant is not admitted unchecked.
 //
 // +kubebuilder:webhook:path=/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=create,versions=v1beta2,name=create.ipaddressclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 // +kubebuilder:webhook:path=/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=create,versions=v1beta2,name=grant.ipaddressclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 
-// addressClaimMutator puts our finalizer on Cluster API's claims for our pools,
-// and notes whether their maker may use the pool of another project. Of Cluster
-// API's types it knows no more than the fields that it reads.
+// addressClaimMutator implements a webhook that puts our finalizer on Cluster API's claims for our
+// pools, and notes whether their creator can use the pool of another project. Of Cluster API's
+// types it knows only the fields that it reads.
 type addressClaimMutator struct {
 	allocator.Parts
 	live   client.Reader
@@ -52,9 +52,9 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	if len(errs) > 0 {
 		return denied(addressClaimSubject(claim.Name).invalid(errs...))
 	}
-	// Without the project of a namespace that is new the claim waits, and is judged later.
+	// Without the project of a new namespace the claim waits, and is judged later.
 	_ = m.Catalogue.KnowNamespace(ctx, m.live, req.Namespace)
-	granted := false // what the claim says of it is not the user's to say
+	granted := false // the claim's own value is ignored: the user must not decide it
 	if m.Catalogue.NeedsGrant(request) || m.isUnknown(request.Pool) {
 		if granted, err = m.rights.MayUse(ctx, req.UserInfo, request.Pool); err != nil {
 			return denied(addressClaimSubject(claim.Name).refusal(err))
@@ -67,7 +67,7 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		warnings = d.askedBy(m.ring, req.UserInfo, of)
 	}
 	err = errors.Join(
-		d.set(claim.Name, "metadata", "name"), // who asked is noted for this name alone
+		d.set(claim.Name, "metadata", "name"), // the note about the creator is for this name only
 		d.addFinalizer(obj.GetFinalizers(), v1alpha1.FinalizerRelease))
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -79,14 +79,14 @@ func addressClaimSubject(name string) subject {
 	return subject{group: convert.AddressClaimGroup, kind: convert.AddressClaimKind, plural: "ipaddressclaims", name: name}
 }
 
-// isUnknown reports whether a claim names a pool that may come yet, and may take a right
-// to use then: a restore may bring claims back before their pools.
+// isUnknown reports whether a claim names a pool that may be created later, and may then take a
+// right to use: a restore can bring claims back before their pools.
 func (m *addressClaimMutator) isUnknown(pool ipam.PoolKey) bool {
 	_, known := m.Catalogue.Pool(pool)
 	return pool.Kind == ipam.PoolKindIPPool && !known
 }
 
-// unserved admits a claim that names nothing of ours, with a warning where it means to.
+// unserved admits a claim that names no pool or class of ours, with a warning if it uses our group.
 func unserved(claim convert.AddressClaim) admission.Response {
 	if !convert.IsOurGroup(claim.PoolGroup) {
 		return admission.Allowed("")
@@ -94,14 +94,14 @@ func unserved(claim convert.AddressClaim) admission.Response {
 	return admission.Allowed("").WithWarnings(convert.UnknownKind(claim.PoolKind).Error())
 }
 
-// Where no replica runs, IPAddresses of other makers are recorded later.
+// While no replica runs, the IPAddresses of other makers are recorded later.
 //
 // +kubebuilder:webhook:path=/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress,mutating=true,failurePolicy=ignore,sideEffects=NoneOnDryRun,groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=create,versions=v1beta2,name=create.ipaddress.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 
-// addressMutator records the address of an IPAddress that somebody else than the
-// operator makes: a person, a restore or a move. Nobody is given the address from
-// then on. It refuses none: what is in conflict is in use all the same, and the
-// claim's condition says so.
+// addressMutator implements a webhook that records the address of an IPAddress that the operator
+// does not make: a person, a restore or a move makes it. No other holder gets the address from then
+// on. The webhook refuses none: an address in conflict is in use nevertheless, and the claim's
+// condition reports the conflict.
 type addressMutator struct {
 	allocator.Parts
 	live client.Reader
@@ -122,7 +122,7 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		class = pool
 		key = convert.PoolOfAddress(d.text("metadata", "labels", v1alpha1.LabelPoolKind), req.Namespace, d.text("metadata", "labels", v1alpha1.LabelPool))
 	}
-	// Without the project of a namespace that is new the address is recorded later.
+	// Without the project of a new namespace the address is recorded later.
 	_ = m.Catalogue.KnowNamespace(ctx, m.live, req.Namespace)
 	name := ipam.Name{Namespace: req.Namespace, Name: d.text("metadata", "name")}
 	address := allocator.Address{Address: d.text("spec", "address"), Gateway: d.text("spec", "gateway"), Class: class}
@@ -134,7 +134,7 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 	return d.response()
 }
 
-// unrecorded says why an address is not recorded yet, and what to do about it.
+// unrecorded returns a warning with the reason why an address is not recorded yet, and the remedy.
 func unrecorded(err error) string {
 	text := "the address is not recorded yet: " + err.Error()
 	_, isTaken := errors.AsType[*ipam.TakenError](err)

@@ -13,9 +13,9 @@ import (
 
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipallocation,mutating=false,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipallocations,verbs=delete,versions=v1alpha1,name=delete.ipallocation.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 
-// allocationValidator has blocks released by deleting their holder. That nobody
-// but the operator makes or changes an IPAllocation is up to an admission policy;
-// only a webhook can answer with a conflict.
+// allocationValidator implements a validator that makes users release blocks by deleting the
+// holder. An admission policy ensures that only the operator makes or changes an IPAllocation; only
+// a webhook can answer with a conflict.
 type allocationValidator struct {
 	// operator is the user name of the operator itself.
 	operator string
@@ -31,8 +31,8 @@ func (v *allocationValidator) ValidateUpdate(context.Context, *v1alpha1.IPAlloca
 	return nil, nil
 }
 
-// ValidateDelete lets the operator pass, and deletions that release a retained
-// block. The namespace controller and the garbage collector do not come here.
+// ValidateDelete allows deletions by the operator, and deletions that release a retained block.
+// Deletions by the namespace controller and the garbage collector do not reach it.
 func (v *allocationValidator) ValidateDelete(ctx context.Context, record *v1alpha1.IPAllocation) (admission.Warnings, error) {
 	req, err := admission.RequestFromContext(ctx)
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=retry.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 
-// claimMutator gives a claim its block and its status when it is created, and keeps both
-// when an update leaves them out.
+// claimMutator implements a webhook that gives a claim its block and its status when it is created,
+// and restores both when an update leaves them out.
 type claimMutator struct {
 	allocator.Parts
 	cached  client.Reader
@@ -68,7 +68,7 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	return response
 }
 
-// keepAnswer restores the answer to a claim that an update left out.
+// keepAnswer restores the parts of the answer to a claim that an update left out.
 func keepAnswer(d *draft, old []byte) admission.Response {
 	before := map[string]any{}
 	if err := json.Unmarshal(old, &before); err != nil {
@@ -83,22 +83,22 @@ func keepAnswer(d *draft, old []byte) admission.Response {
 	return d.response()
 }
 
-// claimRequest is one create call.
+// claimRequest represents one create call.
 type claimRequest struct {
 	claim   *v1alpha1.IPClaim
 	draft   *draft
 	dryRun  bool
 	user    authenticationv1.UserInfo
 	subject subject
-	// request is what the claim asks for, and terms what that comes to.
+	// request is the request of the claim, and terms are the terms to which it is resolved.
 	request ipam.Request
 	terms   ipam.Terms
-	// granted says that the user may use the pool of another project.
+	// granted is true if the user can use the pool of another project.
 	granted bool
 }
 
 func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Response {
-	r.draft.remove("status") // whatever it says: the answer has one
+	r.draft.remove("status") // whatever it is: the answer has one
 	request, errs := convert.Claim(r.claim)
 	errs = append(errs, metadataErrors(r.claim, true)...)
 	if len(errs) == 0 {
@@ -142,7 +142,7 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 	return m.answer(ctx, r, outcome, append([]string{warning}, m.classesToName(r, err)...)...)
 }
 
-// answer lets the claim be stored with what was decided and its status.
+// answer returns the response that stores the claim with the decisions and its status.
 func (m *claimMutator) answer(ctx context.Context, r *claimRequest, outcome convert.ClaimOutcome, warnings ...string) admission.Response {
 	if err := fillIn(r, r.terms, outcome.Record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -167,7 +167,7 @@ func logAdmitted(ctx context.Context, r *claimRequest, outcome convert.ClaimOutc
 	l.Info("Admitted a claim", values...)
 }
 
-// poolOf is the pool of a record, as the request was resolved or as it was seen.
+// poolOf returns the pool of a record, as the request was resolved or as it was seen.
 func (m *claimMutator) poolOf(record ipam.Record, resolution inventory.Resolution) ipam.Pool {
 	for _, pool := range resolution.Pools {
 		if pool.Key == record.Pool {
@@ -188,7 +188,7 @@ func (r *claimRequest) order(resolution inventory.Resolution) allocator.Order {
 	}
 }
 
-// askedBy notes who made a claim that waits for the right to use its pool.
+// askedBy notes the user that made a claim that waits for the right to use its pool.
 func (m *claimMutator) askedBy(r *claimRequest, request ipam.Request) []string {
 	request.Granted = r.granted
 	if r.dryRun || !m.Catalogue.LacksRight(request) {
@@ -197,8 +197,8 @@ func (m *claimMutator) askedBy(r *claimRequest, request ipam.Request) []string {
 	return r.draft.askedBy(m.ring, r.user, requester.Subject{Kind: r.subject.kind, Namespace: r.claim.Namespace, Name: r.claim.Name, Pool: request.Pool.Name})
 }
 
-// seen reads claims from the cache as soon as that has all of them: it would have
-// the caller wait for that.
+// seen returns the cache once that has all claims: before, it would make the caller wait. Until
+// then, seen returns a live reader.
 func (m *claimMutator) seen() client.Reader {
 	if m.KnowsClaims() {
 		return m.cached
@@ -206,16 +206,15 @@ func (m *claimMutator) seen() client.Reader {
 	return m.live
 }
 
-// waitsForPolicy reports whether what is against policy now was within it once: the
-// claim returns from a backup, and the pool that its block is from may return
-// after it.
+// waitsForPolicy reports whether a request that is against policy now may have been within it
+// before: the claim returns from a backup, and the pool that its block is from may return after it.
 func (r *claimRequest) waitsForPolicy(err error) bool {
 	_, ok := errors.AsType[*ipam.PolicyError](err)
 	return ok && r.claim.Spec.AllocationName != "" && r.claim.Spec.PoolRef == nil
 }
 
-// resolve resolves the request; where something is missing, once more after
-// reading it live, because the caches may be behind.
+// resolve resolves the request. If an object is missing, it reads that object live and resolves
+// once more, because the caches may be behind.
 func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
 	if err := m.Catalogue.KnowNamespace(ctx, m.live, r.claim.Namespace); err != nil {
 		return inventory.Resolution{}, err
@@ -230,10 +229,9 @@ func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipa
 	return m.resolveOnce(ctx, r, request)
 }
 
-// resolveOnce resolves the request, with the right to use the pool that it
-// names where that takes one.
+// resolveOnce resolves the request, with the right to use the named pool if that needs one.
 func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
-	request.Granted = false // what the claim says of it is not the user's to say
+	request.Granted = false // the claim's own value is ignored: the user must not decide it
 	if m.Catalogue.NeedsGrant(request) {
 		may, err := m.rights.MayUse(ctx, r.user, request.Pool)
 		if err != nil {
@@ -248,11 +246,11 @@ func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution
 	order := r.order(resolution)
 	if r.dryRun {
 		record, err := m.Allocator.Preview(order)
-		record.Name = ipam.Name{} // there is none
+		record.Name = ipam.Name{} // no record exists
 		return record, err
 	}
 	if r.claim.Spec.AllocationName != "" {
-		// A record is taken over only from a claim that is gone for sure.
+		// A record is taken over only from a claim that certainly does not exist any more.
 		if there, err := exists(ctx, m.live, m.live, r.claim.DeepCopy()); there || err != nil {
 			return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
 		}
@@ -261,14 +259,14 @@ func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution
 		}
 	}
 	record, err := m.Allocator.Allocate(ctx, order)
-	if err == nil && ctx.Err() != nil { // nobody is there any more to take it
+	if err == nil && ctx.Err() != nil { // the caller is gone, and cannot take it
 		m.Allocator.Discard(ctx, record)
 		return ipam.Record{}, ipam.ErrUnconfirmed
 	}
 	return record, err
 }
 
-// fillIn writes what was decided into the claim.
+// fillIn writes the decisions into the claim.
 func fillIn(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
 	d := r.draft
 	d.grant(r.claim.Spec.PoolRef, r.granted)
@@ -287,7 +285,7 @@ func fillIn(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
 			errs = append(errs, d.set(int64(terms.Length), "spec", "prefixLength"))
 		}
 	}
-	d.remove("spec", "allocationName") // a restored claim may bring that of its former life
+	d.remove("spec", "allocationName") // a restored claim may have the name from its former life
 	if record.Block.IsValid() {
 		errs = append(errs,
 			d.set(record.Block.String(), "spec", "cidr"),
@@ -296,9 +294,9 @@ func fillIn(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
 	return errors.Join(errs...)
 }
 
-// sayWhatIsFree has the answer to a dry run list the pools that the claim may use, whether
-// or not it would be bound, with what is free in each. A tenant learns so what concerns it,
-// who may not read pools. None of it is stored: it changes with every claim.
+// sayWhatIsFree adds to the answer to a dry run the pools that the claim can use, whether or not it
+// would be bound, and their free space. So tenants without the right to read pools learn what
+// concerns them. The list is not stored: it changes with every claim.
 func (m *claimMutator) sayWhatIsFree(r *claimRequest, resolution inventory.Resolution, outcome *convert.ClaimOutcome) {
 	if !r.dryRun {
 		return
@@ -312,8 +310,9 @@ func (m *claimMutator) sayWhatIsFree(r *claimRequest, resolution inventory.Resol
 	}
 }
 
-// classesToName is a warning that names the classes which a claim could name, where it names
-// none that there is for it. It is not part of the status, as it changes with every class.
+// classesToName returns a warning that names the classes that a claim could name, if the claim
+// names no class that exists for it. The warning is not part of the status, as it changes with
+// every class.
 func (m *claimMutator) classesToName(r *claimRequest, err error) []string {
 	missing, ok := errors.AsType[*ipam.MissingError](err)
 	if !ok || missing.Reason != v1alpha1.ReasonClassNotFound && missing.Reason != v1alpha1.ReasonNoDefaultClass {

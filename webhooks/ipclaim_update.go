@@ -13,23 +13,23 @@ import (
 
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=false,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 
-// claimValidator keeps to the operator what only the operator may fill in, and to class
-// and pool whether blocks are retained. What one claim can say about itself is in its
-// CEL rules.
+// claimValidator implements a validator that reserves some fields for the operator, and lets class
+// and pool decide whether blocks are retained. The claim's CEL rules check all that concerns one
+// claim alone.
 type claimValidator struct {
 	allocator.Parts
 	// operator is the user name of the operator itself.
 	operator string
 }
 
-// ValidateCreate has nothing to add: the mutating webhook, which has to decide
-// everything before it records a block, has refused what is to be refused.
+// ValidateCreate adds no check: the mutating webhook, which must decide everything before it
+// records a block, has made all refusals.
 func (v *claimValidator) ValidateCreate(context.Context, *v1alpha1.IPClaim) (admission.Warnings, error) {
 	return nil, nil
 }
 
-// ValidateUpdate refuses a block that the operator did not fill in, and reclaimPolicy
-// Retain where that is not allowed.
+// ValidateUpdate refuses a block that the operator did not fill in, and reclaimPolicy Retain if it
+// is not allowed.
 func (v *claimValidator) ValidateUpdate(ctx context.Context, before, after *v1alpha1.IPClaim) (admission.Warnings, error) {
 	req, err := admission.RequestFromContext(ctx)
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 )
 
-// While no replica runs, classes can be edited all the same: what the webhook says of a
-// spec the CEL rules say too, if less clearly. A second default class is refused by the
-// webhook alone, so that neither a class is made nor one made the default meanwhile, nor
-// said to replace another default.
+// While no replica runs, classes can still be edited: the CEL rules make the same checks of a spec
+// as the webhook, if with less clear messages. Only the webhook refuses a second default class; so
+// while none runs, a class can be neither created, nor made the default, nor marked as the
+// replacement of another default.
 //
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=create,versions=v1alpha1,name=ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=update,versions=v1alpha1,name=update.ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=update,versions=v1alpha1,name=default.ipclass.ipam.cadastre.dev,reinvocationPolicy=Never,admissionReviewVersions=v1,timeoutSeconds=5
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclass,mutating=false,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclasses,verbs=delete,versions=v1alpha1,name=delete.ipclass.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 
-// classMutator judges classes, and keeps the default class of a family to one, but for one
-// that replaces the other. It changes nothing: it comes before the class's CEL rules, which cannot name the
-// value that is wrong.
+// classMutator implements a webhook that judges classes. It keeps the default class of a family to
+// one, except for a class that replaces the other. It changes nothing: it comes before the class's
+// CEL rules, which cannot name the value that is wrong.
 type classMutator struct {
 	allocator.Parts
 	live    client.Reader
@@ -82,7 +82,7 @@ func classSubject(name string) subject {
 	return subject{kind: "IPClass", plural: "ipclasses", name: name}
 }
 
-// judge judges a class. One that was the default before may stay it.
+// judge judges a class. A class that was the default before can stay it.
 func (m *classMutator) judge(ctx context.Context, before, class *v1alpha1.IPClass) error {
 	_, errs := convert.Class(class)
 	if len(errs) == 0 && becomesDefault(before, class) {
@@ -98,8 +98,8 @@ func (m *classMutator) judge(ctx context.Context, before, class *v1alpha1.IPClas
 	return classSubject(class.Name).invalid(errs...)
 }
 
-// secondDefault refuses a class as the default while another one is, but for the one that it
-// replaces. It looks live: two classes are often made by one command.
+// secondDefault refuses a class as the default while another one is the default, unless it replaces
+// that one. It reads live: two classes are often made by one command.
 func (m *classMutator) secondDefault(ctx context.Context, class *v1alpha1.IPClass) (field.ErrorList, error) {
 	classes := &v1alpha1.IPClassList{}
 	if err := m.live.List(ctx, classes); err != nil {
@@ -122,12 +122,12 @@ func becomesDefault(before, class *v1alpha1.IPClass) bool {
 	return inventory.IsDefault(class) && (!inventory.IsDefault(before) || replaced(before) != replaced(class))
 }
 
-// replaced names the default class that a class replaces.
+// replaced returns the name of the default class that a class replaces.
 func replaced(class *v1alpha1.IPClass) string {
 	return class.Annotations[v1alpha1.AnnotationReplacesDefault]
 }
 
-// classValidator keeps a class for which claims wait.
+// classValidator implements a validator that keeps a class for which claims wait.
 type classValidator struct{ allocator.Parts }
 
 // ValidateCreate leaves creation to the mutating webhook.
@@ -140,8 +140,8 @@ func (v *classValidator) ValidateUpdate(context.Context, *v1alpha1.IPClass, *v1a
 	return nil, nil
 }
 
-// ValidateDelete refuses to delete a class for which claims wait. Those that have
-// their block need it no more.
+// ValidateDelete refuses to delete a class for which claims wait. Claims that have their block no
+// longer need it.
 func (v *classValidator) ValidateDelete(_ context.Context, class *v1alpha1.IPClass) (admission.Warnings, error) {
 	waiting := v.Queue.WaitingForClass(class.Name)
 	if !class.DeletionTimestamp.IsZero() || len(waiting) == 0 {

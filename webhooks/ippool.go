@@ -31,9 +31,9 @@ import (
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ippool,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ippools,verbs=update,versions=v1alpha1,name=keep.ippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-localippool,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=localippools,verbs=update,versions=v1alpha1,name=keep.localippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 
-// poolMutator records the CIDR of a pool of one kind that is created: a root's in
-// its routing domain, a child's in its parent; and keeps what was filled in when an update
-// leaves it out.
+// poolMutator implements a webhook that records the CIDR of a pool of one kind when it is created:
+// a root's in its routing domain, a child's in its parent. It restores filled-in fields when an
+// update leaves them out.
 type poolMutator struct {
 	kind v1alpha1.PoolKind
 	allocator.Parts
@@ -64,7 +64,7 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 	return m.create(ctx, r)
 }
 
-// keepPool restores what was filled into a pool and an update left out.
+// keepPool restores the fields that were filled into a pool and that an update left out.
 func keepPool(d *draft, old []byte) admission.Response {
 	before := map[string]any{}
 	if err := json.Unmarshal(old, &before); err != nil {
@@ -76,20 +76,20 @@ func keepPool(d *draft, old []byte) admission.Response {
 	return d.response()
 }
 
-// poolSubject is a pool as what an answer is about.
+// poolSubject returns a pool as the subject of an answer.
 func poolSubject(obj v1alpha1.Pool) subject {
 	kind := string(obj.PoolKind())
 	return subject{kind: kind, plural: strings.ToLower(kind) + "s", name: obj.GetName()}
 }
 
-// poolRequest is one create call.
+// poolRequest represents one create call.
 type poolRequest struct {
 	obj     v1alpha1.Pool
 	draft   *draft
 	dryRun  bool
 	user    authenticationv1.UserInfo
 	subject subject
-	// granted says that the user may use the parent.
+	// granted is true if the user can use the parent.
 	granted bool
 }
 
@@ -140,7 +140,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	return r.draft.response(warnings...)
 }
 
-// askedBy notes who made a child pool that waits for the right to use its parent.
+// askedBy notes the user that made a child pool that waits for the right to use its parent.
 func (m *poolMutator) askedBy(r *poolRequest, pool ipam.Pool) []string {
 	pool.ParentGranted = r.granted
 	if r.dryRun || !pool.IsChild() || !m.Catalogue.LacksRight(pool.ParentRequest()) {
@@ -158,7 +158,7 @@ func (m *poolMutator) cycle(pool ipam.Pool) field.ErrorList {
 		"is itself a descendant of this pool: name a parent outside its own subtree")}
 }
 
-// carve records the pool's CIDR, or for a dry run says what it would be.
+// carve records the pool's CIDR. For a dry run it only returns the record that would be made.
 func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool) (ipam.Record, error) {
 	if namespace := pool.Key.Namespace; namespace != "" {
 		if err := m.Catalogue.KnowNamespace(ctx, m.live, namespace); err != nil {
@@ -179,17 +179,16 @@ func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool)
 		return m.Allocator.Preview(order)
 	}
 	record, err := m.Allocator.Allocate(ctx, order)
-	if err == nil && ctx.Err() != nil { // nobody is there any more to take it
+	if err == nil && ctx.Err() != nil { // the caller is gone, and cannot take it
 		m.Allocator.Discard(ctx, record)
 		return ipam.Record{}, ipam.ErrUnconfirmed
 	}
 	return record, err
 }
 
-// order is the order for the pool's CIDR, with the right to use its parent where
-// that takes one.
+// order returns the order for the pool's CIDR, with the right to use its parent if that needs one.
 func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool) (allocator.Order, error) {
-	pool.ParentGranted = false // what the pool says of it is not the user's to say
+	pool.ParentGranted = false // the pool's own value is ignored: the user must not decide it
 	if m.Catalogue.ParentNeedsGrant(pool) {
 		may, err := m.rights.MayUse(ctx, r.user, pool.Home)
 		if err != nil {
@@ -202,8 +201,7 @@ func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool)
 	return order, err
 }
 
-// recheck reads the pool again with the CIDR that it was given, which ranges,
-// gateway and bounds have to agree with.
+// recheck reads the pool again with its new CIDR, with which ranges, gateway and bounds must agree.
 func (m *poolMutator) recheck(ctx context.Context, r *poolRequest, record ipam.Record) field.ErrorList {
 	if !record.Block.IsValid() || r.obj.PoolSpec().CIDR != "" {
 		return nil
@@ -233,7 +231,7 @@ func edgeGateway(obj v1alpha1.Pool, cidr netip.Prefix) (warnings []string, errs 
 	}
 }
 
-// fillIn writes what was decided into the pool.
+// fillIn writes the decisions into the pool.
 func (r *poolRequest) fillIn(pool ipam.Pool, record ipam.Record) error {
 	r.draft.grant(r.obj.PoolSpec().ParentRef, r.granted)
 	errs := []error{r.draft.set(r.obj.GetName(), "metadata", "name"), r.draft.addFinalizer(r.obj.GetFinalizers(), v1alpha1.FinalizerPool)}
@@ -247,12 +245,12 @@ func (r *poolRequest) fillIn(pool ipam.Pool, record ipam.Record) error {
 	return errors.Join(errs...)
 }
 
-// classesNamed is how many classes a warning names.
+// classesNamed is the number of classes that a warning names.
 const classesNamed = 5
 
-// classWarnings say which of a pool's classNames have no effect: those that name no
-// class, which may be created later, those that do not allow a namespace's own pools,
-// and those of the other address family.
+// classWarnings returns warnings about the classNames of a pool that have no effect: names without
+// a class, which may be created later, classes that do not allow a namespace's own pools, and
+// classes of the other address family.
 func classWarnings(catalogue *inventory.Catalogue, pool ipam.Pool) []string {
 	var unknown, closed, other []string
 	for _, name := range pool.Classes {
@@ -292,7 +290,7 @@ func classWarnings(catalogue *inventory.Catalogue, pool ipam.Pool) []string {
 	return warnings
 }
 
-// firstOf names the first few, quoted.
+// firstOf returns the first few names, quoted, and the number of the others.
 func firstOf(names []string) string {
 	quoted := make([]string, 0, classesNamed)
 	for _, name := range names[:min(len(names), classesNamed)] {

@@ -31,14 +31,14 @@ import (
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ippool,mutating=false,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ippools,verbs=delete,versions=v1alpha1,name=delete.ippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-localippool,mutating=false,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=localippools,verbs=delete,versions=v1alpha1,name=delete.localippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 
-// poolValidator judges what an update of one kind of pool changes. A pool that is created is judged
-// by the mutating webhook, before its CIDR is recorded.
+// poolValidator implements a validator that judges the changes in an update of one kind of pool.
+// The mutating webhook judges a pool that is created, before its CIDR is recorded.
 type poolValidator[T v1alpha1.Pool] struct {
 	allocator.Parts
 	live client.Reader
 }
 
-// ValidateCreate has nothing to add to the mutating webhook.
+// ValidateCreate adds no check to the mutating webhook.
 func (v *poolValidator[T]) ValidateCreate(context.Context, T) (admission.Warnings, error) {
 	return nil, nil
 }
@@ -63,8 +63,8 @@ func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (a
 	return append(warnings, networkWarnings(v.Parts, before.PoolSpec().Network, after.PoolSpec().Network, pool)...), nil
 }
 
-// sameGateway reports whether an update leaves the gateway, and whether the addresses at the
-// edges of the subnet are for hosts, as they are.
+// sameGateway reports whether an update leaves unchanged the gateway, and whether the addresses at
+// the edges of the subnet are for hosts.
 func sameGateway(a, b *v1alpha1.PoolNetwork) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -78,10 +78,10 @@ func sameSpec(a, b v1alpha1.Pool) bool {
 	return visibility == otherVisibility && project == otherProject && equality.Semantic.DeepEqual(a.PoolSpec(), b.PoolSpec())
 }
 
-// ValidateDelete refuses to delete a pool that is in use by what is not itself being
-// deleted. Where no webhook runs,
-// the pool's finalizer keeps it until its last block is released; so it does where
-// the namespace of a pool goes away, for which this is not asked.
+// ValidateDelete refuses to delete a pool that is in use by holders that are not being deleted
+// themselves. If no webhook runs, the pool's finalizer keeps the pool until its last block is
+// released; so it does if the namespace of a pool is deleted, for which no request reaches this
+// webhook.
 func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admission.Warnings, error) {
 	if !pool.GetDeletionTimestamp().IsZero() {
 		return nil, nil
@@ -103,13 +103,13 @@ func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admissio
 	}
 }
 
-// use is what keeps a pool in use.
+// use holds the reasons why a pool is in use.
 type use struct {
-	// live are holders that are there, and not being deleted.
+	// live has the holders that exist, and are not being deleted.
 	live []ipam.Holder
-	// kept says of records without holder what releases them.
+	// kept describes the records without holder, and how each is released.
 	kept []string
-	// more is how many others there are.
+	// more is the number of other occupants.
 	more int
 }
 
@@ -118,10 +118,10 @@ func (u use) isNone() bool { return len(u.live)+len(u.kept)+u.more == 0 }
 // isGoing reports whether a holder is being deleted, or was.
 type isGoing func(ctx context.Context, holder ipam.Holder) (bool, error)
 
-// useOf returns what keeps a pool in use. A holder that is being deleted does not: the
-// pool's finalizer keeps the pool until it is gone. So a tree of pools, and the claims
-// in it, can be deleted in one go. As many holders are looked at together as are still to
-// be named, and no more than it takes to name them.
+// useOf returns the reasons why a pool is in use. A holder that is being deleted is not one of
+// them: the pool's finalizer keeps the pool until the holder is gone. So a tree of pools, and the
+// claims in it, can be deleted in one command. useOf checks as many holders together as are still
+// to be named, and no more than are needed to name them.
 func useOf(ctx context.Context, going isGoing, view *ledger.Ledger, pool ipam.PoolKey) (use, error) {
 	occupants, all := view.Occupants(pool, occupantsRead)
 	u := use{more: all}
@@ -150,8 +150,8 @@ func useOf(ctx context.Context, going isGoing, view *ledger.Ledger, pool ipam.Po
 	return u, nil
 }
 
-// areGoing reports of each occupant whether it leaves when its holder does, and that is
-// going.
+// areGoing reports for each occupant whether it leaves with its holder, and whether that holder is
+// being deleted.
 func areGoing(ctx context.Context, going isGoing, occupants []ledger.Occupant) ([]bool, error) {
 	gone := make([]bool, len(occupants))
 	group, ctx := errgroup.WithContext(ctx)
@@ -169,15 +169,15 @@ func areGoing(ctx context.Context, going isGoing, occupants []ledger.Occupant) (
 	return gone, group.Wait()
 }
 
-// leavesWithHolder reports whether the block is released when its holder is deleted: it is
+// leavesWithHolder reports whether the block is released when its holder is deleted: the block is
 // not to be kept, and an object of ours is known to have it.
 func leavesWithHolder(o ledger.Occupant) bool {
 	r := o.Record
 	return isHeld(r) && r.Reclaim != ipam.ReclaimRetain && r.Sticky == "" && o.Claimed && r.Holder.Group == v1alpha1.GroupVersion.Group
 }
 
-// isGoingLive asks a quorum of the API servers' storage: what this process has seen may be
-// older.
+// isGoingLive returns an isGoing that asks a quorum of the API servers' storage: the state that
+// this process has seen may be older.
 func isGoingLive(live client.Reader) isGoing {
 	return func(ctx context.Context, h ipam.Holder) (bool, error) {
 		holder := &metav1.PartialObjectMetadata{}
@@ -190,8 +190,8 @@ func isGoingLive(live client.Reader) isGoing {
 	}
 }
 
-// isGoingSeen answers by what this process has seen, for a dry run. The view leaves out
-// claims that are going.
+// isGoingSeen returns an isGoing that answers from the state that this process has seen, for a dry
+// run. The view leaves out claims that are being deleted.
 func isGoingSeen(pools *inventory.Catalogue) isGoing {
 	return func(_ context.Context, h ipam.Holder) (bool, error) {
 		pool, known := pools.Pool(convert.PoolOf(h))
@@ -199,11 +199,11 @@ func isGoingSeen(pools *inventory.Catalogue) isGoing {
 	}
 }
 
-// isHeld reports whether the record is of a holder that is there, or was when it was
-// written: a pool that is being deleted has its own record released first.
+// isHeld reports whether the record belongs to a holder that exists, or existed when the record was
+// written: the own record of a pool that is being deleted is released first.
 func isHeld(r ipam.Record) bool { return r.State == ipam.StateBound || r.State == ipam.StateReleasing }
 
-// keptBy says in which state a record without holder is, and what releases it.
+// keptBy returns a text with the state of a record without holder, and with the way to release it.
 func keptBy(r ipam.Record) string {
 	name := "IPAllocation " + r.Name.String()
 	switch {
@@ -218,7 +218,7 @@ func keptBy(r ipam.Record) string {
 	}
 }
 
-// inUse refuses to delete a pool.
+// inUse returns the refusal to delete a pool that is in use.
 func (s subject) inUse(u use) error {
 	var why []string
 	count := len(u.live) + len(u.kept) + u.more
@@ -239,8 +239,8 @@ func (s subject) inUse(u use) error {
 	return apierrors.NewConflict(s.resource(), s.name, errors.New(text))
 }
 
-// gatewayHeld warns if the gateway of a pool is an address that a claim holds, in the pool or
-// elsewhere in its routing domain.
+// gatewayHeld returns a warning if the gateway of a pool is an address that a claim holds, in the
+// pool or elsewhere in its routing domain.
 func gatewayHeld(p allocator.Parts, pool ipam.Pool) []string {
 	if pool.Network == nil || !pool.Network.Gateway.IsValid() {
 		return nil
@@ -254,8 +254,8 @@ func gatewayHeld(p allocator.Parts, pool ipam.Pool) []string {
 	return []string{fmt.Sprintf("%s: %v: choose another address for the gateway, or have that one released", gatewayField, p.Catalogue.Redacted(pool.Key.Namespace, taken))}
 }
 
-// networkWarnings returns what an update of the network means for the addresses that are held:
-// their holders keep what was handed out with them.
+// networkWarnings returns warnings about the effect of a network update on held addresses: their
+// holders keep the values that were handed out with them.
 func networkWarnings(p allocator.Parts, before, after *v1alpha1.PoolNetwork, pool ipam.Pool) []string {
 	changed := changedSettings(before, after)
 	if len(changed) == 0 {
@@ -282,12 +282,12 @@ func networkWarnings(p allocator.Parts, before, after *v1alpha1.PoolNetwork, poo
 	return warnings
 }
 
-// gatewayField is the field of the gateway.
+// gatewayField is the name of the gateway's field.
 const gatewayField = "spec.network.gateway"
 
-// changedSettings are the fields of a network that are handed out with an address, and that an
-// update changes; the gateway is the first. Whether there is a network, and its prefix length,
-// do not change.
+// changedSettings returns the fields of a network that are handed out with an address and that an
+// update changes; the gateway is the first. The existence of a network, and its prefix length, do
+// not change.
 func changedSettings(before, after *v1alpha1.PoolNetwork) []string {
 	a, b := cmp.Or(before, &v1alpha1.PoolNetwork{}), cmp.Or(after, &v1alpha1.PoolNetwork{})
 	var changed []string

@@ -13,13 +13,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// generatedPrefix is how much of generateName the API server itself would use.
+// generatedPrefix is the length of generateName that the API server itself would use.
 const generatedPrefix = 58
 
-// nameFor is the name of an object that is being created. With generateName the
-// API server would make one only after admission, too late for a record to
-// carry it; 8 random characters instead of its 5 make a collision unlikely
-// enough to do without its retries.
+// nameFor returns the name of an object that is being created. With generateName the API server
+// would make a name only after admission, too late for a record to carry it; 8 random characters
+// instead of its 5 make a collision so unlikely that no retry is needed.
 func nameFor(meta metav1.Object) string {
 	prefix := meta.GetGenerateName()
 	if meta.GetName() != "" || prefix == "" {
@@ -28,14 +27,14 @@ func nameFor(meta metav1.Object) string {
 	return prefix[:min(len(prefix), generatedPrefix)] + rand.String(8)
 }
 
-// metadataErrors is what the API server will refuse of the metadata, after
+// metadataErrors returns the errors for which the API server will refuse the metadata, after
 // admission.
 func metadataErrors(meta metav1.Object, namespaced bool) field.ErrorList {
 	return validation.ValidateObjectMetaAccessor(meta, namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 }
 
-// exists reports whether an object is there: what the cache shows is asked again
-// of the API server, because the object may have been deleted since.
+// exists reports whether an object exists. If the cache shows the object, it asks the API server
+// again, because the object may have been deleted since.
 func exists(ctx context.Context, cached, live client.Reader, obj client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(obj)
 	for _, reader := range []client.Reader{cached, live} {

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/certs"
 )
 
-// Paths are the paths of all webhooks, without the secret, as the markers say.
+// Paths returns the paths of all webhooks, without the secret, as the markers state them.
 func Paths() (certs.PlainPaths, error) {
 	paths := certs.PlainPaths{Mutating: map[string]string{}, Validating: map[string]string{}}
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(config.Webhooks), 4096)

@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// Objects are measured and cut as text, before anything of them is decoded: a decoded object takes
-// many times the memory and the time. The text is one that the API server has encoded, so that each
-// name is there once, and without escapes that it does not need.
+// Objects are measured and cut as text, before any part of them is decoded: a decoded object takes
+// many times the memory and the time. The API server has encoded the text, so that each name occurs
+// once, and without escapes that it does not need.
 
 var errNoObject = errors.New("the text is not a JSON object")
 
@@ -64,10 +64,10 @@ func appendObject(to, object []byte, appendValue func(to []byte, name string, va
 	return append(to, '}'), err
 }
 
-// counts is how much there is in a JSON text.
+// counts holds the numbers of elements in a JSON text.
 type counts struct {
-	// direct counts the members of the outermost object, or the items of the outermost list; all counts
-	// those within them, too.
+	// direct counts the members of the outermost object, or the items of the outermost list; all
+	// also counts those within them.
 	direct, all int
 	// longest is the length of the longest string, name or number.
 	longest int

@@ -17,29 +17,31 @@ import (
 
 const (
 	// maxRequestBytes bounds one request: two objects, of which the API server accepts 3 MiB each,
-	// and what else is in a request.
+	// and the rest of the request.
 	maxRequestBytes = 7 << 20
-	// smallRequestBytes is what nearly every request is smaller than.
+	// smallRequestBytes is the size below which nearly all requests are.
 	smallRequestBytes = 64 << 10
-	// smallBytes and largeBytes bound the requests that are read or handled at the same time: small
-	// ones, and the others. The two are apart, so that large ones keep no small one from being handled.
+	// smallBytes and largeBytes bound the bytes of the small and of the other requests that are
+	// read or handled at the same time. The two bounds are separate, so that large requests do not
+	// keep small ones from being handled.
 	smallBytes, largeBytes = 16 << 20, 16 << 20
-	// uidWithin is where the UID of a request is: an API server writes it near the beginning.
+	// uidWithin is the length of the beginning of a request that contains its UID: an API server
+	// writes the UID near the beginning.
 	uidWithin = 1 << 10
 )
 
 var errTooManyBytes = errors.New("too many large requests are being handled")
 
-// inFlight bounds the requests that are handled at the same time by their bytes. Of large ones one is
-// handled at a time: what they cost is less than a tenth of a second each.
+// inFlight bounds the requests that are handled at the same time by their bytes. Only one large
+// request is handled at a time: each costs less than a tenth of a second.
 type inFlight struct{ small, large, turn *semaphore.Weighted }
 
 func newInFlight() *inFlight {
 	return &inFlight{semaphore.NewWeighted(smallBytes), semaphore.NewWeighted(largeBytes), semaphore.NewWeighted(1)}
 }
 
-// reviewer serves a webhook. In contrast to the webhook's own method it bounds the bytes in flight,
-// reads the body into one buffer, and does not copy the objects in it.
+// reviewer implements the HTTP handler of a webhook. In contrast to the webhook's own method it
+// bounds the bytes in flight, reads the body into one buffer, and does not copy the objects in it.
 type reviewer struct {
 	hook     *admission.Webhook
 	inFlight *inFlight
@@ -60,7 +62,7 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if size > smallRequestBytes {
 		lane = v.inFlight.large
 	}
-	// A body that waits to be read holds up all others on its connection (RFC 9113 section 5.2).
+	// A body that waits to be read blocks all others on its connection (RFC 9113 section 5.2).
 	if !lane.TryAcquire(size) {
 		start, _ := io.ReadAll(io.LimitReader(r.Body, uidWithin))
 		v.refuse(w, r, admissionv1.AdmissionRequest{UID: uidIn(start)}, denied(tryAgain(errTooManyBytes)))
@@ -86,15 +88,14 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, r, req.UID, v.hook.Handle(ctx, admission.Request{AdmissionRequest: req}))
 }
 
-// refuse answers a request that no handler sees, and counts that. Resource and operation are
-// empty if it was not read.
+// refuse answers a request that reaches no handler, and counts the refusal. Resource and operation
+// are empty if the request was not read.
 func (v *reviewer) refuse(w http.ResponseWriter, r *http.Request, req admissionv1.AdmissionRequest, response admission.Response) {
 	v.refusals.count(req, response)
 	answer(w, r, req.UID, response)
 }
 
-// read reads a request for admission of at most so many bytes. The objects in it are parts of one
-// buffer.
+// read reads an admission request of at most size bytes. The objects in it are parts of one buffer.
 func read(body io.Reader, size int64) (admissionv1.AdmissionRequest, error) {
 	buffer := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	if _, err := buffer.ReadFrom(io.LimitReader(body, size)); err != nil {
@@ -137,7 +138,7 @@ func read(body io.Reader, size int64) (admissionv1.AdmissionRequest, error) {
 	return req, nil
 }
 
-// uidIn returns the UID in the beginning of a request.
+// uidIn returns the UID from the beginning of a request.
 func uidIn(start []byte) types.UID {
 	_, after, _ := bytes.Cut(start, []byte(`"uid":"`))
 	uid, _, _ := bytes.Cut(after, []byte(`"`))

@@ -11,8 +11,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 )
 
-// unreadable answers what cannot be decoded: by the schema, which names the
-// field, or else by what the decoder says.
+// unreadable answers an object that cannot be decoded: with the errors of the schema, which name
+// the field, or else with the error of the decoder.
 func unreadable(s schemas.Schemas, kind string, d *draft, cause error) admission.Response {
 	if errs := append(s.Errors(kind, d.object), durations(d)...); len(errs) > 0 {
 		name, _, _ := unstructured.NestedString(d.object, "metadata", "name")

@@ -25,18 +25,19 @@ import (
 )
 
 const (
-	// linger is how long a server that is stopped goes on answering, and asks
-	// its clients to use another connection next time. A connection that is in
-	// use all the time is so closed behind an answer, and none while its client is
+	// linger is the time for which a stopped server continues to answer. In this time it asks its
+	// clients to use another connection for the next request. So the server closes a connection
+	// that is in use all the time after an answer, and closes no connection while its client is
 	// sending the next request.
 	linger = time.Second
-	// defaultTimeout is timeoutSeconds of the manifests, for a request that does not say
-	// how long the API server waits.
+	// defaultTimeout is timeoutSeconds of the manifests, for a request that does not state how long
+	// the API server waits.
 	defaultTimeout = 5 * time.Second
-	// answerMargin is what is left of the time-out for the way of request and answer. An
-	// answer that comes too late is an error of the API server for the user (HTTP 500);
-	// one that comes in time says to try again (429). The API server rounds what it says up
-	// to whole seconds, so that nothing may be left where the user's own time-out is shorter.
+	// answerMargin is the part of the time-out that is reserved for the transfer of request and
+	// answer. An answer that comes too late is an error of the API server for the user (HTTP 500);
+	// an answer in time asks the user to try again (429). The API server rounds the time-out that
+	// it states up to whole seconds, so that no time may remain if the user's own time-out is
+	// shorter.
 	answerMargin = time.Second
 )
 
@@ -44,20 +45,21 @@ const (
 // answers.
 const secretElement = "secret"
 
-// longestReview bounds what is read of a request that is not served.
+// longestReview bounds the bytes that are read of a request that is not served.
 const longestReview = 7 << 20
 
-// PathGuard knows the secrets with which paths begin.
+// PathGuard represents the secrets with which paths begin.
 type PathGuard interface {
-	// Judge returns how a request on a path with this secret is to be answered.
+	// Judge returns the way to answer a request on a path with this secret.
 	Judge(ctx context.Context, secret string) certs.Standing
 	// Unanswered notes that such a request has ended without its answer.
 	Unanswered(secret string)
 }
 
-// NewServer returns a server whose paths begin with a secret, and which answers what is under way
-// when it is stopped. The library's own server cancels it: the context of a request is done as
-// soon as that of the server is. Nor does that one bound the time in which a request is sent.
+// NewServer returns a server whose paths begin with a secret, and which answers the requests that
+// are in progress when it is stopped. The library's own server cancels them: the context of a
+// request is done as soon as the context of the server is. Nor does the library's server bound the
+// time in which a request is sent.
 func NewServer(of webhook.Server, paths PathGuard) webhook.Server {
 	return &server{Server: of, paths: paths}
 }
@@ -68,16 +70,16 @@ type server struct {
 	ending atomic.Bool
 }
 
-// Register implements webhook.Server. The path is the one without the secret. The secret is
-// judged first: how long a request took is judged by how long the API server waits, which is longer
-// than the hook has.
+// Register implements webhook.Server. The path is without the secret. The secret is judged first:
+// the time that a request took is compared with the time that the API server waits, which is longer
+// than the time that the hook has.
 func (s *server) Register(path string, hook http.Handler) {
 	s.Server.Register("/{"+secretElement+"}"+path, s.withSecret(s.withDeadline(hook)))
 }
 
-// withSecret answers a request with a secret that was never in use as it answers one for a path
-// that does not exist, before it reads anything of its body. A request with one that was replaced
-// is of an API server that does not know the present one yet: its client is asked to try again.
+// withSecret answers a request with a secret that was never in use in the same way as a request for
+// a path that does not exist, before it reads any of its body. A request with a replaced secret is
+// from an API server that does not know the present secret yet: its client is asked to try again.
 func (s *server) withSecret(hook http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secret := r.PathValue(secretElement)
@@ -92,7 +94,7 @@ func (s *server) withSecret(hook http.Handler) http.Handler {
 	})
 }
 
-// serve calls the hook, and notes a request that was not answered as long as the API server
+// serve calls the hook. It notes a request that was not answered in the time that the API server
 // waits.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, hook http.Handler, secret string) {
 	waits, cancel := context.WithTimeout(r.Context(), timeoutOf(r))
@@ -118,7 +120,7 @@ func (s *server) withDeadline(hook http.Handler) http.Handler {
 		defer cancel()
 		boundReading(ctx, w)
 		stop := context.AfterFunc(r.Context(), func() {
-			if !s.ending.Load() { // then it is the caller who has gone
+			if !s.ending.Load() { // then the caller has gone
 				cancel()
 			}
 		})
@@ -145,7 +147,7 @@ func (s *server) Start(ctx context.Context) error {
 	return s.Server.Start(serving)
 }
 
-// timeoutOf returns how long the API server waits for the answer: it sends that with each
+// timeoutOf returns the time that the API server waits for the answer: it sends that time with each
 // request (its query parameter timeout; k8s.io/apiserver, pkg/admission/plugin/webhook).
 func timeoutOf(r *http.Request) time.Duration {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
@@ -155,21 +157,21 @@ func timeoutOf(r *http.Request) time.Duration {
 	return timeout
 }
 
-// answerWithin returns how long a request may take.
+// answerWithin returns the time that a request can take.
 func answerWithin(r *http.Request) time.Duration {
 	timeout := timeoutOf(r)
 	return max(timeout-answerMargin, timeout/2)
 }
 
-// boundReading ends the reading of a request with its context.
+// boundReading ends the reading of a request when its context ends.
 func boundReading(ctx context.Context, w http.ResponseWriter) {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = http.NewResponseController(w).SetReadDeadline(deadline)
 	}
 }
 
-// retryLater refuses a review in the way that has clients of the API server try again. It
-// reads all of the request, so that the connection can be used again, and keeps its UID.
+// retryLater refuses a review in the way that makes clients of the API server try again. It reads
+// all of the request, so that the connection can be used again, and keeps its UID.
 func retryLater(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerWithin(r))
 	defer cancel()
@@ -195,7 +197,7 @@ func retryLater(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// chain is what each request passes on its way to a handler.
+// chain holds the parts that each request passes on its way to a handler.
 type chain struct {
 	refusals refusals
 	tracer   *tracing.Tracer
@@ -204,8 +206,8 @@ type chain struct {
 	inFlight *inFlight
 }
 
-// around returns a handler of requests: it bounds the bytes in flight, reads the review, traces
-// it, counts refusals, and bounds the objects.
+// around returns an HTTP handler around an admission handler: it bounds the bytes in flight, reads
+// the review, traces it, counts refusals, and bounds the objects.
 func (c chain) around(handler admission.Handler) http.Handler {
 	hook := &admission.Webhook{Handler: c.refusals.counted(bounded{handler, c.operator})}
 	if c.tracer != nil {
@@ -214,13 +216,14 @@ func (c chain) around(handler admission.Handler) http.Handler {
 	return &reviewer{hook, c.inFlight, c.refusals}
 }
 
-// refusals count what webhooks refuse, and write it into the history.
+// refusals holds the counter of the webhooks' refusals, and the history into which they are
+// written.
 type refusals struct {
 	metrics *metrics.Instruments
 	history *history.Recorder
 }
 
-// counted counts and notes what a handler refuses.
+// counted returns a handler that counts and notes the refusals of a handler.
 func (r refusals) counted(handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
 		response := handler.Handle(ctx, req)
@@ -238,7 +241,7 @@ func (r refusals) add(req admission.Request, response admission.Response) {
 	}
 	result.Code = codeOf(response)
 	r.count(req.AdmissionRequest, response)
-	if req.DryRun != nil && *req.DryRun { // nothing was to be done
+	if req.DryRun != nil && *req.DryRun { // no change was requested
 		return
 	}
 	r.history.Refused(history.Refusal{
@@ -251,8 +254,8 @@ func (r refusals) count(req admissionv1.AdmissionRequest, response admission.Res
 	r.metrics.Refused(req.Resource.Resource, strings.ToLower(string(req.Operation)), codeOf(response))
 }
 
-// blockIn is the block, or the address, that an object asks for; not valid where it asks for
-// none.
+// blockIn returns the block, or the address, that an object asks for; an invalid prefix if it asks
+// for none.
 func blockIn(object []byte) netip.Prefix {
 	var asks struct {
 		Spec struct{ CIDR, Address string }
@@ -269,16 +272,16 @@ func blockIn(object []byte) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// codeOf is the HTTP status code of a refusal.
+// codeOf returns the HTTP status code of a refusal.
 func codeOf(response admission.Response) int32 {
 	if response.Result != nil && response.Result.Code != 0 {
 		return response.Result.Code
 	}
-	return http.StatusForbidden // as the API server has it where none is given
+	return http.StatusForbidden // the API server's default if no code is given
 }
 
-// traced adds a span for each request, as a child of the API server's. What is logged for a request
-// whose span is recorded has the ID of its trace.
+// traced returns a handler that adds a span for each request, as a child of the API server's. If
+// the span of a request is recorded, the log entries for the request have the ID of its trace.
 func traced(handler admission.Handler, tracer *tracing.Tracer) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
 		ctx, span := tracer.Serve(ctx, tracing.NameOfAdmission(string(req.Operation), req.Resource.Resource))
@@ -306,8 +309,8 @@ func describeRequest(span tracing.Span, req admission.Request) {
 	}
 }
 
-// describeResponse notes the answer. That a request is refused is no failure of the operator,
-// unless its code says so.
+// describeResponse notes the answer. A refused request is no failure of the operator, unless its
+// code is one.
 func describeResponse(span tracing.Span, response admission.Response) {
 	span.Set(tracing.Allowed.Bool(response.Allowed))
 	if response.Allowed {

@@ -13,12 +13,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
-// Options are what the webhooks are given at start-up.
+// Options holds the settings and dependencies that the webhooks get at start-up.
 type Options struct {
 	allocator.Parts
 	// Live reads without a cache.
 	Live client.Reader
-	// Rights are asked at admission, and Ring seals who asked where there is none.
+	// Rights are asked at admission. If a user has no right, Ring seals the identity of the user
+	// that asked.
 	Rights *requester.Rights
 	Ring   *requester.Ring
 	// Operator is the user name under which the operator itself writes.

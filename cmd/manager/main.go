@@ -1,9 +1,9 @@
 // The manager runs Cadastre in a cluster: webhooks on every replica, controllers
 // on the leader.
 //
-//	manager [flags]            runs until it is told to stop
-//	manager remove-finalizers  has everything new refused, and removes the operator's
-//	                           finalizers from everything, before it is removed
+//	manager [flags]            runs until a signal stops it
+//	manager remove-finalizers  refuses all new objects, and removes the operator's finalizers
+//	                           from all objects, before the operator is removed
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// start reads the flags, those of logging and of the client included.
+// start reads the flags, including the flags of logging and of the client, and runs the command.
 func start(flags *pflag.FlagSet, args []string) error {
 	var options operator.Options
 	logging := logs.NewOptions()
@@ -53,10 +53,9 @@ func bind(flags *pflag.FlagSet, options *operator.Options, logging *logsv1.Loggi
 	flags.AddGoFlagSet(flag.CommandLine)
 }
 
-// collectOften has garbage collected when there is half as much of it as of what is
-// in use, where nobody has said otherwise by GOGC. What the operator keeps lives
-// long, and what it throws away for each claim is little: memory that lies idle
-// would cost more than the collections do.
+// collectOften sets the garbage collector to run when the garbage is half as large as the memory
+// in use, unless GOGC is set. The operator keeps its data for long, and throws away little for
+// each claim: idle memory would cost more than the collections.
 func collectOften() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)

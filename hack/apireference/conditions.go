@@ -1,6 +1,6 @@
-// Package apireference writes the part of docs/api.md that is about conditions and their
-// reasons, from the comments of the API's constants. Its tests check that part, and that the
-// rest of the page, which crd-ref-docs generates, says of every field what the CRDs say.
+// Package apireference writes the part of docs/api.md about conditions and their reasons, from
+// the comments of the API's constants. Its tests check that part, and that the rest of the page,
+// which crd-ref-docs generates, describes every field as the CRDs do.
 package apireference
 
 import (
@@ -17,35 +17,35 @@ import (
 	"strings"
 )
 
-// API is what is read of the constants of api/v1alpha1.
+// API holds the conditions and reasons that the constants of api/v1alpha1 define.
 type API struct {
 	// Conditions are in the order of the source.
 	Conditions []Condition
-	// Reasons are the meanings of reasons, by their values.
+	// Reasons holds the meanings of reasons, by their values.
 	Reasons map[string]string
 }
 
-// Condition is a type of condition, and the reasons that objects give it.
+// Condition represents a type of condition, and the reasons that objects give it.
 type Condition struct {
 	Type, Meaning string
 	Uses          []Use
 }
 
-// Use is with which reasons objects of some kinds have a condition in a status.
+// Use holds the reasons with which objects of some kinds have a condition in a status.
 type Use struct {
 	Kinds   string // IPPool, LocalIPPool
 	Status  string // True or False
 	Reasons []string
 }
 
-// ofClusterAPI are the reasons that Cluster API's contract has, which are no constants here.
+// ofClusterAPI returns the reasons of Cluster API's contract that are not constants here.
 func ofClusterAPI() map[string]string {
 	return map[string]string{
 		"AllocationFailed": "the address that the claim asks for is taken, is never handed out, or is not allowed by class or pool; or `poolRef` names no kind of pool. The message says which.",
 	}
 }
 
-// use is a line of a condition's comment: "IPClaim, True: Bound".
+// use matches a line of a condition's comment: "IPClaim, True: Bound".
 var use = regexp.MustCompile(`^(\w+(?:, \w+)*), (True|False): (.+)$`)
 
 // Read reads the constants.
@@ -88,7 +88,7 @@ func (a *API) add(name string, value ast.Expr, comment string) {
 	}
 }
 
-// condition reads the comment of a condition: what it means, and its uses.
+// condition reads the comment of a condition: its meaning, and its uses.
 func condition(name, of, comment string) Condition {
 	var prose []string
 	read := Condition{Type: of}
@@ -106,7 +106,7 @@ func condition(name, of, comment string) Condition {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// kinds are the columns of the table of reasons.
+// kinds returns the columns of the table of reasons.
 func kinds() []string {
 	return []string{"IPClaim", "IPPool, LocalIPPool", "IPClass", "IPAddressClaim"}
 }
@@ -132,7 +132,7 @@ func (a *API) Write(to io.Writer) error {
 	return err
 }
 
-// of are the conditions that have a reason on objects of a kind, with their status.
+// of returns the conditions that have a reason on objects of a kind, with their status.
 func (a *API) of(reason, kind string) []string {
 	var found []string
 	for _, condition := range a.Conditions {

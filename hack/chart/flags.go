@@ -11,14 +11,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/operator"
 )
 
-// Derived are flags that no value sets, as they follow from others: the namespace of the
-// release, serviceAccount.name, and the name of the Service. kubeconfig is for programs that
-// do not run in a cluster.
+// Derived returns the flags that no value sets, because they follow from other settings: the
+// namespace of the release, serviceAccount.name, and the name of the Service. kubeconfig is for
+// programs that do not run in a cluster.
 func Derived() []string {
 	return []string{"operator-namespace", "service-account", "webhook-service-name", "kubeconfig"}
 }
 
-// Flags are the operator's flags that are values of the chart.
+// Flags returns the operator's flags that are values of the chart.
 func Flags() []*pflag.Flag {
 	set := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	new(operator.Options).Bind(set)
@@ -32,7 +32,7 @@ func Flags() []*pflag.Flag {
 	return flags
 }
 
-// schemaOf is the JSON schema of a flag's value.
+// schemaOf returns the JSON schema of a flag's value.
 func schemaOf(flag *pflag.Flag) map[string]any {
 	schema := map[string]any{"description": flag.Usage, "type": []any{"string", "null"}}
 	switch flag.Value.Type() {
@@ -49,5 +49,5 @@ func schemaOf(flag *pflag.Flag) map[string]any {
 	return schema
 }
 
-// isAddress reports whether a flag is an address whose port the Pod has to name.
+// isAddress reports whether a flag is an address whose port the Pod must name.
 func isAddress(flag string) bool { return flag == "health-addr" || flag == "diagnostics-address" }

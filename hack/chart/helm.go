@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Directory is where the chart is, within the module.
+// Directory is the directory of the chart, within the module.
 const Directory = "config/charts/cadastre"
 
-// Helm is the program of `make helm`, run without the configuration of its caller.
+// Helm represents the program of `make helm`. It runs without the configuration of its caller.
 type Helm struct {
 	binary string
 	env    []string
@@ -29,7 +29,7 @@ func NewHelm(module, home string) (*Helm, error) {
 	return &Helm{binary: binary, env: env}, nil
 }
 
-// Run returns the standard output. An error has what it wrote to its standard error.
+// Run runs the program and returns its standard output. An error contains its standard error.
 func (h *Helm) Run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, h.binary, args...)
 	cmd.Env = h.env

@@ -30,7 +30,7 @@ func WriteReadme(dir string) error {
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		return fmt.Errorf("values.yaml: %w", err)
 	}
-	for _, flag := range Flags() { // the operator's own defaults, where the chart has none
+	for _, flag := range Flags() { // the operator's own defaults, if the chart has none
 		if _, set, _ := unstructured.NestedFieldNoCopy(values, "flags", flag.Name); !set {
 			_ = unstructured.SetNestedField(values, flag.DefValue, "flags", flag.Name)
 		}
@@ -39,7 +39,7 @@ func WriteReadme(dir string) error {
 	return document.SpliceFile(filepath.Join(dir, "README.md"), "values", table)
 }
 
-// rows are the rows of the table for the properties of a schema, in the order of their names.
+// rows returns the rows of the table for the properties of a schema, in the order of their names.
 func rows(schema map[string]any, defaults any, prefix string) []string {
 	var all []string
 	properties, _, _ := unstructured.NestedMap(schema, "properties")
@@ -57,12 +57,12 @@ func rows(schema map[string]any, defaults any, prefix string) []string {
 	return all
 }
 
-// cell is a text as a cell of a table.
+// cell returns a text as a cell of a table.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }
 
-// shown is a default value as a cell of the table.
+// shown returns a default value as a cell of the table.
 func shown(value any) string {
 	switch text, isText := value.(string); {
 	case value == nil, isText && text == "":

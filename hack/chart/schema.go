@@ -11,8 +11,8 @@ import (
 
 const schemaFile = "values.schema.json"
 
-// WriteSchema writes the operator's flags into the schema of the values of a chart. What else
-// is in the schema is written by hand, and stays.
+// WriteSchema writes the operator's flags into the schema of the values of a chart. The rest of
+// the schema is written by hand, and stays.
 func WriteSchema(dir string) error {
 	schema, err := readSchema(dir)
 	if err != nil {

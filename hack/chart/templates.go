@@ -1,5 +1,6 @@
 // Package chart writes the parts of the Helm chart that are generated, from the manifests
-// of kustomize and from the operator's flags, so that the chart installs what they do.
+// of kustomize and from the operator's flags, so that the chart installs the same objects as the
+// manifests.
 package chart
 
 import (
@@ -18,15 +19,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// template is a generated file of the chart, with the objects that takes accepts.
+// template represents a generated file of the chart, with the objects that takes accepts.
 type template struct {
 	name string
-	// condition is the expression under which the objects are installed; empty: always.
+	// condition is the expression under which the objects are installed; empty means always.
 	condition string
 	takes     func(*unstructured.Unstructured) bool
 }
 
-// templates are the generated files, in the order in which they are asked for an object.
+// templates returns the generated files, in the order in which they are tried for an object.
 func templates() []template {
 	return []template{
 		{"crds.yaml", ".Values.crds.install", ofKind("CustomResourceDefinition")},
@@ -49,7 +50,7 @@ func templates() []template {
 	}
 }
 
-// byHand reports whether a template of an object is written by hand, as its values change
+// byHand reports whether the template of an object is written by hand, because its values change
 // more of it than names.
 func byHand(obj *unstructured.Unstructured) bool {
 	switch obj.GetKind() {
@@ -99,7 +100,7 @@ func WriteTemplates(dir string, manifests []byte) error {
 	return nil
 }
 
-// text is the file with the objects.
+// text returns the content of the file with the objects.
 func (t template) text(objects []string) string {
 	text := strings.Join(objects, "---\n")
 	if t.condition != "" {
@@ -124,24 +125,25 @@ func Decode(manifests []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// The names that the manifests have, and a release writes its own for.
+// These are the names in the manifests, which a release of the chart replaces by its own.
 const (
 	namespace = "cadastre-system"
 	account   = "cadastre-controller-manager"
 )
 
-// metricsReader is the name of the role that reads metrics, and of what the PodMonitor has to
-// read them with.
+// metricsReader is the name of the role that reads metrics, and of the objects with which the
+// PodMonitor reads them.
 const metricsReader = "cadastre-metrics-reader"
 
-// CommonLabels are on all objects of the manifests; the chart has a template for them.
+// CommonLabels returns the labels on all objects of the manifests; the chart has a template for
+// them.
 func CommonLabels() []string { return []string{"app.kubernetes.io/name", "cluster.x-k8s.io/provider"} }
 
-// Each stands for a template while an object is marshalled: of the labels, and of the interval
-// of a monitor.
+// labelsMark and intervalMark stand for templates while an object is marshaled: of the labels, and
+// of the interval of a monitor.
 const labelsMark, intervalMark = "zz-common-labels", "zz-interval"
 
-// generalize is the template of an object: with the labels of the release, and the names of
+// generalize returns the template of an object: with the labels of the release, and the names of
 // its namespace and service account.
 func generalize(obj *unstructured.Unstructured) (string, error) {
 	obj = obj.DeepCopy()
@@ -179,7 +181,7 @@ func generalize(obj *unstructured.Unstructured) (string, error) {
 	return certified(named(text)), nil
 }
 
-// setInterval marks where the endpoints of a monitor have their interval.
+// setInterval marks the interval of the endpoints of a monitor.
 func setInterval(obj *unstructured.Unstructured) error {
 	for _, field := range []string{"endpoints", "podMetricsEndpoints"} {
 		endpoints, there, err := unstructured.NestedSlice(obj.Object, "spec", field)
@@ -196,8 +198,8 @@ func setInterval(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// named has a text name the release's namespace and service account: quoted where one of
-// them is the whole of a value, as it may look like a number.
+// named replaces the namespace and the service account in a text by the names of the release. It
+// quotes a name that is a whole value, because it can look like a number.
 func named(text string) string {
 	const ofNamespace, ofAccount = ".Release.Namespace", `include "cadastre.serviceAccountName" .`
 	whole := func(name string) *regexp.Regexp { return regexp.MustCompile(`(?m)^( *(?:[a-zA-Z]+:|-) )` + name + `$`) }
@@ -207,7 +209,7 @@ func named(text string) string {
 	return strings.ReplaceAll(text, account, "{{ "+ofAccount+" }}")
 }
 
-// certified makes the annotation for cert-manager depend on whether that issues the
+// certified makes the annotation for cert-manager depend on whether cert-manager issues the
 // certificate.
 func certified(text string) string {
 	annotation := regexp.MustCompile(`(?m)^  annotations:\n    cert-manager\.io/inject-ca-from: .*\n`)

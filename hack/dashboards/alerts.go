@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
-// compared is an expression of an alert, and what it is compared with.
+// compared holds an expression of an alert, and the operator and the number of its comparison.
 type compared struct {
 	expr      string
 	operator  string
@@ -20,8 +20,8 @@ type compared struct {
 
 var comparison = regexp.MustCompile(`(?s)^(.*?)\s*(<|>|==)\s*([0-9.* ]+)$`)
 
-// parts are the expressions that a rule joins by `or`, each without its comparison. Of those
-// that it joins by `and` the first says what is shown.
+// parts returns the expressions that a rule joins by `or`, each without its comparison. Of
+// expressions joined by `and` it returns the first, which panels show.
 func parts(rule lint.Rule) ([]compared, error) {
 	var all []compared
 	for text := range strings.SplitSeq(rule.Expr, "\nor\n") {
@@ -46,14 +46,14 @@ func parts(rule lint.Rule) ([]compared, error) {
 	return all, nil
 }
 
-// choices are what a reader chooses: the labels that are matched with a variable of their name,
-// by the start of the name of a metric.
+// choices returns the choices of a reader: the labels that are matched with a variable of their
+// name, by the start of the name of a metric.
 type choices func(metric string) []string
 
-// replicas chooses those that are shown, of the metrics that replicas export.
+// replicas returns the labels that choose replicas, for the metrics that replicas export.
 func replicas(string) []string { return []string{"job", "instance"} }
 
-// holders chooses pools and projects, where a metric has them.
+// holders returns the labels that choose pools and projects, if a metric has them.
 func holders(metric string) []string {
 	var chosen []string
 	for _, d := range metrics.Definitions() {
@@ -68,7 +68,7 @@ func holders(metric string) []string {
 
 var exported = regexp.MustCompile(`\b((?:cadastre|controller_runtime|go|leader_election|process|rest_client|workqueue)_[a-z0-9_]+)(\{)?`)
 
-// chosen is an expression with the choices of the reader.
+// chosen returns an expression with the choices of the reader.
 func (c choices) chosen(expr string) string {
 	return exported.ReplaceAllStringFunc(expr, func(selector string) string {
 		name, matched := strings.CutSuffix(selector, "{")

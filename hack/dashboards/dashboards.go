@@ -1,6 +1,5 @@
 // Package dashboards makes the dashboards for Grafana: of the operator, and of the addresses.
-// A panel that shows what an alert watches has the expression of the alert, so that the two
-// cannot say different things.
+// A panel for an alert has the expression of the alert, so that the two cannot differ.
 package dashboards
 
 import (
@@ -15,12 +14,12 @@ import (
 	lint "github.com/cadastre-dev/cadastre/hack/metrics"
 )
 
-// Directory is where the dashboards are, within the module.
+// Directory is the directory of the dashboards, within the module.
 const Directory = "config/dashboards"
 
 const documents = "https://github.com/cadastre-dev/cadastre/blob/main/docs/"
 
-// All are the dashboards, with what they take of the alerts.
+// All returns the dashboards, with expressions and thresholds of the alerts.
 func All(alerts *lint.Alerts) ([]Dashboard, error) {
 	operator := &builder{alerts: alerts, Dashboard: dashboard("cadastre-operator", "Cadastre / Operator",
 		"Whether Cadastre works: its replicas, allocations, webhooks, watch and controllers.",
@@ -53,27 +52,28 @@ func dashboard(uid, title, description string, variables ...Variable) Dashboard 
 	}
 }
 
-// queried is a variable with the values that a label of a metric has, of which several can be
-// chosen. All are those values, as others export the same metrics as the operator's libraries do;
-// or what all matches, such as the label that is missing: an IPPool has no namespace.
+// queried returns a variable with the values of a label of a metric. The reader can choose several
+// of them. With an empty all, the choice All means these values, because other programs export the
+// same metrics as the operator's libraries. Otherwise it means all values that the expression all
+// matches, such as a missing label: an IPPool has no namespace.
 func queried(label, title, of, all string) Variable {
 	query := fmt.Sprintf("label_values(%s, %s)", of, label)
 	return Variable{
 		Type: "query", Name: label, Label: title, Datasource: source(), Definition: query,
 		Query:   map[string]any{"query": query, "refId": "label_" + label},
 		Current: &Choice{Text: []string{"All"}, Value: []string{"$__all"}},
-		Refresh: 2, Sort: 1, Multi: true, IncludeAll: true, AllValue: all, // anew when the range of time changes, in order
+		Refresh: 2, Sort: 1, Multi: true, IncludeAll: true, AllValue: all, // queried again when the range of time changes, in order
 	}
 }
 
-// File is the name of a dashboard's file.
+// File returns the name of a dashboard's file.
 func (d Dashboard) File() string { return d.UID + ".json" }
 
-// JSON is the file of a dashboard.
+// JSON returns the content of a dashboard's file.
 func (d Dashboard) JSON() ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // for those who read its expressions
+	encoder.SetEscapeHTML(false) // keeps its expressions readable
 	encoder.SetIndent("", "  ")
 	err := encoder.Encode(d)
 	return text.Bytes(), err

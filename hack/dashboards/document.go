@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Document is what docs/dashboards.md says of the panels: what each shows, row by row.
+// Document returns the description of the panels for docs/dashboards.md, row by row.
 func Document(all []Dashboard) string {
 	var text strings.Builder
 	for _, d := range all {
@@ -24,7 +24,7 @@ func Document(all []Dashboard) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// runbooks are links to the runbooks of a panel.
+// runbooks returns links to the runbooks of a panel.
 func runbooks(p Panel) string {
 	var text strings.Builder
 	for _, link := range p.Links {

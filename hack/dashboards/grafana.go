@@ -1,12 +1,13 @@
 package dashboards
 
-// What follows is the part of Grafana's dashboard schema that the dashboards use. That Grafana
-// takes it is tested by decoding it with the types that Grafana generates from its own schema.
+// The following types are the part of Grafana's dashboard schema that the dashboards use. A test
+// checks that Grafana accepts it: it decodes the dashboards with the types that Grafana generates
+// from its own schema.
 
-// schemaVersion is that of the types that the test decodes with.
+// schemaVersion is the version of the types with which the test decodes.
 const schemaVersion = 42
 
-// Dashboard is a dashboard of Grafana.
+// Dashboard represents a dashboard of Grafana.
 type Dashboard struct {
 	UID           string      `json:"uid"`
 	Title         string      `json:"title"`
@@ -24,23 +25,23 @@ type Dashboard struct {
 	Panels        []Panel     `json:"panels"`
 }
 
-// Range is a range of time, relative to now.
+// Range represents a range of time, relative to now.
 type Range struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// Annotations of a dashboard; these have none.
+// Annotations holds the annotations of a dashboard; these dashboards have none.
 type Annotations struct {
 	List []any `json:"list"`
 }
 
-// Templating has the variables of a dashboard.
+// Templating holds the variables of a dashboard.
 type Templating struct {
 	List []Variable `json:"list"`
 }
 
-// Variable is a choice of the reader, which queries name by $ and its name.
+// Variable represents a choice of the reader, which queries name by $ and its name.
 type Variable struct {
 	Type       string     `json:"type"`
 	Name       string     `json:"name"`
@@ -56,7 +57,7 @@ type Variable struct {
 	AllValue   string     `json:"allValue,omitempty"`
 }
 
-// Choice is what is chosen of a variable.
+// Choice holds the chosen values of a variable.
 type Choice struct {
 	Text  any `json:"text"`
 	Value any `json:"value"`
@@ -68,7 +69,7 @@ type Reference struct {
 	UID  string `json:"uid"`
 }
 
-// Link of a dashboard or of a panel.
+// Link represents a link of a dashboard or of a panel.
 type Link struct {
 	Title       string   `json:"title"`
 	Type        string   `json:"type"`
@@ -82,7 +83,7 @@ type Link struct {
 	KeepTime    bool     `json:"keepTime"`
 }
 
-// The types of panels.
+// These are the types of panels.
 const (
 	TypeRow        = "row"
 	TypeTimeSeries = "timeseries"
@@ -91,7 +92,7 @@ const (
 	TypeTable      = "table"
 )
 
-// Panel is a panel, or a row: the title above those that follow.
+// Panel represents a panel, or a row: the title above the panels after it.
 type Panel struct {
 	ID              int              `json:"id"`
 	Type            string           `json:"type"`
@@ -108,7 +109,7 @@ type Panel struct {
 	Panels          *[]Panel         `json:"panels,omitempty"`    // of a row
 }
 
-// Grid is a place; a dashboard is 24 units wide.
+// Grid represents the position and the size of a panel; a dashboard is 24 units wide.
 type Grid struct {
 	H int `json:"h"`
 	W int `json:"w"`
@@ -116,7 +117,7 @@ type Grid struct {
 	Y int `json:"y"`
 }
 
-// Target is a query.
+// Target represents a query.
 type Target struct {
 	RefID        string     `json:"refId"`
 	Datasource   *Reference `json:"datasource"`
@@ -127,13 +128,13 @@ type Target struct {
 	Range        bool       `json:"range"`
 }
 
-// FieldConfig says how values are shown.
+// FieldConfig holds the settings for showing values.
 type FieldConfig struct {
 	Defaults  Defaults   `json:"defaults"`
 	Overrides []Override `json:"overrides"`
 }
 
-// Defaults are for all values of a panel.
+// Defaults holds the settings for all values of a panel.
 type Defaults struct {
 	Unit       string      `json:"unit"`
 	Decimals   *int        `json:"decimals,omitempty"`
@@ -146,37 +147,37 @@ type Defaults struct {
 	Custom     any         `json:"custom,omitempty"`
 }
 
-// Color is how a colour is chosen.
+// Color holds the mode by which a color is chosen.
 type Color struct {
 	Mode string `json:"mode"`
 }
 
-// Thresholds are where a colour begins.
+// Thresholds holds the values at which a color begins.
 type Thresholds struct {
 	Mode  string `json:"mode"`
 	Steps []Step `json:"steps"`
 }
 
-// Step is a colour from a value on; the first has none.
+// Step represents a color from a value on; the first step has no value.
 type Step struct {
 	Value *float64 `json:"value"`
 	Color string   `json:"color"`
 }
 
-// Mapping has texts for values.
+// Mapping holds texts for values.
 type Mapping struct {
 	Type    string          `json:"type"`
 	Options map[string]Text `json:"options"`
 }
 
-// Text takes the place of a value.
+// Text represents a text that is shown instead of a value.
 type Text struct {
 	Text  string `json:"text"`
 	Color string `json:"color"`
 	Index int    `json:"index"`
 }
 
-// Override is for a column of a table.
+// Override holds the settings for a column of a table.
 type Override struct {
 	Matcher    Matcher    `json:"matcher"`
 	Properties []Property `json:"properties"`
@@ -188,13 +189,13 @@ type Matcher struct {
 	Options string `json:"options"`
 }
 
-// Property is one setting of an override.
+// Property represents one setting of an override.
 type Property struct {
 	ID    string `json:"id"`
 	Value any    `json:"value"`
 }
 
-// Transformation of the results of queries into a table.
+// Transformation represents a transformation of the results of queries into a table.
 type Transformation struct {
 	ID      string   `json:"id"`
 	Options Organize `json:"options"`

@@ -2,7 +2,7 @@ package dashboards
 
 import "fmt"
 
-// quantiles are queries of the median and of the 99th percentile of a histogram.
+// quantiles returns queries of the median and of the 99th percentile of a histogram.
 func quantiles(histogram, by, of, legend string) []query {
 	var all []query
 	for _, q := range []struct{ value, name string }{{"0.5", "p50"}, {"0.99", "p99"}} {
@@ -11,7 +11,7 @@ func quantiles(histogram, by, of, legend string) []query {
 	return all
 }
 
-// operator is the dashboard of the replicas: whether they work, how much they do, and how fast.
+// operator adds the panels of the replicas: whether they work, how much they do, and how fast.
 func (b *builder) operator() {
 	b.choices = replicas
 	b.row("Is it working?")
@@ -58,7 +58,7 @@ func (b *builder) working() {
 		query{"count by (version) (cadastre_build_info)", "{{version}}"})
 }
 
-// yesNo are the texts of 1 and 0.
+// yesNo returns the texts of 1 and 0.
 func yesNo(yes, no string) []Mapping {
 	return []Mapping{{Type: "value", Options: map[string]Text{"1": {yes, good, 0}, "0": {no, bad, 1}}}}
 }

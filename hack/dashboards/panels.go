@@ -8,10 +8,10 @@ import (
 	lint "github.com/cadastre-dev/cadastre/hack/metrics"
 )
 
-// source is the data source that the reader chooses.
+// source returns the data source that the reader chooses.
 func source() *Reference { return &Reference{Type: "prometheus", UID: "${datasource}"} }
 
-// Colours of thresholds and of texts.
+// These are the colors of thresholds and of texts.
 const (
 	good = "green"
 	poor = "orange"
@@ -23,15 +23,15 @@ type builder struct {
 	Dashboard
 	choices choices
 	alerts  *lint.Alerts
-	// x, y and h are where the next panel is, and the height of the line.
+	// x and y are the position of the next panel, and h is the height of the line.
 	x, y, h int
 	errs    []error
 }
 
-// query is an expression without the choices of the reader, and the name of its time series.
+// query holds an expression without the choices of the reader, and the name of its time series.
 type query struct{ expr, legend string }
 
-// place is how wide and high a panel is.
+// place holds the width and the height of a panel.
 type place struct{ w, h int }
 
 // row begins a part of the dashboard.
@@ -65,7 +65,7 @@ func (b *builder) add(panel Panel, at place, queries ...query) *Panel {
 	return &b.Panels[len(b.Panels)-1]
 }
 
-// lines is a panel of lines over time.
+// lines adds a panel of lines over time.
 func (b *builder) lines(title, unit, description string, at place, queries ...query) *Panel {
 	return b.add(Panel{
 		Type: TypeTimeSeries, Title: title, Description: description,
@@ -80,13 +80,13 @@ func (b *builder) lines(title, unit, description string, at place, queries ...qu
 	}, at, queries...)
 }
 
-// reduced is how a panel makes one value of each time series: queries are of one moment, so
-// there is no more than one.
+// reduced returns the setting by which a panel makes one value of each time series: queries are of
+// one moment, so there is at most one value.
 func reduced() map[string]any {
 	return map[string]any{"calcs": []string{"lastNotNull"}, "values": false}
 }
 
-// stat is a panel with one value, or few, which are green.
+// stat adds a panel with one value or few values, which are green.
 func (b *builder) stat(title, unit, description string, at place, q query) *Panel {
 	return b.add(Panel{
 		Type: TypeStat, Title: title, Description: description,
@@ -100,14 +100,14 @@ func (b *builder) stat(title, unit, description string, at place, q query) *Pane
 	}, at, q)
 }
 
-// from has values be in other colours from some values on.
+// from adds steps, from which on values have other colors.
 func (p *Panel) from(steps ...Step) *Panel {
 	thresholds := p.FieldConfig.Defaults.Thresholds
 	thresholds.Steps = append(thresholds.Steps, steps...)
 	return p
 }
 
-// bars is a panel of one bar a time series, from 0 to 1.
+// bars adds a panel with one bar for each time series, from 0 to 1.
 func (b *builder) bars(title, description string, at place, q query, steps ...Step) *Panel {
 	return b.add(Panel{
 		Type: TypeBarGauge, Title: title, Description: description,
@@ -123,15 +123,15 @@ func (b *builder) bars(title, description string, at place, q query, steps ...St
 	}, at, q)
 }
 
-// column of a table: a label, or the value of a query.
+// column represents a column of a table: a label, or the value of a query.
 type column struct {
 	name string
-	// label is empty where the column is the next query's value.
+	// label is empty if the column is the next query's value.
 	label, expr string
 	unit        string
 }
 
-// table is a panel with one row for each combination of labels.
+// table adds a panel with one row for each combination of labels.
 func (b *builder) table(title, description string, at place, columns ...column) {
 	organize := Organize{Exclude: map[string]bool{"Time": true}, Index: map[string]int{}, Rename: map[string]string{}}
 	config := &FieldConfig{Overrides: []Override{}, Defaults: Defaults{Unit: "short", Custom: map[string]any{"align": "auto", "inspect": false}}}
@@ -146,7 +146,7 @@ func (b *builder) table(title, description string, at place, columns ...column) 
 		field := c.label
 		if field == "" {
 			field = "Value"
-			if values > 1 { // the name of the query tells values apart
+			if values > 1 { // the name of the query distinguishes values
 				field += " #" + string(rune('A'+len(queries)))
 			}
 			queries = append(queries, query{c.expr, ""})
@@ -181,7 +181,7 @@ func (b *builder) rule(alert string) lint.Rule {
 	return b.alerts.All[i]
 }
 
-// of are the queries of an alert: its expressions, without the comparisons, with names for
+// of returns the queries of an alert: its expressions, without the comparisons, with names for
 // their time series.
 func (b *builder) of(alert string, legends ...string) []query {
 	all, err := parts(b.rule(alert))
@@ -199,16 +199,16 @@ func (b *builder) of(alert string, legends ...string) []query {
 	return queries
 }
 
-// one is the query of an alert that has one expression.
+// one returns the query of an alert that has one expression.
 func (b *builder) one(alert, legend string) query {
 	all := b.of(alert, legend)
 	if len(all) == 0 {
-		return query{} // errs says why
+		return query{} // the reason is in errs
 	}
 	return all[0]
 }
 
-// threshold is what an alert compares with.
+// threshold returns the number with which an alert compares.
 func (b *builder) threshold(alert string) float64 {
 	all, err := parts(b.rule(alert))
 	if err != nil || len(all) == 0 {
@@ -218,15 +218,15 @@ func (b *builder) threshold(alert string) float64 {
 	return all[0].threshold
 }
 
-// about is what a panel shows.
+// about holds the texts and the unit of a panel.
 type about struct{ title, unit, description string }
 
-// watched is a panel of lines of an alert, with a line where the alert fires.
+// watched adds a panel of lines of an alert, with a line at the threshold of the alert.
 func (b *builder) watched(alert string, what about, at place, legends ...string) {
 	b.dashed(b.lines(what.title, what.unit, what.description, at, b.of(alert, legends...)...), alert)
 }
 
-// dashed adds a line where an alert fires, and a link to its runbook.
+// dashed adds a line at the threshold of an alert, and a link to its runbook.
 func (b *builder) dashed(panel *Panel, alert string) {
 	b.runbook(panel, alert)
 	steps := []Step{{Color: "transparent"}, {Value: new(b.threshold(alert)), Color: bad}}

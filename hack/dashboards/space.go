@@ -3,11 +3,12 @@ package dashboards
 const (
 	// ofPool is the name of a pool's time series.
 	ofPool = "{{pool_namespace}} {{pool}}"
-	// byPool takes what any replica says: all say the same.
+	// byPool takes the value of any replica: all replicas export the same.
 	byPool = "max by (pool_namespace, pool) "
 )
 
-// space is the dashboard of the addresses: how full the pools are, and who waits or is limited.
+// space adds the panels of the addresses: the usage of the pools, the waiting claims and the limits
+// of projects.
 func (b *builder) space() {
 	b.choices = holders
 	b.row("Pools")
@@ -42,8 +43,8 @@ func (b *builder) pools() {
 		column{name: "Retained", expr: addresses("retained")}, column{name: "Cooling", expr: addresses("cooling")}, column{name: "Unclaimed", expr: addresses("unclaimed")})
 }
 
-// usable are the addresses that a pool can hand out at all. What is shown over time is in
-// shares of those, as there are too many in a pool of IPv6 to show them beside others.
+// usable is the number of addresses that a pool can hand out at all. Panels over time show shares
+// of it, because a pool of IPv6 has too many addresses to show them beside others.
 const usable = byPool + "(cadastre_pool_capacity_addresses - cadastre_pool_withheld_addresses > 0)"
 
 func (b *builder) overTime() {

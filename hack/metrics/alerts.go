@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Rule is one alert.
+// Rule represents one alert.
 type Rule struct {
 	Alert       string            `json:"alert"`
 	Expr        string            `json:"expr"`
@@ -20,10 +20,10 @@ type Rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Alerts are the alerts of a repository.
+// Alerts holds the alerts of a repository.
 type Alerts struct {
 	root string
-	// rules is a file of rules, as promtool reads it.
+	// rules is the content of a file of rules, as promtool reads it.
 	rules []byte
 	All   []Rule
 }
@@ -59,7 +59,7 @@ func ReadAlerts(root string) (*Alerts, error) {
 }
 
 // Test runs `promtool test rules` with a file of tests, which names its rules rules.yaml, in a
-// directory of its own. The error has what promtool says.
+// separate directory. The error contains the output of promtool.
 func (a *Alerts) Test(dir string, tests []byte) error {
 	if err := errors.Join(
 		os.WriteFile(filepath.Join(dir, "rules.yaml"), a.rules, 0o600),
@@ -81,20 +81,20 @@ func (a *Alerts) Check(dir string) error {
 	return err
 }
 
-// CheckMetrics runs `promtool check metrics` on what /metrics answers.
+// CheckMetrics runs `promtool check metrics` on a response of /metrics.
 func (a *Alerts) CheckMetrics(text []byte) error {
 	_, err := a.tool("promtool", text, "check", "metrics")
 	return err
 }
 
-// Read is what an expression reads: a metric, and a label of it; or a label alone, by which
-// time series are grouped or matched.
+// Read represents one read of an expression: a metric, and a label of it; or a label alone, by
+// which time series are grouped or matched.
 type Read struct{ Rule, Metric, Label string }
 
-// Reads are what all alerts read.
+// Reads returns the reads of all alerts.
 func (a *Alerts) Reads() ([]Read, error) { return a.reads(a.rules) }
 
-// ReadsOf are what expressions read; the rule of each is its place in the list.
+// ReadsOf returns the reads of expressions; the rule of each is its index in the list.
 func (a *Alerts) ReadsOf(expressions []string) ([]Read, error) {
 	rules := make([]map[string]string, len(expressions))
 	for i, expression := range expressions {

@@ -10,9 +10,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
-// Foreign are the metrics of others that alerts, dashboards and documents read, with their
-// labels: those that a replica exports, and those of the API server. A histogram is named by
-// what is read of it.
+// Foreign returns the metrics of other programs and libraries that alerts, dashboards and documents
+// read, with their labels: the metrics that a replica exports, and the metrics of the API server.
+// The name of a histogram is the name of the time series that is read.
 func Foreign() (ofReplica, ofAPIServer map[string][]string) {
 	const webhook, code, controller, name = "webhook", "code", "controller", "name"
 	return map[string][]string{
@@ -34,8 +34,8 @@ func Foreign() (ofReplica, ofAPIServer map[string][]string) {
 		}
 }
 
-// Known are the labels of all metrics, of others too, as a query names them: a histogram is
-// three. Prometheus adds the labels instance and job.
+// Known returns the labels of all metrics, foreign ones included, by the names that a query uses: a
+// histogram has three names. Prometheus adds the labels instance and job.
 func Known() map[string][]string {
 	all, ofAPIServer := Foreign()
 	maps.Copy(all, ofAPIServer)
@@ -53,8 +53,8 @@ func Known() map[string][]string {
 	return all
 }
 
-// Missing are those of reads of which nothing exists: the metric, the label of it, or a label by
-// which is grouped or matched, of one of the metrics of the same rule.
+// Missing returns the reads of a metric or a label that does not exist. If a rule groups or matches
+// by a label, one of the metrics of the same rule must have it.
 func Missing(reads []Read) []Read {
 	known := Known()
 	of := map[string][]string{}
@@ -70,7 +70,7 @@ func Missing(reads []Read) []Read {
 	})
 }
 
-// String says what is read.
+// String returns a phrase for the read as part of an error message.
 func (r Read) String() string {
 	switch {
 	case r.Metric == "":

@@ -1,6 +1,6 @@
-// Package metrics writes the table of metrics that docs/metrics.md has, and its tests check
-// that the table is up to date, that every alert has a runbook, and that the alerts and the
-// runbooks name metrics that exist.
+// Package metrics writes the table of metrics in docs/metrics.md. Its tests check that the table
+// is up to date, that every alert has a runbook, and that the alerts and the runbooks name
+// metrics that exist.
 package metrics
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
-// Write writes the table, one row a metric.
+// Write writes the table, with one row for each metric.
 func Write(to io.Writer) error {
 	lines := []string{"| metric | type | labels | |", "|---|---|---|---|"}
 	for _, d := range metrics.Definitions() {

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Binary is the tests of one package, with the mutants compiled in.
+// Binary represents the tests of one package, with the mutants compiled in.
 type Binary struct {
-	// Package is its import path, and Dir where its tests run.
+	// Package is its import path, and Dir the directory in which its tests run.
 	Package, Dir string
-	// Path is the file.
+	// Path is the executable file.
 	Path string
 }
 
 // Build compiles the tests of the packages that the patterns name, of the module in dir,
-// with the mutants. What it makes is in scratch.
+// with the mutants. It writes all files into scratch.
 func (in *Instrumented) Build(ctx context.Context, dir, scratch string, patterns ...string) ([]Binary, error) {
 	overlay, err := in.overlay(dir, scratch)
 	if err != nil {
@@ -68,7 +68,7 @@ func (in *Instrumented) overlay(dir, scratch string) (string, error) {
 	return overlay, os.WriteFile(overlay, content, 0o600)
 }
 
-// testedPackages are the packages that have tests.
+// testedPackages returns the packages that have tests.
 func testedPackages(ctx context.Context, dir string, patterns []string) ([]Binary, error) {
 	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}`
 	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", format}, patterns...)...)

@@ -13,20 +13,21 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// switchPackage is where a mutant is asked for, within the module; it is laid over it.
+// switchPackage is the package that reports whether a mutant is on, within the module. An overlay
+// adds it.
 const switchPackage = "internal/mutantswitch"
 
-// Instrumented is code with all mutants compiled in.
+// Instrumented holds code with all mutants compiled in.
 type Instrumented struct {
 	Mutants []Mutant
-	// Files are the changed files, by their absolute path.
+	// Files holds the changed files, by their absolute path.
 	Files map[string][]byte
 }
 
 // Instrument compiles mutants into the packages that the patterns name, of the module in
-// dir. Skip names packages by their paths, and functions by package path and name, whose
-// calls are left as they are: they say something to people, or to a harness. So are functions
-// that only log, and conditions on which only such calls depend.
+// dir. skip names packages by their paths, and functions by package path and name. Instrument
+// leaves calls of these alone: they write messages for people, or for a harness. It also leaves
+// alone functions that only log, and conditions on which only such calls depend.
 func Instrument(dir string, skip []string, patterns ...string) (*Instrumented, error) {
 	loaded, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedModule | packages.NeedImports,
@@ -78,7 +79,7 @@ func (in *Instrumented) instrument(pkg *packages.Package, file *ast.File, skip [
 	return nil
 }
 
-// functionName is the name of a function, with its receiver's type.
+// functionName returns the name of a function, with its receiver's type.
 func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil || len(f.Recv.List) == 0 {
 		return f.Name.Name
@@ -96,12 +97,12 @@ func functionName(f *ast.FuncDecl) string {
 	return f.Name.Name
 }
 
-// point is where mutants are: a part of the source that is written anew.
+// point represents a part of the source with mutants, which is rewritten.
 type point struct {
 	from, to int
 	children []*point
-	// write gives the new text. text gives that of a part of the point, with the points
-	// in it written.
+	// write returns the new text. text returns the text of a part of the point, in which the
+	// inner points are rewritten.
 	write func(text func(from, to int) string) string
 }
 
@@ -112,7 +113,7 @@ type collector struct {
 	src      []byte
 	file     string
 	function string
-	// within are the nodes around the one that is visited, the outermost first.
+	// within holds the nodes around the visited node, the outermost first.
 	within  []ast.Node
 	skip    []string
 	next    int
@@ -159,7 +160,7 @@ func (c *collector) visit(node ast.Node) bool {
 	return true
 }
 
-// statements has each statement that may be left out not be there.
+// statements adds a mutant without it for each statement that can be left out.
 func (c *collector) statements(list []ast.Stmt) {
 	for _, statement := range list {
 		switch s := statement.(type) {
@@ -181,7 +182,7 @@ func (c *collector) statements(list []ast.Stmt) {
 	}
 }
 
-// negate has a condition be the other way round.
+// negate adds a mutant that negates a condition.
 func (c *collector) negate(cond ast.Expr) {
 	if c.info.Types[cond].Value != nil || c.callsSkipped(cond) {
 		return
@@ -194,10 +195,10 @@ func (c *collector) negate(cond ast.Expr) {
 	})
 }
 
-// results has a function return no error, or the other one of two truths.
+// results adds mutants that make a function return no error, or the opposite truth value.
 func (c *collector) results(n *ast.ReturnStmt) {
 	returns := c.signature().Results()
-	if returns.Len() != len(n.Results) { // none, or those of a call
+	if returns.Len() != len(n.Results) { // no results, or the results of a call
 		return
 	}
 	for i, result := range n.Results {
@@ -214,7 +215,7 @@ func (c *collector) results(n *ast.ReturnStmt) {
 	}
 }
 
-// signature is that of the innermost function.
+// signature returns the signature of the innermost function.
 func (c *collector) signature() *types.Signature {
 	for _, node := range slices.Backward(c.within) {
 		switch f := node.(type) {
@@ -227,7 +228,7 @@ func (c *collector) signature() *types.Signature {
 	return nil
 }
 
-// constant has true be false, and false be true.
+// constant adds a mutant that exchanges true and false.
 func (c *collector) constant(expr ast.Expr) {
 	text := c.text(expr)
 	other := map[string]string{"true": "false", "false": "true"}[text]
@@ -238,7 +239,7 @@ func (c *collector) constant(expr ast.Expr) {
 	c.at(expr, func(func(int, int) string) string { return fmt.Sprintf("(%s != %s)", on(id), text) })
 }
 
-// noError has an error be nil.
+// noError adds a mutant that replaces an error by nil.
 func (c *collector) noError(expr ast.Expr) {
 	id := c.add(expr, "return "+c.text(expr), "return nil")
 	from, to := c.extent(expr)
@@ -247,13 +248,14 @@ func (c *collector) noError(expr ast.Expr) {
 	})
 }
 
-// swap is an operator that stands for another, with what computes an arithmetic one.
+// swap represents an operator that replaces another one, with the function that computes it if it
+// is arithmetic.
 type swap struct {
 	by       token.Token
 	computes string
 }
 
-// swapOf is what stands for an operator.
+// swapOf returns the replacement of an operator, and false if there is none.
 func swapOf(op token.Token) (swap, bool) {
 	by, known := map[token.Token]swap{
 		token.LAND: {by: token.LOR}, token.LOR: {by: token.LAND},
@@ -265,7 +267,7 @@ func swapOf(op token.Token) (swap, bool) {
 	return by, known
 }
 
-// binary has an operator be another one.
+// binary adds a mutant that replaces an operator.
 func (c *collector) binary(n *ast.BinaryExpr) {
 	swap, known := swapOf(n.Op)
 	of := c.info.Types[n]
@@ -287,14 +289,14 @@ func (c *collector) binary(n *ast.BinaryExpr) {
 	})
 }
 
-// isConditionAlone reports whether the expression is a whole condition, which is negated
-// anyhow: == and != are the negations of each other.
+// isConditionAlone reports whether the expression is a whole condition. Such a condition has a
+// negated mutant already: == and != are the negations of each other.
 func (c *collector) isConditionAlone(n *ast.BinaryExpr) bool {
 	from, to := c.extent(n)
 	return slices.ContainsFunc(c.points, func(p *point) bool { return p.from == from && p.to == to })
 }
 
-// remove has a statement not be there.
+// remove adds a mutant without a statement.
 func (c *collector) remove(n ast.Stmt) {
 	id := c.add(n, c.text(n), "nothing")
 	from, to := c.extent(n)
@@ -308,14 +310,14 @@ func isPanic(call *ast.CallExpr) bool {
 	return ok && name.Name == "panic"
 }
 
-// isLock reports whether a call is of package sync: that a lock is missing, the race
-// detector notices, and that it is kept, a deadlock.
+// isLock reports whether a call is of package sync. The race detector notices a missing lock, and
+// a deadlock shows a lock that is kept.
 func (c *collector) isLock(call *ast.CallExpr) bool {
 	called := c.called(call)
 	return called != nil && called.Pkg() != nil && called.Pkg().Path() == "sync"
 }
 
-// called is the function or method that is called by its name, or nil.
+// called returns the function or method that is called by its name, or nil.
 func (c *collector) called(call *ast.CallExpr) types.Object {
 	switch f := ast.Unparen(call.Fun).(type) {
 	case *ast.Ident:
@@ -326,7 +328,7 @@ func (c *collector) called(call *ast.CallExpr) types.Object {
 	return nil
 }
 
-// add notes a mutant, and gives its number.
+// add records a mutant, and returns its number.
 func (c *collector) add(at ast.Node, before, after string) int {
 	position := c.fset.Position(at.Pos())
 	id := c.next
@@ -353,10 +355,10 @@ func (c *collector) text(node ast.Node) string {
 
 func on(id int) string { return fmt.Sprintf("mutantswitch.On(%d)", id) }
 
-// rewritten is the file with all its points written, and with the import that they need.
+// rewritten returns the file with all its points rewritten, and with the import that they need.
 func (c *collector) rewritten(file *ast.File, imports string) []byte {
-	// Those that begin first, and of these the largest, are the outer ones. Of the same
-	// extent the earlier is the outer one: a condition before its operator.
+	// Outer points come first: they begin earlier, or are larger if they begin at the same offset.
+	// Of points with the same extent the earlier one is outer: a condition before its operator.
 	slices.SortStableFunc(c.points, func(a, b *point) int {
 		if a.from != b.from {
 			return a.from - b.from
@@ -378,7 +380,7 @@ func (c *collector) rewritten(file *ast.File, imports string) []byte {
 	return []byte(text)
 }
 
-// written is the text of a part of the source within a point.
+// written returns the text of a part of the source within a point, with the inner points rewritten.
 func (c *collector) written(within *point, from, to int) string {
 	var text strings.Builder
 	at := from

@@ -5,30 +5,30 @@ import (
 	"strings"
 )
 
-// Mutant is one small change of the code.
+// Mutant represents one small change of the code.
 type Mutant struct {
-	// ID turns it on; the first is 1.
+	// ID is the number that turns the mutant on; the first is 1.
 	ID int
 	// File is relative to the module, with slashes; Line counts from 1, and Column in
 	// bytes.
 	File         string
 	Line, Column int
-	// Function is the name of the function that it is in, with its receiver's type.
+	// Function is the name of the function with the mutant, with its receiver's type.
 	Function string
-	// Before and After are the text that is changed, on one line.
+	// Before and After are the text before and after the change, on one line.
 	Before, After string
 }
 
-// String is the mutant as it is listed.
+// String returns the mutant as it is listed.
 func (m Mutant) String() string {
 	return fmt.Sprintf("%s:%d %s: %s → %s", m.File, m.Line, m.Function, m.Before, m.After)
 }
 
-// Key names the mutant by what it changes, so that it is the same when lines above it come
+// Key returns a name of the mutant by its change, which stays the same when lines above it come
 // or go.
 func (m Mutant) Key() string {
 	return fmt.Sprintf("%s %s: %s → %s", m.File, m.Function, m.Before, m.After)
 }
 
-// oneLine is source text without line breaks and indentation.
+// oneLine returns source text without line breaks and indentation.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -14,9 +14,10 @@ import (
 	"strings"
 )
 
-// Report is what a run has found.
+// Report holds the results of a run.
 type Report struct {
-	// Commit that was judged, and how many of all its mutants were to be, drawn by the seed.
+	// Commit is the judged commit and Of the number of its mutants. Chosen is the number of
+	// mutants to judge, which Seed drew.
 	Commit  string
 	Of      int
 	Chosen  int
@@ -24,11 +25,11 @@ type Report struct {
 	Results []Result
 }
 
-// Explanations say why no test can notice a mutant, or why none has to, by Mutant.Key.
+// Explanations holds the reasons why no test can notice a mutant, or why none must, by Mutant.Key.
 type Explanations map[string]string
 
 // ReadExplanations reads a file in which each mutant is on a line, with the explanation on
-// the lines after it, which are indented. Lines that begin with # are left out.
+// the lines after it, which are indented. It skips lines that begin with #.
 func ReadExplanations(file string) (Explanations, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -58,7 +59,7 @@ func ReadExplanations(file string) (Explanations, error) {
 	return all, nil
 }
 
-// Write writes the report into a file, in one step, and ReadReport reads it.
+// Write writes the report into a file, in one step. ReadReport reads the file.
 func (r *Report) Write(file string) error {
 	content, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -70,8 +71,9 @@ func (r *Report) Write(file string) error {
 	return os.Rename(file+".new", file)
 }
 
-// Continues reports whether the report is of a run that was cut off, and that this one, of
-// which no result is known, would be the same as: its results are taken over, and its seed.
+// Continues reports whether this run, which has no results yet, can continue the run of the report
+// before: that run was cut off, and is otherwise the same. If so, Continues takes over its results
+// and its seed.
 func (r *Report) Continues(before *Report) bool {
 	if strings.HasSuffix(r.Commit, "-dirty") || before.Commit != r.Commit || before.Of != r.Of || before.Chosen != r.Chosen ||
 		r.Seed != 0 && r.Seed != before.Seed || len(before.Results) >= before.Chosen {
@@ -81,7 +83,7 @@ func (r *Report) Continues(before *Report) bool {
 	return true
 }
 
-// Left returns the mutants that the report has no result of.
+// Left returns the chosen mutants without a result in the report.
 func (r *Report) Left(chosen []Mutant) []Mutant {
 	judged := map[int]bool{}
 	for _, result := range r.Results {
@@ -90,7 +92,7 @@ func (r *Report) Left(chosen []Mutant) []Mutant {
 	return slices.DeleteFunc(slices.Clone(chosen), func(m Mutant) bool { return judged[m.ID] })
 }
 
-// ReadReport reads what Write wrote.
+// ReadReport reads a report that Write wrote.
 func ReadReport(file string) (*Report, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -122,7 +124,7 @@ func (t *tally) count(r Result, why Explanations) {
 	}
 }
 
-// Table is the report as Markdown: how many mutants of each package were noticed.
+// Table writes the report as Markdown: the number of noticed mutants of each package.
 func (r *Report) Table(to io.Writer, why Explanations) error {
 	packages, total := map[string]*tally{}, tally{}
 	for _, result := range r.Results {
@@ -150,7 +152,7 @@ func (r *Report) Table(to io.Writer, why Explanations) error {
 	return err
 }
 
-// List is the mutants that no test has noticed as Markdown, each with its explanation.
+// List writes the mutants that no test has noticed as Markdown, each with its explanation.
 func (r *Report) List(to io.Writer, why Explanations) error {
 	var text strings.Builder
 	listed := map[string]bool{}
@@ -165,7 +167,7 @@ func (r *Report) List(to io.Writer, why Explanations) error {
 	return err
 }
 
-// Survivors are those that no test has noticed, in the order of the source.
+// Survivors returns the mutants that no test has noticed, in the order of the source.
 func (r *Report) Survivors() []Result {
 	survivors := slices.DeleteFunc(slices.Clone(r.Results), func(r Result) bool { return r.Outcome == Noticed || r.Outcome == Endless })
 	slices.SortFunc(survivors, func(a, b Result) int {
@@ -174,8 +176,8 @@ func (r *Report) Survivors() []Result {
 	return survivors
 }
 
-// Stale are the explanations of mutants that are not there any more, or that were noticed.
-// Packages whose mutants are not among all are left out, where they exist.
+// Stale returns the keys of explanations of mutants that do not exist any more, or that were
+// noticed. It skips packages that exist but have no mutants in all.
 func (r *Report) Stale(all []Mutant, why Explanations) []string {
 	packages := map[string]bool{}
 	for _, m := range all {

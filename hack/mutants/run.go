@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// quick tests of one binary are run together.
+	// quick is the time up to which tests of one binary run together.
 	quick = 300 * time.Millisecond
-	// A test that takes patience times as long as without mutant, and leastPatience, is
-	// ended: a loop does not end any more, or something waits for ever.
+	// A test is ended after patience times its time without mutant, plus leastPatience: then a
+	// loop does not end any more, or a wait lasts for ever.
 	patience      = 10
 	leastPatience = 5 * time.Second
-	// Of a test that takes longer than long, the subtests are run one by one.
+	// long is the time of a test beyond which its subtests run one by one.
 	long = 2 * time.Second
 )
 
-// Places are where tests run, each with what the environment has there beside: such as a
-// control plane, which one test can use at a time.
+// Places holds the places in which tests run, each with its additional environment variables, such
+// as for a control plane, which one test can use at a time.
 type Places chan []string
 
 // NewPlaces returns a place for each environment.
@@ -58,39 +58,39 @@ func (p Places) each(n int, f func(i int, environment []string)) {
 	_ = calls.Wait() // none of them fails
 }
 
-// Test is one test, as it is without any mutant.
+// Test represents one test, as it runs without any mutant.
 type Test struct {
 	Binary Binary
 	Name   string
 	Took   time.Duration
-	// Reaches are the mutants that it runs into.
+	// Reaches holds the mutants that it runs into.
 	Reaches map[int]bool
 
-	// ran are the names of the test and its subtests, in the order in which they ran.
+	// ran holds the names of the test and its subtests, in the order in which they ran.
 	ran []string
 }
 
-// Outcome is what became of a mutant.
+// Outcome represents the outcome of a mutant.
 type Outcome string
 
-// Outcomes.
+// These are the outcomes.
 const (
 	Noticed   Outcome = "noticed"
-	Endless   Outcome = "timed out" // which is noticed, too
+	Endless   Outcome = "timed out" // counts as noticed
 	Survived  Outcome = "survived"
 	Unreached Outcome = "unreached" // no test runs into it
 )
 
-// Result is a mutant and what became of it.
+// Result holds a mutant and its outcome.
 type Result struct {
 	Mutant
 	Outcome Outcome
-	// By is the test that noticed it, or, of a quick one, the tests among which it is.
+	// By is the test that noticed the mutant, or the quick tests that ran together with it.
 	By string `json:",omitempty"`
 }
 
-// Measure runs each test alone, without mutants. All have to pass. The subtests of one that
-// takes long are tests of their own, if each passes alone.
+// Measure runs each test alone, without mutants. All must pass. The subtests of a long test count
+// as separate tests, if each passes alone.
 func Measure(ctx context.Context, binaries []Binary, scratch string, places Places) ([]Test, error) {
 	var tests []*Test
 	for _, b := range binaries {
@@ -119,7 +119,7 @@ func Measure(ctx context.Context, binaries []Binary, scratch string, places Plac
 	return measured, nil
 }
 
-// measureAll measures tests, each with a file of its own for what it reaches.
+// measureAll measures tests, each with a separate file for the mutants that it reaches.
 func measureAll(ctx context.Context, tests []*Test, reached string, places Places) []error {
 	errs := make([]error, len(tests))
 	places.each(len(tests), func(i int, environment []string) {
@@ -128,8 +128,8 @@ func measureAll(ctx context.Context, tests []*Test, reached string, places Place
 	return errs
 }
 
-// parts returns the subtests of a test; none if one of them has a slash in its name, which
-// begins a subtest of a subtest.
+// parts returns the subtests of a test. It returns none if one of them has a slash in its name,
+// because a slash begins a subtest of a subtest.
 func (t *Test) parts() []*Test {
 	var parts []*Test
 	seen := map[string]bool{t.Name: true}
@@ -146,12 +146,12 @@ func (t *Test) parts() []*Test {
 	return parts
 }
 
-// measuring matches the names of tests that measure CPU time, of which code with mutants takes
-// a multiple.
+// measuring matches the names of tests that measure CPU time: code with mutants takes a multiple of
+// it.
 var measuring = regexp.MustCompile(`(CostsLittle|IsCheap)$`)
 
-// list returns the names of the tests, and of the fuzz tests, which run on what they have seen;
-// those that measure CPU time are left out.
+// list returns the names of the tests, and of the fuzz tests, which run on their recorded inputs.
+// It leaves out the tests that measure CPU time.
 func (b Binary) list(ctx context.Context) ([]string, error) {
 	list := exec.CommandContext(ctx, b.Path, "-test.list", "^(Test|Fuzz)")
 	list.Dir = b.Dir
@@ -203,7 +203,7 @@ func (b Binary) run(ctx context.Context, names []string, env ...string) ([]byte,
 	return out.Bytes(), err
 }
 
-// pattern matches the tests of these names, which are in one test if they are subtests.
+// pattern returns a pattern that matches the tests of these names. Subtests must be of one test.
 func pattern(names []string) string {
 	parent, last := parentOf(names[0]), make([]string, len(names))
 	for i, name := range names {
@@ -216,7 +216,7 @@ func pattern(names []string) string {
 	return "^" + parent + "$/" + matches
 }
 
-// parentOf returns the name of the test that a subtest is in, and nothing for a test.
+// parentOf returns the name of the test of a subtest, and an empty name for a test.
 func parentOf(name string) string {
 	parent, _, isPart := strings.Cut(name, "/")
 	if !isPart {
@@ -225,22 +225,22 @@ func parentOf(name string) string {
 	return parent
 }
 
-// Run turns each mutant on, one in each place at a time, and has the tests run that reach it
-// until one fails. Told is called with each result, one at a time. When ctx is done the rest
-// is left out.
+// Run turns each mutant on, one in each place at a time, and runs the tests that reach it until one
+// fails. It calls told with each result, one at a time. When ctx is done, it leaves out the
+// remaining mutants.
 func Run(ctx context.Context, all []Mutant, tests []Test, places Places, told func(Result)) {
 	var telling sync.Mutex
 	places.each(len(all), func(i int, environment []string) {
 		result := judge(ctx, all[i], tests, environment)
 		telling.Lock()
 		defer telling.Unlock()
-		if ctx.Err() == nil { // else the test may have been cut off by that
+		if ctx.Err() == nil { // else the end of ctx may have cut off the test
 			told(result)
 		}
 	})
 }
 
-// group is tests of one binary that are run in one process.
+// group holds tests of one binary that run in one process.
 type group struct {
 	binary Binary
 	names  []string
@@ -271,7 +271,7 @@ func judge(ctx context.Context, m Mutant, tests []Test, environment []string) Re
 	return Result{Mutant: m, Outcome: Survived}
 }
 
-// groupsOf are the tests that reach a mutant, those that take longest last.
+// groupsOf returns the tests that reach a mutant in groups, the longest group last.
 func groupsOf(m Mutant, tests []Test) []group {
 	together := map[string]*group{}
 	var groups []*group

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// isSkipped reports whether what is called is one of the functions that are left alone.
+// isSkipped reports whether a call calls one of the functions that are left alone.
 func (c *collector) isSkipped(call *ast.CallExpr) bool {
 	called := c.called(call)
 	if called == nil || called.Pkg() == nil {
@@ -29,7 +29,7 @@ func isLogger(function types.Object) bool {
 	return is && (rest == "" || unicode.IsUpper(rune(rest[0])))
 }
 
-// onlySkips reports whether nothing but calls of what is left alone depends on a condition.
+// onlySkips reports whether only calls of functions that are left alone depend on a condition.
 func (c *collector) onlySkips(n *ast.IfStmt) bool {
 	return n.Else == nil && len(n.Body.List) > 0 && !slices.ContainsFunc(n.Body.List, func(s ast.Stmt) bool {
 		statement, ok := s.(*ast.ExprStmt)

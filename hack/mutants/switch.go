@@ -1,6 +1,6 @@
 package mutants
 
-// switchSource is the package that instrumented code asks which mutant is on.
+// switchSource is the source of the package from which instrumented code learns which mutant is on.
 const switchSource = `// Package mutantswitch turns mutants on, by the environment of a test's process.
 package mutantswitch
 

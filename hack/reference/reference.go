@@ -1,5 +1,5 @@
-// Package reference writes the reference of the kubectl plug-in from its commands, and
-// checks what is packaged with it against them.
+// Package reference writes the reference of the kubectl plug-in from its commands. Its tests check
+// the files that are packaged with the plug-in against the commands.
 package reference
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
 )
 
-// Write writes one page a command into a directory, and removes the pages of commands that
-// there are no more.
+// Write writes one page for each command into a directory, and removes the pages of commands that
+// no longer exist.
 func Write(dir string) error {
 	old, err := filepath.Glob(filepath.Join(dir, "kubectl_ipam*.md"))
 	if err != nil {
@@ -31,7 +31,7 @@ func Write(dir string) error {
 	return doc.GenMarkdownTree(plugin(), dir)
 }
 
-// plugin is the plug-in with all its commands.
+// plugin returns the plug-in with all its commands.
 func plugin() *cobra.Command {
 	root := app.New(genericiooptions.NewTestIOStreamsDiscard())
 	root.DisableAutoGenTag = true

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// file is one of an archive.
+// file represents one file of an archive.
 type file struct {
 	name string
-	// path is where its content is; without one, content has it.
+	// path is the file with its content; if it is empty, content has it.
 	path    string
 	content []byte
 	mode    fs.FileMode
@@ -26,8 +26,8 @@ func (f *file) read() ([]byte, error) {
 	return os.ReadFile(f.path)
 }
 
-// epoch is when all files of archives were changed, so that those depend on their contents
-// alone. A zip has no earlier time.
+// epoch returns the modification time of all files in archives, so that an archive depends only on
+// the contents of its files. A zip has no earlier time.
 func epoch() time.Time { return time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // writeTar writes a tar that is compressed by gzip.

@@ -13,7 +13,7 @@ import (
 )
 
 // writeChart writes the chart of the release, as `helm package` does: with its version, and
-// with its image as the default one.
+// with its image as the default image.
 func (r *Release) writeChart() error {
 	repository, tag, digest, err := splitImage(r.Image)
 	if err != nil {
@@ -61,7 +61,7 @@ func splitImage(image string) (repository, tag, digest string, err error) {
 		return repository, "", digest, nil
 	}
 	i := strings.LastIndex(image, ":")
-	if i < 0 || strings.Contains(image[i:], "/") { // what has a slash behind it is a port
+	if i < 0 || strings.Contains(image[i:], "/") { // a slash after it means that it is a port
 		return "", "", "", fmt.Errorf("image %q has neither a tag nor a digest: give one such as registry.example.com/cadastre:v0.1.0", image)
 	}
 	return image[:i], image[i+1:], "", nil

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// checksums is the file that has those of all others of a release, as sha256sum writes them.
+// checksums is the file with the checksums of all other files of a release, as sha256sum writes
+// them.
 const checksums = "checksums.txt"
 
 // WriteChecksums writes the checksums of all files in a directory.

@@ -1,4 +1,4 @@
-// Package release makes files of a release: the same bytes each time that it is run on the
+// Package release makes files of a release: the same bytes each time that it runs on the
 // same source with the same Go.
 package release
 
@@ -13,20 +13,20 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 )
 
-// Platforms are those that the plug-in of kubectl is released for, as OS/ARCH.
+// Platforms returns the platforms for which the plug-in of kubectl is released, as OS/ARCH.
 func Platforms() []string {
 	return []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
 }
 
-// Release is what is released, from the source in the working directory.
+// Release holds the settings of a release, from the source in the working directory.
 type Release struct {
 	// Version is semantic, with a leading v.
 	Version string
-	// Image is the operator's, with a tag or a digest.
+	// Image is the operator's image, with a tag or a digest.
 	Image string
-	// Dir takes the files.
+	// Dir is the directory that takes the files.
 	Dir string
-	// Platforms of the plug-in.
+	// Platforms holds the platforms of the plug-in.
 	Platforms []string
 }
 

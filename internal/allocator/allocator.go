@@ -1,10 +1,9 @@
-// Package allocator hands out blocks: it finds a block in the pools to which a request
-// was resolved (package inventory), records and confirms it (package ledger), adopts what
-// is recorded already, and releases what is no longer held. It is the only code that
-// creates or deletes an IPAllocation.
+// Package allocator hands out blocks: it finds a block in the pools to which a request was resolved
+// (package inventory), records and confirms it (package ledger), adopts existing records, and
+// releases records that are no longer held. Only this package creates or deletes IPAllocations.
 //
-// All methods of Allocator may be called concurrently, and on every replica:
-// nothing here needs a leader.
+// All methods of Allocator may be called concurrently, and on every replica: nothing here needs a
+// leader.
 package allocator
 
 import (
@@ -31,34 +30,34 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// Options are what an Allocator is given when it is made.
+// Options holds the dependencies and limits of an Allocator.
 type Options struct {
 	// Ledger is the view, fed by the process that builds the allocator.
 	Ledger *ledger.Ledger
-	// Catalogue is of the same ledger.
+	// Catalogue belongs to the same ledger.
 	Catalogue *inventory.Catalogue
-	// Queue is of the same ledger and catalogue.
+	// Queue belongs to the same ledger and catalog.
 	Queue *queue.Queue
-	// Client reads and writes without a cache: what it reads is what a quorum
-	// of etcd says.
+	// Client reads and writes without a cache, so that a read returns the state of a quorum of
+	// etcd.
 	Client client.Client
-	// UnclaimedLimit bounds the records of a namespace, and of a project, that no claim, and no pool of
-	// its own, has taken.
+	// UnclaimedLimit bounds the records of a namespace, and of a project, that no claim and no pool
+	// of the namespace has taken.
 	UnclaimedLimit int
 	// Metrics count allocations.
 	Metrics *metrics.Instruments
-	// History says what became of blocks; nil: nobody.
+	// History records grants and releases of blocks; nil: nothing is recorded.
 	History *history.Recorder
-	// Tracer has a span for each allocation, its steps, and each release. Nil: none.
+	// Tracer starts a span for each allocation, its steps, and each release. Nil: no spans.
 	Tracer *tracing.Tracer
-	// Log says of what fails in the background.
+	// Log reports failures in the background.
 	Log logr.Logger
 }
 
-// AttemptsAtOnce is how many records a replica makes at the same time for claims
-// and pools that do not exist yet. Where more come than the API server has room for,
-// none of them would be confirmed in time, and each would cost it a deletion too. At
-// 10 ms a record it is enough for 3,200 claims a second.
+// AttemptsAtOnce bounds the records that a replica makes at the same time for claims and pools that
+// do not exist yet. If there were more than the API server has room for, none of them would be
+// confirmed in time, and each would also cost it a deletion. At 10 ms a record the bound is enough
+// for 3,200 claims a second.
 const AttemptsAtOnce = 32
 
 // Allocator hands out blocks.
@@ -75,14 +74,14 @@ type Allocator struct {
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
 	claims   *claims
-	// taken has the version of each record that takeOver wrote, by its UID, while it exists.
+	// taken holds the version of each record that takeOver wrote, by its UID, while it exists.
 	taken sync.Map
 	// background counts records that are being given up.
 	background sync.WaitGroup
 }
 
-// New is an allocator. It deletes records that were created although their
-// creation had seemed to fail.
+// New returns an allocator. It deletes records that were created although their creation seemed to
+// fail.
 func New(o Options) *Allocator {
 	a := &Allocator{
 		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, client: o.Client,
@@ -101,25 +100,23 @@ func New(o Options) *Allocator {
 	return a
 }
 
-// synced is ipam.ErrNotSynced until all that decisions rest on has been seen
-// once: records, pools, classes and the claims that wait. Nothing is handed out
-// before.
+// synced returns ipam.ErrNotSynced until all objects that decisions depend on have been seen once:
+// records, pools, classes and the waiting claims. Nothing is handed out before.
 func (a *Allocator) synced() error { return a.queue.Synced() }
 
 // Close waits until the records that are being given up are gone.
 func (a *Allocator) Close() { a.background.Wait() }
 
-// Allocate gives a holder a block, recorded and confirmed. A holder that exists, or
-// that is a pool, gets the one that is recorded for it already, where there is one. When
-// there is none, but a release is on its way, it waits for that first, unless the holder
-// is in the queue, and has its turn then. A newcomer that only a holder before
-// it keeps from a block waits a moment too, until that holder has one.
+// Allocate gives a holder a block, recorded and confirmed. A holder that exists, or that is a pool,
+// gets the block that is recorded for it already, if there is one. If there is none, but a release
+// is on its way, Allocate waits for that release first, unless the holder is in the queue: then it
+// waits for its turn there. A new request that only an earlier waiter keeps from a block also waits
+// a moment, until that waiter has one.
 //
-// Errors: *ipam.ExhaustedError, *ipam.TakenError, *ipam.LimitError,
-// *ipam.MissingError where the pool is being released, ipam.ErrNotSynced,
-// ipam.ErrUnconfirmed, ipam.ErrCrowded, ipam.ErrTooManyUnclaimed,
-// ipam.ErrEarlierAttempt, or the API's own.
-// After any error nothing is held, or it will be collected.
+// Errors: *ipam.ExhaustedError, *ipam.TakenError, *ipam.LimitError, *ipam.MissingError if the pool
+// is being released, ipam.ErrNotSynced, ipam.ErrUnconfirmed, ipam.ErrCrowded,
+// ipam.ErrTooManyUnclaimed, ipam.ErrEarlierAttempt, or an error of the API. After any error nothing
+// is held, or it will be collected.
 func (a *Allocator) Allocate(ctx context.Context, order Order) (record ipam.Record, err error) {
 	ctx, allocation := a.begun(ctx, order)
 	defer func() { allocation.ended(record, err) }()
@@ -133,8 +130,8 @@ func (a *Allocator) Allocate(ctx context.Context, order Order) (record ipam.Reco
 	return a.allocate(ctx, order)
 }
 
-// bind allocates for a claim that exists: it gets the block that is already recorded for
-// it, where there is one.
+// bind allocates a block for a claim that exists. If one is already recorded for the claim, bind
+// takes that over.
 func (a *Allocator) bind(ctx context.Context, order Order) (ipam.Record, error) {
 	for _, record := range a.ledger.HeldBy(order.Holder) {
 		if record.HolderUID == order.HolderUID && record.State == ipam.StateBound && !record.Terminating {
@@ -149,7 +146,7 @@ func (a *Allocator) bind(ctx context.Context, order Order) (ipam.Record, error) 
 	return record, err
 }
 
-// Preview is the block that Allocate would give now. Nothing is recorded.
+// Preview returns the block that Allocate would give now. It records nothing.
 func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 	order = a.named(order)
 	if record, ok := a.retained(order); ok {
@@ -169,9 +166,9 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 	return ipam.Record{}, exhausted.err()
 }
 
-// Consider says of each pool that an order may use whether it has a block for it now, and
-// why not: first of those that Allocate would try, by name, and then of the others. Only of
-// the first few it asks the ledger. Nothing is recorded.
+// Consider reports for each pool that an order may use whether the pool has a block for it now, and
+// the reason if it has none: first for the pools that Allocate would try, by name, then for the
+// others. It asks the ledger only about the first few pools. It records nothing.
 func (a *Allocator) Consider(order Order, few int) []ipam.PoolResult {
 	order = a.named(order)
 	exhausted := order.exhausted()
@@ -186,8 +183,8 @@ func (a *Allocator) Consider(order Order, few int) []ipam.PoolResult {
 	return append(results, order.PassedOver...)
 }
 
-// ask is what is asked of the ledger: a block, unless that would overtake a claim that
-// waits for one.
+// ask returns the request to the ledger: for a block, unless that would overtake a claim that waits
+// for one.
 func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
 	ask := ledger.Ask{
 		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,
@@ -201,7 +198,7 @@ func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
 	return ask
 }
 
-// account sets for which project and class the block counts, and what bounds that.
+// account sets the project and the class for which the block counts, and the limits of both.
 func (a *Allocator) account(ask *ledger.Ask, order Order) {
 	if order.isUnclaimed() {
 		ask.UnclaimedLimit = a.unclaimedLimit()
@@ -212,8 +209,8 @@ func (a *Allocator) account(ask *ledger.Ask, order Order) {
 	ask.ClassLimit = class.Limit
 }
 
-// unclaimedLimit is how many records of a namespace may be unclaimed; 0, which is any
-// number, while it is not known which of them are.
+// unclaimedLimit returns the number of records of a namespace that may be unclaimed. It returns 0,
+// which means any number, as long as the unclaimed ones are not known.
 func (a *Allocator) unclaimedLimit() int {
 	if !a.claims.known() {
 		return 0
@@ -221,23 +218,24 @@ func (a *Allocator) unclaimedLimit() int {
 	return a.limit
 }
 
-// projectOf is the project of a holder; empty for a cluster-scoped pool.
+// projectOf returns the project of a holder. It returns the empty string for a cluster-scoped pool.
 func (a *Allocator) projectOf(holder ipam.Holder) string {
 	tenant, _ := a.catalogue.Tenant(holder.Namespace)
 	return tenant.Project
 }
 
 const (
-	// patience is how long a request that may wait anyhow is kept for the sign
-	// of a release: our watch of claims is a few milliseconds behind somebody
-	// who deletes one and at once creates another.
+	// patience bounds how long a request that may wait anyhow waits for the sign of a release: the
+	// watch of claims is a few milliseconds behind a user who deletes one claim and at once creates
+	// another.
 	patience = 50 * time.Millisecond
-	// fewRecords are so few that each one's claim can be asked for.
+	// fewRecords bounds the records of a pool for which the claim of each is read from the API
+	// server.
 	fewRecords = 4
 )
 
-// awaitRoom waits, for a short time, until there may be room for an order that was not
-// served because of the cause. It reports whether to look for a block again.
+// awaitRoom waits, for a short time, until there may be room for an order that failed with the
+// cause. It reports whether to look for a block again.
 func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause error) (mayBeRoom bool) {
 	ctx, span := a.tracer.Start(ctx, tracing.Await)
 	defer func() { awaited(span, mayBeRoom) }()
@@ -247,9 +245,9 @@ func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause
 	return a.awaitRelease(ctx, order, frees, cause)
 }
 
-// awaitTurn waits, for a short time, until a pool has room for the order and nobody comes
-// before it. One that comes first may not wait at all: a child pool whose CIDR was recorded
-// when it was created is seen before that record, as each comes by a watch of its own.
+// awaitTurn waits, for a short time, until a pool has room for the order and no waiter precedes it.
+// A waiter that precedes it may not be waiting at all: a child pool whose CIDR was recorded when it
+// was created is seen before that record, because each arrives by a separate watch.
 func (a *Allocator) awaitTurn(ctx context.Context, order Order) (isTurn bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -261,8 +259,8 @@ func (a *Allocator) awaitTurn(ctx context.Context, order Order) (isTurn bool) {
 	return isTurn
 }
 
-// awaitRelease waits, for a short time, for a release that is on its way to one
-// of the order's pools. It reports whether to look for a block again.
+// awaitRelease waits, for a short time, for a release that is on its way to one of the order's
+// pools. It reports whether to look for a block again.
 func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, cause error) bool {
 	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 	defer cancel()
@@ -277,8 +275,8 @@ func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, ca
 	return a.ledger.AwaitRelease(ctx, order.keys(), order.Holder, frees, wait)
 }
 
-// lookForLeaving asks the API server, where a pool has few records, whether
-// their claims are about to go: our watch may not have said so yet.
+// lookForLeaving asks the API server, if a pool has few records, whether their claims are about to
+// be released: the watch may not have shown that yet.
 func (a *Allocator) lookForLeaving(ctx context.Context, pool ipam.PoolKey) {
 	for _, record := range a.ledger.Few(pool, fewRecords) {
 		if record.Holder.Kind != "IPClaim" {
@@ -292,7 +290,7 @@ func (a *Allocator) lookForLeaving(ctx context.Context, pool ipam.PoolKey) {
 	}
 }
 
-// measured is what metrics say of an order.
+// measured returns the labels with which the metrics count an order.
 func measured(o Order) metrics.Allocation {
 	m := metrics.Allocation{Origin: metrics.OriginController, Class: o.Terms.Class, Family: string(o.family())}
 	switch {
@@ -304,7 +302,7 @@ func measured(o Order) metrics.Allocation {
 	return m
 }
 
-// family is that of the block; empty where the order says nothing of it.
+// family returns the family of the block. It returns the empty string if the order names none.
 func (o Order) family() ipam.Family {
 	switch {
 	case o.Terms.Family != "":
@@ -317,7 +315,7 @@ func (o Order) family() ipam.Family {
 	return ""
 }
 
-// resultOf is what the error of an allocation counts as.
+// resultOf returns the result as which the metrics count the error of an allocation.
 func resultOf(err error) metrics.Result {
 	var limit *ipam.LimitError
 	var taken *ipam.TakenError
@@ -341,17 +339,17 @@ func resultOf(err error) metrics.Result {
 	return metrics.ResultError
 }
 
-// The longest that the steps of a request take. At admission the deadline of the request
-// (webhooks.NewServer) ends whatever would exceed it.
+// Time limits for the steps of a request. At admission the deadline of the request
+// (webhooks.NewServer) ends any step that would exceed it.
 const (
 	// confirmWithin bounds the whole way from finding to confirming.
 	confirmWithin = 3500 * time.Millisecond
-	// beginWithin bounds the wait until the API server may be asked: what is left
-	// must do for record and confirmation.
+	// beginWithin bounds the wait until the API server may be asked: the rest of the time must
+	// suffice for record and confirmation.
 	beginWithin = 1500 * time.Millisecond
 	// releaseWithin bounds the wait for a release that is on its way.
 	releaseWithin = 250 * time.Millisecond
-	// discardWithin bounds giving up a record; what is not done by then is left
+	// discardWithin bounds giving up a record. A record that is not released in that time is left
 	// to the collection of orphans.
 	discardWithin = 30 * time.Second
 )

@@ -22,26 +22,26 @@ import (
 )
 
 const (
-	// again is how long it takes until what failed is tried again, or it is looked
-	// again whether something is there.
+	// again is the interval at which a failed attempt is repeated, and at which it is checked
+	// whether all claims are known.
 	again = 100 * time.Millisecond
-	// waitersSeenWithin bounds the attempts to see who waits before all claims are seen.
+	// waitersSeenWithin bounds the attempts to list the waiting claims before all claims are seen.
 	waitersSeenWithin = 10 * time.Second
 )
 
-// claims are the IPClaims as this process has seen them: the queue has those that wait,
-// the ledger the records of the others.
+// claims holds the sources of the IPClaims that this process has seen: the queue has the waiting
+// ones, the ledger the records of the others.
 type claims struct {
 	ledger *ledger.Ledger
 	queue  *queue.Queue
 	log    logr.Logger
-	// synced reports whether every IPClaim has been seen once, waitersSeen whether those
-	// that wait have been.
+	// synced reports whether every IPClaim has been seen once, waitersSeen whether the waiting ones
+	// have been.
 	synced      atomic.Pointer[func() bool]
 	waitersSeen atomic.Bool
 }
 
-// newClaims are claims of which none are fed.
+// newClaims returns claims that are not fed yet.
 func newClaims(l *ledger.Ledger, q *queue.Queue, log logr.Logger) *claims {
 	c := &claims{ledger: l, queue: q, log: log}
 	known := func() bool { return true }
@@ -49,7 +49,7 @@ func newClaims(l *ledger.Ledger, q *queue.Queue, log logr.Logger) *claims {
 	return c
 }
 
-// await has nothing handed out before the claims that wait have been seen.
+// await blocks allocation until the waiting claims have been seen.
 func (c *claims) await() {
 	unknown := func() bool { return false }
 	c.synced.Store(&unknown)
@@ -69,7 +69,7 @@ func (c *claims) feed(ctx context.Context, live client.Reader, from ctrlcache.Ca
 	if err == nil {
 		c.waitersSeen.Store(true)
 	}
-	// An informer that is there before its cache starts has everybody wait for it.
+	// An informer that exists before its cache starts blocks every reader until it has synced.
 	if !from.WaitForCacheSync(ctx) {
 		return
 	}
@@ -95,9 +95,9 @@ func (c *claims) tried(err error) bool {
 	return err == nil
 }
 
-// joinWaiters keeps a place for each claim that has no record yet. As for any first list
-// of a cache, what the API server has in its own is good enough; it would sometimes
-// read all claims from etcd to be sure, which takes it many times as long.
+// joinWaiters adds each claim that has no record yet to the queue, provisionally. As for any first
+// list of a cache, the API server's own cache is good enough; otherwise the API server would
+// sometimes read all claims from etcd to be sure, which takes it many times as long.
 func (c *claims) joinWaiters(ctx context.Context, live client.Reader) error {
 	claims := &v1alpha1.IPClaimList{}
 	cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
@@ -126,7 +126,7 @@ func (c *claims) follow(ctx context.Context, from ctrlcache.Cache) error {
 	return nil
 }
 
-// take notes a claim that was added or has changed.
+// take updates the queue and the ledger for a claim that was added or has changed.
 func (c *claims) take(obj *v1alpha1.IPClaim) {
 	name := ipam.Name{Namespace: obj.Namespace, Name: obj.Name}
 	holder := convert.HolderOfClaim(name)
@@ -145,7 +145,7 @@ func (c *claims) take(obj *v1alpha1.IPClaim) {
 	}
 }
 
-// waiting is the place of a claim without a record; false where it wants none.
+// waiting returns the waiter of a claim without a record; false if the claim is not to wait.
 func waiting(obj *v1alpha1.IPClaim) (queue.Waiter, bool) {
 	req, errs := convert.Claim(obj)
 	return queue.Waiter{
@@ -154,8 +154,8 @@ func waiting(obj *v1alpha1.IPClaim) (queue.Waiter, bool) {
 	}, len(errs) == 0 && obj.DeletionTimestamp.IsZero()
 }
 
-// waitReason is what the conditions of a claim say of its turn. Every replica reads it from
-// there, whichever serves the claim.
+// waitReason returns the reason to wait that the conditions of a claim report. Every replica reads
+// it from there, whichever serves the claim.
 func waitReason(conditions []metav1.Condition) queue.WaitReason {
 	switch ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); {
 	case ready == nil:
@@ -168,7 +168,7 @@ func waitReason(conditions []metav1.Condition) queue.WaitReason {
 	return queue.ReasonUnknown
 }
 
-// lose notes that a claim is gone.
+// lose updates the queue and the ledger for a claim that is gone.
 func (c *claims) lose(obj *v1alpha1.IPClaim) {
 	c.queue.Leave(convert.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
 	if record := obj.Spec.AllocationName; record != "" {

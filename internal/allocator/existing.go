@@ -21,15 +21,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
-// RecordExisting records a block that its holder has already: after a restore or a move,
-// or because somebody assigned it by hand. Whether it is withheld, or within
-// policy, does not count; only another holder is in the way, or a pool that it
-// does not lie in.
+// RecordExisting records a block that its holder has already: after a restore or a move, or because
+// a user assigned it by hand. It does not matter whether the block is withheld, or within policy;
+// only another holder prevents the record, or a pool that does not contain the block.
 //
-// Errors: *ipam.TakenError, *ipam.PolicyError, *ipam.LimitError (an IPAddress),
-// *ipam.MissingError where the pool's own record is missing: the block is recorded
-// all the same, and confirmed once that is there; and those of Allocate that mean to try
-// again.
+// Errors: *ipam.TakenError, *ipam.PolicyError, *ipam.LimitError (an IPAddress), *ipam.MissingError
+// if the pool's own record is missing: the block is recorded nevertheless, and confirmed once the
+// pool's record exists; and the errors of Allocate that ask the caller to try again.
 func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.PoolKey) (record ipam.Record, err error) {
 	order.existing = true
 	ctx, allocation := a.begun(ctx, order)
@@ -56,9 +54,9 @@ func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.P
 	return record, err
 }
 
-// inUse asks the ledger for a block that the holder has already. What exists is
-// recorded whatever the limits say, but for IPAddresses, which are made by others than
-// the operator.
+// inUse returns the request to the ledger for a block that the holder has already. An existing
+// block is recorded whatever the limits are, except for IPAddresses, which are not made by the
+// operator.
 func (a *Allocator) inUse(order Order, pool ipam.PoolKey) ledger.Ask {
 	ask := ledger.Ask{
 		Pool: pool, Bits: order.Terms.Length, Block: order.Terms.Block,
@@ -70,18 +68,18 @@ func (a *Allocator) inUse(order Order, pool ipam.PoolKey) ledger.Ask {
 	return ask
 }
 
-// Address is what an IPAddress says of itself.
+// Address holds the fields of an IPAddress.
 type Address struct {
-	// Address and Gateway are as they are written. The gateway is empty where it has none.
+	// Address and Gateway are the values as written. Gateway is empty if the IPAddress has none.
 	Address, Gateway string
-	// Class is empty where it names none.
+	// Class is empty if the IPAddress names none.
 	Class string
 }
 
-// RecordAddress records the address of an IPAddress that is being made by somebody
-// else than the operator, for the claim of its name, whether or not that exists.
-// The pool is the zero key where it is not known; then, and where the namespace
-// may not use the pool, the error is a *ipam.MissingError.
+// RecordAddress records the address of an IPAddress that another client than the operator makes,
+// for the claim of its name, whether or not that claim exists. The pool is the zero key if it is
+// not known. In that case, and if the namespace may not use the pool, the error is a
+// *ipam.MissingError.
 func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipam.PoolKey, address Address) (ipam.Record, error) {
 	addr, invalid := convert.AddressInUse(field.NewPath("spec", "address"), address.Address)
 	if invalid != nil {
@@ -98,17 +96,17 @@ func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipa
 	order.Terms = a.catalogue.TermsOfAddress(addr, address.Class)
 	order.Gateway = convert.GatewayGiven(address.Gateway)
 	record, err := a.RecordExisting(ctx, order, pool)
-	if record.UID != "" { // its controller confirms it once the pool is there
+	if record.UID != "" { // its controller confirms it once the pool exists
 		err = nil
 	}
 	return record, err
 }
 
-// JudgeUse judges whether the request's namespace may use the pool of a record that was
-// made before that was known, and its project may have as much of it. If so, the mark is
-// taken off the record, if not, the record is released: the error is a
-// *ipam.MissingError or a *ipam.LimitError. While the pool is still not known, the record
-// stays as it is, with a *ipam.MissingError.
+// JudgeUse judges whether the request's namespace may use the pool of a record that was made before
+// that was known, and whether its project may have as much of the pool. If so, JudgeUse removes the
+// mark from the record; if not, it releases the record, and the error is a *ipam.MissingError or a
+// *ipam.LimitError. As long as the pool is not known, the record stays as it is, with a
+// *ipam.MissingError.
 func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.Record) (ipam.Record, error) {
 	known, err := a.catalogue.MayHold(req, record.Pool)
 	if known && err == nil {
@@ -131,8 +129,8 @@ func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.
 	return a.update(ctx, record, judged)
 }
 
-// takeOver adopts a record for the holder of that UID, as if it had just been made; one
-// that is not confirmed, or exceeds a limit, is given up.
+// takeOver adopts a record for the holder of that UID, as if it had just been made. It gives up a
+// record that is not confirmed, or that exceeds a limit.
 func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
 	err := a.confirmedNow(record)
 	if err == nil {
@@ -153,24 +151,24 @@ func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string
 	return ipam.Record{}, a.giveUp(ctx, record, err)
 }
 
-// hasTakenOver reports whether this process has taken the record over as it is, so that
-// its maker cannot delete it: there is no need to write to it again.
+// hasTakenOver reports whether this process has taken over the record in its present version, so
+// that its maker cannot delete it: then another write is not needed.
 func (a *Allocator) hasTakenOver(record ipam.Record, uid string) bool {
 	version, ok := a.taken.Load(record.UID)
 	return ok && version == record.Version && record.HolderUID == uid && record.State == ipam.StateBound
 }
 
-// withinLimits is a *ipam.LimitError where the record's project has more of its pool or its
-// class than it may.
+// withinLimits returns a *ipam.LimitError if the record's project has more of its pool or its class
+// than it may have.
 func (a *Allocator) withinLimits(record ipam.Record) error {
 	class, _ := a.catalogue.Class(record.Class)
 	return a.ledger.WithinLimits(record, class.Limit)
 }
 
-// Confirmed is nil where the view shows the record and nothing else has its block:
-// a replica that records a block which overlaps it gives way. Otherwise it is a
-// *ipam.TakenError; a *ipam.MissingError while its pool hands out nothing; or
-// ipam.ErrUnconfirmed where the view does not show the record.
+// Confirmed returns nil if the view shows the record and no other record has its block: a replica
+// that records a block which overlaps it gives way. Otherwise it returns a *ipam.TakenError; a
+// *ipam.MissingError while the record's pool hands out nothing; or ipam.ErrUnconfirmed if the view
+// does not show the record.
 func (a *Allocator) Confirmed(record ipam.Record) error {
 	err := a.ledger.Confirmed(record)
 	if errors.Is(err, ledger.ErrPoolClosed) {
@@ -179,8 +177,8 @@ func (a *Allocator) Confirmed(record ipam.Record) error {
 	return err
 }
 
-// confirmedNow is Confirmed, and ipam.ErrUnconfirmed while the watch is interrupted: the store
-// may have gone back to where something else has the block.
+// confirmedNow returns the error of Confirmed, but ipam.ErrUnconfirmed while the watch is
+// interrupted: the store may have gone back to a state in which another record has the block.
 func (a *Allocator) confirmedNow(record ipam.Record) error {
 	if !a.ledger.IsWatching() {
 		return ipam.ErrUnconfirmed
@@ -188,8 +186,8 @@ func (a *Allocator) confirmedNow(record ipam.Record) error {
 	return a.Confirmed(record)
 }
 
-// Adopt takes over a record, also one that is kept without holder, for the holder that it
-// names, where it is confirmed; the error is that of Confirmed.
+// Adopt takes over a record for the holder that it names, if the record is confirmed; it may also
+// be one that is kept without holder. The error is from Confirmed.
 func (a *Allocator) Adopt(ctx context.Context, record ipam.Record) (ipam.Record, error) {
 	if err := a.confirmedNow(record); err != nil {
 		return ipam.Record{}, err
@@ -197,12 +195,12 @@ func (a *Allocator) Adopt(ctx context.Context, record ipam.Record) (ipam.Record,
 	return a.adopt(ctx, record, record.HolderUID)
 }
 
-// adopt takes over a confirmed record that this process did not confirm, for the
-// holder of that UID; empty where it does not exist yet. The own record of a pool that
-// was to be released is kept from then on.
+// adopt takes over a confirmed record that this process did not confirm, for the holder of that
+// UID, which is empty if the holder does not exist yet. A pool's own record that was to be released
+// is kept from then on.
 //
-// The record is written to, so that a maker that was paused cannot delete it
-// any more: deletions carry the version that they judged.
+// adopt writes to the record, so that a paused maker can no longer delete it: deletions carry the
+// version that they judged.
 func (a *Allocator) adopt(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
 	adopted := record
 	adopted.Adopted, adopted.HolderUID, adopted.State = true, uid, ipam.StateBound
@@ -214,11 +212,10 @@ func (a *Allocator) adopt(ctx context.Context, record ipam.Record, uid string) (
 	return adopted, err
 }
 
-// Stamp writes the holder's UID into a record that was made before its holder
-// existed, so that the holder's deletion releases this record and no other. The
-// holder has been read from a cache, and may be gone by now, with another of its
-// name in its place whose record this is: so it is read once more, after the
-// record was. Where it is not the same any more, the error is a conflict.
+// Stamp writes the holder's UID into a record that was made before its holder existed, so that the
+// holder's deletion releases this record and no other. The holder was read from a cache, and may be
+// gone, replaced by another of its name that owns this record. Therefore Stamp reads the holder
+// once more, after the record was read. If it is not the same any more, the error is a conflict.
 func (a *Allocator) Stamp(ctx context.Context, record ipam.Record, holder client.Object) (ipam.Record, error) {
 	uid, now := holder.GetUID(), holder.DeepCopyObject().(client.Object)
 	if err := a.client.Get(ctx, client.ObjectKeyFromObject(holder), now); err != nil {
@@ -234,9 +231,9 @@ func (a *Allocator) Stamp(ctx context.Context, record ipam.Record, holder client
 	return a.update(ctx, record, stamped)
 }
 
-// Restore takes over the record of a claim's former life, when a claim that
-// was saved is created again: the record that it named, if that is still there
-// and still says the same, and the claim may have it: it is of a pool that was resolved.
+// Restore takes over the record of an earlier claim when that claim was saved and is created again.
+// It takes over the record that the claim named if the record still exists, still matches, and
+// belongs to a resolved pool, so that the claim may have it.
 func (a *Allocator) Restore(ctx context.Context, order Order, name string) (ipam.Record, bool) {
 	record, ok := a.ledger.Record(ipam.Name{Namespace: order.Holder.Namespace, Name: name})
 	if !ok || record.Holder != order.Holder || record.Block != order.Terms.Block || record.State != ipam.StateBound || record.Terminating {
@@ -250,10 +247,9 @@ func (a *Allocator) Restore(ctx context.Context, order Order, name string) (ipam
 	return adopted, err == nil
 }
 
-// retained is the block that was kept for a claim of this namespace and name, or
-// of its sticky key, where it is still what the claim asks for. Of several under
-// one key it is the one that is kept longest: the last that was given back. A record
-// whose block another one has is not taken over.
+// retained returns the block that was kept for a claim of this namespace and name, or of its sticky
+// key, if it still matches the claim. Of several blocks under one key it returns the one that is
+// kept longest: the last that was given back. It skips a record whose block another record has.
 func (a *Allocator) retained(order Order) (ipam.Record, bool) {
 	var last ipam.Record
 	for _, record := range a.formerly(order) {
@@ -275,7 +271,7 @@ func (a *Allocator) isUndisputed(record ipam.Record) bool {
 	return a.ledger.Confirmed(record) == nil && a.ledger.Conflict(record) == nil
 }
 
-// formerly are the records of earlier claims of this name, or of the sticky key.
+// formerly returns the records of earlier claims of this name, or of the sticky key.
 func (a *Allocator) formerly(order Order) []ipam.Record {
 	records := a.ledger.HeldBy(order.Holder)
 	if order.Sticky == "" {
@@ -284,9 +280,9 @@ func (a *Allocator) formerly(order Order) []ipam.Record {
 	return append(records, a.ledger.Sticky(ipam.Name{Namespace: order.Holder.Namespace, Name: order.Sticky})...)
 }
 
-// mayRetake reports whether a record is retained, or was until an earlier create of the
-// same name took it over. That one is not stored: the name is free. Should it be after
-// all, it is this claim that is not, and both name the one record.
+// mayRetake reports whether a record is retained, or was retained until an earlier create of the
+// same name took it over. The object of that create is not stored, because the name is free. If it
+// is stored after all, then this claim is not, and both name the one record.
 func (o Order) mayRetake(record ipam.Record) bool {
 	return record.State == ipam.StateRetained || record.WasTakenOver() && record.Holder == o.Holder
 }
@@ -298,20 +294,20 @@ func (o Order) accepts(record ipam.Record) bool {
 	return slices.ContainsFunc(o.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
 }
 
-// gatewayFor returns the gateway that is handed out with a retained block: its pool may have
-// another one than when the block was handed out before.
+// gatewayFor returns the gateway that is handed out with a retained block: the pool's gateway may
+// have changed since the block was handed out before.
 func (o Order) gatewayFor(record ipam.Record) netip.Addr {
 	at := slices.IndexFunc(o.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
-	_, gateway := o.Pools[at].Subnet(record.Block) // one of those that it accepts
+	_, gateway := o.Pools[at].Subnet(record.Block) // accepts found it in o.Pools
 	return gateway
 }
 
-// retake takes a retained record over, by an update of the version that was
-// seen: of several that try, and of one that releases it, one succeeds. A record
-// that is about to be retained is waited for.
+// retake takes over a retained record, by an update of the version that was seen: of several claims
+// that try, and of a release of the record, one succeeds. retake waits for a record that is about
+// to be retained.
 //
-// For a claim that does not exist yet, policy and time stay in the record as they were:
-// where the claim is never stored, it is retained again, unchanged.
+// For a claim that does not exist yet, policy and time stay in the record as they were: if the
+// claim is never stored, the record is retained again, unchanged.
 func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool) {
 	a.awaitRetained(ctx, order)
 	record, ok := a.retained(order)
@@ -329,11 +325,11 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 		logChange(ctx, "Took over a retained record", taken)
 		a.history.Granted(taken, history.TakenOver)
 	}
-	return taken, err == nil // otherwise there are other blocks
+	return taken, err == nil // after a failure the caller looks for another block
 }
 
-// awaitRetained waits, for a short time, where the claim of this name that was
-// there before is gone and its record not handled yet.
+// awaitRetained waits, for a short time, if an earlier claim of this name is gone and its record
+// not handled yet.
 func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
 	isPending := func() bool {
 		return slices.ContainsFunc(a.formerly(order), func(r ipam.Record) bool {

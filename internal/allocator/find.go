@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
-// allocate takes over a retained block, or finds another, waiting for a short time where
-// there may be room soon.
+// allocate takes over a retained block, or finds another. It waits for a short time if there may be
+// room soon.
 func (a *Allocator) allocate(ctx context.Context, order Order) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -33,9 +33,9 @@ func (a *Allocator) allocate(ctx context.Context, order Order) (ipam.Record, err
 	return record, a.unlessEarlier(order, err)
 }
 
-// unlessEarlier is ipam.ErrEarlierAttempt where the block that a create request asks for is
+// unlessEarlier returns ipam.ErrEarlierAttempt if the block that a create request asks for is
 // recorded for the object that it is to create: an earlier request failed after its record was
-// made, or an earlier object of the name is just gone. To the client it is its own block.
+// made, or an earlier object of the name is just gone. For the client the block is its own.
 func (a *Allocator) unlessEarlier(order Order, err error) error {
 	taken, ok := errors.AsType[*ipam.TakenError](err)
 	if !ok || order.Origin != OriginAdmission || taken.Holder != order.Holder {
@@ -74,8 +74,8 @@ func (a *Allocator) find(ctx context.Context, order Order) (ipam.Record, error) 
 	return ipam.Record{}, exhausted.err()
 }
 
-// try finds a block in one pool, records and confirms it. Controllers have a bound
-// of their own, and no API server that waits for their answer.
+// try finds a block in one pool, records and confirms it. Controllers have a separate bound on
+// their work, and no API server waits for their answer.
 func (a *Allocator) try(ctx context.Context, order Order, ask ledger.Ask) (ipam.Record, error) {
 	hold, err := a.hold(ctx, ask)
 	if err != nil {
@@ -91,9 +91,8 @@ func (a *Allocator) try(ctx context.Context, order Order, ask ledger.Ask) (ipam.
 	return a.confirm(ctx, hold, order)
 }
 
-// hold finds a block and holds it. Where the namespace has its share of unclaimed
-// records, it waits for a moment: those of creates under way are claimed within
-// milliseconds.
+// hold finds a block and holds it. If the namespace has reached its limit of unclaimed records,
+// hold waits for a moment: the records of creates under way are claimed within milliseconds.
 func (a *Allocator) hold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold, err error) {
 	ctx, step := a.step(ctx, metrics.StepFind, tracing.Find)
 	ctx, cancel := context.WithTimeout(ctx, beginWithin)
@@ -111,8 +110,8 @@ func (a *Allocator) hold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold
 	return hold, err
 }
 
-// begin waits until there are few enough attempts under way, oldest first. Who
-// waits for too long has cost the API server nothing.
+// begin waits until few enough attempts are under way, oldest first. An attempt that waits too long
+// has cost the API server nothing.
 func (a *Allocator) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beginWithin)
 	defer cancel()
@@ -122,16 +121,15 @@ func (a *Allocator) begin(ctx context.Context) error {
 	return nil
 }
 
-// confirm records a block that is held, and waits until it is known whose it is.
+// confirm records a held block, and waits until the ledger knows which record has it.
 //
-// A record that may have been created although the call failed is abandoned, where
-// its name is this attempt's alone. Where it is the holder's, the record that turns
-// up may be that of another attempt, which has been answered by then: it is left
-// for the holder's next attempt, which confirms it as if it had just been made, or
-// else to the collection of orphans.
+// A record that may have been created although the call failed is abandoned, if its name is this
+// attempt's alone. If the name is the holder's, the record that turns up may be that of another
+// attempt, which may have been answered already: it is left for the holder's next attempt, which
+// confirms it as if it had just been made, or else for the collection of orphans.
 func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order) (ipam.Record, error) {
 	record := order.recordOf(hold.Pool, hold.Block)
-	record.Project, record.Gateway = hold.Project(), hold.Gateway() // for which it was judged, and found
+	record.Project, record.Gateway = hold.Project(), hold.Gateway() // the project that was judged, the gateway that was found
 	traceRecord(ctx, "Holding a block", record)
 	sent := a.ledger.Revision()
 	record, err := a.store(ctx, record)
@@ -161,7 +159,8 @@ func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order)
 	return ipam.Record{}, a.abandon(ctx, order, record, err)
 }
 
-// store creates the IPAllocation of a record, and returns the record as it is stored.
+// store creates the IPAllocation of a record, and returns the record with the UID and version of
+// the stored object.
 func (a *Allocator) store(ctx context.Context, record ipam.Record) (ipam.Record, error) {
 	ctx, step := a.step(ctx, metrics.StepRecord, tracing.Record)
 	describe(step.span, record)
@@ -172,7 +171,7 @@ func (a *Allocator) store(ctx context.Context, record ipam.Record) (ipam.Record,
 	return record, err
 }
 
-// await waits until it is known whose the block of a record is.
+// await waits until the ledger knows which record has the block.
 func (a *Allocator) await(ctx context.Context, hold *ledger.Hold, record ipam.Record) error {
 	ctx, step := a.step(ctx, metrics.StepConfirm, tracing.Confirm)
 	describe(step.span, record)
@@ -181,16 +180,16 @@ func (a *Allocator) await(ctx context.Context, hold *ledger.Hold, record ipam.Re
 	return err
 }
 
-// abandon gives up a record that could not be confirmed, and returns what that means.
-// A record whose name is fixed, and of which nobody knows yet whose the block is, stays:
-// it may be seen yet, and is then judged as if it had just been made.
+// abandon gives up a record that could not be confirmed, and returns the error for the caller. A
+// record whose name is fixed stays as long as it is unknown which record has the block: it may be
+// seen yet, and is then judged as if it had just been made.
 func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record, cause error) error {
 	_, overLimit := errors.AsType[*ipam.LimitError](cause)
 	closed := errors.Is(cause, ledger.ErrPoolClosed)
 	traceRecord(ctx, "Gave up a record", record, "reason", cause)
 	switch {
 	case order.nameIsFixed() && errors.Is(cause, ipam.ErrUnconfirmed):
-		if order.existing { // nobody says so later, when the record is seen
+		if order.existing { // no later step records it, when the record is seen
 			a.history.Granted(record, history.Existing)
 		}
 	case !order.nameIsFixed():
@@ -201,13 +200,13 @@ func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record
 	switch {
 	case closed:
 		return poolClosed(order.Holder, record.Pool)
-	case overLimit: // what exceeded it may be about to give way too: the next try finds out
+	case overLimit: // the records that exceed the limit may be about to give way too: the next try finds out
 		return errors.Join(ledger.ErrLost, cause)
 	}
 	return cause
 }
 
-// unavailable is what a failed attempt means for the caller.
+// unavailable returns the error of a failed attempt for the caller.
 func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.Join(ipam.ErrUnconfirmed, err)
@@ -215,10 +214,11 @@ func unavailable(ctx context.Context, err error) error {
 	return err
 }
 
-// shortage collects what pools say that have no room.
+// shortage collects the errors of pools that have no room.
 type shortage struct {
 	exhausted ipam.ExhaustedError
-	// tried is what each of them says, and passedOver why others are not tried.
+	// tried holds the error of each pool that was tried, passedOver the reasons why others are not
+	// tried.
 	tried, passedOver []ipam.PoolResult
 }
 
@@ -229,7 +229,7 @@ func (o Order) exhausted() *shortage {
 	}
 }
 
-// take notes an error that means no room, or that the room is for others, and reports
+// take records an error that means no room, or that the room is for other waiters, and reports
 // whether it was one.
 func (s *shortage) take(pool ipam.Pool, err error) bool {
 	err = s.ofPool(pool, err)
@@ -240,7 +240,7 @@ func (s *shortage) take(pool ipam.Pool, err error) bool {
 	return true
 }
 
-// ofPool is what the ledger says of one pool, for the request.
+// ofPool returns the ledger's error of one pool, for the request.
 func (s *shortage) ofPool(pool ipam.Pool, err error) error {
 	if errors.Is(err, ledger.ErrOutOfTurn) {
 		return &ipam.ExhaustedError{OutOfTurn: true, Pools: []ipam.PoolKey{pool.Key}, Bits: s.exhausted.Bits, Largest: ipam.NoLength}
@@ -248,7 +248,7 @@ func (s *shortage) ofPool(pool ipam.Pool, err error) error {
 	return err
 }
 
-// err is what all pools say together. It does not depend on the order in which they were
+// err returns the error of all pools together. It does not depend on the order in which they were
 // tried, which changes with how much of each is in use.
 func (s *shortage) err() error {
 	ipam.SortByPool(s.tried)
@@ -273,14 +273,14 @@ func (s *shortage) sum() error {
 	switch {
 	case taken != nil:
 		return taken
-	case len(limits) > 0 && len(all.Pools) == 0: // no pool will do once there is room
+	case len(limits) > 0 && len(all.Pools) == 0: // there is no pool in which room alone would help
 		return limits[len(limits)-1]
 	}
 	all.Limits = limits
 	return &all
 }
 
-// larger is the prefix length of the larger of two blocks, either of which may be
+// larger returns the prefix length of the larger of two blocks, either of which may be
 // ipam.NoLength.
 func larger(a, b int) int {
 	if a == ipam.NoLength || b == ipam.NoLength {
@@ -289,7 +289,7 @@ func larger(a, b int) int {
 	return min(a, b)
 }
 
-// poolClosed says that nothing is handed out from a pool.
+// poolClosed returns the error of a pool from which nothing is handed out.
 func poolClosed(holder ipam.Holder, pool ipam.PoolKey) error {
 	reason := v1alpha1.ReasonPoolNotReady
 	if holder.IsPool() {

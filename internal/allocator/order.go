@@ -18,46 +18,45 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// Origin is from where an order comes.
+// Origin represents the source of an order.
 type Origin int
 
 const (
-	// OriginAdmission is a create request: its object is not stored, has no UID yet, and
-	// may never be stored. Each attempt makes a record of its own, which is unclaimed
-	// until the object is there.
+	// OriginAdmission is a create request: its object is not stored, has no UID yet, and may never
+	// be stored. Each attempt makes a separate record, which is unclaimed until the object exists.
 	OriginAdmission Origin = iota
 	// OriginController is a holder that exists. The name of its record follows from the
 	// holder, so that the next attempt finds it.
 	OriginController
-	// OriginAddress is an IPAddress that exists, but whose claim does not as far as is
-	// known: the name of its record follows from the claim's name.
+	// OriginAddress is an IPAddress that exists, but whose claim, as far as is known, does not: the
+	// name of its record follows from the claim's name.
 	OriginAddress
 )
 
-// Order is a resolved request with all that its record will say.
+// Order holds a resolved request with everything that its record will contain.
 type Order struct {
 	inventory.Resolution
 	Origin Origin
 	Holder ipam.Holder
-	// HolderUID is the holder's with OriginController, otherwise empty.
+	// HolderUID is the holder's UID with OriginController, otherwise empty.
 	HolderUID string
-	// Record is the name of the record to make, where the holder names it already.
-	// Zero: it follows from holder and origin.
+	// Record is the name of the record to make, if the holder names it already. Zero: the name
+	// follows from holder and origin.
 	Record ipam.Name
-	// RequestedBy is the user who created the holder.
+	// RequestedBy is the user that created the holder.
 	RequestedBy string
-	// PoolUnknown reports whether it is still to be judged if the holder may use the pool.
+	// PoolUnknown reports whether it is still to be judged if the holder can use the pool.
 	PoolUnknown bool
 	// Sticky is the key by which a later claim gets the block again.
 	Sticky string
-	// Gateway is what the holder of a block that it has already was given with it.
+	// Gateway is the gateway that was handed out to the holder with a block that it has already.
 	Gateway netip.Addr
-	// Waiting is the holder's place in the queue; nobody before it is
-	// overtaken. Zero: it has only come, and is behind all.
+	// Waiting is the holder as a waiter in the queue: it overtakes no waiter before it. Zero: the
+	// holder is new, and behind all waiters.
 	Waiting queue.Waiter
 
-	// existing holders have the block already: its record stays, although it cannot be
-	// confirmed while its pool is missing.
+	// existing reports whether the holder has the block already: its record stays, although it
+	// cannot be confirmed while its pool is missing.
 	existing bool
 }
 
@@ -75,16 +74,16 @@ func (a *Allocator) named(o Order) Order {
 	return o
 }
 
-// newAttempt is a name for the record of one attempt. Its suffix has 8 characters of the
-// alphabet that Kubernetes uses for generated names: of 27, so one in 280 billion is the
-// same as another.
+// newAttempt returns a name for the record of one attempt. Its suffix has 8 characters of the
+// alphabet of 27 that Kubernetes uses for generated names, so that two suffixes are the same with a
+// probability of one in 280 billion.
 func newAttempt(holder ipam.Holder) ipam.Name {
 	return convert.RecordOfAttempt(holder, utilrand.String(8))
 }
 
-// renamed is a name for the record of the next attempt: where it is not the holder's, a
-// name is used once, so that a late deletion of this attempt's record can never meet
-// another.
+// renamed returns the name for the record of the next attempt. If the name is not the holder's, a
+// name is used only once, so that a late deletion of this attempt's record can never delete another
+// record.
 func (o Order) renamed() ipam.Name {
 	if o.nameIsFixed() {
 		return o.Record // its deletion carries the UID
@@ -92,11 +91,12 @@ func (o Order) renamed() ipam.Name {
 	return newAttempt(o.Holder)
 }
 
-// nameIsFixed reports whether the record's name is that of the holder's next attempt too.
+// nameIsFixed reports whether the holder's next attempt uses the record's name too.
 func (o Order) nameIsFixed() bool { return o.Origin != OriginAdmission || o.Holder.IsPool() }
 
-// isUnclaimed reports whether the record will name a holder that is not known to
-// exist. What is recorded for cluster-scoped pools is up to the users who may make them.
+// isUnclaimed reports whether the record will name a holder that is not known to exist. Records for
+// cluster-scoped pools do not count: they are the responsibility of the users that can make such
+// pools.
 func (o Order) isUnclaimed() bool { return o.Origin != OriginController && o.Holder.Namespace != "" }
 
 func (o Order) recordOf(pool ipam.Pool, block netip.Prefix) ipam.Record {
@@ -122,7 +122,7 @@ func (o Order) keys() []ipam.PoolKey {
 	return keys
 }
 
-// matches reports whether a record is what the order would make.
+// matches reports whether a record is the one that the order would make.
 func (o Order) matches(r ipam.Record) bool {
 	if len(o.Pools) == 0 || r.Pool != o.Pools[0].Key || r.Terminating {
 		return false
@@ -133,7 +133,7 @@ func (o Order) matches(r ipam.Record) bool {
 	return r.Block.Bits() == o.Terms.Length
 }
 
-// granted is why a block is the holder's once it is confirmed.
+// granted returns the reason for which a block is the holder's once it is confirmed.
 func (o Order) granted() history.Reason {
 	if o.existing {
 		return history.Existing
@@ -141,7 +141,7 @@ func (o Order) granted() history.Reason {
 	return history.Allocated
 }
 
-// blockField is where the holder says which block it has.
+// blockField returns the field in which the holder names the block that it has.
 func (o Order) blockField() string {
 	if o.Holder.Kind == convert.AddressClaimKind {
 		return "spec.address"
@@ -149,13 +149,13 @@ func (o Order) blockField() string {
 	return "spec.cidr"
 }
 
-// carve records and confirms a pool's own CIDR. A record of the pool's name that is
-// there already is taken over if it says the same. Otherwise it is given up: it is what
-// a former pool left behind, or, where the pool exists, an attempt that was too late.
-// Where blocks of a former pool are recorded, its record stays, and is taken over by a
-// pool of the same CIDR. Where the pool does not exist, a record without its UID may be
-// that of another request, which may have been answered by now: that is
-// ipam.ErrUnconfirmed, until the pool is there or the record collected.
+// carve records and confirms a pool's own CIDR. It takes over an existing record of the pool's name
+// that matches the order. Otherwise it gives that record up: the record was left behind by a former
+// pool, or, if the pool exists, by an attempt that was too late. If blocks of a former pool are
+// recorded, its record stays, and a pool of the same CIDR takes it over. If the pool does not
+// exist, a record without the pool's UID may be that of another request, which may have been
+// answered already: the error is then ipam.ErrUnconfirmed, until the pool exists or the record is
+// collected.
 func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error) {
 	if old, ok := a.ledger.Record(order.Record); ok {
 		switch {
@@ -180,15 +180,14 @@ func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error)
 	return record, err
 }
 
-// update writes what differs between two states of a record, on condition that it is
-// still the one, in the version, that was seen.
+// update writes the difference between two states of a record, on condition that the stored record
+// is still the same one, in the version that was seen.
 func (a *Allocator) update(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
 	return a.patch(ctx, before, after, convert.Allocation(after))
 }
 
-// updateAdopted is update for a record that is taken over. It is written in any case, so
-// that its maker cannot delete it any more: deletions carry the version that they
-// judged.
+// updateAdopted updates a record that is taken over. It writes in any case, so that the record's
+// maker can no longer delete it: deletions carry the version that they judged.
 func (a *Allocator) updateAdopted(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
 	obj := convert.Allocation(after)
 	obj.Annotations[v1alpha1.AnnotationAdopted] = utilrand.String(8)

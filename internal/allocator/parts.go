@@ -22,58 +22,58 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// Parts are what allocation consists of, each of which is of the same ledger. They are
-// for embedding in what uses several of them.
+// Parts holds the parts of allocation, all of the same ledger. A type that uses several of them
+// embeds it.
 type Parts struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
-	// Catalogue is pools, classes, namespaces and Clusters.
+	// Catalogue holds the pools, classes, namespaces and Clusters.
 	Catalogue *inventory.Catalogue
-	// Queue is the claims and pools that wait.
+	// Queue holds the waiting claims and pools.
 	Queue *queue.Queue
 	// Allocator creates and deletes IPAllocations.
 	Allocator *Allocator
-	// Metrics count what the parts, and those that use them, do.
+	// Metrics count the work of the parts, and of the code that uses them.
 	Metrics *metrics.Instruments
-	// History records what becomes of blocks and requests, while its Run runs.
+	// History records the history of blocks and requests, while its Run runs.
 	History *history.Recorder
-	// Tracer has a span for each request, pass and allocation. Nil: none.
+	// Tracer starts a span for each request, pass and allocation. Nil: no spans.
 	Tracer *tracing.Tracer
 }
 
-// PartsOptions are what Parts are given when they are made. Of the options of each part,
-// all that name another part are set by NewParts.
+// PartsOptions holds the options of Parts. NewParts sets all options of a part that name another
+// part.
 type PartsOptions struct {
 	// Ledger is fed by the caller.
 	Ledger *ledger.Ledger
-	// Client reads and writes without a cache: what it reads is what a quorum of etcd
-	// says.
+	// Client reads and writes without a cache, so that a read returns the state of a quorum of
+	// etcd.
 	Client client.Client
-	// Namespace is the operator's, where the records of pools live.
+	// Namespace is the operator's namespace, in which the records of pools live.
 	Namespace string
-	// PlatformProject is the platform's own project; empty: none is.
+	// PlatformProject is the platform's own project; empty: there is none.
 	PlatformProject string
-	// DefaultFamily is that of requests that name no class, no pool and no family.
-	// Default: IPv4.
+	// DefaultFamily is the family of requests that name no class, no pool and no family. Default:
+	// IPv4.
 	DefaultFamily ipam.Family
-	// UnclaimedLimit bounds the unclaimed records of a namespace, and WaitingLimit its
-	// claims that wait; 0: any number.
+	// UnclaimedLimit bounds the unclaimed records of a namespace, and WaitingLimit its waiting
+	// claims; 0: any number.
 	UnclaimedLimit, WaitingLimit int
-	// WatchNamespace is the only namespace whose claims this operator's controllers
-	// serve; empty: of all.
+	// WatchNamespace is the only namespace whose claims this operator's controllers serve; empty:
+	// all namespaces.
 	WatchNamespace string
-	// Sinks take the history, by their names, and Replica is the name of this process in it.
+	// Sinks receive the history, by their names, and Replica is the name of this process in it.
 	Sinks   map[string]history.Sink
 	Replica string
 	// Clock paces live lists, and measures durations. Nil: the real one.
 	Clock clock.PassiveClock
 	Log   logr.Logger
-	// Tracer starts the spans of all parts. Nil: none.
+	// Tracer starts the spans of all parts. Nil: no spans.
 	Tracer *tracing.Tracer
 }
 
-// NewParts makes a catalogue, a queue and an allocator of one ledger. Until Close the
-// queue's Run is to run, and Feed and FeedClaims are to be called.
+// NewParts returns a catalog, a queue and an allocator of one ledger. Until Close the caller must
+// run the queue's Run, and call Feed and FeedClaims.
 func NewParts(o PartsOptions) Parts {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -99,8 +99,8 @@ func (p Parts) Close() {
 	p.Allocator.Close()
 }
 
-// Resolve is Catalogue.Resolve once everything has been seen; before it is
-// ipam.ErrNotSynced.
+// Resolve returns the result of Catalogue.Resolve once everything has been seen; before, the error
+// is ipam.ErrNotSynced.
 func (p Parts) Resolve(ctx context.Context, req ipam.Request) (inventory.Resolution, error) {
 	if err := p.Queue.Synced(); err != nil {
 		return inventory.Resolution{}, err
@@ -110,9 +110,9 @@ func (p Parts) Resolve(ctx context.Context, req ipam.Request) (inventory.Resolut
 	return res, err
 }
 
-// PoolOrder is the order for a pool's own CIDR, in its parent or its routing
-// domain. Origin and holder's UID are for the caller to set. The error is a
-// *ipam.MissingError or a *ipam.PolicyError about the parent.
+// PoolOrder returns the order for a pool's own CIDR, in its parent or its routing domain. The
+// caller sets the origin and the holder's UID. The error is a *ipam.MissingError or a
+// *ipam.PolicyError about the parent.
 func (p Parts) PoolOrder(pool ipam.Pool) (Order, error) {
 	if err := p.Queue.Synced(); err != nil {
 		return Order{}, err
@@ -131,16 +131,14 @@ func (p Parts) Backoff(controller string) *kubeutil.Backoff {
 	return kubeutil.NewBackoff(clock.RealClock{}, func(result kubeutil.PassResult) { p.Metrics.Passed(controller, string(result)) })
 }
 
-// Turns is a source for a controller: it enqueues the holders of a kind when it is their
-// turn in the queue.
+// Turns returns a source that enqueues the holders of a kind when it is their turn in the queue.
 func (p Parts) Turns(kind string) source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return p.Queue.OnTurn(kind, func(h ipam.Holder) { q.Add(kubeutil.RequestFor(h.Namespace, h.Name)) })
 	})
 }
 
-// EnqueueWaiting enqueues the holders of a kind that wait for what has changed in the
-// catalogue.
+// EnqueueWaiting enqueues the holders of a kind that wait for a change of the catalog such as c.
 func (p Parts) EnqueueWaiting(q kubeutil.Queue, kind string, c inventory.Change) {
 	for _, holder := range p.Queue.WaitingFor(c) {
 		if holder.Kind == kind {
@@ -149,8 +147,8 @@ func (p Parts) EnqueueWaiting(q kubeutil.Queue, kind string, c inventory.Change)
 	}
 }
 
-// Feed keeps the catalogue up to date from the informers of a cache. To be called once,
-// before the cache is started; FeedClaims does the rest.
+// Feed keeps the catalog up to date from the informers of a cache. The caller calls it once, before
+// the cache is started; FeedClaims does the rest.
 func (p Parts) Feed(ctx context.Context, from ctrlcache.Cache) error {
 	sources, err := p.Catalogue.Feed(ctx, from)
 	if err != nil {
@@ -163,33 +161,33 @@ func (p Parts) Feed(ctx context.Context, from ctrlcache.Cache) error {
 	return nil
 }
 
-// FeedClaims keeps the queue and the ledger's knowledge of claims up to date from
-// the informer of a cache. There may be a hundred thousand claims, and few that
-// wait: those are asked for first, so that blocks can be handed out, and nobody is
-// overtaken, before the others are known. It returns when they are, or ctx is done.
-// To be called once, after Feed.
+// FeedClaims keeps the queue and the ledger's knowledge of claims up to date from the informer of a
+// cache. There may be a hundred thousand claims, and few of them wait: FeedClaims lists the waiting
+// ones first, so that blocks can be handed out before the others are known, and no waiter is
+// overtaken. It returns when all claims are known, or ctx is done. The caller calls it once, after
+// Feed.
 func (p Parts) FeedClaims(ctx context.Context, live client.Reader, from ctrlcache.Cache) {
 	p.Allocator.claims.feed(ctx, live, from)
 }
 
-// KnowsClaims reports whether every IPClaim has been seen once. Until then a cache of
-// them has its readers wait, and records seem unclaimed that are not.
+// KnowsClaims reports whether every IPClaim has been seen once. Until then a cache of claims blocks
+// its readers, and claimed records may seem unclaimed.
 func (p Parts) KnowsClaims() bool { return p.Allocator.claims.known() }
 
-// Snapshot is what a process has listed that does not watch.
+// Snapshot holds the objects that a process without watches has listed.
 type Snapshot struct {
 	// Objects are pools, classes, and the metadata of namespaces.
 	Objects []client.Object
-	// Records are all that there are, and Unreadable what is read of other IPAllocations.
+	// Records holds all records, and Unreadable the readable parts of other IPAllocations.
 	Records, Unreadable []ipam.Record
-	// Waiting are the IPClaims that hold no block, and Waiters what waits beside them and
-	// the pools.
+	// Waiting holds the IPClaims that hold no block, and Waiters the waiters other than those
+	// claims and the pools.
 	Waiting []v1alpha1.IPClaim
 	Waiters []queue.Waiter
 }
 
-// LoadParts makes parts of a snapshot, for a process that asks questions and records
-// nothing. The caller closes them.
+// LoadParts returns parts with a snapshot, for a process that asks questions and records nothing.
+// The caller closes them.
 func LoadParts(s Snapshot) (Parts, error) {
 	operator := ""
 	for i := range s.Records {
@@ -204,9 +202,9 @@ func LoadParts(s Snapshot) (Parts, error) {
 	return parts, parts.Load(s)
 }
 
-// Suppose returns the block that Allocate would give now, and enters it into the view as if
-// it had been recorded: what is asked next is answered as if the holder had it. It is for
-// parts that were made by LoadParts.
+// Suppose returns the block that Allocate would give now, and records it in the view alone, as if
+// the holder had it: later questions are answered accordingly. The parts must have been made by
+// LoadParts.
 func (p Parts) Suppose(order Order) (ipam.Record, error) {
 	record, err := p.Allocator.Preview(order)
 	if err != nil {
@@ -218,8 +216,8 @@ func (p Parts) Suppose(order Order) (ipam.Record, error) {
 	return record, nil
 }
 
-// Load fills new parts with a snapshot, so that Resolve and Consider answer as those of an
-// operator do that has seen the same. It takes the place of Feed and FeedClaims.
+// Load fills new parts with a snapshot, so that Resolve and Consider answer like those of an
+// operator that has seen the same objects. Load replaces Feed and FeedClaims.
 func (p Parts) Load(s Snapshot) error {
 	for _, obj := range s.Objects {
 		p.Catalogue.Enter(obj)

@@ -25,18 +25,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
-// Release deletes a record as it was last seen. One that has changed since, or
-// is another by now, is left alone: the error is then a conflict, and the
-// caller reads it again. A record that is gone is no error. That its namespace is
-// gone is one: Kubernetes can finish a namespace that is not empty, when its API
-// server has just started, and refuses to change what is left in there until the
-// namespace is made again.
+// Release deletes a record in the version that was last seen. If the record has changed since, or
+// is another one, Release leaves it alone: the error is then a conflict, and the caller reads the
+// record again. A missing record is no error. A missing namespace is one: Kubernetes can finish a
+// namespace that is not empty, when its API server has just started, and then refuses to change the
+// objects left in it until the namespace is created again.
 //
-// The block is free when the watch shows the deletion, here and on every other
-// replica.
+// The block is free when the watch shows the deletion, here and on every other replica.
 //
-// The own record of a pool is released in two steps (MarkReleasing); where blocks of
-// the pool are recorded the error is ipam.ErrPoolInUse.
+// A pool's own record is released in two steps (MarkReleasing); if blocks of the pool are recorded
+// the error is ipam.ErrPoolInUse.
 func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error) {
 	ctx, span := a.beginRelease(ctx, record)
 	defer func() { endRelease(span, err) }()
@@ -57,12 +55,12 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error)
 	return ignoreGone(err)
 }
 
-// MarkReleasing writes into a pool's own record that it is being released, waits until
-// this process's own watch shows that, and looks then for blocks of the pool: a replica that
-// records one later sees the mark, and gives way. Where one is found, the mark is taken
-// off, and the error is ipam.ErrPoolInUse. Otherwise the record may be deleted as it is
-// returned. A mark that nobody took off, because its writer died, does no harm to a pool
-// that goes, and is taken off by the controller of one that stays.
+// MarkReleasing writes into a pool's own record that it is being released, waits until this
+// process's own watch shows that, and then looks for blocks of the pool: a replica that records one
+// later sees the mark, and gives way. If there is one, MarkReleasing removes the mark, and the
+// error is ipam.ErrPoolInUse. Otherwise the record may be deleted in the version that is returned.
+// A mark that stayed because its writer died does no harm to a pool that is being deleted; if the
+// pool stays, its controller removes the mark.
 func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -102,7 +100,7 @@ func (a *Allocator) setState(ctx context.Context, record ipam.Record, state ipam
 	return changed, err
 }
 
-// ignoreGone is the error, but for one that says that the record is gone.
+// ignoreGone returns the error, or nil if the error means that the record is gone.
 func ignoreGone(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces" {
@@ -111,8 +109,8 @@ func ignoreGone(err error) error {
 	return kubeutil.IgnoreNotFound(err)
 }
 
-// delete asks for the deletion, on condition that the record is the one that
-// was judged, in the state in which it was.
+// delete requests the deletion, on condition that the stored record is the one that was judged, in
+// the version that was judged.
 func (a *Allocator) delete(ctx context.Context, record ipam.Record) error {
 	if record.Terminating {
 		return nil
@@ -125,7 +123,7 @@ func (a *Allocator) delete(ctx context.Context, record ipam.Record) error {
 	return nil
 }
 
-// removeFinalizer takes our finalizer off a record that is being deleted.
+// removeFinalizer removes the operator's finalizer from a record that is being deleted.
 func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) error {
 	ours := "/metadata/finalizers/0"
 	patch, err := json.Marshal([]jsonpatch.Operation{
@@ -137,7 +135,7 @@ func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) err
 		return err
 	}
 	err = a.client.Patch(ctx, convert.Allocation(record), client.RawPatch(types.JSONPatchType, patch))
-	if apierrors.IsInvalid(err) && kubeutil.Cause(err) == string(metav1.StatusReasonInvalid) { // ours is not the first finalizer
+	if apierrors.IsInvalid(err) && kubeutil.Cause(err) == string(metav1.StatusReasonInvalid) { // the operator's is not the first finalizer
 		err = a.removeFinalizerAmongOthers(ctx, record)
 	}
 	if err != nil {
@@ -146,8 +144,7 @@ func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) err
 	return nil
 }
 
-// removeFinalizerAmongOthers takes our finalizer off a record on which somebody has put
-// another.
+// removeFinalizerAmongOthers removes the operator's finalizer from a record that has others.
 func (a *Allocator) removeFinalizerAmongOthers(ctx context.Context, record ipam.Record) error {
 	obj := convert.Allocation(record)
 	if err := a.client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -160,14 +157,14 @@ func (a *Allocator) removeFinalizerAmongOthers(ctx context.Context, record ipam.
 	return a.client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// discard gives up a record of this process's own in the background, whatever
-// becomes of the request that it was for, of which it keeps the values of ctx alone. What
-// fails is left to the collection of orphans.
+// discard gives up a record that this process made, in the background, whatever the outcome of its
+// request; of the request's ctx it keeps only the values. A record that cannot be deleted is left
+// to the collection of orphans.
 func (a *Allocator) discard(ctx context.Context, record ipam.Record) {
 	a.discardThen(ctx, record, func() {})
 }
 
-// discardThen is discard, and calls then once the record is released.
+// discardThen discards a record, and calls then once it is released.
 func (a *Allocator) discardThen(ctx context.Context, record ipam.Record, then func()) {
 	a.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardWithin)
@@ -181,16 +178,16 @@ func (a *Allocator) discardThen(ctx context.Context, record ipam.Record, then fu
 	})
 }
 
-// Discard gives up a record that was granted but will not be used. One that was
-// taken over is left to the collection of orphans, which may retain it.
+// Discard gives up a record that was granted but will not be used. A record that was taken over is
+// left to the collection of orphans, which may retain it.
 func (a *Allocator) Discard(ctx context.Context, record ipam.Record) {
 	if !record.Adopted {
 		a.discardThen(ctx, record, func() { a.history.Released(record, history.Unused) })
 	}
 }
 
-// Keep writes that the block of a record without holder stays taken, until when
-// and as what.
+// Keep writes into a record without holder that its block stays taken, with the state of the
+// transition and the time until which it is kept.
 func (a *Allocator) Keep(ctx context.Context, record ipam.Record, t ipam.Transition) error {
 	kept := record
 	kept.State, kept.ReleaseAfter = t.State, t.ReleaseAfter
@@ -208,8 +205,8 @@ func (a *Allocator) Reclaim(ctx context.Context, record ipam.Record, policy ipam
 	return a.update(ctx, record, changed)
 }
 
-// giveUp releases a record where its holder does not have it, and says because of
-// what.
+// giveUp releases a record whose holder does not have it, and returns the cause with the error of
+// the release.
 func (a *Allocator) giveUp(ctx context.Context, record ipam.Record, cause error) error {
 	if err := a.Fence(ctx, record); err != nil {
 		return err
@@ -221,15 +218,14 @@ func (a *Allocator) giveUp(ctx context.Context, record ipam.Record, cause error)
 	return errors.Join(cause, err)
 }
 
-// Fence sees to it that nobody can make the record's holder name it any more who
-// read the holder before: a leader that was paused between confirming the record
-// and writing that into its claim. To be called before the release of a record
-// whose holder may exist.
+// Fence ensures that a process that read the record's holder earlier can no longer make the holder
+// name the record: a leader that was paused between confirming the record and writing that into its
+// claim. It must be called before the release of a record whose holder may exist.
 //
-// Where the holder has the record, what the caller saw of it was old: the error
-// is then ipam.ErrUnconfirmed. Where somebody else changes the holder at this
-// moment, it is a conflict. Nothing is done for a holder that is gone, or has
-// something else by now; of a kind that is not known here it is up to the caller.
+// If the holder has the record, the caller's view of it was old: the error is then
+// ipam.ErrUnconfirmed. If another client changes the holder at this moment, the error is a
+// conflict. Fence does nothing for a holder that is gone, or has another block already. The caller
+// is responsible for holders of a kind that is not known here.
 func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	var holder client.Object
 	var has func() string
@@ -282,13 +278,13 @@ func (a *Allocator) markGivenUp(ctx context.Context, record ipam.Record, holder 
 	return nil
 }
 
-// hasRecord is the error where the holder has the record.
+// hasRecord returns the error for a holder that has the record.
 func hasRecord(record ipam.Record) error {
 	return fmt.Errorf("%s has %s: %w", record.Holder, record.Name, ipam.ErrUnconfirmed)
 }
 
-// fenceAddress is Fence for a claim that names its IPAddress: it has the record where that
-// is the IPAddress's.
+// fenceAddress fences a record against a claim that names its IPAddress: the claim has the record
+// if the record's block is that IPAddress's.
 func (a *Allocator) fenceAddress(ctx context.Context, record ipam.Record, name string) error {
 	address := addressObject("IPAddress")
 	if err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: name}, address); err != nil {
@@ -301,7 +297,7 @@ func (a *Allocator) fenceAddress(ctx context.Context, record ipam.Record, name s
 	return nil
 }
 
-// addressObject is an empty IPAddressClaim or IPAddress: Cluster API's types are not known
+// addressObject returns an empty IPAddressClaim or IPAddress: Cluster API's types are not known
 // here.
 func addressObject(kind string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
@@ -309,8 +305,8 @@ func addressObject(kind string) *unstructured.Unstructured {
 	return obj
 }
 
-// addressOf is the name of the claim's IPAddress, which is the claim's own; empty
-// where its status names none.
+// addressOf returns the name of the claim's IPAddress, which is the claim's own name. It returns
+// the empty string if the claim's status names none.
 func addressOf(claim *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(claim.Object, "status", "addressRef", "name")
 	return name

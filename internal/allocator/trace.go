@@ -16,14 +16,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
-// The levels of the log: a change of what is recorded, and each step of an allocation.
-// Keys are claim (the holder, with its kind), pool, block and record.
+// Levels of the log: for a change of a record, and for each step of an allocation. Keys are claim
+// (the holder, with its kind), pool, block and record.
 const (
 	changeLevel = 1
 	stepLevel   = 2
 )
 
-// trace logs a step of an allocation. It costs little where the log does not want it.
+// trace logs a step of an allocation. It costs little if the log does not want it.
 func trace(ctx context.Context, holder ipam.Holder, message string, pool ipam.PoolKey, more ...any) {
 	if l := log.FromContext(ctx).V(stepLevel); l.Enabled() {
 		l.Info(message, append([]any{"claim", holder.String(), "pool", pool.String()}, more...)...)
@@ -35,7 +35,7 @@ func traceRecord(ctx context.Context, message string, record ipam.Record, more .
 	logRecord(ctx, stepLevel, message, record, more...)
 }
 
-// logChange logs a change of what is recorded.
+// logChange logs a change of a record.
 func logChange(ctx context.Context, message string, record ipam.Record, more ...any) {
 	logRecord(ctx, changeLevel, message, record, more...)
 }
@@ -48,7 +48,7 @@ func logRecord(ctx context.Context, level int, message string, r ipam.Record, mo
 	}
 }
 
-// traceResolution logs what a request comes to: its pools in order, and why others that
+// traceResolution logs the result of a request: its pools in order, and the reasons why others that
 // it could name are passed over.
 func traceResolution(ctx context.Context, req ipam.Request, res inventory.Resolution, err error) {
 	l := log.FromContext(ctx).V(stepLevel)
@@ -74,10 +74,10 @@ func traceResolution(ctx context.Context, req ipam.Request, res inventory.Resolu
 	l.Info("Resolved a request", values...)
 }
 
-// lostRace is the result of a record that gives way to another one.
+// lostRace is the result for a record that gives way to another one.
 const lostRace = "lost_race"
 
-// allocation is one allocation, counted when it ends and, where it is traced, with a span.
+// allocation represents one allocation, counted when it ends and, if it is traced, with a span.
 type allocation struct {
 	allocator *Allocator
 	measured  metrics.Allocation
@@ -85,7 +85,7 @@ type allocation struct {
 	span      tracing.Span
 }
 
-// begun begins to measure an allocation.
+// begun starts the measurement of an allocation.
 func (a *Allocator) begun(ctx context.Context, order Order) (context.Context, allocation) {
 	ctx, span := a.tracer.Start(ctx, tracing.Allocate)
 	began := allocation{allocator: a, measured: measured(order), began: a.metrics.Now(), span: span}
@@ -95,7 +95,7 @@ func (a *Allocator) begun(ctx context.Context, order Order) (context.Context, al
 	return ctx, began
 }
 
-// describe notes what is asked for.
+// describe sets the attributes of the order on the span.
 func (n allocation) describe(order Order) {
 	n.span.Set(ofHolder(order.Holder)...)
 	n.span.Set(tracing.Origin.String(string(n.measured.Origin)), tracing.Candidates.Int(len(order.Pools)))
@@ -122,20 +122,20 @@ func (n allocation) ended(record ipam.Record, err error) {
 	end(n.span, err)
 }
 
-// attempted notes on the span of the allocation that ctx has how often a block was looked for.
+// attempted sets on the span of the allocation in ctx the number of attempts to find a block.
 func (a *Allocator) attempted(ctx context.Context, attempts int) {
 	if span := a.tracer.Current(ctx); span.IsRecording() {
 		span.Set(tracing.Attempts.Int(attempts))
 	}
 }
 
-// step is one step of an allocation, which is timed and, where it is traced, a span.
+// step represents one step of an allocation, which is timed and, if it is traced, a span.
 type step struct {
 	timed func()
 	span  tracing.Span
 }
 
-// step begins one.
+// step begins a step.
 func (a *Allocator) step(ctx context.Context, of metrics.Step, name string) (context.Context, step) {
 	ctx, span := a.tracer.Start(ctx, name)
 	return ctx, step{a.metrics.Time(of), span}
@@ -147,8 +147,8 @@ func (s step) end(err error) {
 	end(s.span, err)
 }
 
-// end notes on a span what came of it, and ends it. That there is no room, or that another
-// request has the block, is a result like any other; a failure is what was not decided.
+// end sets the result on a span, and ends it. No room, or a block that another request has, is a
+// result like any other; a failure is a request that was not decided.
 func end(span tracing.Span, err error) {
 	if span.IsRecording() {
 		note(span, err)
@@ -173,7 +173,7 @@ func note(span tracing.Span, err error) {
 	}
 }
 
-// describe notes a record, or what is known of it before it is made.
+// describe sets the attributes of a record, or the known ones before it is made.
 func describe(span tracing.Span, record ipam.Record) {
 	if !span.IsRecording() {
 		return
@@ -187,7 +187,7 @@ func describe(span tracing.Span, record ipam.Record) {
 	}
 }
 
-// What comes of waiting for room.
+// Results of waiting for room.
 const (
 	roomAgain = "look_again"
 	noRoom    = "exhausted"
@@ -205,7 +205,7 @@ func awaited(span tracing.Span, mayBeRoom bool) {
 	span.End()
 }
 
-// What comes of a release.
+// Results of a release.
 const (
 	released = "released"
 	inUse    = "in_use"
@@ -237,7 +237,7 @@ func endRelease(span tracing.Span, err error) {
 	span.End()
 }
 
-// ofHolder are the attributes that name a holder.
+// ofHolder returns the attributes that name a holder.
 func ofHolder(holder ipam.Holder) []attribute.KeyValue {
 	named := []attribute.KeyValue{tracing.Kind.String(holder.Kind), tracing.Name.String(holder.Name)}
 	if holder.Namespace != "" {

@@ -1,12 +1,12 @@
-// Package certs keeps the webhooks' serving certificate: it has it issued, makes
+// Package certs keeps the webhooks' serving certificate: it issues the certificate, makes
 // the API server trust it, and serves it from memory.
 //
 // One Secret holds everything: tls.crt and tls.key, which every replica serves,
 // ca.crt, which the webhook configurations trust, and (self-signed mode only)
 // ca.key, which signs. Each replica watches that Secret and the configurations,
-// and each may write them; there is no leader. Every write carries the resource
-// version that it was decided on, so of several replicas that decide at once one
-// writes, and the others read what it wrote.
+// and each can write them; there is no leader. Every write carries the resource
+// version on which it was decided. So if several replicas decide at once, one
+// writes, and the others read its write.
 //
 // In self-signed mode, no replica serves a certificate that the API server does
 // not trust:
@@ -15,7 +15,7 @@
 //     it serves tls.crt.
 //   - A certificate that replaces a good one is served only after the [handover],
 //     so that every API server has seen the bundle.
-//   - A new authority is put in front of those that are trusted already; these
+//   - A new authority goes in front of the authorities that are trusted already; these
 //     leave the bundle when the last certificate is as old as the [overlap].
 //   - A pass reads the configurations, then the Secret, both from the API server.
 //     A bundle that replaces another is therefore never an older one.
@@ -28,38 +28,39 @@
 //	served             a ────────┴── handover ──┬── b ─────────
 //	                           └──────── overlap ──────────┘
 //
-// open-policy-agent/cert-controller does not do this: it ends the process where
+// open-policy-agent/cert-controller does not do this: it ends the process if
 // the Secret or the mounted files are missing, does not make a deleted Secret
 // again, counts a missing configuration as injected, and replaces the authority
-// before anything trusts the new one. It also has to list all Secrets of the
+// before anything trusts the new one. It also must list all Secrets of the
 // namespace, and its keys are RSA, which makes the handshakes slower.
 //
 // # Paths
 //
 // The webhooks have side effects, so they answer the API server alone: the paths in
 // the configurations begin with a secret, and requests to other paths get 404. The
-// manifests have no path, as they have no bundle; [Paths] injects it. A Secret of
-// its own holds the present secret, when it was made, when both configurations had it,
-// and those before it. It is apart from the certificate's, which another controller
-// writes in FromSecret mode.
+// manifests contain neither path nor bundle; [Paths] injects the path. A separate Secret
+// holds the present secret, the time when it was made, the time when both configurations
+// had it, and the secrets before it. It is not the Secret of the certificate, because
+// another controller writes that one in FromSecret mode.
 //
-// The API server writes the path of a webhook that it could not call into its answer. A
-// secret that may so have become known is replaced: one that was injected when a replica
-// started, and one on whose path a request ended without its answer. That is at most one
-// replacement in ten minutes, however many requests a client cancels; and one each hour.
+// The API server writes the path of a webhook that it could not call into its answer, so a
+// secret can become known. A replica replaces two such secrets: a secret that was injected
+// when the replica started, and a secret on whose path a request ended without its answer.
+// That is at most one replacement in ten minutes, however many requests a client cancels.
+// In any case there is one replacement each hour.
 //
-// No webhook is called by a path that a replica does not answer:
+// The API server calls no webhook by a path that a replica does not answer:
 //
 //   - A new secret is injected when it is as old as the [handover]; all replicas
-//     watch the Secret. One that has not seen it yet reads the Secret when it is
-//     called by it.
+//     watch the Secret. A replica that has not seen the new secret yet reads the Secret
+//     when a request comes with it.
 //   - The secret before it is accepted until both configurations have the new one, and for
-//     a minute then: also if a replica dies between the two writes. No other secret is
-//     made before that.
-//   - A request with one of the secrets before that, of which the Secret has those of a day
-//     at least, is refused with HTTP 503 in a way that has clients try again.
-//   - Replicas measure from when they see a change, by their own clocks; only one that
-//     has just started goes by the times in the Secret.
+//     a minute after that, even if a replica dies between the two writes. No other secret is
+//     made before the end of that minute.
+//   - A request with an older secret is refused with HTTP 503 in a way that makes clients
+//     try again. The Secret holds the older secrets of at least a day.
+//   - Each replica measures from the time when it sees a change, by its own clock. Only a
+//     replica that has just started uses the times in the Secret.
 package certs
 
 import (
@@ -84,8 +85,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
-// Certs is the serving certificate of one replica. Its exported methods other
-// than Reconcile may be called concurrently, and before the manager starts.
+// Certs holds the serving certificate of one replica. Its exported methods other
+// than Reconcile can be called concurrently, and before the manager starts.
 type Certs struct {
 	options  Options
 	reader   client.Reader // reads from the API server
@@ -102,8 +103,8 @@ type Certs struct {
 	since time.Time
 }
 
-// New is the certificate of one replica, which Setup keeps. The reader reads from the API
-// server, past all caches.
+// New returns the certificate of one replica, which the controller of SetupWithManager keeps. The
+// reader reads from the API server, past all caches.
 func New(options Options, reader client.Reader, writer client.Client) (*Certs, error) {
 	if options.Mode == "" {
 		options.Mode = SelfSigned
@@ -123,7 +124,8 @@ func New(options Options, reader client.Reader, writer client.Client) (*Certs, e
 	return c, nil
 }
 
-// GetCertificate is for [tls.Config]. It fails until a certificate is loaded.
+// GetCertificate returns the serving certificate, for [tls.Config]. It fails until a certificate
+// is loaded.
 func (c *Certs) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if serving := c.serving.Load(); serving != nil {
 		return serving, nil
@@ -131,7 +133,8 @@ func (c *Certs) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New(c.why())
 }
 
-// NotAfter is when the certificate that is served expires; false until one is loaded.
+// NotAfter returns the time at which the served certificate expires, and false until a certificate
+// is loaded.
 func (c *Certs) NotAfter() (time.Time, bool) {
 	if serving := c.serving.Load(); serving != nil {
 		return serving.Leaf.NotAfter, true
@@ -139,10 +142,10 @@ func (c *Certs) NotAfter() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Check is a healthz.Checker for readyz: nil from when a certificate is loaded and
-// (self-signed mode) both configurations trust it, which Ready says, for as long as
+// Check implements healthz.Checker for readyz. It returns nil once a certificate is loaded and
+// (self-signed mode) both configurations trust it, which Ready reports, for as long as
 // the certificate has not expired. A configuration that is deleted or emptied later
-// does not make a replica unready: it is put right while the others still serve.
+// does not make a replica unready: a pass repairs it while the other replicas still serve.
 func (c *Certs) Check(*http.Request) error {
 	if err := c.check(); err != nil {
 		return err
@@ -153,41 +156,41 @@ func (c *Certs) Check(*http.Request) error {
 	return nil
 }
 
-// All rights are limited to the objects' names; `create` can be because the Secret
-// is made by a patch.
+// All rights are limited to the objects' names. This is possible for `create` because the
+// Secret is made by a patch.
 //
 // +kubebuilder:rbac:groups="",namespace=cadastre-system,resources=secrets,resourceNames=cadastre-webhook-server-cert;cadastre-webhook-path,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=zz-cadastre-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=cadastre-validating-webhook-configuration,verbs=get;list;watch;patch
 
-// Mode says who issues the certificate.
+// Mode represents the issuer of the certificate.
 type Mode string
 
 const (
-	// SelfSigned is for an operator that issues and renews it, with an authority of
-	// its own that it injects into the webhook configurations.
+	// SelfSigned is the mode of an operator that issues and renews the certificate, with its
+	// own authority, which it injects into the webhook configurations.
 	SelfSigned Mode = "self-signed"
-	// FromSecret is for one that only reads the Secret: somebody else (cert-manager)
-	// writes it and injects the bundle.
+	// FromSecret is the mode of an operator that only reads the Secret: another controller
+	// (cert-manager) writes it and injects the bundle.
 	FromSecret Mode = "secret"
 )
 
-// Options say which objects a [Certs] keeps.
+// Options holds the names of the objects that a [Certs] keeps, and its settings.
 type Options struct {
-	// Mode is SelfSigned where it is empty.
+	// Mode is the issuer of the certificate; empty means SelfSigned.
 	Mode Mode
-	// Namespace is the operator's: that of the Secret and of the Service.
+	// Namespace is the operator's namespace, with the Secret and the Service.
 	Namespace string
 	// SecretName is the Secret with the certificate.
 	SecretName string
 	// ServiceName is the Service by which the configurations name the webhooks.
 	ServiceName string
-	// MutatingWebhook and ValidatingWebhook are the configurations that have to
-	// trust the certificate. They may be made after the operator has started.
+	// MutatingWebhook and ValidatingWebhook are the configurations that must trust the
+	// certificate. They can be made after the operator has started.
 	MutatingWebhook, ValidatingWebhook string
-	// Tracer has a span for each pass. Nil: there are none.
+	// Tracer makes a span for each pass. Nil means that there are no spans.
 	Tracer *tracing.Tracer
-	// Clock is the real one where it is nil.
+	// Clock is the clock; nil means the real clock.
 	Clock clock.PassiveClock
 }
 
@@ -208,51 +211,51 @@ func (o Options) secret() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName}
 }
 
-// names are those that the certificate has to be good for. The API server asks
+// names returns the names for which the certificate must be valid. The API server asks
 // for the first.
 func (o Options) names() []string {
 	name := o.ServiceName + "." + o.Namespace + ".svc"
 	return []string{name, name + ".cluster.local"}
 }
 
-// handover is for how long a certificate that replaces a good one waits: for API
+// handover is the time for which a certificate that replaces a good one waits, for API
 // servers whose watch shows them the new bundle late.
 const handover = 10 * time.Second
 
-// recheck is how often a pass runs when nothing changes: often enough for all
-// that is done when its time has come.
+// recheck is the interval between passes when nothing changes. It is short enough for all
+// work that is due at a certain time.
 const recheck = time.Hour
 
-// unreadyRecheck is how often it runs at least until one has reached its end: a replica
-// that starts depends on no watch alone to become ready.
+// unreadyRecheck is the longest interval between passes until one has reached its end, so that
+// a replica that starts does not depend on a watch alone to become ready.
 const unreadyRecheck = 5 * time.Second
 
-// errWait ends a pass that can go on only after a write of somebody else. The
-// watch of what they write starts the next one.
+// errWait ends a pass that can continue only after another process has written an object. The
+// watch of that object starts the next pass.
 var errWait = errors.New("waiting")
 
-// progress is how far the passes of one reconciler have got.
+// progress holds the progress of the passes of one reconciler.
 type progress struct {
-	subject string                 // what its messages begin with
-	trouble atomic.Pointer[string] // why the last pass did not reach its end
+	subject string                 // begins its messages
+	trouble atomic.Pointer[string] // the reason why the last pass did not reach its end
 	ready   chan struct{}
 	isReady sync.Once
 }
 
-// Ready is closed, for good, when a pass has reached its end.
+// Ready returns a channel that is closed, for good, when a pass has reached its end.
 func (p *progress) Ready() <-chan struct{} { return p.ready }
 
-// succeeded notes that a pass has reached its end.
+// succeeded records that a pass has reached its end.
 func (p *progress) succeeded() {
 	p.trouble.Store(nil)
 	p.isReady.Do(func() { close(p.ready) })
 }
 
-// conflictRecheck is how long the watch may take to show another replica's write.
+// conflictRecheck is the time that the watch gets to show another replica's write.
 const conflictRecheck = time.Second
 
-// failed decides what the error of a pass means. A conflict is another replica's
-// write, and on its way to the watch.
+// failed decides on the next pass by the error of this one. A conflict means that another
+// replica has written, and that the watch is about to show its write.
 func (p *progress) failed(ctx context.Context, err error, again time.Duration) (reconcile.Result, error) {
 	trouble := err.Error()
 	before := p.trouble.Swap(&trouble)
@@ -271,7 +274,7 @@ func (p *progress) failed(ctx context.Context, err error, again time.Duration) (
 	return reconcile.Result{}, err
 }
 
-// check returns why no pass has reached its end yet.
+// check returns an error with the reason why no pass has reached its end yet, or nil if one has.
 func (p *progress) check() error {
 	select {
 	case <-p.ready:
@@ -289,15 +292,15 @@ func (p *progress) why() string {
 	return subject + ": not loaded yet"
 }
 
-// scope is what one pass knows.
+// scope holds the state of one pass.
 type scope struct {
 	now            time.Time
-	configurations []client.Object // by readConfigurations: those that exist
-	missing        []string        // by readConfigurations: those that do not
-	secret         *corev1.Secret  // by readSecret; nil where there is none
-	held           held            // by readSecret, and by rotate where that changes it
-	unusable       error           // by readSecret: why held.serving is nil
-	again          time.Duration   // when to run the next pass; serve may bring it forward
+	configurations []client.Object // by readConfigurations: the existing ones
+	missing        []string        // by readConfigurations: the names of the missing ones
+	secret         *corev1.Secret  // by readSecret; nil if there is none
+	held           held            // by readSecret, and by rotate if that changes it
+	unusable       error           // by readSecret: the reason why held.serving is nil
+	again          time.Duration   // the time until the next pass; serve can shorten it
 }
 
 const fieldOwner = client.FieldOwner("cadastre-webhook-certificate")

@@ -17,7 +17,7 @@ import (
 const (
 	authorityLife = 5 * 365 * 24 * time.Hour
 	servingLife   = 90 * 24 * time.Hour
-	// backdate is by how much an API server's clock may be behind.
+	// backdate is the time by which an API server's clock can be behind.
 	backdate = time.Hour
 )
 
@@ -34,7 +34,7 @@ func issueAuthority(now time.Time) (*tls.Certificate, error) {
 	}, nil)
 }
 
-// issueServing makes a certificate that is good for these names.
+// issueServing makes a certificate that is valid for these names.
 func issueServing(now time.Time, names []string, authority *tls.Certificate) (*tls.Certificate, error) {
 	return issue(&x509.Certificate{
 		Subject:               pkix.Name{CommonName: "cadastre webhooks"},
@@ -47,8 +47,8 @@ func issueServing(now time.Time, names []string, authority *tls.Certificate) (*t
 	}, authority)
 }
 
-// issue makes a key and its certificate, signed by an authority, or by itself
-// where that is nil.
+// issue makes a key and its certificate. The authority signs it, or the new key itself if the
+// authority is nil.
 func issue(template *x509.Certificate, authority *tls.Certificate) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -68,18 +68,18 @@ func issue(template *x509.Certificate, authority *tls.Certificate) (*tls.Certifi
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// issued is when a certificate was made, as far as it says.
+// issued returns the time when a certificate was made, according to the certificate.
 func issued(certificate *x509.Certificate) time.Time { return certificate.NotBefore.Add(backdate) }
 
-// due reports whether a certificate has to be replaced: two thirds of its life
-// are over, or it has not begun.
+// due reports whether a certificate must be replaced: two thirds of its life
+// are over, or its life has not begun.
 func due(certificate *x509.Certificate, now time.Time) bool {
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	return now.Before(certificate.NotBefore) || !now.Before(certificate.NotBefore.Add(life/3*2))
 }
 
-// verify returns why a server with this certificate is not trusted by a client
-// that trusts roots.
+// verify returns an error if a client that trusts roots does not trust a server with this
+// certificate.
 func verify(served *tls.Certificate, roots []*x509.Certificate, now time.Time) error {
 	options := x509.VerifyOptions{
 		Roots:         x509.NewCertPool(),
@@ -99,7 +99,7 @@ func verify(served *tls.Certificate, roots []*x509.Certificate, now time.Time) e
 	return err
 }
 
-// covers reports whether a certificate is good for all of these names.
+// covers reports whether a certificate is valid for all of these names.
 func covers(certificate *x509.Certificate, names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return certificate.VerifyHostname(name) != nil })
 }
@@ -108,7 +108,7 @@ func same(a, b *tls.Certificate) bool {
 	return slices.EqualFunc(a.Certificate, b.Certificate, bytes.Equal)
 }
 
-// parseBundle returns the certificates of a bundle that can be read.
+// parseBundle returns the readable certificates of a bundle, and skips the others.
 func parseBundle(encoded []byte) []*x509.Certificate {
 	var bundle []*x509.Certificate
 	for {

@@ -30,27 +30,28 @@ import (
 
 const pathOwner = client.FieldOwner("cadastre-webhook-path")
 
-// rereadEvery bounds how often requests with an unknown secret have the Secret read.
+// rereadEvery is the shortest interval at which requests with an unknown secret cause a read of
+// the Secret.
 const rereadEvery = time.Second
 
-// PlainPaths are the paths at which webhooks answer, without the secret, by the
+// PlainPaths holds the paths at which webhooks answer, without the secret, by the
 // names of the webhooks in their configuration.
 type PlainPaths struct{ Mutating, Validating map[string]string }
 
-// PathOptions say which objects a [Paths] keeps.
+// PathOptions holds the names of the objects that a [Paths] keeps, and its settings.
 type PathOptions struct {
-	// Namespace is the operator's.
+	// Namespace is the operator's namespace.
 	Namespace string
 	// SecretName is the Secret with the path secrets.
 	SecretName string
 	// MutatingWebhook and ValidatingWebhook are the configurations that get the
-	// paths. They may be made after the operator has started.
+	// paths. They can be made after the operator has started.
 	MutatingWebhook, ValidatingWebhook string
-	// Plain has the webhooks that get a path. Others are left as they are.
+	// Plain holds the paths of the webhooks that get a path. Other webhooks stay as they are.
 	Plain PlainPaths
-	// Tracer has a span for each pass. Nil: there are none.
+	// Tracer makes a span for each pass. Nil means that there are no spans.
 	Tracer *tracing.Tracer
-	// Clock is the real one where it is nil.
+	// Clock is the clock; nil means the real clock.
 	Clock clock.PassiveClock
 }
 
@@ -59,7 +60,7 @@ func (o PathOptions) secret() types.NamespacedName {
 }
 
 // Paths keeps the secret with which the paths of the webhooks begin, on one
-// replica. Its exported methods other than Reconcile may be called concurrently,
+// replica. Its exported methods other than Reconcile can be called concurrently,
 // and before the manager starts.
 type Paths struct {
 	progress
@@ -70,8 +71,8 @@ type Paths struct {
 	reading sync.Mutex // held while the Secret is read and followed
 	begun   bool       // whether a pass has read the Secret; guarded by reading
 	view    atomic.Pointer[pathView]
-	reread  atomic.Int64 // when Judge had the Secret read, in nanoseconds
-	// exposed is why the current secret may be known to others; nil: it is not.
+	reread  atomic.Int64 // the time when Judge read the Secret last, in nanoseconds
+	// exposed is the secret that others may know, and the cause; nil means that there is none.
 	exposed atomic.Pointer[exposure]
 	// wake starts a pass.
 	wake chan event.GenericEvent
@@ -80,11 +81,11 @@ type Paths struct {
 	counts   map[string]int
 }
 
-// exposure is a secret that others may know.
+// exposure represents a secret that others may know, and the cause.
 type exposure struct{ secret, cause string }
 
-// NewPaths are the paths of one replica, which Setup keeps. The reader reads from the API
-// server, past all caches.
+// NewPaths returns the paths of one replica, which the controller of SetupWithManager keeps. The
+// reader reads from the API server, past all caches.
 func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (*Paths, error) {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
@@ -98,8 +99,8 @@ func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (
 	return p, nil
 }
 
-// SetupWithManager adds what keeps the path secret to a manager that is not started yet. It runs on
-// every replica; see Certs.Setup.
+// SetupWithManager adds the controller of the path secret to a manager that is not started yet. The
+// controller runs on every replica; see Certs.SetupWithManager.
 func (p *Paths) SetupWithManager(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
 	watched := map[client.Object]cache.ByObject{}
 	watchSecret(watched, p.options.secret())
@@ -112,20 +113,19 @@ func (p *Paths) SetupWithManager(mgr ctrl.Manager, backoff func(controller strin
 	return nil
 }
 
-// Check is a healthz.Checker for readyz: nil from when both configurations had
+// Check implements healthz.Checker for readyz. It returns nil once both configurations have had
 // paths that this replica accepts.
 func (p *Paths) Check(*http.Request) error { return p.check() }
 
-// Replacements returns how many secrets this replica has made, by cause.
+// Replacements returns the number of secrets that this replica has made, by cause.
 func (p *Paths) Replacements() map[string]int {
 	p.countsMu.Lock()
 	defer p.countsMu.Unlock()
 	return maps.Clone(p.counts)
 }
 
-// Judge returns how a request is to be answered whose path begins with this element. A
-// secret that is not known, but could be another replica's, has the Secret read again,
-// at most once a second.
+// Judge returns the standing of a path that begins with this element. If the secret is unknown
+// but could come from another replica, Judge reads the Secret again, at most once a second.
 func (p *Paths) Judge(ctx context.Context, secret string) Standing {
 	now := p.options.Clock.Now()
 	standing := p.view.Load().standing(secret, now)
@@ -148,9 +148,9 @@ func (p *Paths) Judge(ctx context.Context, secret string) Standing {
 	return p.view.Load().standing(secret, now)
 }
 
-// Unanswered notes that a request on a path with this secret has ended without its
-// answer: the API server may have written the path into an error. The secret is
-// replaced as soon as it is old enough.
+// Unanswered records that a request on a path with this secret has ended without its
+// answer: the API server may have written the path into an error. A pass replaces the secret
+// as soon as it is old enough.
 func (p *Paths) Unanswered(secret string) {
 	if p.expose(secret, causeUnanswered) {
 		select {
@@ -160,7 +160,8 @@ func (p *Paths) Unanswered(secret string) {
 	}
 }
 
-// expose reports whether that is news of the current secret.
+// expose records that others may know a secret. It reports whether the secret is the current one
+// and was not recorded before.
 func (p *Paths) expose(secret, cause string) bool {
 	known := p.exposed.Load()
 	if secret != p.view.Load().current || known != nil && known.secret == secret {
@@ -169,7 +170,7 @@ func (p *Paths) expose(secret, cause string) bool {
 	return p.exposed.CompareAndSwap(known, &exposure{secret: secret, cause: cause})
 }
 
-// exposedBy returns the cause for which the current secret may be known to others.
+// exposedBy returns the cause for which others may know the current secret, empty if there is none.
 func (p *Paths) exposedBy() string {
 	if known := p.exposed.Load(); known != nil && known.secret == p.view.Load().current {
 		return known.cause
@@ -182,7 +183,7 @@ func (p *Paths) follow(read pathSecrets, now time.Time) {
 	p.view.Store(&next)
 }
 
-// Reconcile makes one pass. Whatever the request, there is one thing to do.
+// Reconcile makes one pass. It does the same for every request.
 func (p *Paths) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := p.options.Clock.Now()
 	err := p.pass(ctx, now)
@@ -194,8 +195,8 @@ func (p *Paths) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// pass reads the configurations, then the Secret, both from the API server: what a
-// configuration has is then never newer than what the Secret says.
+// pass reads the configurations, then the Secret, both from the API server: so the secret in a
+// configuration is never newer than the Secret.
 func (p *Paths) pass(ctx context.Context, now time.Time) error {
 	configurations, missing, err := readConfigurations(ctx, p.reader, p.options.MutatingWebhook, p.options.ValidatingWebhook)
 	if err != nil {
@@ -217,7 +218,7 @@ func (p *Paths) pass(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// keep reads the Secret, writes to it what it should hold, and follows that.
+// keep reads the Secret, writes the next secrets to it if they change, and updates the view.
 func (p *Paths) keep(ctx context.Context, now time.Time, present []string) error {
 	p.reading.Lock()
 	defer p.reading.Unlock()
@@ -262,7 +263,7 @@ func (p *Paths) replaced(ctx context.Context, cause string) {
 	log.FromContext(ctx).Info("Made a new secret for the paths of the webhooks", "cause", cause)
 }
 
-// present returns the secrets in the paths of the webhooks that get one, each once; an
+// present returns the secrets in the paths of the webhooks that get one, each once, and an
 // empty one for a webhook that has none.
 func (p *Paths) present(configurations []client.Object) []string {
 	var all []string
@@ -279,8 +280,8 @@ func (p *Paths) present(configurations []client.Object) []string {
 	return all
 }
 
-// setPaths gives each webhook that has a plain path the one with the secret, and
-// reports whether that changes the configuration.
+// setPaths gives each webhook that has a plain path the path with the secret, and
+// reports whether this changes the configuration.
 func (p *Paths) setPaths(configuration client.Object, view *pathView, now time.Time) bool {
 	changed := false
 	each(configuration, func(name string, config *admissionv1.WebhookClientConfig) {
@@ -304,7 +305,7 @@ func (p *Paths) plain(configuration client.Object) map[string]string {
 	return p.options.Plain.Validating
 }
 
-// pathOf is where the API server calls a webhook, by a Service or by a URL.
+// pathOf returns the path at which the API server calls a webhook, by a Service or by a URL.
 func pathOf(config *admissionv1.WebhookClientConfig) string {
 	switch {
 	case config.Service != nil && config.Service.Path != nil:
@@ -317,7 +318,7 @@ func pathOf(config *admissionv1.WebhookClientConfig) string {
 	return ""
 }
 
-// setPath sets the path of a Service, or all of the path of a URL.
+// setPath sets the path of a Service, or the whole path of a URL.
 func setPath(config *admissionv1.WebhookClientConfig, path string) {
 	switch {
 	case config.Service != nil:
@@ -331,7 +332,7 @@ func setPath(config *admissionv1.WebhookClientConfig, path string) {
 	}
 }
 
-// secretIn is the secret with which a path begins; empty where there is none.
+// secretIn returns the secret with which a path begins, empty if there is none.
 func secretIn(path string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if !aPathSecret.MatchString(first) {

@@ -27,14 +27,15 @@ const (
 	// pathInterval is the shortest time between two replacements: clients can cause one,
 	// by requests that they cancel.
 	pathInterval = 10 * time.Minute
-	// pathGrace is how long the secret before is accepted after both configurations have
-	// the present one: for API servers whose watch shows them the configurations late.
+	// pathGrace is the time for which the previous secret is accepted after both configurations
+	// have the present one, for API servers whose watch shows them the configurations late.
 	pathGrace = time.Minute
-	// mostOlder bounds the secrets that are remembered: those of a day at least.
+	// mostOlder bounds the number of older secrets that are remembered. It is enough for at
+	// least a day.
 	mostOlder = int(24 * time.Hour / pathInterval)
 )
 
-// The keys of the Secret of the paths.
+// These are the keys of the Secret of the paths.
 const (
 	currentPathKey  = "current"
 	sincePathKey    = "since"
@@ -43,7 +44,7 @@ const (
 	olderPathKey    = "older"
 )
 
-// The causes of a replacement, as the metric counts them.
+// These are the causes of a replacement, as the metric counts them.
 const (
 	causeMissing    = "missing"    // the Secret held none
 	causeAge        = "age"        // it was in use for pathLife
@@ -51,29 +52,29 @@ const (
 	causeUnanswered = "unanswered" // a request has ended without its answer
 )
 
-// aPathSecret is what newPathSecret returns. The API server takes no other
-// characters in the path of a webhook (it validates each element as a DNS
-// subdomain).
+// aPathSecret matches the secrets that newPathSecret returns. The API server accepts no other
+// characters in the path of a webhook (it validates each element as a DNS subdomain).
 var aPathSecret = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
 // newPathSecret returns 130 random bits.
 func newPathSecret() string { return strings.ToLower(rand.Text()) }
 
-// pathSecrets are the secrets with which the webhooks' paths begin, as the Secret
-// holds them for all replicas. The zero value is that of a Secret without anything of
-// use, and accepts none.
+// pathSecrets holds the secrets with which the webhooks' paths begin, as the Secret
+// holds them for all replicas. The zero value represents a Secret without useful data,
+// and accepts no secret.
 type pathSecrets struct {
 	current string
-	since   time.Time // when current was made
-	// injected is when both configurations were seen with current; zero before that.
+	since   time.Time // the time when current was made
+	// injected is the time when both configurations were seen with current; zero before that.
 	injected time.Time
-	// previous are those that the configurations had before, accepted for the grace.
+	// previous holds the secrets that the configurations had before, accepted for the grace.
 	previous []string
-	// older are those before them, the latest first.
+	// older holds the secrets before previous, the latest first.
 	older []string
 }
 
-// parsePathSecrets returns the zero value where the data are not what data returns.
+// parsePathSecrets reads the data of a Secret. It returns the zero value if data cannot have
+// returned them.
 func parsePathSecrets(data map[string][]byte) pathSecrets {
 	since, err := time.Parse(time.RFC3339, string(data[sincePathKey]))
 	current := string(data[currentPathKey])
@@ -84,8 +85,8 @@ func parsePathSecrets(data map[string][]byte) pathSecrets {
 		current: current, since: since,
 		previous: parseSecretList(data[previousPathKey]), older: parseSecretList(data[olderPathKey]),
 	}
-	// One that is earlier than the secret is about the secret before: a release that does not
-	// know this key has replaced it.
+	// A time before since belongs to the previous secret: a release that does not know this key
+	// has replaced that secret.
 	if at, err := time.Parse(time.RFC3339, string(data[injectedPathKey])); err == nil && !at.Before(since) {
 		p.injected = at
 	}
@@ -119,13 +120,13 @@ func (p pathSecrets) replaced(now time.Time) pathSecrets {
 	}
 }
 
-// pathView is the secrets as one replica sees them. Times are those of its own clock,
-// from when it saw a change: clocks of replicas may differ. Only the view of a replica
-// that has just started goes by what the Secret says of times.
+// pathView holds the secrets as one replica sees them. Its times are the times when the replica
+// saw a change, by the replica's own clock, because clocks of replicas can differ. Only a replica
+// that has just started uses the times in the Secret.
 type pathView struct {
 	pathSecrets
-	seen time.Time // when the current secret appeared
-	// graceEnd is when the previous secrets are not accepted any more; zero while the
+	seen time.Time // the time when the current secret appeared
+	// graceEnd is the time from which the previous secrets are no longer accepted; zero while the
 	// current one is not in both configurations.
 	graceEnd time.Time
 }
@@ -154,12 +155,12 @@ func (v pathView) follow(read pathSecrets, now time.Time) pathView {
 	return next
 }
 
-// next returns what the Secret should hold, and the cause if that has a new secret.
+// next returns the secrets that the Secret should hold, and the cause if one of them is new.
 //
-// exposed is the cause for which the current secret may be known to others, empty if
-// there is none. present are the secrets that the webhooks have in their paths, each
-// once, and an empty one if a webhook has none. No secret is replaced before it is in
-// both configurations and the grace of the one before it is over.
+// exposed is the cause for which others may know the current secret, empty if there is none.
+// present holds the secrets that the webhooks have in their paths, each once, and an empty one
+// if a webhook has none. next replaces no secret before it is in both configurations and the
+// grace of the previous one is over.
 func (v pathView) next(now time.Time, exposed string, present []string) (next pathSecrets, cause string) {
 	switch {
 	case v.current == "":
@@ -184,9 +185,9 @@ func (v pathView) next(now time.Time, exposed string, present []string) (next pa
 	return v.pathSecrets, ""
 }
 
-// inject returns the secret that a webhook should have in its path, given the one
-// that it has. A new secret waits for the handover, so that all replicas accept it
-// by then.
+// inject returns the secret that a webhook should have in its path, given its present
+// secret. A new secret waits for the handover, so that all replicas accept it before the API
+// server uses it.
 func (v pathView) inject(now time.Time, has string) string {
 	if len(v.previous) == 0 || !v.injected.IsZero() || !now.Before(v.seen.Add(handover)) {
 		return v.current
@@ -197,20 +198,21 @@ func (v pathView) inject(now time.Time, has string) string {
 	return v.previous[0]
 }
 
-// A Standing says how a request on a path is to be answered.
+// Standing represents the standing of a path, by which a request on it is answered.
 type Standing int
 
 const (
-	// PathUnknown is that of a path that was never given to the API server, as far as is
-	// remembered.
+	// PathUnknown is the standing of a path that the API server never got, as far as the secrets
+	// are remembered.
 	PathUnknown Standing = iota
-	// PathOlder is that of a path that was replaced.
+	// PathOlder is the standing of a path that was replaced.
 	PathOlder
-	// PathAccepted is that of a path at which the API server calls.
+	// PathAccepted is the standing of a path at which the API server calls.
 	PathAccepted
 )
 
-// standing takes the same time for all secrets of one length.
+// standing returns the standing of a path with this secret. It takes the same time for all
+// secrets of one length.
 func (v pathView) standing(secret string, now time.Time) Standing {
 	current := equal(secret, v.current) && v.current != ""
 	previous, older := among(secret, v.previous), among(secret, v.older)
@@ -234,7 +236,7 @@ func among(secret string, all []string) bool {
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// due returns how long it takes until the next decision.
+// due returns the time until the next decision.
 func (v pathView) due(now time.Time) time.Duration {
 	next := recheck
 	for _, at := range []time.Time{v.seen.Add(handover), v.graceEnd, v.seen.Add(pathInterval), v.seen.Add(pathLife)} {
@@ -259,7 +261,7 @@ func (c *Certs) readSecret(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// rotate writes to the Secret what it should hold.
+// rotate makes the Secret if it is missing, and writes the next certificates to it if they change.
 func (c *Certs) rotate(ctx context.Context, s *scope) error {
 	if s.secret == nil {
 		return makeSecret(ctx, c.writer, c.options.secret(), fieldOwner)
@@ -283,10 +285,9 @@ func (c *Certs) rotate(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// makeSecret makes the Secret without anything in it. All replicas may do so at
-// once; which of them fills it is decided by its resource version, in the pass
-// that its creation starts. It is an apply because a right to create by POST
-// cannot be limited to one name.
+// makeSecret makes the Secret without data. All replicas can do so at once; its resource
+// version decides which of them fills it, in the pass that its creation starts. makeSecret
+// applies the Secret because a right to create by POST cannot be limited to one name.
 func makeSecret(ctx context.Context, writer client.Client, secret types.NamespacedName, owner client.FieldOwner) error {
 	empty := applycorev1.Secret(secret.Name, secret.Namespace)
 	if err := writer.Apply(ctx, empty, owner); err != nil {
@@ -295,7 +296,7 @@ func makeSecret(ctx context.Context, writer client.Client, secret types.Namespac
 	return fmt.Errorf("%w for Secret %s, which was just made", errWait, secret)
 }
 
-// writeSecret writes data into the Secret, unless another has written it meanwhile.
+// writeSecret writes data into the Secret. It fails if the Secret has changed since it was read.
 func writeSecret(ctx context.Context, writer client.Writer, secret *corev1.Secret, data map[string][]byte, owner client.FieldOwner) error {
 	before := secret.DeepCopy()
 	if secret.Data == nil {

@@ -21,7 +21,7 @@ import (
 
 type step func(context.Context, *scope) error
 
-// Reconcile makes one pass. Whatever the request, there is one thing to do.
+// Reconcile makes one pass. It does the same for every request.
 func (c *Certs) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	s := &scope{now: c.options.Clock.Now(), again: recheck}
 	for _, step := range c.steps {
@@ -33,8 +33,9 @@ func (c *Certs) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	return reconcile.Result{RequeueAfter: s.again}, nil
 }
 
-// usable ends the pass where a Secret that others write has nothing fit to serve.
-// Its authority is not asked: who injects the bundle may know better.
+// usable ends the pass if a Secret that others write has no certificate fit to serve.
+// It does not check the authority in the Secret: the controller that injects the bundle may
+// use another one.
 func (c *Certs) usable(_ context.Context, s *scope) error {
 	if s.secret == nil {
 		return fmt.Errorf("%w for Secret %s", errWait, c.options.secret())
@@ -49,8 +50,8 @@ func (c *Certs) usable(_ context.Context, s *scope) error {
 	return nil
 }
 
-// serve serves the Secret's certificate. Where what is served now is trusted, that
-// stays for the handover.
+// serve serves the Secret's certificate. If the certificate served now is trusted, it stays
+// for the handover.
 func (c *Certs) serve(ctx context.Context, s *scope) error {
 	serving, fresh := c.serving.Load(), s.held.serving
 	if serving != nil && same(serving, fresh) {
@@ -71,8 +72,8 @@ func (c *Certs) serve(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// trusts reports whether the API server accepts a certificate. It is taken to do
-// so until the end where the Secret does not say which authority issued it.
+// trusts reports whether the API server accepts a certificate. If the Secret does not name the
+// authorities, trusts assumes that the API server accepts the certificate until it expires.
 func (s *scope) trusts(serving *tls.Certificate) bool {
 	switch {
 	case serving == nil:
@@ -84,8 +85,8 @@ func (s *scope) trusts(serving *tls.Certificate) bool {
 	}
 }
 
-// complete ends the pass, and keeps a replica that starts from being ready, where
-// a configuration does not exist yet.
+// complete ends the pass if a configuration does not exist yet, and so keeps a replica that
+// starts from being ready.
 func (c *Certs) complete(_ context.Context, s *scope) error {
 	if len(s.missing) > 0 {
 		return fmt.Errorf("%w for %s", errWait, strings.Join(s.missing, " and "))
@@ -93,11 +94,11 @@ func (c *Certs) complete(_ context.Context, s *scope) error {
 	return nil
 }
 
-// overlap is for how long after a certificate was issued the authorities before
-// its own stay trusted: for replicas that have not loaded it yet.
+// overlap is the time for which the previous authorities stay trusted after a certificate was
+// issued, for replicas that have not loaded it yet.
 const overlap = time.Hour
 
-// The keys of the Secret, as cert-manager names the first three.
+// These are the keys of the Secret. cert-manager uses the same names for the first three.
 const (
 	certificateKey = corev1.TLSCertKey
 	privateKey     = corev1.TLSPrivateKeyKey
@@ -105,15 +106,14 @@ const (
 	authorityKey   = "ca.key"
 )
 
-// held is what the Secret holds. The zero value is that of a Secret without
-// anything of use.
+// held holds the content of the Secret. The zero value represents a Secret without useful data.
 type held struct {
-	authority *tls.Certificate    // signs; nil where there is none that can
-	bundle    []*x509.Certificate // what is to be trusted; the authority is first
-	serving   *tls.Certificate    // nil where there is none
+	authority *tls.Certificate    // signs; nil if there is none that can sign
+	bundle    []*x509.Certificate // the trusted certificates; the authority is first
+	serving   *tls.Certificate    // nil if there is none
 }
 
-// parseHeld reads the Secret's data. The error says why there is nothing to serve.
+// parseHeld reads the Secret's data. It returns an error if there is no certificate to serve.
 func parseHeld(data map[string][]byte) (held, error) {
 	h := held{bundle: parseBundle(data[bundleKey])}
 	if authority, err := parseAuthority(data[bundleKey], data[authorityKey]); err == nil {
@@ -127,7 +127,7 @@ func parseHeld(data map[string][]byte) (held, error) {
 	return h, nil
 }
 
-// data is what parseHeld reads. Both certificates have to be there.
+// data returns the data of the Secret, which parseHeld reads. h must have both certificates.
 func (h held) data() (map[string][]byte, error) {
 	key, err := encodeKey(h.serving)
 	if err != nil {
@@ -145,13 +145,13 @@ func (h held) data() (map[string][]byte, error) {
 	}, nil
 }
 
-// next decides what the Secret should hold instead of h, and says what is new;
-// nothing is, where h is as it should be. It is so of every answer: what next
-// returned for some moment and some names, it leaves alone at that moment.
+// next returns the content that the Secret should have instead of h, and a message about the
+// change. The message is empty if h is as it should be. next is idempotent: it leaves its own
+// result alone for the same moment and the same names.
 //
-// injected is what the configurations trust now. A new authority joins it, so
-// that replicas can go on with the certificate that they serve, even one that the
-// Secret does not hold any more.
+// injected holds the authorities that the configurations trust now. A new authority joins them,
+// so that replicas can continue to serve their certificate, even if the Secret does not hold it
+// any more.
 func (h held) next(now time.Time, names []string, injected []*x509.Certificate) (held, string, error) {
 	switch {
 	case h.authority == nil || due(h.authority.Leaf, now):
@@ -159,8 +159,8 @@ func (h held) next(now time.Time, names []string, injected []*x509.Certificate) 
 	case h.serving == nil || due(h.serving.Leaf, now) || verify(h.serving, h.bundle[:1], now) != nil:
 		return h.withServing(now, names, injected)
 	case !covers(h.serving.Leaf, names):
-		// The names that it has stay, or two releases of the operator that want
-		// different ones would replace each other's certificate for ever.
+		// The certificate keeps its names. Otherwise two releases of the operator that want
+		// different names would replace each other's certificate for ever.
 		all := slices.Concat(names, h.serving.Leaf.DNSNames)
 		slices.Sort(all)
 		return h.withServing(now, slices.Compact(all), injected)
@@ -192,21 +192,21 @@ func (h held) withAuthority(now time.Time, names []string, injected []*x509.Cert
 func (h held) withServing(now time.Time, names []string, injected []*x509.Certificate) (held, string, error) {
 	serving, err := issueServing(now, names, h.authority)
 	if err != nil || verify(serving, h.bundle[:1], now) != nil {
-		return h.withAuthority(now, names, injected) // this one is not fit to sign
+		return h.withAuthority(now, names, injected) // this authority is not fit to sign
 	}
 	h.serving = serving
 	return h, "new certificate", nil
 }
 
-// readConfigurations comes before readSecret: whatever a configuration trusts, the
-// Secret that is read then is as new as that, or newer.
+// readConfigurations reads the webhook configurations into the scope. It runs before readSecret,
+// so the Secret is at least as new as the bundles in the configurations.
 func (c *Certs) readConfigurations(ctx context.Context, s *scope) (err error) {
 	s.configurations, s.missing, err = readConfigurations(ctx, c.reader, c.options.MutatingWebhook, c.options.ValidatingWebhook)
 	return err
 }
 
 // readConfigurations returns the webhook configurations that exist, and the names
-// of those that do not.
+// of the missing ones.
 func readConfigurations(ctx context.Context, reader client.Reader, mutating, validating string) (found []client.Object, missing []string, err error) {
 	for _, wanted := range []struct {
 		name string
@@ -240,8 +240,8 @@ func (c *Certs) inject(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// changeConfiguration writes what change does to a configuration, unless that is
-// nothing or another has written it meanwhile.
+// changeConfiguration calls change and writes the changed configuration. It writes nothing if
+// change reports no change, and fails if the configuration has changed since it was read.
 func changeConfiguration(ctx context.Context, writer client.Writer, configuration client.Object, change func() bool, owner client.FieldOwner) error {
 	before, _ := configuration.DeepCopyObject().(client.Object)
 	if !change() {
@@ -258,7 +258,7 @@ func changeConfiguration(ctx context.Context, writer client.Writer, configuratio
 	return nil
 }
 
-// setBundle reports whether that changes the configuration.
+// setBundle sets the bundle of every webhook, and reports whether this changes the configuration.
 func setBundle(configuration client.Object, bundle []byte) bool {
 	changed := false
 	for _, webhook := range clientConfigs(configuration) {
@@ -268,7 +268,7 @@ func setBundle(configuration client.Object, bundle []byte) bool {
 	return changed
 }
 
-// trusted are the certificates in the configurations' bundles.
+// trusted returns the certificates in the configurations' bundles.
 func trusted(configurations []client.Object) []*x509.Certificate {
 	var all []*x509.Certificate
 	for _, configuration := range configurations {

@@ -21,11 +21,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// SetupWithManager adds what keeps the certificate to a manager that is not started yet. It
-// runs on every replica. It watches by a cache of its own, so the manager's may
-// be configured in any way; the manager's scheme needs the core and the
-// admissionregistration types. A pass that fails is repeated by what backoff returns for
-// the name of the controller.
+// SetupWithManager adds the controller of the certificate to a manager that is not started yet.
+// The controller runs on every replica. It watches by its own cache, so the manager's cache can
+// have any configuration; the manager's scheme needs the core and the admissionregistration
+// types. A pass that fails is repeated by the Backoff that backoff returns for the name of the
+// controller.
 func (c *Certs) SetupWithManager(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
 	const name = "webhook-certificate"
 	err := runOnEveryReplica(mgr, worker{name, c.options.Tracer.Passes(name, c), backoff(name), c.watched(), nil})
@@ -35,7 +35,7 @@ func (c *Certs) SetupWithManager(mgr ctrl.Manager, backoff func(controller strin
 	return nil
 }
 
-// worker is a reconciler and what starts its passes.
+// worker holds a reconciler and the sources that start its passes.
 type worker struct {
 	name       string
 	reconciler reconcile.Reconciler
@@ -44,8 +44,8 @@ type worker struct {
 	wake       <-chan event.GenericEvent
 }
 
-// runOnEveryReplica adds a reconciler to a manager, and a cache of the objects whose
-// changes start a pass of it, as what comes over wake does.
+// runOnEveryReplica adds a reconciler to a manager, and a cache of the watched objects. A change
+// of such an object starts a pass, and so does an event over wake.
 func runOnEveryReplica(mgr ctrl.Manager, w worker) error {
 	objects, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(),
@@ -80,7 +80,7 @@ func runOnEveryReplica(mgr ctrl.Manager, w worker) error {
 	return watch(running, objects, w.watched)
 }
 
-// watched are the objects whose changes start a pass, each by its name alone.
+// watched returns the objects whose changes start a pass, each by its name alone.
 func (c *Certs) watched() map[client.Object]cache.ByObject {
 	objects := map[client.Object]cache.ByObject{}
 	watchSecret(objects, c.options.secret())
@@ -103,7 +103,8 @@ func watchConfigurations(objects map[client.Object]cache.ByObject, mutating, val
 
 func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 
-// onlyRequest starts a pass: whatever the request, there is one thing to do.
+// onlyRequest returns the request that starts a pass. There is only one, because a pass does the
+// same for every request.
 func onlyRequest() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
 }
@@ -114,7 +115,7 @@ func onChange() handler.EventHandler {
 	})
 }
 
-// watch starts a pass on any change, and one at the start: where none of the
+// watch starts a pass on any change, and one at the start: if none of the
 // objects exists, nothing changes.
 func watch(worker controller.Controller, objects cache.Cache, watched map[client.Object]cache.ByObject) error {
 	first := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -132,7 +133,7 @@ func watch(worker controller.Controller, objects cache.Cache, watched map[client
 	return nil
 }
 
-// everywhere is a cache that a manager starts on every replica.
+// everywhere represents a cache that a manager starts on every replica.
 type everywhere struct{ cache.Cache }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.

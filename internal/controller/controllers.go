@@ -21,23 +21,23 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
-// countEvery is how often the counts of a pool or a class are written at most.
+// countEvery is the shortest time between two writes of the counts of a pool or a class.
 const countEvery = time.Second
 
-// Options are what the controllers are given at start-up.
+// Options holds the settings and dependencies that the controllers get at start-up.
 type Options struct {
 	allocator.Parts
 	// Live reads without a cache.
 	Live client.Reader
 	// Asker asks again for the right to use a pool.
 	Asker *requester.Asker
-	// OrphanGrace is how long a record may be without holder.
+	// OrphanGrace is the time for which a record can be without holder.
 	OrphanGrace time.Duration
-	// Workers is how many claims are reconciled at a time.
+	// Workers is the number of claims that are reconciled at a time.
 	Workers int
-	// Namespace of the operator: of the records of pools.
+	// Namespace is the namespace of the operator, which has the records of pools.
 	Namespace string
-	// WatchNamespace is the only one whose claims are reconciled; empty: all.
+	// WatchNamespace is the only namespace whose claims are reconciled; empty: all.
 	WatchNamespace string
 	// WatchFilter is the value that the label cluster.x-k8s.io/watch-filter of an
 	// IPAddressClaim must have to be reconciled; empty: any, or none.
@@ -46,8 +46,8 @@ type Options struct {
 	AddressClaims cache.ResourceEventHandler
 }
 
-// Setup registers all controllers: those that every replica runs, and those that the leader
-// runs.
+// Setup registers all controllers: the controllers of every replica, and the controllers of the
+// leader.
 func Setup(mgr manager.Manager, o Options) error {
 	claims, records := kubeutil.NamespacesOf(o.WatchNamespace), kubeutil.Namespaces(nil)
 	if o.WatchNamespace != "" {
@@ -79,7 +79,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	)
 }
 
-// notifyConflicts has the controllers notified of records that overlap.
+// notifyConflicts returns a runnable that notifies the controllers of records that overlap.
 func notifyConflicts(view *ledger.Ledger) manager.RunnableFunc {
 	return func(ctx context.Context) error {
 		view.NotifyConflicts(ctx)

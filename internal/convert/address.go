@@ -12,16 +12,16 @@ import (
 // kindClass is the kind of a reference that names a class.
 const kindClass = "IPClass"
 
-// AddressClaim is what counts of one of Cluster API's IPAddressClaims.
+// AddressClaim holds the relevant fields of one of Cluster API's IPAddressClaims.
 type AddressClaim struct {
 	Namespace, Name string
-	// PoolGroup, PoolKind and PoolName are those of spec.poolRef.
+	// PoolGroup, PoolKind and PoolName are the fields of spec.poolRef.
 	PoolGroup, PoolKind, PoolName string
 	Annotations                   map[string]string
 }
 
-// IsOurs reports whether a reference of an IPAddressClaim or an IPAddress names
-// something of Cadastre.
+// IsOurs reports whether a reference of an IPAddressClaim or an IPAddress names an object of
+// Cadastre.
 func IsOurs(group, kind string) bool {
 	return IsOurGroup(group) && isTarget(kind)
 }
@@ -31,18 +31,18 @@ func isTarget(kind string) bool {
 	return kind == string(ipam.PoolKindIPPool) || kind == string(ipam.PoolKindLocalIPPool) || kind == kindClass
 }
 
-// IsOurGroup reports whether a reference of an IPAddressClaim or an IPAddress is into
-// Cadastre's API group, whether or not that has the kind.
+// IsOurGroup reports whether a reference of an IPAddressClaim or an IPAddress is into Cadastre's
+// API group, whether or not the group has the kind.
 func IsOurGroup(group string) bool { return group == v1alpha1.GroupVersion.Group }
 
-// UnknownKind refuses a reference into Cadastre's API group whose kind that does not
-// have.
+// UnknownKind returns the error for a reference into Cadastre's API group with a kind that the
+// group does not have.
 func UnknownKind(kind string) *field.Error {
 	return field.NotSupported(field.NewPath("spec", "poolRef", "kind"), kind, []string{string(ipam.PoolKindIPPool), string(ipam.PoolKindLocalIPPool), kindClass})
 }
 
-// PoolOfAddress is the pool that a reference names, for an object of the
-// namespace; the zero key where it names a class.
+// PoolOfAddress returns the pool that a reference names, for an object of the namespace; the zero
+// key if the reference names a class.
 func PoolOfAddress(kind, namespace, name string) ipam.PoolKey {
 	switch kind {
 	case string(ipam.PoolKindIPPool):
@@ -53,7 +53,7 @@ func PoolOfAddress(kind, namespace, name string) ipam.PoolKey {
 	return ipam.PoolKey{}
 }
 
-// AddressRequest reads what an IPAddressClaim asks for, which is one address.
+// AddressRequest reads the request of an IPAddressClaim, which is for one address.
 func AddressRequest(c AddressClaim) (ipam.Request, field.ErrorList) {
 	req := ipam.Request{
 		Claim:  ipam.Name{Namespace: c.Namespace, Name: c.Name},
@@ -81,11 +81,10 @@ func AddressRequest(c AddressClaim) (ipam.Request, field.ErrorList) {
 	return req, errs
 }
 
-// maxSticky is how long the key of a sticky address may be.
+// maxSticky is the greatest length of the key of a sticky address.
 const maxSticky = 253
 
-// AddressInUse reads an address that somebody has written down already. How it
-// is written does not matter.
+// AddressInUse reads an address that is in use already. It accepts any notation.
 func AddressInUse(path *field.Path, text string) (netip.Addr, *field.Error) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {

@@ -17,9 +17,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Record reads an IPAllocation. The error names what cannot be read. Such an object is
-// reported, and the record has its name, UID and version, and its block if that can be
-// read: no pool hands it out, as the pool that it is of is not known.
+// Record reads an IPAllocation. The error names the field that cannot be read. Such an object is
+// reported, and the record has its name, UID and version, and its block if that can be read: no
+// pool hands out the block, because its pool is not known.
 func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 	spec := &obj.Spec
 	block, err := Block(field.NewPath("spec", "cidr"), spec.CIDR)
@@ -51,7 +51,7 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 	if spec.ReleaseAfter != nil {
 		record.ReleaseAfter = spec.ReleaseAfter.Time
 	}
-	if record.Purpose == ipam.PurposePool { // not beside its record
+	if record.Purpose == ipam.PurposePool { // the holder is not in the record's namespace
 		record.Holder.Namespace = spec.ClaimRef.Namespace
 	}
 	if record.Pool, err = placeOf(spec, record.Holder.Namespace, block); err != nil {
@@ -60,8 +60,8 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 	return record, nil
 }
 
-// placeOf returns the pool or the routing domain of a block. Whatever is a namespace's own is
-// of the holder's.
+// placeOf returns the pool or the routing domain of a block. A LocalIPPool, or a namespace's
+// routing domain, is in the holder's namespace.
 func placeOf(spec *v1alpha1.IPAllocationSpec, namespace string, block netip.Prefix) (ipam.PoolKey, *field.Error) {
 	path := field.NewPath("spec", "poolRef")
 	if spec.PoolRef == nil {
@@ -81,8 +81,8 @@ func placeOf(spec *v1alpha1.IPAllocationSpec, namespace string, block netip.Pref
 	return PoolKey(namespace, *spec.PoolRef), nil
 }
 
-// unreadable returns what is read of an IPAllocation in any case. A block in another form than
-// the canonical one is a block.
+// unreadable returns the fields that are read of any IPAllocation. A block that is not in canonical
+// form is a block too.
 func unreadable(obj *v1alpha1.IPAllocation) ipam.Record {
 	record := ipam.Record{Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Version: obj.ResourceVersion}
 	block, err := netip.ParsePrefix(obj.Spec.CIDR)
@@ -95,8 +95,8 @@ func unreadable(obj *v1alpha1.IPAllocation) ipam.Record {
 	return record
 }
 
-// Allocation is the IPAllocation that states a record: the inverse of Record.
-// It carries the finalizer that keeps the block held.
+// Allocation returns the IPAllocation of a record: the inverse of Record. It carries the finalizer
+// that keeps the block held.
 func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 	obj := &v1alpha1.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{
@@ -140,14 +140,14 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 	return obj
 }
 
-// GatewayGiven reads a gateway that an object says was handed out with an address: the zero
-// Addr where it says none, or something that is none. The address is held all the same.
+// GatewayGiven reads the gateway that, according to an object, was handed out with an address: the
+// zero Addr if there is none, or no valid one. The address is held in any case.
 func GatewayGiven(text string) netip.Addr {
 	gateway, _ := netip.ParseAddr(text)
 	return gateway.Unmap()
 }
 
-// RequestedBy is as much of a user's name as a record may have. Kubernetes does not
+// RequestedBy returns a user's name, cut to the length that a record may have. Kubernetes does not
 // bound the names of users; the schema of a record counts characters, not bytes.
 func RequestedBy(user string) string {
 	count := 0
@@ -160,7 +160,7 @@ func RequestedBy(user string) string {
 	return user
 }
 
-// Address is the bare address of a block that is a single one, else empty.
+// Address returns the bare address of a block that is a single address, else the empty string.
 func Address(block netip.Prefix) string {
 	if !block.IsSingleIP() {
 		return ""
@@ -175,7 +175,7 @@ func timeOrNil(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t}
 }
 
-// RecordOf reads what a watch of IPAllocations delivers.
+// RecordOf reads an object that a watch of IPAllocations delivers.
 func RecordOf(obj any) (ipam.Record, error) {
 	allocation, ok := obj.(*v1alpha1.IPAllocation)
 	if !ok {
@@ -194,30 +194,30 @@ const (
 	AddressClaimKind  = "IPAddressClaim"
 )
 
-// HolderOfClaim is an IPClaim as a holder.
+// HolderOfClaim returns an IPClaim as a holder.
 func HolderOfClaim(claim ipam.Name) ipam.Holder {
 	return ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: claim.Namespace, Name: claim.Name}
 }
 
-// HolderOfAddressClaim is one of Cluster API's IPAddressClaims as a holder.
+// HolderOfAddressClaim returns one of Cluster API's IPAddressClaims as a holder.
 func HolderOfAddressClaim(claim ipam.Name) ipam.Holder {
 	return ipam.Holder{Group: AddressClaimGroup, Kind: AddressClaimKind, Namespace: claim.Namespace, Name: claim.Name}
 }
 
-// HolderOfPool is a pool as the holder of its own CIDR.
+// HolderOfPool returns a pool as the holder of the pool's CIDR.
 func HolderOfPool(pool ipam.PoolKey) ipam.Holder {
 	return ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: string(pool.Kind), Namespace: pool.Namespace, Name: pool.Name}
 }
 
-// PoolOf is the pool that is a holder: the inverse of HolderOfPool.
+// PoolOf returns the pool that is a holder: the inverse of HolderOfPool.
 func PoolOf(h ipam.Holder) ipam.PoolKey {
 	return ipam.PoolKey{Kind: ipam.PoolKind(h.Kind), Namespace: h.Namespace, Name: h.Name}
 }
 
-// RecordOfPool is the name of a pool's own record, which lies in the operator's
-// namespace: ippool.<name> or localippool.<namespace>.<name>. The name of a namespace
-// has no dot, so no two pools have the same. Where that is too long for a name, it
-// begins with a digest instead, and with what none of the others begins with.
+// RecordOfPool returns the name of a pool's own record, which lies in the operator's namespace:
+// ippool.<name> or localippool.<namespace>.<name>. The name of a namespace has no dot, so no two
+// pools have the same. If that is too long for a name, a digest follows the kind, with a separator
+// that none of the other names has there.
 func RecordOfPool(namespace string, pool ipam.PoolKey) ipam.Name {
 	kind, name := "ippool", pool.Name
 	if pool.Kind == ipam.PoolKindLocalIPPool {
@@ -231,20 +231,21 @@ func RecordOfPool(namespace string, pool ipam.PoolKey) ipam.Name {
 	return ipam.Name{Namespace: namespace, Name: full}
 }
 
-// RecordOfHolder is the name of the record of a claim that exists: always the same, so that a
+// RecordOfHolder returns the name of the record of a claim that exists: always the same, so that a
 // restarted or second leader finds the record instead of making another.
 func RecordOfHolder(holder ipam.Holder, uid string) ipam.Name {
 	return RecordOfAttempt(holder, digest(5, holder.Group, holder.Kind, holder.Namespace, holder.Name, uid))
 }
 
-// RecordOfAttempt is the name of the record of one attempt to serve a claim that does not
-// exist yet. The suffix has eight characters, and is the attempt's own.
+// RecordOfAttempt returns the name of the record of one attempt to serve a claim that does not
+// exist yet. The suffix has eight characters, and belongs to this attempt alone.
 func RecordOfAttempt(holder ipam.Holder, suffix string) ipam.Name {
 	return ipam.Name{Namespace: holder.Namespace, Name: prefixOf(holder.Name) + "-" + suffix}
 }
 
-// prefixOf leaves room for a suffix of nine characters in a name of 253. It ends with
-// a character with which a name may end: "." in front of "-" is not valid (RFC 1123).
+// prefixOf returns a name, cut so that there is room for a suffix of nine characters in a name of
+// 253. The result ends with a character with which a name may end: "." in front of "-" is not valid
+// (RFC 1123).
 func prefixOf(name string) string {
 	if len(name) <= longestName-9 {
 		return name
@@ -252,19 +253,18 @@ func prefixOf(name string) string {
 	return strings.TrimRight(name[:longestName-9], ".-")
 }
 
-// longestName is how long the name of an object may be (RFC 1123, as Kubernetes
-// reads it).
+// longestName is the greatest length of the name of an object (RFC 1123, as Kubernetes reads it).
 const longestName = 253
 
-// digest is a name's worth of the SHA-256 of some strings: of so many bytes, a
-// multiple of 5, which make 8 characters each.
+// digest returns the first bytes of the SHA-256 of some strings, as part of a name: their number is
+// a multiple of 5, and each 5 make 8 characters.
 func digest(bytes int, of ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(of, "\x00")))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:bytes]))
 }
 
-// objectName refuses what cannot be the name of an object (RFC 1123): nothing of
-// that name will ever be there.
+// objectName returns an error for a string that cannot be the name of an object (RFC 1123): no
+// object of that name will ever exist.
 func objectName(path *field.Path, name string) field.ErrorList {
 	if wrong := validation.NameIsDNSSubdomain(name, false); len(wrong) > 0 {
 		return field.ErrorList{field.Invalid(path, name, strings.Join(wrong, "; "))}

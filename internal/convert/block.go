@@ -1,7 +1,6 @@
-// Package convert is the border between the API's strings and the values that
-// everything below works with: each of its functions reads one object, once,
-// and answers with a value that can be trusted or with a field.ErrorList that
-// names field, value and remedy.
+// Package convert is the border between the API's strings and the values with which all other
+// packages work: each of its functions reads one object, once, and returns a value that can be
+// trusted or a field.ErrorList that names field, value and remedy.
 //
 // The functions are pure and may be called concurrently.
 package convert
@@ -132,7 +131,7 @@ func Span(path *field.Path, text string) (space.Range, *field.Error) {
 	return space.Range{From: addr, To: addr}, err
 }
 
-// Outside is what of cidr lies in none of the ranges, which lie in cidr.
+// Outside returns the part of cidr that lies in none of the ranges, which lie in cidr.
 func Outside(cidr netip.Prefix, ranges []space.Range) []space.Range {
 	sorted := slices.Clone(ranges)
 	slices.SortFunc(sorted, func(a, b space.Range) int { return a.From.Compare(b.From) })
@@ -155,7 +154,7 @@ func Outside(cidr netip.Prefix, ranges []space.Range) []space.Range {
 	return out
 }
 
-// lastOf is the last address of a block.
+// lastOf returns the last address of a block.
 func lastOf(block netip.Prefix) netip.Addr { return space.RangeOf(block).To }
 
 func appendError(errs field.ErrorList, err *field.Error) field.ErrorList {
@@ -165,7 +164,7 @@ func appendError(errs field.ErrorList, err *field.Error) field.ErrorList {
 	return append(errs, err)
 }
 
-// notNegative refuses a time that is to be waited and lies in the past.
+// notNegative returns an error for a negative time to wait.
 func notNegative(path *field.Path, d *metav1.Duration) field.ErrorList {
 	if d == nil || d.Duration >= 0 {
 		return nil
@@ -180,7 +179,7 @@ func duration(d *metav1.Duration, otherwise time.Duration) time.Duration {
 	return d.Duration
 }
 
-// consumer says whose a pool or a class for consumers is.
+// consumer returns an error if a pool or a class with the visibility Consumer names no project.
 func consumer(visibility v1alpha1.Visibility, project string) field.ErrorList {
 	if visibility != v1alpha1.VisibilityConsumer || project != "" {
 		return nil
@@ -188,7 +187,8 @@ func consumer(visibility v1alpha1.Visibility, project string) field.ErrorList {
 	return field.ErrorList{field.Required(field.NewPath("spec", "project"), "visibility Consumer needs a project: say whose claims may use it")}
 }
 
-// familyOr6 bounds lengths where the family is not known yet.
+// familyOr6 returns the family, or IPv6, whose lengths are the longest, if the family is not known
+// yet.
 func familyOr6(f ipam.Family) ipam.Family {
 	if f == "" {
 		return ipam.IPv6

@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// Claim reads what an IPClaim asks for.
+// Claim reads the request of an IPClaim.
 func Claim(obj *v1alpha1.IPClaim) (ipam.Request, field.ErrorList) {
 	path, spec := field.NewPath("spec"), &obj.Spec
 	req := ipam.Request{
@@ -54,7 +54,7 @@ func Claim(obj *v1alpha1.IPClaim) (ipam.Request, field.ErrorList) {
 	return req, errs
 }
 
-// claimTarget reads from where the block is to come.
+// claimTarget reads the source of the block: a class, a pool or a selector.
 func claimTarget(path *field.Path, spec *v1alpha1.IPClaimSpec, req *ipam.Request) field.ErrorList {
 	named := 0
 	var errs field.ErrorList
@@ -85,25 +85,25 @@ func claimTarget(path *field.Path, spec *v1alpha1.IPClaimSpec, req *ipam.Request
 	return errs
 }
 
-// ClaimOutcome is what came of an attempt to serve an IPClaim, for its status. Admission
-// and the controller write the same status for the same outcome.
+// ClaimOutcome holds the result of an attempt to serve an IPClaim, for its status. Admission and
+// the controller write the same status for the same outcome.
 type ClaimOutcome struct {
-	// Phase is empty where the attempt says nothing about the claim.
+	// Phase is empty if the attempt shows nothing about the claim.
 	Phase           v1alpha1.ClaimPhase
 	Reason, Message string
 	// Record holds the block of a claim that is Bound.
 	Record ipam.Record
-	// Network is that of the record's pool; nil where it has none.
+	// Network is the network of the record's pool; nil if it has none.
 	Network *ipam.Network
-	// Conflict says what else is recorded on the block of a claim that is Bound; empty
-	// where nothing is.
+	// Conflict describes the other records on the block of a claim that is Bound; empty if there
+	// are none.
 	Conflict string
-	// Candidates are the pools that the claim may use, and Omitted how many more there are.
+	// Candidates are the pools that the claim may use, Omitted is the number of further ones.
 	Candidates []v1alpha1.CandidatePool
 	Omitted    int
 }
 
-// ClaimBound is the outcome for a claim whose block is held by a record of the pool.
+// ClaimBound returns the outcome for a claim whose block is held by a record of the pool.
 func ClaimBound(record ipam.Record, pool ipam.Pool) ClaimOutcome {
 	return ClaimOutcome{
 		Phase: v1alpha1.ClaimBound, Reason: v1alpha1.ReasonBound, Message: fmt.Sprintf("%s of %s is held for this claim", record.Block, record.Pool),
@@ -111,8 +111,8 @@ func ClaimBound(record ipam.Record, pool ipam.Pool) ClaimOutcome {
 	}
 }
 
-// ClaimWaits is the outcome for a claim that is not served because of the error. It is the
-// zero ClaimOutcome where the error says nothing about the claim.
+// ClaimWaits returns the outcome for a claim that is not served because of the error. It returns
+// the zero ClaimOutcome if the error shows nothing about the claim.
 func ClaimWaits(err error) ClaimOutcome {
 	unserved, ok := errors.AsType[ipam.Unserved](err)
 	if !ok {
@@ -127,7 +127,7 @@ func ClaimWaits(err error) ClaimOutcome {
 	return outcome
 }
 
-// claimWording is how an IPClaim says why it is not served.
+// claimWording returns the wording with which an IPClaim reports why it is not served.
 func claimWording() ipam.Wording {
 	return ipam.Wording{
 		Policy: v1alpha1.ReasonPolicyViolation, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
@@ -136,8 +136,8 @@ func claimWording() ipam.Wording {
 	}
 }
 
-// Status is the status of the claim after the outcome: that before it, where the outcome
-// says nothing. Conditions keep the time of their last transition, and a claim that stays
+// Status returns the status of the claim after the outcome, which is the status before it if the
+// outcome shows nothing. Conditions keep the time of their last transition, and a claim that stays
 // Bound keeps the network that it got when the block was handed out.
 func (o ClaimOutcome) Status(before v1alpha1.IPClaimStatus) v1alpha1.IPClaimStatus {
 	if o.Phase == "" {
@@ -166,7 +166,7 @@ func (o ClaimOutcome) Status(before v1alpha1.IPClaimStatus) v1alpha1.IPClaimStat
 	return status
 }
 
-// conditions are those of a claim, without times.
+// conditions returns the conditions of a claim, without times.
 func (o ClaimOutcome) conditions() []metav1.Condition {
 	condition := func(kind string, is bool) metav1.Condition {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: o.Reason, Message: o.Message}
@@ -187,8 +187,8 @@ func (o ClaimOutcome) conditions() []metav1.Condition {
 	}
 }
 
-// gatewayOfRecord returns the gateway that the record states, so that both say the same. A
-// record from before records did, or of a dry run, states none: it is that of the network.
+// gatewayOfRecord returns the gateway in the record, so that record and status agree. A record that
+// is older than this field, or of a dry run, has none: the gateway is then the network's.
 func gatewayOfRecord(network *ipam.Network, record ipam.Record) netip.Addr {
 	if record.Gateway.IsValid() {
 		return record.Gateway
@@ -196,8 +196,8 @@ func gatewayOfRecord(network *ipam.Network, record ipam.Record) netip.Addr {
 	return network.Gateway
 }
 
-// ClaimNetwork is what a host has to know to use the block of a record, where that is an
-// address of a network.
+// ClaimNetwork returns the settings that a host needs to use the block of a record, if the block is
+// an address of a network.
 func ClaimNetwork(network *ipam.Network, record ipam.Record) *v1alpha1.ClaimNetwork {
 	if network == nil || !record.Block.IsSingleIP() {
 		return nil
@@ -220,20 +220,20 @@ func ClaimNetwork(network *ipam.Network, record ipam.Record) *v1alpha1.ClaimNetw
 }
 
 const (
-	// MostCandidates is how many pools a claim lists, and messageLength how long the message
-	// of each is at most, as the schema has it.
+	// MostCandidates is the greatest number of pools that a claim lists, and messageLength the
+	// greatest length of the message of each, as in the schema.
 	MostCandidates = 10
 	messageLength  = 512
 )
 
-// Candidates are the first of the pools that a claim may use, as its status lists them, and
-// how many more there are. They stay the same while the claim waits for the same reasons,
-// and name no holder.
+// Candidates returns the first of the pools that a claim may use, as its status lists them, and the
+// number of further ones. They stay the same while the claim waits for the same reasons, and name
+// no holder.
 func Candidates(results []ipam.PoolResult) (candidates []v1alpha1.CandidatePool, omitted int) {
 	return CandidatesNow(lasting(results))
 }
 
-// lasting are the results without whose turn it is, which is so for a moment: a block was
+// lasting returns the results without OutOfTurn, which only holds for a moment: a block was
 // released, and its next holder is being served.
 func lasting(results []ipam.PoolResult) []ipam.PoolResult {
 	last := slices.Clone(results)
@@ -247,7 +247,8 @@ func lasting(results []ipam.PoolResult) []ipam.PoolResult {
 	return last
 }
 
-// CandidatesNow are the same as they are at this moment, for the answer to a dry run.
+// CandidatesNow returns the same pools as Candidates, but in their state at this moment, for the
+// answer to a dry run.
 func CandidatesNow(results []ipam.PoolResult) (candidates []v1alpha1.CandidatePool, omitted int) {
 	listed := results[:min(len(results), MostCandidates)]
 	for _, result := range listed {
@@ -256,7 +257,7 @@ func CandidatesNow(results []ipam.PoolResult) (candidates []v1alpha1.CandidatePo
 	return candidates, len(results) - len(listed)
 }
 
-// Candidate is one pool as the status of a claim lists it.
+// Candidate returns one pool as the status of a claim lists it.
 func Candidate(result ipam.PoolResult) v1alpha1.CandidatePool {
 	return candidate(lasting([]ipam.PoolResult{result})[0])
 }
@@ -267,8 +268,8 @@ func candidate(result ipam.PoolResult) v1alpha1.CandidatePool {
 	}
 }
 
-// candidateMessage says why a claim is not served from a pool; empty where it is. It does
-// not name the holder of a block: the condition does, where the namespace may know it.
+// candidateMessage returns the reason why a claim is not served from a pool; empty if it is. The
+// message does not name the holder of a block: the condition does, if the namespace can know it.
 func candidateMessage(result ipam.PoolResult) string {
 	err := result.Err
 	if taken, ok := errors.AsType[*ipam.TakenError](err); ok {
@@ -287,7 +288,7 @@ func candidateMessage(result ipam.PoolResult) string {
 	return ""
 }
 
-// bounded is a message, cut where it is too long.
+// bounded returns a message, cut if it is too long.
 func bounded(message string) string {
 	if runes := []rune(message); len(runes) > messageLength {
 		return string(runes[:messageLength-1]) + "…"
@@ -295,7 +296,7 @@ func bounded(message string) string {
 	return message
 }
 
-// SetFree writes how much is free in a pool into the answer to a dry run.
+// SetFree writes the free space of a pool into the answer to a dry run.
 func SetFree(c *v1alpha1.CandidatePool, largest int, available space.Count) {
 	c.Available = available.String()
 	if c.LargestFreePrefix = ""; largest != ipam.NoLength {
@@ -303,9 +304,8 @@ func SetFree(c *v1alpha1.CandidatePool, largest int, available space.Count) {
 	}
 }
 
-// CandidateReasons names the same pools in the message of a condition, in the same order,
-// each with its reason; empty where there are fewer than two, of which the message itself
-// says all.
+// CandidateReasons returns the same pools for the message of a condition, in the same order, each
+// with its reason; empty if there are fewer than two, because the message itself is complete then.
 func CandidateReasons(results []ipam.PoolResult) string {
 	if len(results) < 2 {
 		return ""

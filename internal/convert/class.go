@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// Class reads an IPClass. Where errors are returned, it must not be used.
+// Class reads an IPClass. If it returns errors, the class must not be used.
 func Class(obj *v1alpha1.IPClass) (ipam.Class, field.ErrorList) {
 	path, spec := field.NewPath("spec"), &obj.Spec
 	family := ipam.Family(spec.IPFamily)
@@ -71,7 +71,7 @@ func classLengths(path *field.Path, bounds *v1alpha1.PrefixLengthBounds, class *
 	return errs
 }
 
-// limit reads what one project may hold.
+// limit reads the limit of one project.
 func limit(path *field.Path, spec *v1alpha1.Limits, into *ipam.Limit) field.ErrorList {
 	if spec == nil || spec.PerProject == nil {
 		return nil
@@ -100,7 +100,7 @@ func maximum(path *field.Path, value intstr.IntOrString) (ipam.Maximum, *field.E
 	return ipam.Maximum{Set: true, Count: count}, nil
 }
 
-// retention refuses a retention period that is not positive.
+// retention returns an error for a retention period that is not positive.
 func retention(path *field.Path, d *metav1.Duration) field.ErrorList {
 	if d == nil || d.Duration > 0 {
 		return nil
@@ -108,8 +108,8 @@ func retention(path *field.Path, d *metav1.Duration) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, d.Duration.String(), "must be more than 0: leave it out for the default")}
 }
 
-// PolicyError is the first of the errors, for the condition of an object that the API
-// server admitted all the same, or nil where there is none.
+// PolicyError returns the first of the errors, for the condition of an object that the API server
+// admitted nevertheless, or nil if there is none.
 func PolicyError(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// PoolKey is the key of the pool that a reference names, from within a namespace
-// or, where that is empty, from a cluster-scoped pool.
+// PoolKey returns the key of the pool that a reference names, from within a namespace or, if that
+// is empty, from a cluster-scoped pool.
 func PoolKey(namespace string, ref v1alpha1.PoolReference) ipam.PoolKey {
 	if ref.Kind == v1alpha1.PoolKindLocalIPPool {
 		return ipam.LocalPoolNamed(namespace, ref.Name)
@@ -22,7 +22,7 @@ func PoolKey(namespace string, ref v1alpha1.PoolReference) ipam.PoolKey {
 	return ipam.PoolNamed(ref.Name)
 }
 
-// KeyOf is the key of a pool.
+// KeyOf returns the key of a pool.
 func KeyOf(obj v1alpha1.Pool) ipam.PoolKey {
 	if obj.PoolKind() == v1alpha1.PoolKindLocalIPPool {
 		return ipam.LocalPoolNamed(obj.GetNamespace(), obj.GetName())
@@ -30,18 +30,17 @@ func KeyOf(obj v1alpha1.Pool) ipam.PoolKey {
 	return ipam.PoolNamed(obj.GetName())
 }
 
-// PoolReference is the reference that names a pool.
+// PoolReference returns the reference that names a pool.
 func PoolReference(key ipam.PoolKey) *v1alpha1.PoolReference {
 	return &v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(key.Kind), Name: key.Name}
 }
 
-// Pool reads a pool of either kind. Where errors are returned, the pool must not
-// be used.
+// Pool reads a pool of either kind. If it returns errors, the pool must not be used.
 func Pool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) { return PoolAfter(ipam.Pool{}, obj) }
 
-// PoolAfter is Pool for an object of which an earlier version may have been read
-// without errors. Where its spec is the same still, that is not read again: it may
-// have thousands of ranges, and the status changes every second.
+// PoolAfter reads a pool of which an earlier version may have been read without errors. If the spec
+// is still the same, PoolAfter does not read it again: it may have thousands of ranges, and the
+// status changes every second.
 func PoolAfter(before ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
 	key, spec := KeyOf(obj), ipam.Revision{UID: string(obj.GetUID()), Generation: obj.GetGeneration()}
 	pool, errs := before, field.ErrorList(nil)
@@ -60,7 +59,7 @@ func PoolAfter(before ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorList)
 	return pool, append(errs, poolParent(obj, &pool)...)
 }
 
-// poolParent judges whose block the pool is.
+// poolParent reads whether the use of the parent is granted, and returns errors about the parent.
 func poolParent(obj v1alpha1.Pool, pool *ipam.Pool) field.ErrorList {
 	parent := obj.PoolSpec().ParentRef
 	if parent == nil {
@@ -137,8 +136,8 @@ func poolCIDR(path *field.Path, spec *v1alpha1.PoolSpec) (netip.Prefix, ipam.Fam
 	return block, family, nil
 }
 
-// poolHome is where the CIDR of a pool is recorded, which is of a namespace's own
-// where that is not empty.
+// poolHome returns the pool or the routing domain in which the CIDR of a pool is recorded. It
+// belongs to the namespace unless that is empty.
 func poolHome(namespace string, spec *v1alpha1.PoolSpec, family ipam.Family) (ipam.PoolKey, field.ErrorList) {
 	path := field.NewPath("spec")
 	if spec.ParentRef != nil {
@@ -163,9 +162,9 @@ func poolHome(namespace string, spec *v1alpha1.PoolSpec, family ipam.Family) (ip
 	return ipam.LocalDomainNamed(namespace, domain, family), nil
 }
 
-// poolWithheld works out what is never handed out: network is what the subnet
-// withholds. A child without a CIDR has nothing yet, and its ranges are read again when
-// it has.
+// poolWithheld computes the addresses that are never handed out; network holds the ranges that the
+// subnet withholds. A child without a CIDR has no addresses yet, and its ranges are read again when
+// it has a CIDR.
 func poolWithheld(path *field.Path, spec *v1alpha1.PoolSpec, network []space.Range, pool *ipam.Pool) field.ErrorList {
 	ranges, errs := spans(path.Child("ranges"), spec.Ranges, pool.CIDR)
 	reserved, more := spans(path.Child("reserved"), spec.Reserved, pool.CIDR)
@@ -211,7 +210,7 @@ func poolLengths(path *field.Path, spec *v1alpha1.PoolAllocation, pool *ipam.Poo
 	return errs
 }
 
-// Capacity writes out counts of addresses.
+// Capacity returns the counts of addresses as text.
 func Capacity(total, allocated, available, withheld, outOfRange fmt.Stringer) *v1alpha1.Capacity {
 	return &v1alpha1.Capacity{
 		Total: total.String(), Allocated: allocated.String(), Available: available.String(),
@@ -219,8 +218,8 @@ func Capacity(total, allocated, available, withheld, outOfRange fmt.Stringer) *v
 	}
 }
 
-// poolNetwork reads the subnet of a pool of host addresses, and returns what of the
-// pool it withholds: its gateway and edges.
+// poolNetwork reads the subnet of a pool of host addresses, and returns the ranges of the pool that
+// it withholds: its gateway and edges.
 func poolNetwork(path *field.Path, spec *v1alpha1.PoolNetwork, pool *ipam.Pool) ([]space.Range, field.ErrorList) {
 	if spec == nil {
 		return nil, nil
@@ -229,7 +228,7 @@ func poolNetwork(path *field.Path, spec *v1alpha1.PoolNetwork, pool *ipam.Pool) 
 	if err != nil {
 		return nil, field.ErrorList{err}
 	}
-	isAlone := bits == familyOr6(pool.Family).Bits() // each address is a subnet by itself
+	isAlone := bits == familyOr6(pool.Family).Bits() // each address is a separate subnet
 	if pool.CIDR.IsValid() && bits > pool.CIDR.Bits() && !isAlone {
 		return nil, field.ErrorList{field.Invalid(path.Child("prefixLength"), bits,
 			fmt.Sprintf("the pool is a /%d, and lies within one subnet: write %d or less", pool.CIDR.Bits(), pool.CIDR.Bits()))}
@@ -259,7 +258,8 @@ func poolNetwork(path *field.Path, spec *v1alpha1.PoolNetwork, pool *ipam.Pool) 
 // leastMTU6 is the smallest MTU of a link that carries IPv6 (RFC 8200 section 5).
 const leastMTU6 = 1280
 
-// hostSettings reads what a holder of an address of the pool needs beside it.
+// hostSettings reads the settings that a holder of an address of the pool needs in addition to the
+// address.
 func hostSettings(path *field.Path, spec *v1alpha1.HostSettings, pool *ipam.Pool) field.ErrorList {
 	var errs field.ErrorList
 	network := pool.Network
@@ -275,9 +275,9 @@ func hostSettings(path *field.Path, spec *v1alpha1.HostSettings, pool *ipam.Pool
 	return errs
 }
 
-// gatewayOf reads the gateway of a subnet: an address of it, or in IPv6 a link-local
-// one, as routers announce themselves by (RFC 4861 section 4.2). The gateway of a subnet that
-// is a single address is on the link and elsewhere: any address of the family.
+// gatewayOf reads the gateway of a subnet: an address of it, or in IPv6 a link-local address, as
+// routers announce themselves by one (RFC 4861 section 4.2). The gateway of a subnet that is a
+// single address is on the link but outside the subnet: any address of the family.
 func gatewayOf(path *field.Path, text string, subnet netip.Prefix) (netip.Addr, *field.Error) {
 	gateway, err := Addr(path, text)
 	switch {
@@ -296,9 +296,9 @@ func gatewayOf(path *field.Path, text string, subnet netip.Prefix) (netip.Addr, 
 	}
 }
 
-// EdgeGateway returns an error if the gateway of a pool with the CIDR is the network or
-// broadcast address of its IPv4 subnet. Such a pool can be read all the same, as there are
-// some from before this was refused.
+// EdgeGateway returns an error if the gateway of a pool with the CIDR is the network or broadcast
+// address of its IPv4 subnet. Such a pool can still be read, because some were stored before this
+// was refused.
 func EdgeGateway(spec *v1alpha1.PoolNetwork, cidr netip.Prefix) *field.Error {
 	if spec == nil || !cidr.IsValid() || !cidr.Addr().Is4() {
 		return nil
@@ -311,9 +311,9 @@ func EdgeGateway(spec *v1alpha1.PoolNetwork, cidr netip.Prefix) *field.Error {
 	return nil
 }
 
-// Edges are the addresses of a subnet that are not for hosts: network and
-// broadcast address in IPv4, the subnet-router anycast address in IPv6 (RFC
-// 4291 section 2.6.1). Point-to-point subnets have none (RFC 3021, RFC 6164).
+// Edges returns the addresses of a subnet that are not for hosts: network and broadcast address in
+// IPv4, the subnet-router anycast address in IPv6 (RFC 4291 section 2.6.1). Point-to-point subnets
+// have none (RFC 3021, RFC 6164).
 func Edges(subnet netip.Prefix) []netip.Addr {
 	switch size := subnet.Addr().BitLen() - subnet.Bits(); {
 	case size <= 1:

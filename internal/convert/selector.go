@@ -14,8 +14,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// maxLabelKey is how long the key of a label may be: a prefix of 253 characters, a slash and a name
-// of 63.
+// maxLabelKey is the greatest length of the key of a label: a prefix of 253 characters, a slash and
+// a name of 63.
 const maxLabelKey = validation.DNS1123SubdomainMaxLength + 1 + validation.LabelValueMaxLength
 
 // readSelector reads a selector that is within its bounds into a request.
@@ -33,14 +33,14 @@ func readSelector(path *field.Path, by *v1alpha1.PoolSelector, req *ipam.Request
 	return nil
 }
 
-// tooLarge refuses a selector that is larger than the schema allows.
+// tooLarge returns the error for a selector that is larger than the schema allows.
 func tooLarge(path *field.Path) *field.Error {
 	return field.Invalid(path, "the selector", fmt.Sprintf("may have %d labels and expressions, of %d values each, and keys and values as long as those of labels: make it smaller",
 		v1alpha1.MaxSelectorTerms, v1alpha1.MaxSelectorValues))
 }
 
-// isTooLarge reports whether a selector is larger than the schema allows. It is asked before anything
-// of a selector is read.
+// isTooLarge reports whether a selector is larger than the schema allows. It is called before any
+// other part of a selector is read.
 func isTooLarge(by *v1alpha1.PoolSelector) bool {
 	if len(by.MatchLabels)+len(by.MatchExpressions) > v1alpha1.MaxSelectorTerms {
 		return true
@@ -56,17 +56,18 @@ func isTooLarge(by *v1alpha1.PoolSelector) bool {
 	})
 }
 
-// TrimSelector leaves of the selector of a claim that is too large, which an earlier version has
-// stored, no more than what makes it so.
+// TrimSelector reduces a selector that is too large, which an earlier version has stored with a
+// claim, to a minimal one that is still too large.
 func TrimSelector(claim *v1alpha1.IPClaim) {
 	if by := claim.Spec.PoolSelector; by != nil && isTooLarge(by) {
 		claim.Spec.PoolSelector = &v1alpha1.PoolSelector{MatchExpressions: make([]v1alpha1.PoolSelectorExpression, v1alpha1.MaxSelectorTerms+1)}
 	}
 }
 
-// selectorBytes is about how much memory a selector takes while its claim waits.
+// selectorBytes returns the approximate memory, in bytes, that a selector takes while its claim
+// waits.
 func selectorBytes(by *v1alpha1.PoolSelector) int {
-	const each = 64 // a string twice, once in the claim and once read, with what is around it
+	const each = 64 // a string twice, once in the claim and once read, with overhead
 	bytes := 0
 	for key, value := range by.MatchLabels {
 		bytes += each + len(key) + len(value)

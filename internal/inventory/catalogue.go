@@ -1,11 +1,11 @@
-// Package inventory keeps pools, classes, namespaces and Clusters as this process last
-// saw them. From a request it finds the terms and the pools that may serve it, and it
-// answers who may use, name, keep or know what.
+// Package inventory keeps pools, classes, namespaces and Clusters as this process last saw them.
+// From a request it finds the terms and the pools that may serve it, and it decides which requests
+// and namespaces can use or name a pool, or have a block kept, and which holders they can see.
 //
-// Pools are entered into the ledger too, so that both know the same.
+// It records pools in the ledger too, so that both know the same ones.
 //
-// All methods may be called from any goroutine, on every replica. There is one lock,
-// under which nothing of another package is called.
+// All methods may be called from any goroutine, on every replica. There is one lock, under which
+// nothing of another package is called.
 package inventory
 
 import (
@@ -24,43 +24,43 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// Options are what a Catalogue is given when it is made.
+// Options holds the dependencies and settings of a Catalogue.
 type Options struct {
-	// Ledger gets the pools, and is asked how full they are and whether their own CIDR
-	// is recorded.
+	// Ledger receives the pools, and reports how full they are and whether their own CIDR is
+	// recorded.
 	Ledger *ledger.Ledger
-	// Namespace is the operator's, where the records of pools live.
+	// Namespace is the operator's namespace, in which the records of pools live.
 	Namespace string
-	// PlatformProject is the platform's own project; empty: none is.
+	// PlatformProject is the platform's own project; empty: there is none.
 	PlatformProject string
-	// DefaultFamily is that of requests that name no class, no pool and no family.
-	// Default: IPv4.
+	// DefaultFamily is the family of requests that name no class, no pool and no family. Default:
+	// IPv4.
 	DefaultFamily ipam.Family
 	// Clock paces live lists. Nil: the real one.
 	Clock clock.PassiveClock
 }
 
-// Catalogue is what this process has seen of pools, classes, namespaces and Clusters,
-// indexed as requests look for them. The zero value is not usable.
+// Catalogue holds the pools, classes, namespaces and Clusters that this process has seen, indexed
+// by the keys with which requests look for them. The zero value is not usable.
 type Catalogue struct {
 	ledger        *ledger.Ledger
 	namespace     string
 	platform      string
 	defaultFamily ipam.Family
-	// live is what was read past the caches.
+	// live holds the objects that were read past the caches.
 	live *liveReads
-	// follower is called with what the watch shows.
+	// follower is called with each object that the watch shows.
 	follower Follower
 
 	mu sync.RWMutex
-	// pools by their namespace, which is empty for cluster-scoped ones, so that
-	// one namespace's are looked for without regard to another's.
+	// pools indexes the pools by their namespace, which is empty for cluster-scoped ones, so that a
+	// search in one namespace does not read the pools of others.
 	pools map[string]map[ipam.PoolKey]ipam.Pool
-	// byClass and then by namespace.
+	// byClass indexes the pools by class and then by namespace.
 	byClass    map[string]map[string]map[ipam.PoolKey]bool
 	classes    map[string]ClassEntry
 	namespaces projects
-	// clusters are Cluster API's, with whether they are paused; nil where they are not
+	// clusters holds the Clusters of Cluster API, and whether they are paused; nil if they are not
 	// watched.
 	clusters map[ipam.Name]bool
 	// listeners are notified of changes, outside the lock.
@@ -69,7 +69,7 @@ type Catalogue struct {
 	changed chan struct{}
 }
 
-// New is an empty catalogue.
+// New returns an empty catalog.
 func New(o Options) *Catalogue {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -86,7 +86,7 @@ func New(o Options) *Catalogue {
 	}
 }
 
-// SetPool enters a pool, or its new state.
+// SetPool stores a pool, or its new state.
 func (c *Catalogue) SetPool(pool ipam.Pool) {
 	c.change(func() (Change, bool) {
 		namespace := pool.Key.Namespace
@@ -106,7 +106,7 @@ func (c *Catalogue) SetPool(pool ipam.Pool) {
 	})
 }
 
-// DropPool forgets a pool.
+// DropPool removes a pool.
 func (c *Catalogue) DropPool(key ipam.PoolKey) {
 	c.change(func() (Change, bool) {
 		before, ok := c.pools[key.Namespace][key]
@@ -115,7 +115,7 @@ func (c *Catalogue) DropPool(key ipam.PoolKey) {
 	})
 }
 
-// remove takes a pool out, and out of the index.
+// remove removes a pool from the pools and from the index.
 func (c *Catalogue) remove(pool ipam.Pool) {
 	namespace := pool.Key.Namespace
 	drop(c.pools, namespace, pool.Key)
@@ -126,8 +126,7 @@ func (c *Catalogue) remove(pool ipam.Pool) {
 	}
 }
 
-// put enters into a map of maps, and drop takes out of one, which keeps no empty
-// map.
+// put adds an entry to a map of maps. drop removes one, and keeps no empty map.
 func put[V any](into map[string]map[ipam.PoolKey]V, namespace string, key ipam.PoolKey, v V) {
 	if into[namespace] == nil {
 		into[namespace] = map[ipam.PoolKey]V{}
@@ -141,7 +140,7 @@ func drop[V any](from map[string]map[ipam.PoolKey]V, namespace string, key ipam.
 	}
 }
 
-// SetClass enters a class, or its new state.
+// SetClass stores a class, or its new state.
 func (c *Catalogue) SetClass(class ClassEntry) {
 	c.change(func() (Change, bool) {
 		before := c.classes[class.Name]
@@ -150,7 +149,7 @@ func (c *Catalogue) SetClass(class ClassEntry) {
 	})
 }
 
-// DropClass forgets a class.
+// DropClass removes a class.
 func (c *Catalogue) DropClass(name string) {
 	c.change(func() (Change, bool) {
 		_, ok := c.classes[name]
@@ -159,7 +158,7 @@ func (c *Catalogue) DropClass(name string) {
 	})
 }
 
-// Pool is the pool of a key.
+// Pool returns the pool of a key.
 func (c *Catalogue) Pool(key ipam.PoolKey) (ipam.Pool, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -167,7 +166,7 @@ func (c *Catalogue) Pool(key ipam.PoolKey) (ipam.Pool, bool) {
 	return pool, ok
 }
 
-// Class is the class of a name.
+// Class returns the class of a name.
 func (c *Catalogue) Class(name string) (ClassEntry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -175,7 +174,7 @@ func (c *Catalogue) Class(name string) (ClassEntry, bool) {
 	return class, ok
 }
 
-// Pools are the keys of all pools.
+// Pools returns the keys of all pools.
 func (c *Catalogue) Pools() []ipam.PoolKey {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -186,8 +185,8 @@ func (c *Catalogue) Pools() []ipam.PoolKey {
 	return keys
 }
 
-// PoolsOf returns the pools that back a class: cluster-scoped ones, and those of one
-// namespace, which may be empty; and those that name the class and that it excludes.
+// PoolsOf returns the pools that back a class: cluster-scoped ones, and the pools of one namespace,
+// which may be empty; and the pools that name the class but that it excludes.
 func (c *Catalogue) PoolsOf(namespace string, class ipam.Class) (backing, excluded []ipam.Pool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -215,8 +214,8 @@ func (c *Catalogue) PoolsNaming(class string) []ipam.PoolKey {
 	return keys
 }
 
-// PoolsWhere are the pools whose labels are selected: cluster-scoped ones, and
-// those of one namespace, which may be empty. The selector is evaluated outside the lock.
+// PoolsWhere returns the pools whose labels are selected: cluster-scoped ones, and the pools of one
+// namespace, which may be empty. The selector is evaluated outside the lock.
 func (c *Catalogue) PoolsWhere(namespace string, selects func(map[string]string) bool) []ipam.Pool {
 	var pools []ipam.Pool
 	c.mu.RLock()
@@ -227,7 +226,7 @@ func (c *Catalogue) PoolsWhere(namespace string, selects func(map[string]string)
 	return slices.DeleteFunc(pools, func(pool ipam.Pool) bool { return !selects(pool.Labels) })
 }
 
-// seenFrom are the namespaces whose pools are looked for from one, the empty one
+// seenFrom returns the namespaces whose pools a request from a namespace can find; the empty one is
 // for cluster-scoped pools.
 func seenFrom(namespace string) []string {
 	if namespace == "" {
@@ -236,8 +235,8 @@ func seenFrom(namespace string) []string {
 	return []string{"", namespace}
 }
 
-// DefaultClass is the default class of a family among those that pass the test. Of
-// several defaults DefaultOf decides.
+// DefaultClass returns the default class of a family among the classes that pass the test.
+// DefaultOf decides between several defaults.
 func (c *Catalogue) DefaultClass(family ipam.Family, test func(ClassEntry) bool) (ClassEntry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -250,21 +249,20 @@ func (c *Catalogue) DefaultClass(family ipam.Family, test func(ClassEntry) bool)
 	return DefaultOf(classes)
 }
 
-// Change is what has changed in the catalogue.
+// Change represents a change in the catalog.
 type Change struct {
-	// Namespace is that whose project changed, and then all else is zero.
+	// Namespace is the namespace whose project changed; all other fields are zero then.
 	Namespace string
-	// Pool, with its labels; zero where it is a class that changed.
+	// Pool, with its labels; zero if a class changed.
 	Pool   ipam.PoolKey
 	Labels map[string]string
 	// Unpaused reports whether the pool was paused before.
 	Unpaused bool
-	// Classes that are concerned: the class itself, or those that the pool
-	// backs or backed.
+	// Classes concerned: the class itself, or the classes that the pool backs or backed.
 	Classes []string
 }
 
-// listener is notified of changes.
+// listener holds a function that is notified of changes.
 type listener struct{ notify func(Change) }
 
 func notifyAll(listeners []*listener, change Change) {
@@ -273,8 +271,8 @@ func notifyAll(listeners []*listener, change Change) {
 	}
 }
 
-// Listen calls f after every change, once the catalogue has it, until stop is called: it
-// may still be called for a change that came before. f must return at once.
+// Listen calls f after every change, once the catalog has it, until stop is called. After that f
+// may still be called for an earlier change. f must return at once.
 func (c *Catalogue) Listen(f func(Change)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -288,7 +286,7 @@ func (c *Catalogue) Listen(f func(Change)) (stop func()) {
 	}
 }
 
-// change makes a change, and notifies the listeners if it was one.
+// change applies a change, and notifies the listeners if anything has changed.
 func (c *Catalogue) change(apply func() (Change, bool)) {
 	c.mu.Lock()
 	change, changed := apply()
@@ -319,25 +317,26 @@ func (c *Catalogue) awaitChange(ctx context.Context) {
 	}
 }
 
-// Follower is called with what the watch shows, once the catalogue has it, in the
-// watch's order. What it does delays that watch.
+// Follower holds functions that are called with the objects that the watch shows, once the catalog
+// has them, in the watch's order. They delay that watch.
 type Follower struct {
-	// Pool is called with each pool, and with the last state of one that is gone.
+	// Pool is called with each pool, and with the last state of a deleted pool.
 	Pool func(pool v1alpha1.Pool, exists bool)
-	// Namespace is called when a namespace was not known before, or is gone. Neither is
-	// a Change: nothing in it has been reconciled for another project.
+	// Namespace is called when a namespace appears for the first time, or is gone. Neither is a
+	// Change: nothing in it has been reconciled for another project.
 	Namespace func(name string)
 }
 
-// Follow sets who is called with what the watch shows. To be called before Feed.
+// Follow sets the functions that are called with the objects that the watch shows. It must be
+// called before Feed.
 func (c *Catalogue) Follow(f Follower) { c.follower = f }
 
 func missing(reason, format string, args ...any) *ipam.MissingError {
 	return &ipam.MissingError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// noPool is the error for a pool that does not exist, and of one that it
-// may not use: the same. Another is what it could name instead.
+// noPool returns the error for a pool that does not exist, and the same one for a pool that the
+// request may not use. another is the word for a pool that the request could name instead.
 func noPool(req ipam.Request, reason, another string) *ipam.MissingError {
 	if req.Pool.Kind != ipam.PoolKindIPPool {
 		return missing(reason, "there is no %s %q: create it, or name another %s", req.Pool.Kind, req.Pool.Name, another)
@@ -350,7 +349,7 @@ func noPool(req ipam.Request, reason, another string) *ipam.MissingError {
 		req.Pool.Kind, req.Pool.Name, asking, another)
 }
 
-// NoSuchPool is the error of MayHold for a pool that does not exist, or may not be used.
+// NoSuchPool returns the error of MayHold for a pool that does not exist, or may not be used.
 func NoSuchPool(req ipam.Request, key ipam.PoolKey) error {
 	req.Pool = key
 	return noPool(req, v1alpha1.ReasonPoolNotFound, "one")

@@ -10,8 +10,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// ClassesFor are the classes that a request may name, by name. Of several defaults of one
-// family only the one that counts for the request is one.
+// ClassesFor returns the classes that a request may name, sorted by name. If a family has several
+// defaults, only the one that counts for the request is marked as the default.
 func (c *Catalogue) ClassesFor(req ipam.Request) []ClassEntry {
 	req, err := c.onBehalf(req)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Catalogue) ClassesFor(req ipam.Request) []ClassEntry {
 	return classes
 }
 
-// ClassLimits are the limits of the classes that have one, by class.
+// ClassLimits returns the limits of the classes that have one, by class.
 func (c *Catalogue) ClassLimits() map[string]ipam.Limit {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -50,12 +50,11 @@ func (c *Catalogue) ClassLimits() map[string]ipam.Limit {
 	return limits
 }
 
-// A namespace's own pool that belongs to one of Cluster API's Clusters hands out
-// nothing while that is missing or paused: during a move the pool may be there
-// before the addresses that are in use. Where Cluster API is not installed, the
-// label has no such meaning.
+// A namespace's own pool that belongs to one of Cluster API's Clusters hands out nothing while that
+// Cluster is missing or paused: during a move the pool may exist before the addresses that are in
+// use. If Cluster API is not installed, the label has no such meaning.
 
-// KnowClusters begins to regard Clusters, which are set from now on.
+// KnowClusters makes the catalog take Clusters into account, which are set from then on.
 func (c *Catalogue) KnowClusters() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +63,7 @@ func (c *Catalogue) KnowClusters() {
 	}
 }
 
-// SetCluster notes a Cluster, and whether it is paused.
+// SetCluster stores a Cluster, and whether it is paused.
 func (c *Catalogue) SetCluster(name ipam.Name, paused bool) {
 	c.changeCluster(name, func() bool {
 		before, known := c.clusters[name]
@@ -73,7 +72,7 @@ func (c *Catalogue) SetCluster(name ipam.Name, paused bool) {
 	})
 }
 
-// DropCluster forgets a Cluster.
+// DropCluster removes a Cluster.
 func (c *Catalogue) DropCluster(name ipam.Name) {
 	c.changeCluster(name, func() bool {
 		_, known := c.clusters[name]
@@ -82,7 +81,8 @@ func (c *Catalogue) DropCluster(name ipam.Name) {
 	})
 }
 
-// changeCluster makes a change, and notifies listeners of the Cluster's pools if it was one.
+// changeCluster applies a change, and notifies listeners of the Cluster's pools if anything has
+// changed.
 func (c *Catalogue) changeCluster(name ipam.Name, change func() bool) {
 	c.mu.Lock()
 	var changes []Change
@@ -100,8 +100,8 @@ func (c *Catalogue) changeCluster(name ipam.Name, change func() bool) {
 	}
 }
 
-// clusterPauses says why the Cluster to which a pool belongs keeps it from handing
-// out blocks; empty where it does not.
+// clusterPauses returns the reason why the Cluster to which a pool belongs keeps the pool from
+// handing out blocks; empty if it does not.
 func (c *Catalogue) clusterPauses(pool ipam.Pool) string {
 	cluster := pool.Labels[v1alpha1.LabelCluster]
 	if cluster == "" || pool.Key.Namespace == "" {
@@ -119,7 +119,7 @@ func (c *Catalogue) clusterPauses(pool ipam.Pool) string {
 	return "there is no Cluster " + cluster + ", to which it belongs: create it, or take the label " + v1alpha1.LabelCluster + " off"
 }
 
-// ready are those of the pools that can hand out blocks, and why the others cannot.
+// ready returns the pools that can hand out blocks, and the reasons why the others cannot.
 func (c *Catalogue) ready(pools []ipam.Pool) (ready []ipam.Pool, unready []ipam.PoolResult) {
 	for _, pool := range pools {
 		if err := c.PoolReady(pool); err != nil {
@@ -131,7 +131,7 @@ func (c *Catalogue) ready(pools []ipam.Pool) (ready []ipam.Pool, unready []ipam.
 	return ready, unready
 }
 
-// PoolReady says why a pool cannot hand out blocks, as a *ipam.MissingError.
+// PoolReady returns the reason why a pool cannot hand out blocks, as a *ipam.MissingError.
 func (c *Catalogue) PoolReady(pool ipam.Pool) error {
 	switch {
 	case pool.Terminating:
@@ -162,12 +162,12 @@ func notReady(verdict ipam.Verdict, format string, args ...any) *ipam.MissingErr
 	return err
 }
 
-// PoolState is where a pool's own record stands.
+// PoolState returns the state of a pool's own record.
 func (c *Catalogue) PoolState(pool ipam.Pool) ledger.PoolState {
 	return c.ledger.State(pool, c.RecordOfPool(pool.Key))
 }
 
-// RecordOfPool is the name of a pool's own record.
+// RecordOfPool returns the name of a pool's own record.
 func (c *Catalogue) RecordOfPool(pool ipam.PoolKey) ipam.Name {
 	return convert.RecordOfPool(c.namespace, pool)
 }

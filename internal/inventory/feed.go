@@ -22,9 +22,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Feed keeps the catalogue, and the ledger's knowledge of pools, up to date from the
-// informers of a cache. To be called once, before the cache is started. What it returns
-// report whether the first list of each kind is complete.
+// Feed keeps the catalog, and the ledger's knowledge of pools, up to date from the informers of a
+// cache. It must be called once, before the cache is started. The functions that it returns report
+// whether the first list of each kind is complete.
 func (c *Catalogue) Feed(ctx context.Context, from ctrlcache.Cache) (synced []func() bool, err error) {
 	for _, f := range []struct {
 		obj     client.Object
@@ -48,8 +48,8 @@ func (c *Catalogue) Feed(ctx context.Context, from ctrlcache.Cache) (synced []fu
 	return synced, nil
 }
 
-// Enter takes over a pool, a class, or the metadata of a namespace, which was listed: for a
-// process that asks questions of a catalogue, and does not watch.
+// Enter stores a listed pool, class, or metadata of a namespace: for a process that asks questions
+// of a catalog, and does not watch.
 func (c *Catalogue) Enter(obj client.Object) {
 	switch obj := obj.(type) {
 	case v1alpha1.Pool:
@@ -61,7 +61,7 @@ func (c *Catalogue) Enter(obj client.Object) {
 	}
 }
 
-// namespaces are watched for their labels alone.
+// namespaces returns an object by which namespaces are watched for their labels alone.
 func namespaces() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 }
@@ -85,7 +85,7 @@ func (c *Catalogue) followNamespace(name string) {
 	}
 }
 
-// takePool takes over a pool as the watch shows it.
+// takePool stores a pool as the watch shows it.
 func (c *Catalogue) takePool(obj v1alpha1.Pool) {
 	c.live.shown(obj, func() { c.enterPool(obj) })
 	c.followPool(obj, true)
@@ -102,10 +102,10 @@ func (c *Catalogue) followPool(obj v1alpha1.Pool, exists bool) {
 	}
 }
 
-// enterPool enters a pool into the catalogue and the ledger.
+// enterPool stores a pool in the catalog and the ledger.
 func (c *Catalogue) enterPool(obj v1alpha1.Pool) {
 	pool, errs := c.ReadPool(obj)
-	if len(errs) > 0 { // the pool's controller says so in its condition
+	if len(errs) > 0 { // the pool's controller reports it in a condition
 		c.forgetPool(convert.KeyOf(obj))
 		return
 	}
@@ -125,8 +125,8 @@ func (c *Catalogue) ReadPool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
 	return convert.PoolAfter(before, obj)
 }
 
-// openSince is when a pool first handed out blocks, as its status says. That of a pool of an
-// earlier version of the operator says only since when it is ready.
+// openSince returns the time at which a pool first handed out blocks, from its status. A pool of an
+// earlier version of the operator only has the time since which it is ready.
 func openSince(obj v1alpha1.Pool) time.Time {
 	if first := obj.PoolStatus().FirstReadyTime; first != nil {
 		return first.Time
@@ -156,19 +156,18 @@ func (c *Catalogue) enterClass(obj *v1alpha1.IPClass) {
 }
 
 const (
-	// listEvery is how often all pools and classes are listed live at most, however many
-	// requests find something missing.
+	// listEvery is the least interval between two live lists of all pools and classes, however many
+	// requests miss an object.
 	listEvery = time.Second
 	// listWithin bounds one such list.
 	listWithin = 2 * time.Second
-	// watchDelay is how long an object that was just created may take to be seen by the
-	// watch.
+	// watchDelay bounds the time until the watch shows an object that was just created.
 	watchDelay = 50 * time.Millisecond
 )
 
-// Refresh reads live what a request names, for caches may be behind. All requests share
-// a list of pools and classes, which is made once in listEvery at most: within that time
-// of the last one there is none, and only the watch is waited for, for as long as it is
+// Refresh reads live the objects that a request names, because caches may be behind. All requests
+// share a list of pools and classes, which is made at most once in listEvery: within that time
+// after the last list there is none, and Refresh only waits for the watch, for as long as it is
 // usually behind.
 func (c *Catalogue) Refresh(ctx context.Context, live client.Reader, req ipam.Request) error {
 	switch {
@@ -193,9 +192,9 @@ func (c *Catalogue) readPool(obj v1alpha1.Pool) { c.live.read(obj, func() { c.en
 
 func (c *Catalogue) readClass(obj *v1alpha1.IPClass) { c.live.read(obj, func() { c.enterClass(obj) }) }
 
-// readClassAlone enters a class that was read without the others. Whether it is the default
-// is left as it was: which class has become the default in its place is not known yet, and the
-// watch shows it first.
+// readClassAlone stores a class that was read without the others. It leaves unchanged whether the
+// class is the default: it is not known yet which class has become the default instead, and the
+// watch shows that class first.
 func (c *Catalogue) readClassAlone(obj *v1alpha1.IPClass) {
 	c.live.read(obj, func() {
 		if known, ok := c.Class(obj.Name); ok && known.Default {
@@ -206,7 +205,7 @@ func (c *Catalogue) readClassAlone(obj *v1alpha1.IPClass) {
 	})
 }
 
-// list lists pools and classes live, together with all that ask for it at that time.
+// list lists pools and classes live, once for all requests that ask for it at the same time.
 func (c *Catalogue) list(ctx context.Context, live client.Reader) error {
 	if c.live.isFresh() {
 		ctx, cancel := context.WithTimeout(ctx, watchDelay)
@@ -215,7 +214,7 @@ func (c *Catalogue) list(ctx context.Context, live client.Reader) error {
 		return nil
 	}
 	done := c.live.lists.DoChan("", func() (any, error) {
-		if c.live.isFresh() { // another has just done it
+		if c.live.isFresh() { // another request has just listed them
 			return nil, nil
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWithin)
@@ -280,8 +279,8 @@ func refresh[T client.Object](ctx context.Context, live client.Reader, kind stri
 	return nil
 }
 
-// KnowNamespace sees to it that the namespace's project is known: one that was
-// just made may not have been seen yet.
+// KnowNamespace ensures that the namespace's project is known: a new namespace may not have been
+// seen yet.
 func (c *Catalogue) KnowNamespace(ctx context.Context, live client.Reader, name string) error {
 	if _, ok := c.Tenant(name); ok {
 		return nil
@@ -291,12 +290,12 @@ func (c *Catalogue) KnowNamespace(ctx context.Context, live client.Reader, name 
 	return refresh(ctx, live, "namespace", namespace, c.takeNamespace)
 }
 
-// lostShown is how many objects that are gone are remembered, so that a live read
-// which is late does not bring them back.
+// lostShown is the number of deleted objects that are remembered, so that a late live read does not
+// bring them back.
 const lostShown = 1024
 
-// liveReads is what requests read past the caches, which may be behind: in turn, and
-// never older than what the watch has shown.
+// liveReads holds the state of the reads past the caches, which may be behind: objects are stored
+// one at a time, and never in an older version than the watch has shown.
 type liveReads struct {
 	clock clock.PassiveClock
 	lists singleflight.Group
@@ -306,10 +305,10 @@ type liveReads struct {
 		last time.Time
 	}
 
-	// mu is held while an object is compared and entered.
+	// mu is held while an object is compared and stored.
 	mu sync.Mutex
-	// versions are the newest that were entered of each object, and of the last that
-	// are gone the ones in which they went.
+	// versions holds the newest version stored of each object, and the version of the deletion of
+	// the last deleted objects.
 	versions map[string]string
 	lost     []string
 }
@@ -318,7 +317,7 @@ func newLiveReads(c clock.PassiveClock) *liveReads {
 	return &liveReads{clock: c, versions: map[string]string{}}
 }
 
-// shown enters an object as the watch shows it.
+// shown stores an object as the watch shows it.
 func (l *liveReads) shown(obj client.Object, enter func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -326,7 +325,7 @@ func (l *liveReads) shown(obj client.Object, enter func()) {
 	enter()
 }
 
-// gone notes that the watch has shown an object's deletion.
+// gone records that the watch has shown an object's deletion.
 func (l *liveReads) gone(obj client.Object, drop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,11 +338,11 @@ func (l *liveReads) gone(obj client.Object, drop func()) {
 	drop()
 }
 
-// forget forgets an object that is gone. One that was made again meanwhile is compared
-// anew from its next event on.
+// forget removes the version of a deleted object. If the object has been created again since, the
+// comparison starts again with its next event.
 func (l *liveReads) forget(key string) { delete(l.versions, key) }
 
-// read enters an object that was read live, where it is newer than what is known.
+// read stores an object that was read live, if it is newer than the known version.
 func (l *liveReads) read(obj client.Object, enter func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -355,8 +354,7 @@ func (l *liveReads) read(obj client.Object, enter func()) {
 	enter()
 }
 
-// newer reports whether a version of an object is newer than another; not where that
-// is not known.
+// newer reports whether a version of an object is newer than another; false if that is not known.
 func newer(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order > 0

@@ -9,25 +9,24 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// projects are the projects of the namespaces that have been seen. Users who may create
-// a namespace may choose its name, but not necessarily its label: so a project
-// consists of the namespaces that have its label, and a namespace without the label is
-// the project of its own name only where no namespace has that label. Finding a
-// project costs O(1).
+// projects holds the projects of the namespaces that have been seen. Users that can create a
+// namespace can choose its name, but not necessarily its label. Therefore a project consists of the
+// namespaces that have its label, and a namespace without the label is the project with its name
+// only if no namespace has that label. Finding a project costs O(1).
 type projects struct {
-	// labels are the project labels of the namespaces; empty where there is none.
+	// labels holds the project labels of the namespaces; empty if there is none.
 	labels map[string]string
-	// labelled counts the namespaces of a label.
+	// labelled is the number of namespaces of each label.
 	labelled map[string]int
 }
 
 func newProjects() projects { return projects{labels: map[string]string{}, labelled: map[string]int{}} }
 
-// aloneIn begins the project of a namespace that has no label and the name of a
-// project. The value of a label has no slash, so it is no other namespace's project.
+// aloneIn is the prefix of the project of a namespace that has no label and the name of a project.
+// The value of a label has no slash, so it is no other namespace's project.
 const aloneIn = "namespace/"
 
-// of returns the project of a namespace, and false for one that has not been seen.
+// of returns the project of a namespace, and false for a namespace that has not been seen.
 func (p projects) of(namespace string) (string, bool) {
 	label, known := p.labels[namespace]
 	switch {
@@ -41,7 +40,7 @@ func (p projects) of(namespace string) (string, bool) {
 	return namespace, true
 }
 
-// set notes the label of a namespace, and drop forgets the namespace.
+// set stores the label of a namespace, and drop removes the namespace.
 func (p projects) set(namespace, label string) {
 	p.drop(namespace)
 	p.labels[namespace] = label
@@ -61,20 +60,20 @@ func (p projects) drop(namespace string) {
 	}
 }
 
-// SetProject notes the project label of a namespace, which is empty where it has none.
-// Listeners are notified of every namespace whose project is another one than before. A
-// namespace that is new is no change: nothing in it has been reconciled.
+// SetProject stores the project label of a namespace, which is empty if it has none. Listeners are
+// notified of every namespace whose project differs from before. A new namespace is no change:
+// nothing in it has been reconciled.
 func (c *Catalogue) SetProject(namespace, label string) {
 	c.changeProjects(namespace, label, func(p projects) { p.set(namespace, label) })
 }
 
-// DropNamespace forgets a namespace.
+// DropNamespace removes a namespace.
 func (c *Catalogue) DropNamespace(namespace string) {
 	c.changeProjects(namespace, "", func(p projects) { p.drop(namespace) })
 }
 
-// changeProjects makes a change of a namespace. Beside its own project that of the
-// namespaces named like its label, before or after, may change.
+// changeProjects applies a change of a namespace. Besides its own project, the change may affect
+// the projects of the namespaces that have the name of its label, before or after.
 func (c *Catalogue) changeProjects(namespace, label string, change func(projects)) {
 	c.mu.Lock()
 	concerned := map[string]string{}
@@ -97,8 +96,9 @@ func (c *Catalogue) changeProjects(namespace, label string, change func(projects
 	}
 }
 
-// Tenant is on whose behalf a namespace asks; false for one that has not been seen. It is
-// the platform by its label alone: users who may create namespaces may name one like it.
+// Tenant returns the tenant for which a namespace asks; false for a namespace that has not been
+// seen. The platform is recognized by its label alone: users that can create namespaces can give
+// one the platform's name.
 func (c *Catalogue) Tenant(namespace string) (ipam.Tenant, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -106,8 +106,8 @@ func (c *Catalogue) Tenant(namespace string) (ipam.Tenant, bool) {
 	return ipam.Tenant{Project: project, Platform: c.platform != "" && c.namespaces.labels[namespace] == c.platform}, ok
 }
 
-// onBehalf says in a request on whose behalf it asks. A cluster-scoped pool asks
-// on nobody's.
+// onBehalf returns the request with the tenant for which it asks. A cluster-scoped pool asks for no
+// tenant.
 func (c *Catalogue) onBehalf(req ipam.Request) (ipam.Request, error) {
 	namespace := req.Namespace()
 	if namespace == "" {
@@ -121,8 +121,7 @@ func (c *Catalogue) onBehalf(req ipam.Request) (ipam.Request, error) {
 	return req, nil
 }
 
-// NeedsGrant reports whether to name the pool that the request names takes the right
-// to use it.
+// NeedsGrant reports whether a request needs the right to use the pool that it names.
 func (c *Catalogue) NeedsGrant(req ipam.Request) bool {
 	req, err := c.onBehalf(req)
 	if err != nil {
@@ -132,9 +131,8 @@ func (c *Catalogue) NeedsGrant(req ipam.Request) bool {
 	return ok && req.NeedsGrant(pool)
 }
 
-// LacksRight reports whether a request names an IPPool that it may not use, or one
-// that does not exist as far as this process has seen. Which of the two is not for
-// the requester to learn.
+// LacksRight reports whether a request names an IPPool that it may not use, or one that does not
+// exist as far as this process has seen. The requester must not learn which of the two is the case.
 func (c *Catalogue) LacksRight(req ipam.Request) bool {
 	if req.Pool.Kind != ipam.PoolKindIPPool {
 		return false
@@ -147,8 +145,7 @@ func (c *Catalogue) LacksRight(req ipam.Request) bool {
 	return !ok || !req.MayName(pool)
 }
 
-// MayBeGranted reports whether all that a request lacks to name its pool is the right
-// to use it.
+// MayBeGranted reports whether a request lacks only the right to use its pool to name it.
 func (c *Catalogue) MayBeGranted(req ipam.Request) bool {
 	req, err := c.onBehalf(req)
 	if err != nil {
@@ -162,9 +159,8 @@ func (c *Catalogue) MayBeGranted(req ipam.Request) bool {
 	return req.MayName(pool)
 }
 
-// Redacted removes the holder of a block from an error for a namespace, unless
-// that is in the same project. Where the namespace is empty it is the platform
-// that asks, which may know.
+// Redacted removes the holder of a block from an error for a namespace, unless the holder is in the
+// same project. An empty namespace stands for the platform, which can see the holder.
 func (c *Catalogue) Redacted(namespace string, err error) error {
 	var taken *ipam.TakenError
 	if namespace == "" || !errors.As(err, &taken) {
@@ -178,8 +174,9 @@ func (c *Catalogue) Redacted(namespace string, err error) error {
 	return ipam.WithPools(taken.Redacted(), ipam.PoolsOf(err))
 }
 
-// MayHold reports whether the pool is known. The error is a *ipam.MissingError where it
-// is, and the namespace may not use it: what it says it holds there, it does not.
+// MayHold reports whether the pool is known. If it is known, and the namespace may not use it, the
+// error is a *ipam.MissingError: the namespace does not hold the block that it claims to hold
+// there.
 func (c *Catalogue) MayHold(req ipam.Request, key ipam.PoolKey) (known bool, err error) {
 	req, err = c.onBehalf(req)
 	if err != nil {
@@ -192,8 +189,9 @@ func (c *Catalogue) MayHold(req ipam.Request, key ipam.PoolKey) (known bool, err
 	return known, nil
 }
 
-// MayRetain is a *ipam.PolicyError where a claim may not have its block retained: its
-// class does not allow it, or the pool that its block, recorded under the name, is from.
+// MayRetain returns a *ipam.PolicyError if a claim may not have its block retained, because its
+// class does not allow it; or, if it names no class, the pool of its block, which is recorded under
+// the name.
 func (c *Catalogue) MayRetain(req ipam.Request, recorded string) error {
 	of := "IPClass " + req.Class
 	if req.Class != "" {
@@ -214,7 +212,7 @@ func (c *Catalogue) MayRetain(req ipam.Request, recorded string) error {
 		Remedy: of + " does not allow it (allowRetain): leave it Delete"}
 }
 
-// Keeping is for how long class and pool have the block of a record kept.
+// Keeping returns the time for which the class and the pool of a record keep its block.
 func (c *Catalogue) Keeping(record ipam.Record) ipam.Keeping {
 	var class *ipam.Class
 	var pool *ipam.Pool
@@ -227,7 +225,7 @@ func (c *Catalogue) Keeping(record ipam.Record) ipam.Keeping {
 	return ipam.KeepingOf(class, pool)
 }
 
-// TermsOfAddress are those on which an address is recorded that an IPAddress has already.
+// TermsOfAddress returns the terms for recording an address that an IPAddress has already.
 func (c *Catalogue) TermsOfAddress(addr netip.Addr, class string) ipam.Terms {
 	terms := ipam.Terms{Class: class, Block: netip.PrefixFrom(addr, addr.BitLen()), Length: addr.BitLen(), Reclaim: ipam.ReclaimDelete}
 	if known, ok := c.Class(class); ok {
@@ -236,9 +234,9 @@ func (c *Catalogue) TermsOfAddress(addr netip.Addr, class string) ipam.Terms {
 	return terms
 }
 
-// ResolvePool finds from where a pool's own CIDR comes: its parent, or its routing
-// domain. The error is a *ipam.MissingError or a *ipam.PolicyError about the parent;
-// with it, what is known of the terms all the same is returned.
+// ResolvePool finds the source of a pool's own CIDR: its parent, or its routing domain. The error
+// is a *ipam.MissingError or a *ipam.PolicyError about the parent; with the error, it returns the
+// known part of the terms.
 func (c *Catalogue) ResolvePool(pool ipam.Pool) (Resolution, error) {
 	res := Resolution{Terms: ipam.Terms{Family: pool.Family, Length: pool.Length, Block: pool.CIDR, Reclaim: ipam.ReclaimDelete}}
 	if !pool.IsChild() {
@@ -270,7 +268,7 @@ func (c *Catalogue) ResolvePool(pool ipam.Pool) (Resolution, error) {
 	return res, err
 }
 
-// allOfParent is a *ipam.PolicyError for a child pool that is as large as its parent.
+// allOfParent returns a *ipam.PolicyError for a child pool that is as large as its parent.
 func allOfParent(terms ipam.Terms, parent ipam.Pool) error {
 	if !parent.CIDR.IsValid() || terms.Length != parent.CIDR.Bits() {
 		return nil
@@ -278,8 +276,8 @@ func allOfParent(terms ipam.Terms, parent ipam.Pool) error {
 	return &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: "is all of the parent " + parent.CIDR.String() + ": ask for a smaller block"}
 }
 
-// ParentNeedsGrant reports whether to name its parent takes of a pool's creator the
-// right to use that, as far as follows from what this process has seen.
+// ParentNeedsGrant reports whether a pool's creator needs the right to use the pool's parent to
+// name it, as far as this process has seen.
 func (c *Catalogue) ParentNeedsGrant(pool ipam.Pool) bool {
 	if !pool.IsChild() {
 		return false
@@ -291,8 +289,8 @@ func (c *Catalogue) ParentNeedsGrant(pool ipam.Pool) bool {
 	return pool.ParentRequest().NeedsGrant(parent)
 }
 
-// Descends reports whether a pool is the ancestor itself or below it, as far as
-// this process has seen.
+// Descends reports whether a pool is the ancestor itself or a descendant of it, as far as this
+// process has seen.
 func (c *Catalogue) Descends(pool, ancestor ipam.PoolKey) bool {
 	for seen := map[ipam.PoolKey]bool{}; !seen[pool]; {
 		if pool == ancestor {

@@ -11,22 +11,22 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Resolution is what a request comes to: terms, and the pools to try in order.
+// Resolution holds the result of a request: terms, and the pools to try in order.
 type Resolution struct {
 	Terms ipam.Terms
 	Pools []ipam.Pool
-	// Class is nil where the request goes past classes.
+	// Class is nil if the request names a pool or a selector instead of a class.
 	Class *ipam.Class
-	// PassedOver are other pools that the request may use, by name, and why it is not
-	// served from them. They are set where there is an error, too.
+	// PassedOver holds other pools that the request may use, by name, and the reasons why it is not
+	// served from them. It is also set if there is an error.
 	PassedOver []ipam.PoolResult
 }
 
-// Resolve finds what a request comes to, from what this process has seen. The
-// error is a *ipam.MissingError or a *ipam.PolicyError, and says why it is not served from
-// each pool that it may use (ipam.PoolsOf); with the former, what is known of the terms all
-// the same is returned. It is ipam.ErrNotSynced where the claim's namespace has not been
-// seen.
+// Resolve finds the terms and the pools of a request, from the objects that this process has seen.
+// The error is a *ipam.MissingError or a *ipam.PolicyError, and contains for each pool that the
+// request may use the reason why it is not served from there (ipam.PoolsOf); with a
+// *ipam.MissingError, Resolve returns the known part of the terms. The error is ipam.ErrNotSynced
+// if the claim's namespace has not been seen.
 func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
 	named, err := c.named(req)
 	if err != nil {
@@ -44,8 +44,7 @@ func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
 	return res, ipam.WithPools(err, res.PassedOver)
 }
 
-// choose chooses those of the pools that can serve the terms, and notes why the others
-// cannot.
+// choose selects the pools that can serve the terms, and records the reasons why the others cannot.
 func (c *Catalogue) choose(res *Resolution, pools []ipam.Pool) error {
 	fitting, unfit, err := res.Terms.Fitting(pools)
 	res.PassedOver = append(res.PassedOver, unfit...)
@@ -66,18 +65,18 @@ func (c *Catalogue) choose(res *Resolution, pools []ipam.Pool) error {
 	return nil
 }
 
-// named is a request with its tenant, its class, and the pools that it may be served from
-// as far as names go; missing is why there are none.
+// named holds a request with its tenant, its class, and the pools from which it may be served as
+// far as names go; missing is the reason if there are none.
 type named struct {
 	request ipam.Request
 	class   *ipam.Class
 	pools   []ipam.Pool
 	missing error
-	// excluded are pools that name the class, and do not back it.
+	// excluded holds the pools that name the class, and do not back it.
 	excluded []ipam.PoolResult
 }
 
-// named finds what a request names.
+// named finds the class and the pools that a request names.
 func (c *Catalogue) named(req ipam.Request) (named, error) {
 	req, err := c.onBehalf(req)
 	if err != nil {
@@ -92,7 +91,7 @@ func (c *Catalogue) named(req ipam.Request) (named, error) {
 	return found, nil
 }
 
-// classOf is the class that a request names, or the default one.
+// classOf returns the class that a request names, or the default one.
 func (c *Catalogue) classOf(req ipam.Request) (*ipam.Class, error) {
 	if req.Pool != (ipam.PoolKey{}) || req.Selects != nil {
 		return nil, nil
@@ -114,9 +113,9 @@ func (c *Catalogue) classOf(req ipam.Request) (*ipam.Class, error) {
 	return &entry.Class, nil
 }
 
-// familyOf is the address family of a request that names neither class nor pool:
-// that of the block or the family that it asks for, else the operator's default. It
-// does not depend on which default classes exist.
+// familyOf returns the address family of a request that names neither class nor pool: the family of
+// the block, or the family, for which it asks, else the operator's default. It does not depend on
+// which default classes exist.
 func (c *Catalogue) familyOf(req ipam.Request) ipam.Family {
 	if req.Block.IsValid() {
 		return ipam.FamilyOf(req.Block)
@@ -124,8 +123,8 @@ func (c *Catalogue) familyOf(req ipam.Request) ipam.Family {
 	return cmp.Or(req.Family, c.defaultFamily)
 }
 
-// poolsOf are the pools that a request may be served from as far as names go,
-// and why there are none. Those that the class excludes are noted.
+// poolsOf returns the pools from which a request may be served as far as names go, and the reason
+// if there are none. It records the pools that the class excludes.
 func (c *Catalogue) poolsOf(found *named) ([]ipam.Pool, error) {
 	req, class := found.request, found.class
 	switch {
@@ -154,7 +153,7 @@ func (c *Catalogue) poolsOf(found *named) ([]ipam.Pool, error) {
 	}
 }
 
-// usable are the pools that a request may use without naming them.
+// usable returns the pools that a request may use without naming them.
 func usable(req ipam.Request, pools []ipam.Pool) []ipam.Pool {
 	return slices.DeleteFunc(pools, func(p ipam.Pool) bool { return !req.MayUse(p) })
 }
@@ -172,22 +171,22 @@ func sortedByName(pools []ipam.Pool) []ipam.Pool {
 	return pools
 }
 
-// ClassEntry is a class with what decides between two defaults.
+// ClassEntry holds a class with the values that decide between two defaults.
 type ClassEntry struct {
 	ipam.Class
 	Default bool
-	// Replaces names the default class in whose place this one is the default.
+	// Replaces names the default class that this one replaces as the default.
 	Replaces string
 	Created  time.Time
 }
 
-// DefaultOf is the class that counts of several of one family that are each annotated as
-// the default: the oldest, but for those that another of them replaces. Two that replace
-// each other do not. It is false where there is none.
+// DefaultOf returns the class that counts among several of one family that are each annotated as
+// the default: the oldest that no other of them replaces. Two classes that replace each other stay
+// candidates. It returns false if there are no classes.
 //
-// So a switch of the default from A to B is never without one. B is made the default that
-// replaces A, by one write: from then on B counts. Then A is made the default no more, which
-// changes nothing.
+// So there is a default at each moment of a switch from A to B. First, one write makes B the
+// default that replaces A: from then on B counts. Then A stops being the default, which changes
+// nothing.
 func DefaultOf(classes []ClassEntry) (ClassEntry, bool) {
 	if len(classes) == 0 {
 		return ClassEntry{}, false
@@ -213,8 +212,8 @@ func olderFirst(a, b ClassEntry) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 }
 
-// ReadClass reads a class, with what decides whether it is the default. It is false where the
-// class is not valid.
+// ReadClass reads a class, with the values that decide whether it is the default. It returns false
+// if the class is not valid.
 func ReadClass(obj *v1alpha1.IPClass) (ClassEntry, bool) {
 	class, errs := convert.Class(obj)
 	return ClassEntry{
@@ -229,9 +228,9 @@ func IsDefault(obj *v1alpha1.IPClass) bool {
 	return obj.Annotations[v1alpha1.AnnotationDefaultClass] == "true"
 }
 
-// defaultsFirst orders classes that were listed so that those which are the default come
-// first. Entered in this order, there is a default at each moment where there was one before
-// and is one after.
+// defaultsFirst sorts listed classes so that the default ones come first. If they are stored in
+// this order, there is a default at each moment, provided that there was one before and is one
+// after.
 func defaultsFirst(classes []v1alpha1.IPClass) {
 	slices.SortStableFunc(classes, func(a, b v1alpha1.IPClass) int {
 		switch {
@@ -245,8 +244,9 @@ func defaultsFirst(classes []v1alpha1.IPClass) {
 	})
 }
 
-// Wants is what a request would take, and from which pools, whether or not they are
-// ready. Without pools something is missing or not allowed.
+// Wants returns the size of block that a request would take, the account that it would use, and the
+// pools from which it would take the block, ready or not. Without pools, an object is missing or
+// not allowed.
 func (c *Catalogue) Wants(req ipam.Request) ipam.Wants {
 	named, err := c.named(req)
 	if err != nil || named.missing != nil {
@@ -272,19 +272,19 @@ func (c *Catalogue) Wants(req ipam.Request) ipam.Wants {
 	return wants
 }
 
-// Shared resolves requests many of which are alike: each kind is resolved once, by what
-// the catalogue knows then. It is for one goroutine.
+// Shared resolves many similar requests: it resolves each kind once, with the catalog's state at
+// that time. It is for one goroutine.
 type Shared struct {
 	catalogue *Catalogue
 	known     map[shape]ipam.Wants
 }
 
-// Shared begins to resolve many requests.
+// Shared returns a Shared that resolves many requests.
 func (c *Catalogue) Shared() *Shared {
 	return &Shared{catalogue: c, known: map[shape]ipam.Wants{}}
 }
 
-// shape is what the wants of a request follow from.
+// shape holds the fields of a request from which its wants follow.
 type shape struct {
 	class, selector string
 	pool, child     ipam.PoolKey
@@ -294,7 +294,7 @@ type shape struct {
 	granted, single bool
 }
 
-// Wants is Catalogue.Wants.
+// Wants returns the result of Catalogue.Wants.
 func (s *Shared) Wants(req ipam.Request) ipam.Wants {
 	if req.Block.IsValid() || req.Selects != nil && req.Selector == "" {
 		return s.catalogue.Wants(req)
@@ -311,11 +311,10 @@ func (s *Shared) Wants(req ipam.Request) ipam.Wants {
 	return wants
 }
 
-// possible returns those of the pools that have a block of the length when nothing is
-// in use, and the others. One that has no CIDR yet may come to have one. Where there is
-// none, nothing that is released would help: the error is a *ipam.PolicyError where the
-// request is not to wait for room, and otherwise a *ipam.MissingError, as a pool may be
-// edited.
+// possible returns the pools that have a block of the length when nothing is in use, and the
+// others. A pool that has no CIDR yet may get one with such a block. If there is no such pool, no
+// release would help: the error is a *ipam.PolicyError if the request is not to wait for room, and
+// otherwise a *ipam.MissingError, because a pool may be edited.
 func possible(terms ipam.Terms, pools []ipam.Pool) (fit []ipam.Pool, tooSmall []ipam.PoolResult, err error) {
 	if terms.Length == ipam.NoLength || terms.Block.IsValid() {
 		return pools, nil, nil

@@ -9,46 +9,47 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// ErrNotSynced means that the first list of records is not complete. Nothing is
-// handed out before; ask again soon.
+// ErrNotSynced means that the first list of records is not complete. Until it is complete,
+// nothing is handed out; ask again soon.
 var ErrNotSynced = errors.New("the register of allocations is still being loaded")
 
-// ErrUnconfirmed means that a record was not seen in time, so that nobody knows
-// whether its block is ours. It has been given up; ask again soon.
+// ErrUnconfirmed means that a record was not seen in time, so that it is unknown whether its
+// block is ours. The record has been given up; ask again soon.
 var ErrUnconfirmed = errors.New("the allocation could not be confirmed in time")
 
-// ErrCrowded means that more are created at this moment than the API server can
-// store. Nothing was recorded; ask again soon.
+// ErrCrowded means that more records are being created than the API server can store. Nothing
+// was recorded; ask again soon.
 var ErrCrowded = errors.New("too many concurrent allocations")
 
-// ErrEarlierAttempt means that the very block that was asked for is recorded for an
-// earlier attempt to create the same object, which has failed: it is released, or collected
-// as an orphan; ask again soon.
+// ErrEarlierAttempt means that the requested block is recorded for an earlier attempt to create
+// the same object. That attempt has failed: the record is being released, or collected as an
+// orphan; ask again soon.
 var ErrEarlierAttempt = errors.New("an earlier attempt to create it has not been cleaned up yet")
 
-// ErrTooManyUnclaimed means that a namespace has as many unclaimed records as it
-// may have, in all or in one pool. Try again when they are claimed or collected.
+// ErrTooManyUnclaimed means that a namespace has reached its limit of unclaimed records, in all
+// or in one pool. Try again when they are claimed or collected.
 var ErrTooManyUnclaimed = errors.New("too many unclaimed allocations")
 
 // ErrPoolInUse means that a pool's own record cannot be released, because blocks of
 // the pool are recorded.
 var ErrPoolInUse = errors.New("the pool is in use")
 
-// Unserved is an error that says why a request is not served, for the status of the
-// object that asks.
+// Unserved represents an error that gives the reason why a request is not served, for the
+// status of the object that asks.
 type Unserved interface {
 	error
-	// Condition is the reason and the message of a condition. The message stays the same
-	// while that is so.
+	// Condition returns the reason and the message of a condition. The message stays the same
+	// while the reason holds.
 	Condition(w Wording) (reason, message string)
 }
 
-// Wording is how the status of one kind of object says why it is not served.
+// Wording holds the texts with which the status of one kind of object explains why it is not
+// served.
 type Wording struct {
 	// Policy, Exhausted, Taken and Limit are the condition reasons that the API documents.
 	Policy, Exhausted, Taken, Limit string
-	// IfExhausted says what comes next where nothing is free, IfTaken what to do about a
-	// block that another holder has.
+	// IfExhausted states what comes next if nothing is free, IfTaken what to do about a block
+	// that another holder has.
 	IfExhausted, IfTaken string
 }
 
@@ -57,7 +58,7 @@ func IsTransient(err error) bool {
 	return errors.Is(err, ErrNotSynced) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrCrowded) || errors.Is(err, ErrEarlierAttempt)
 }
 
-// TooManyWaitingError means that a namespace has as many claims that wait as it may.
+// TooManyWaitingError means that a namespace has reached its limit of waiting claims.
 type TooManyWaitingError struct {
 	Namespace string
 	Limit     int
@@ -67,18 +68,20 @@ func (e *TooManyWaitingError) Error() string {
 	return fmt.Sprintf("namespace %s has reached its limit of %d waiting claims: delete some, or wait until they are bound", e.Namespace, e.Limit)
 }
 
-// ParkedError means that a claim that waits cannot be served for another reason than
-// want of room, and others are served before it until that has changed.
+// ParkedError means that a waiting claim cannot be served for another reason than a lack of
+// room. Other claims are served before it until that reason has gone.
 type ParkedError struct {
 	// Reason is the condition reason that the API documents.
 	Reason string
 	// Message is for the user, and complete.
 	Message string
-	// Awaits is what has to change, if that is known: then it is tried again at once.
+	// Awaits is the change that the claim needs, if it is known: then the claim is tried again
+	// at once.
 	Awaits Awaited
-	// Pools is what was decided about each pool when it was parked, where that is why.
+	// Pools holds the decision about each pool when the claim was parked, if the pools are the
+	// reason.
 	Pools []PoolResult
-	// Cause is the error of the attempt, if nothing tells when another one would succeed.
+	// Cause is the error of the attempt, if nothing announces when another one would succeed.
 	Cause error
 }
 
@@ -87,16 +90,16 @@ func (e *ParkedError) Error() string { return e.Message }
 // Condition implements Unserved.
 func (e *ParkedError) Condition(Wording) (reason, message string) { return e.Reason, e.Message }
 
-// Awaited names what has to change before a claim can be served: that a project holds
-// less of a pool, or of a class.
+// Awaited names the change that lets a claim be served: a project holds less of a pool, or of a
+// class.
 type Awaited struct {
 	Project string
 	Pool    PoolKey
 	Class   string
 }
 
-// IsNoRoom reports whether the error is that there is no block to be had now, and one may
-// be released: there is none, it is another's, or the project has as many as it may.
+// IsNoRoom reports whether no block can be handed out now, but one may be released: no block is
+// free, another holder has the requested block, or the project has reached its limit.
 func IsNoRoom(err error) bool {
 	var exhausted *ExhaustedError
 	var taken *TakenError
@@ -104,15 +107,15 @@ func IsNoRoom(err error) bool {
 	return errors.As(err, &exhausted) || errors.As(err, &taken) || errors.As(err, &limit)
 }
 
-// MissingError means that something a request needs is missing or not ready,
-// and may turn up: the request can wait.
+// MissingError means that something a request needs is missing or not ready, and may turn up:
+// the request can wait.
 type MissingError struct {
 	// Reason is the condition reason that the API documents.
 	Reason string
 	// Message is for the user, and complete.
 	Message string
-	// Verdict is what it means for the pool that the error is about; empty where it is
-	// about none.
+	// Verdict is the verdict on the pool that the error is about; empty if the error is about
+	// no pool.
 	Verdict Verdict
 }
 
@@ -121,16 +124,16 @@ func (e *MissingError) Error() string { return e.Message }
 // Condition implements Unserved.
 func (e *MissingError) Condition(Wording) (reason, message string) { return e.Reason, e.Message }
 
-// PolicyError means that a request asks for what is not allowed.
+// PolicyError means that a request asks for something that is not allowed.
 type PolicyError struct {
 	// Field as in spec.prefixLength.
 	Field string
-	// Value of the field; nil where it has none, and must have one.
+	// Value of the field; nil if the field has no value, and must have one.
 	Value any
-	// Remedy says what is wrong and what would be right.
+	// Remedy states the mistake and a correct request.
 	Remedy string
-	// Verdict is what it means for the pool that the error is about; empty where it is
-	// about none.
+	// Verdict is the verdict on the pool that the error is about; empty if the error is about
+	// no pool.
 	Verdict Verdict
 }
 
@@ -150,14 +153,13 @@ type ExhaustedError struct {
 	OutOfTurn bool
 	// Pools that were tried, by name.
 	Pools []PoolKey
-	// Bits is the length that was asked for.
+	// Bits is the requested length.
 	Bits int
-	// Largest is the length of the largest free block, NoLength where nothing
-	// is free.
+	// Largest is the length of the largest free block, or NoLength if nothing is free.
 	Largest int
 	// OnExhaustion of the class, or of the pools.
 	OnExhaustion OnExhaustion
-	// Limits are what the project has reached in other pools, which may have room.
+	// Limits are the limits that the project has reached in other pools, which may have room.
 	Limits []*LimitError
 }
 
@@ -173,12 +175,12 @@ func (e *ExhaustedError) Condition(w Wording) (reason, message string) {
 	return w.Exhausted, e.Shortage() + ": " + w.IfExhausted
 }
 
-// Named is how many pools a message names at most. A condition has room for 32768
-// characters, and a class may be backed by any number of pools.
+// Named is the largest number of pools in a message. A condition has room for 32768 characters,
+// and a class may be backed by any number of pools.
 const Named = 10
 
-// Shortage says what there is none of and where. It stays the same while the
-// request waits.
+// Shortage returns the length that is not free, and the pools without it. It stays the same
+// while the request waits.
 func (e *ExhaustedError) Shortage() string {
 	parts := []string{fmt.Sprintf("no free /%d in %s", e.Bits, listed(e.Pools, PoolKey.String, ", "))}
 	if len(e.Limits) > 0 {
@@ -187,7 +189,7 @@ func (e *ExhaustedError) Shortage() string {
 	return strings.Join(parts, "; ")
 }
 
-// listed names the first of several things, and how many more there are.
+// listed names the first of several things, and the number of further ones.
 func listed[T any](all []T, name func(T) string, separator string) string {
 	var names []string
 	for _, one := range all[:min(len(all), Named)] {
@@ -199,11 +201,10 @@ func listed[T any](all []T, name func(T) string, separator string) string {
 	return strings.Join(names, separator)
 }
 
-// UnclaimedError is ErrTooManyUnclaimed of one namespace, or else of one project.
+// UnclaimedError represents ErrTooManyUnclaimed of one namespace, or else of one project.
 type UnclaimedError struct {
 	Namespace, Project string
-	// Most is how many there may be in all; 0 where it is the share of Pool that is
-	// reached.
+	// Most is the limit over all pools; 0 if the share of Pool is reached instead.
 	Most int
 	Pool PoolKey
 }
@@ -222,16 +223,16 @@ func (e *UnclaimedError) Error() string {
 // Is reports whether the error is ErrTooManyUnclaimed.
 func (e *UnclaimedError) Is(target error) bool { return target == ErrTooManyUnclaimed }
 
-// LimitError means that a project would hold more than one project may.
+// LimitError means that a project would hold more than one project can.
 type LimitError struct {
-	// Of is what has the limit: a pool or a class, with its kind.
+	// Of is the pool or the class that has the limit, with its kind.
 	Of      string
 	Project string
 	// Unit is block or address.
 	Unit string
-	// Most is the limit, and Held what the project holds without the request.
+	// Most is the limit, and Held the amount that the project holds without the request.
 	Most, Held space.Count
-	// Awaits is what has to change: that the project holds less.
+	// Awaits is the needed change: the project holds less.
 	Awaits Awaited
 }
 
@@ -244,7 +245,7 @@ func (e *LimitError) Error() string {
 		e.Of, e.Project, e.most(), e.Held, is)
 }
 
-// Stable is the message without what is held, which changes while a claim waits.
+// Stable returns the message without the held amount, which changes while a claim waits.
 func (e *LimitError) Stable() string {
 	return e.reached() + ": release some, or ask for a higher limit"
 }
@@ -252,12 +253,12 @@ func (e *LimitError) Stable() string {
 // Condition implements Unserved.
 func (e *LimitError) Condition(w Wording) (reason, message string) { return w.Limit, e.Stable() }
 
-// reached says what the limit is, and that there is so much.
+// reached returns the limit, and that the project holds that much.
 func (e *LimitError) reached() string {
 	return fmt.Sprintf("%s allows project %s %s, which it holds", e.Of, e.Project, e.most())
 }
 
-// most is the limit with its unit.
+// most returns the limit with its unit.
 func (e *LimitError) most() string {
 	switch {
 	case e.Most == space.CountOf64(1):
@@ -268,11 +269,11 @@ func (e *LimitError) most() string {
 	return e.Most.String() + " " + e.Unit + "s"
 }
 
-// TakenError means that the very block that was asked for cannot be had.
+// TakenError means that the requested block cannot be handed out.
 type TakenError struct {
 	Block netip.Prefix
 	Pool  PoolKey
-	// Holder of what overlaps the block; zero where nobody does, the block is
+	// Holder of the block that overlaps; zero if it has no holder because the block is
 	// withheld.
 	Holder Holder
 	// Overlap is the block that is in the way.
@@ -281,8 +282,9 @@ type TakenError struct {
 	redacted bool
 }
 
-// Redacted says no more than that the block is in use, where it is; what is
-// withheld is no secret.
+// Redacted returns a copy of the error without the holder and the overlapping block. If the
+// block has a holder, the copy states only that the block is in use; withheld blocks are no
+// secret.
 func (e *TakenError) Redacted() *TakenError {
 	return &TakenError{Block: e.Block, Pool: e.Pool, redacted: e.Holder != Holder{}}
 }
@@ -295,8 +297,8 @@ func (e *TakenError) Condition(w Wording) (reason, message string) {
 	return w.Taken, e.Error() + ": " + w.IfTaken
 }
 
-// IsWithheld reports whether nobody holds the block, and nobody is to: waiting for it
-// is in vain.
+// IsWithheld reports whether the block has no holder and is never handed out: waiting for it is
+// in vain.
 func (e *TakenError) IsWithheld() bool { return e.Holder == (Holder{}) && !e.redacted }
 
 func (e *TakenError) Error() string {

@@ -5,12 +5,11 @@ import (
 	"fmt"
 )
 
-// Fold is the terms of a request under a class, which may be nil, from those of
-// its pools that are there at the moment. The error is a *PolicyError, or a
-// *MissingError where a length follows only from pools that are missing.
+// Fold returns the terms of a request under a class, which may be nil. It derives them from the
+// pools of the class that exist at the moment. The error is a *PolicyError, or a *MissingError
+// if a length follows only from pools that are missing.
 //
-// What the claim says counts first, then what the class says, then what the
-// pools say.
+// The claim counts first, then the class, then the pools.
 func Fold(req Request, class *Class, pools []Pool) (Terms, error) {
 	t := Terms{
 		Family: req.Family, Length: req.Length, Block: req.Block, Reclaim: req.Reclaim,
@@ -34,10 +33,11 @@ func Fold(req Request, class *Class, pools []Pool) (Terms, error) {
 	return t, t.checkLength(class)
 }
 
-// FieldSticky is where an IPAddressClaim says by which key its block is kept.
+// FieldSticky is the field in which an IPAddressClaim states the key by which its block is
+// kept.
 const FieldSticky = "metadata.annotations[ipam.cadastre.dev/sticky]"
 
-// retains is the field that asks for the block to be kept; empty where none does.
+// retains returns the field that asks for the block to be kept; empty if none does.
 func retains(reclaim Reclaim, sticky string) string {
 	switch {
 	case reclaim == ReclaimRetain:
@@ -48,7 +48,7 @@ func retains(reclaim Reclaim, sticky string) string {
 	return ""
 }
 
-// notRetained refuses to keep a block.
+// notRetained returns the error that refuses to keep a block.
 func (t *Terms) notRetained(of string) *PolicyError {
 	value, remedy := any(ReclaimRetain), "leave reclaimPolicy out, or write Delete"
 	if t.Retains == FieldSticky {
@@ -77,7 +77,7 @@ func (t *Terms) underClass(c Class) error {
 	return nil
 }
 
-// fromPools fills in what neither claim nor class says.
+// fromPools fills in the terms that neither claim nor class states.
 func (t *Terms) fromPools(pools []Pool) error {
 	if t.Block.IsValid() {
 		t.Length, t.Family = t.Block.Bits(), FamilyOf(t.Block)
@@ -123,10 +123,10 @@ func (t *Terms) checkLength(class *Class) error {
 	return nil
 }
 
-// blockField is the field that states the very block.
+// blockField returns the field that states the requested block.
 func (t Terms) blockField() string { return cmp.Or(t.BlockField, "spec.cidr") }
 
-// lengthField is the field that says how large the block is to be.
+// lengthField returns the field that states the length of the block.
 func (t Terms) lengthField() string {
 	if t.Block.IsValid() {
 		return t.blockField()
@@ -141,9 +141,9 @@ func (t Terms) lengthValue() any {
 	return t.Length
 }
 
-// Fitting is those of the pools that may hand out a block under the terms, and why the
-// others may not. Where none may, the error is a *PolicyError that says what one of them
-// would hand out.
+// Fitting returns the pools that may hand out a block under the terms, and the reasons why the
+// others may not. If none may, the error is a *PolicyError that states what one of them would
+// hand out.
 func (t Terms) Fitting(pools []Pool) (fitting []Pool, unfit []PoolResult, err error) {
 	for _, p := range pools {
 		if refusal := t.fits(p); refusal != nil {
@@ -158,7 +158,7 @@ func (t Terms) Fitting(pools []Pool) (fitting []Pool, unfit []PoolResult, err er
 	return fitting, unfit, err
 }
 
-// fits says why a pool may not hand out a block under the terms; nil where it may.
+// fits returns the reason why a pool may not hand out a block under the terms; nil if it may.
 func (t Terms) fits(p Pool) *PolicyError {
 	if refusal := t.mismatch(p); refusal != nil {
 		return refusal
@@ -177,9 +177,9 @@ func (t Terms) fits(p Pool) *PolicyError {
 	return nil
 }
 
-// mismatch says why no block of the pool can be the one: it is of the other family, or lies
-// elsewhere. Of a child pool that waits for its parent neither family nor CIDR need be known:
-// what it may hand out is seen when it has them.
+// mismatch returns the reason why no block of the pool fits the request: it is of the other
+// family, or lies elsewhere. For a child pool that waits for its parent, neither family nor
+// CIDR need be known: the blocks that it may hand out are judged when it has them.
 func (t Terms) mismatch(p Pool) *PolicyError {
 	isOther := p.Family != "" && p.Family != t.Family
 	switch {

@@ -10,40 +10,40 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// Revision is a version of a spec: an object's UID, and its generation, which changes
+// Revision identifies a version of a spec: an object's UID, and its generation, which changes
 // with the spec and not with the status.
 type Revision struct {
 	UID        string
 	Generation int64
 }
 
-// Pool is a pool as its spec states it.
+// Pool holds a pool as its spec states it.
 type Pool struct {
 	Key PoolKey
-	// Spec is the version that this is; zero where that is not known.
+	// Spec is the version of the spec that this is; zero if it is not known.
 	Spec Revision
 	// CIDR is the zero Prefix while a child pool has none yet.
 	CIDR   netip.Prefix
 	Family Family
-	// Home is where the pool's own CIDR is recorded: its parent, or its routing
+	// Home is the space in which the pool's own CIDR is recorded: its parent, or its routing
 	// domain.
 	Home PoolKey
 	// Length of a child pool that is still to be carved, else that of CIDR.
 	Length int
 
-	// Withheld is never handed out; nil: nothing is withheld.
+	// Withheld is never handed out; nil if nothing is withheld.
 	Withheld     *space.Ranges
 	Lengths      Lengths
 	Strategy     Strategy
 	Network      *Network
 	OnExhaustion OnExhaustion
 	ReuseDelay   time.Duration
-	// Limit is what one project may hold of the pool.
+	// Limit is the most that one project can hold of the pool.
 	Limit Limit
 	// AllowRetain lets claims that name the pool itself have their block retained.
 	AllowRetain bool
-	// Retention is how long a retained block is kept where no class says; zero: for
-	// the default.
+	// Retention is the time for which a retained block is kept if no class states one; zero:
+	// for the default.
 	Retention time.Duration
 
 	Classes    []string
@@ -51,24 +51,24 @@ type Pool struct {
 	Visibility Visibility
 	Project    string
 
-	// OpenSince is when the pool first handed out blocks, in whole seconds; zero where it
-	// never has, or that is not known yet.
+	// OpenSince is the time when the pool first handed out blocks, in whole seconds; zero if it
+	// never has, or if that is not known yet.
 	OpenSince time.Time
 
-	// ParentGranted says that its maker had the right to use the parent.
+	// ParentGranted reports whether the maker of the pool had the right to use the parent.
 	ParentGranted bool
 	// Paused and Terminating pools hand out nothing; releases go on.
 	Paused, Terminating bool
 }
 
-// Network is the subnet to which the addresses of a pool belong.
+// Network holds the subnet to which the addresses of a pool belong.
 type Network struct {
 	Length int
-	// Gateway is the zero Addr where there is none.
+	// Gateway is the zero Addr if there is none.
 	Gateway netip.Addr
 
-	// DNSServers, SearchDomains, MTU (bytes) and VLAN are for the holder of an
-	// address; empty and 0 where the pool does not say.
+	// DNSServers, SearchDomains, MTU (bytes) and VLAN are for the holder of an address; empty
+	// and 0 if the pool does not state them.
 	DNSServers    []netip.Addr
 	SearchDomains []string
 	MTU, VLAN     int
@@ -82,9 +82,9 @@ func (p Pool) Has(block netip.Prefix) bool {
 	return p.CIDR.Bits() <= block.Bits() && p.CIDR.Contains(block.Addr())
 }
 
-// Subnet returns the prefix length and the gateway to configure with a block of the pool:
-// those of its network, else the length of its CIDR and no gateway; with a block of more than
-// one address the length of the block.
+// Subnet returns the prefix length and the gateway to configure with a block of the pool: those
+// of its network, else the length of its CIDR and no gateway. For a block of more than one
+// address, it returns the length of the block.
 func (p Pool) Subnet(block netip.Prefix) (bits int, gateway netip.Addr) {
 	switch {
 	case !block.IsSingleIP():
@@ -95,8 +95,8 @@ func (p Pool) Subnet(block netip.Prefix) (bits int, gateway netip.Addr) {
 	return p.CIDR.Bits(), netip.Addr{}
 }
 
-// LargestBlock returns the length of the largest block that the pool could hand out if
-// nothing were in use: NoLength where there is none. The pool has a CIDR.
+// LargestBlock returns the length of the largest block that the pool could hand out if nothing
+// were in use, or NoLength if there is none. The pool has a CIDR.
 func (p Pool) LargestBlock() int {
 	if p.Withheld == nil {
 		return p.CIDR.Bits()
@@ -107,33 +107,33 @@ func (p Pool) LargestBlock() int {
 	return NoLength
 }
 
-// Names reports whether the pool has a class in its classNames. Whether it backs that
-// class, Class.Excludes decides.
+// Names reports whether the pool has a class in its classNames. Class.Excludes decides whether
+// it backs that class.
 func (p Pool) Names(class string) bool { return slices.Contains(p.Classes, class) }
 
-// Class is the policy for a kind of address space.
+// Class holds the policy for a kind of address space.
 type Class struct {
 	Name string
 	// Native classes are served by Cadastre itself.
 	Native    bool
 	Family    Family
 	Selection Selection
-	// Strategy, OnExhaustion and ReuseDelay are empty, or negative, where the
-	// class leaves them to the pool.
+	// Strategy, OnExhaustion and ReuseDelay are empty, or negative, if the class leaves them to
+	// the pool.
 	Strategy     Strategy
 	OnExhaustion OnExhaustion
 	ReuseDelay   time.Duration
 
-	// Lengths are what the class allows; Length is the default, or NoLength.
+	// Lengths are the lengths that the class allows; Length is the default, or NoLength.
 	Lengths Lengths
 	Length  int
 
 	Reclaim Reclaim
-	// Limit is what one project may hold of the class, over all its pools.
+	// Limit is the most that one project can hold of the class, over all its pools.
 	Limit Limit
 	// AllowRetain lets claims of the class have their block retained.
 	AllowRetain bool
-	// Retention is how long a retained block is kept; zero: as the pool says.
+	// Retention is the time for which a retained block is kept; zero: the pool's time.
 	Retention  time.Duration
 	Visibility Visibility
 	Project    string
@@ -141,8 +141,8 @@ type Class struct {
 	LocalPools bool
 }
 
-// Excludes returns a *PolicyError if a pool that names the class does not back it: it
-// is of the other family, or a namespace's own where the class does not allow these.
+// Excludes returns a *PolicyError if a pool that names the class does not back it: the pool is
+// of the other family, or it is a namespace's own and the class does not allow these.
 func (c Class) Excludes(pool Pool) error {
 	switch {
 	case pool.Key.Namespace != "" && !c.LocalPools:
@@ -159,7 +159,7 @@ func (c Class) Excludes(pool Pool) error {
 	return nil
 }
 
-// Family is an address family.
+// Family represents an address family.
 type Family string
 
 // The address families.
@@ -168,7 +168,7 @@ const (
 	IPv6 Family = "IPv6"
 )
 
-// FamilyOf is the family of a block.
+// FamilyOf returns the family of a block.
 func FamilyOf(block netip.Prefix) Family {
 	if block.Addr().Is4() {
 		return IPv4
@@ -176,7 +176,7 @@ func FamilyOf(block netip.Prefix) Family {
 	return IPv6
 }
 
-// Bits is the number of bits of an address: 32 or 128.
+// Bits returns the number of bits of an address: 32 or 128.
 func (f Family) Bits() int {
 	if f == IPv4 {
 		return 32
@@ -184,7 +184,7 @@ func (f Family) Bits() int {
 	return 128
 }
 
-// All is the block that holds every address of the family.
+// All returns the block that holds every address of the family.
 func (f Family) All() netip.Prefix {
 	if f == IPv4 {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -192,7 +192,7 @@ func (f Family) All() netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// Strategy says which of a pool's free blocks is handed out.
+// Strategy represents the choice among the free blocks of a pool.
 type Strategy string
 
 // The strategies.
@@ -203,7 +203,7 @@ const (
 	StrategyRandom   Strategy = "Random"
 )
 
-// Selection says which of several pools serves a claim.
+// Selection represents the choice among several pools that can serve a claim.
 type Selection string
 
 // The selections.
@@ -213,28 +213,28 @@ const (
 	SelectMostUtilized  Selection = "MostUtilized"
 )
 
-// OnExhaustion says what becomes of a request for which there is no room.
+// OnExhaustion represents the treatment of a request for which there is no room.
 type OnExhaustion string
 
-// What becomes of a request for which there is no room.
+// The treatments of a request for which there is no room.
 const (
 	OnExhaustionWait   OnExhaustion = "Wait"
 	OnExhaustionReject OnExhaustion = "Reject"
 )
 
-// Reclaim says what becomes of a block when its holder is gone.
+// Reclaim represents the treatment of a block when its holder is gone.
 type Reclaim string
 
-// What becomes of a block when its holder is gone.
+// The treatments of a block when its holder is gone.
 const (
 	ReclaimDelete Reclaim = "Delete"
 	ReclaimRetain Reclaim = "Retain"
 )
 
-// Visibility says whose claims may use a pool or a class.
+// Visibility represents the set of tenants whose claims can use a pool or a class.
 type Visibility string
 
-// Whose claims may use a pool or a class.
+// The sets of tenants whose claims can use a pool or a class.
 const (
 	VisibilityShared   Visibility = "Shared"
 	VisibilityConsumer Visibility = "Consumer"
@@ -247,28 +247,28 @@ type Lengths struct{ Min, Max int }
 // Contain reports whether a length lies within the bounds.
 func (l Lengths) Contain(bits int) bool { return l.Min <= bits && bits <= l.Max }
 
-// NoLength stands for a prefix length that nobody has stated.
+// NoLength stands for a prefix length that is not stated.
 const NoLength = -1
 
-// Usage is how much is held: blocks, and the addresses in them.
+// Usage holds the held amount: the number of blocks, and of the addresses in them.
 type Usage struct{ Blocks, Addresses space.Count }
 
-// UsageOf is the usage of one block.
+// UsageOf returns the usage of one block.
 func UsageOf(block netip.Prefix) Usage {
 	return Usage{Blocks: space.CountOf64(1), Addresses: space.CountOf(block)}
 }
 
-// Add is the usage with that of another one in addition.
+// Add returns the sum of both usages.
 func (u Usage) Add(other Usage) Usage {
 	return Usage{Blocks: u.Blocks.Add(other.Blocks), Addresses: u.Addresses.Add(other.Addresses)}
 }
 
-// Sub is the usage without that of another one.
+// Sub returns the usage without the other one.
 func (u Usage) Sub(other Usage) Usage {
 	return Usage{Blocks: u.Blocks.Sub(other.Blocks), Addresses: u.Addresses.Sub(other.Addresses)}
 }
 
-// Maximum is the most that there may be of something. The zero value is no maximum.
+// Maximum holds an upper bound. The zero value sets no bound.
 type Maximum struct {
 	Set   bool
 	Count space.Count
@@ -276,20 +276,21 @@ type Maximum struct {
 
 func (m Maximum) allows(n space.Count) bool { return !m.Set || n.Cmp(m.Count) <= 0 }
 
-// Limit is what one project may hold. The zero value is no limit.
+// Limit holds the bounds of the holdings of one project. The zero value sets none.
 type Limit struct{ Blocks, Addresses Maximum }
 
 // IsSet reports whether there is any limit.
 func (l Limit) IsSet() bool { return l.Blocks.Set || l.Addresses.Set }
 
-// Account is the project and the class for which a block counts, and what the class of the block allows it.
+// Account holds the project and the class for which a block counts, and the limit that the
+// class sets for the project.
 type Account struct {
 	Project, Class string
 	ClassLimit     Limit
 }
 
-// Check returns a *LimitError where a project that holds so much of something would
-// exceed the limit with more of it. A request of no project has no limit.
+// Check returns a *LimitError if a project that holds that much of something would exceed the
+// limit with more of it. A request of no project has no limit.
 func (l Limit) Check(of, project string, held, more Usage) error {
 	if project == "" {
 		return nil
@@ -304,8 +305,7 @@ func (l Limit) Check(of, project string, held, more Usage) error {
 	return nil
 }
 
-// MayUse reports whether a tenant may use a pool or a class of the visibility and
-// project.
+// MayUse reports whether a tenant can use a pool or a class of the visibility and project.
 func (t Tenant) MayUse(visibility Visibility, project string) bool {
 	switch visibility {
 	case VisibilityConsumer:
@@ -317,11 +317,11 @@ func (t Tenant) MayUse(visibility Visibility, project string) bool {
 	}
 }
 
-// Namespace of the requester; empty for a cluster-scoped pool.
+// Namespace returns the namespace of the requester; empty for a cluster-scoped pool.
 func (r Request) Namespace() string { return cmp.Or(r.Claim.Namespace, r.Child.Namespace) }
 
-// MayUse reports whether the request may be served from a pool that it does not
-// name: one of its namespace's own, or one that is visible to its tenant.
+// MayUse reports whether the request can be served from a pool that it does not name: one of
+// its namespace's own, or one that is visible to its tenant.
 func (r Request) MayUse(pool Pool) bool {
 	if pool.Key.Namespace != "" {
 		return pool.Key.Namespace == r.Namespace()
@@ -329,16 +329,16 @@ func (r Request) MayUse(pool Pool) bool {
 	return r.Namespace() == "" || r.Tenant.MayUse(pool.Visibility, pool.Project)
 }
 
-// MayName reports whether the request may name the pool. What it may not name is
-// answered as what does not exist.
+// MayName reports whether the request can name the pool. A pool that it cannot name is answered
+// like one that does not exist.
 func (r Request) MayName(pool Pool) bool {
 	return r.MayUse(pool) && (r.Granted || !r.NeedsGrant(pool))
 }
 
-// NeedsGrant reports whether naming the pool takes more than its being visible: for
-// a claim and a cluster-scoped pool where it belongs to another project, for a
-// namespace's own pool always, because what it is given is out of the platform's
-// hands. Pools of the requester's own namespace take nothing.
+// NeedsGrant reports whether a request needs more than the pool's visibility to name it. A
+// claim needs more if a cluster-scoped pool belongs to another project. A namespace's own pool
+// always does, because its block leaves the platform's hands. Pools of the requester's own
+// namespace need nothing.
 func (r Request) NeedsGrant(pool Pool) bool {
 	if pool.Key.Kind == PoolKindLocalIPPool {
 		return false

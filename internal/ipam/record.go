@@ -1,6 +1,6 @@
-// Package ipam is the vocabulary of address management, and its decisions:
-// what a claim asks for, what a class and a pool allow, which pool serves it,
-// and what is said when none can.
+// Package ipam holds the vocabulary and the decisions of address management: what a claim
+// requests, what a class and a pool allow, which pool serves the claim, and which error
+// explains that none can.
 //
 // It knows neither Kubernetes nor time: values go in, a value comes out. All
 // types are values that may be shared freely once built; nothing here changes
@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// State says how a block is held.
+// State represents the way in which a block is held.
 type State string
 
-// How a block is held: by its holder; kept after its holder is gone; not yet to
-// be handed out again; as the space of a pool from which nothing is handed out any
-// more, because it is about to be released.
+// The states of a block: held by its holder; kept after its holder is gone; not yet to be
+// handed out again; held as the space of a pool from which nothing is handed out any more,
+// because it is about to be released.
 const (
 	StateBound     State = "Bound"
 	StateRetained  State = "Retained"
@@ -27,16 +27,16 @@ const (
 	StateReleasing State = "Releasing"
 )
 
-// Purpose says what a block is held for.
+// Purpose represents the purpose for which a block is held.
 type Purpose string
 
-// What a block is held for.
+// The purposes for which a block is held.
 const (
 	PurposeClaim Purpose = "Claim"
 	PurposePool  Purpose = "Pool"
 )
 
-// Record is an IPAllocation: that a block is held, by which holder, and from which pool.
+// Record represents an IPAllocation: a held block, its holder, and its pool.
 type Record struct {
 	Name Name
 	// UID and Version identify one state of the object; empty before it exists.
@@ -46,31 +46,28 @@ type Record struct {
 	Pool   PoolKey
 	Class  string
 	Holder Holder
-	// HolderUID is empty where the holder did not exist yet when the block was
-	// recorded.
+	// HolderUID is empty if the holder did not exist yet when the block was recorded.
 	HolderUID string
 
 	Purpose      Purpose
 	Reclaim      Reclaim
 	State        State
 	ReleaseAfter time.Time
-	// Project is that of the holder when the block was recorded; empty where there is
-	// none.
+	// Project is the holder's project when the block was recorded; empty if there is none.
 	Project     string
 	RequestedBy string
-	// Gateway is what was handed out with the address; the zero Addr where the record says
-	// of none.
+	// Gateway was handed out with the address; the zero Addr if the record names none.
 	Gateway netip.Addr
-	// Sticky is the key by which a later claim of the namespace gets this block
-	// again; empty where there is none.
+	// Sticky is the key by which a later claim of the namespace gets this block again; empty if
+	// there is none.
 	Sticky string
-	// Adopted records were taken over by another process or another holder of
-	// the same name than they were made by.
+	// Adopted records were taken over: they were made by another process, or by another holder
+	// of the same name.
 	Adopted bool
-	// PoolUnknown records were made when their pool was not known: whether their
-	// holder may use it is still to be judged.
+	// PoolUnknown records were made when their pool was not known. Whether their holder can use
+	// the pool is still to be judged.
 	PoolUnknown bool
-	// Terminating records still hold their block: held is what has not been
+	// Terminating records still hold their block: a block is held until its record has been
 	// seen as deleted.
 	Terminating bool
 }
@@ -78,20 +75,20 @@ type Record struct {
 // IsStamped reports whether the record names the UID of its holder, which existed then.
 func (r Record) IsStamped() bool { return r.HolderUID != "" }
 
-// MayBeOf reports whether the record is of the holder with that UID as far as it says: it
-// names no other one.
+// MayBeOf reports whether the record may belong to the holder with that UID: it names no other
+// one.
 func (r Record) MayBeOf(uid string) bool { return !r.IsStamped() || r.HolderUID == uid }
 
-// WasTakenOver reports whether the record was retained until a claim took it over that
-// has not been stored as far as is known.
+// WasTakenOver reports whether the record was retained until a claim took it over that, as far
+// as is known, has not been stored.
 func (r Record) WasTakenOver() bool {
 	return r.State == StateBound && !r.IsStamped() && !r.ReleaseAfter.IsZero()
 }
 
-// Counted is a number with its noun, for messages: 1 block, 2 blocks, 3 addresses.
+// Counted returns a number with its noun, for messages: 1 block, 2 blocks, 3 addresses.
 func Counted[N int | int64](n N, noun string) string { return Numbered(n, noun, Plural(noun)) }
 
-// Plural is the plural of a noun.
+// Plural returns the plural of a noun.
 func Plural(noun string) string {
 	if strings.HasSuffix(noun, "s") {
 		return noun + "es"
@@ -99,7 +96,7 @@ func Plural(noun string) string {
 	return noun + "s"
 }
 
-// Numbered is a number with what there is one or more of: 1 claim waits, 2 claims wait.
+// Numbered returns a number with the phrase for one or for more: 1 claim waits, 2 claims wait.
 func Numbered[N int | int64](n N, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -107,30 +104,30 @@ func Numbered[N int | int64](n N, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// Terms are what a request comes to once class and pools have had their say:
-// everything that finding a block needs.
+// Terms holds the request combined with its class and pools: everything that finding a block
+// needs.
 type Terms struct {
 	Class   string
 	Family  Family
 	Length  int
 	Block   netip.Prefix
 	Reclaim Reclaim
-	// Single and BlockField are as the request says.
+	// Single and BlockField come from the request.
 	Single     bool
 	BlockField string
 
 	Selection Selection
-	// Strategy and OnExhaustion are empty where each pool's own counts.
+	// Strategy and OnExhaustion are empty if each pool's own counts.
 	Strategy     Strategy
 	OnExhaustion OnExhaustion
-	// Retains says that the block is to be kept once its holder is gone, and by which
-	// field: empty where it is not.
+	// Retains is the field that asks for the block to be kept once its holder is gone; empty if
+	// none does.
 	Retains string
-	// Sticky is the request's.
+	// Sticky is the sticky key of the request.
 	Sticky string
 }
 
-// WhenExhausted is what becomes of the request when none of the pools has room.
+// WhenExhausted returns the treatment of the request when none of the pools has room.
 func (t Terms) WhenExhausted(pools []Pool) OnExhaustion {
 	switch {
 	case t.OnExhaustion != "":
@@ -142,10 +139,10 @@ func (t Terms) WhenExhausted(pools []Pool) OnExhaustion {
 	}
 }
 
-// Name is the name of a namespaced object.
+// Name holds the name of a namespaced object.
 type Name struct{ Namespace, Name string }
 
-// Holder is what holds a block, by name: a claim or a pool.
+// Holder identifies the claim or the pool that holds a block, by name.
 type Holder struct {
 	// Group and Kind of the holder's API type.
 	Group, Kind string
@@ -165,9 +162,8 @@ func (h Holder) String() string {
 
 func (n Name) String() string { return n.Namespace + "/" + n.Name }
 
-// PoolKey names a space. Blocks with the same key exclude each other: the name
-// counts, not the UID, so that a pool that was forced away and made again finds
-// its old records in use.
+// PoolKey names a space. Blocks with the same key exclude each other. The name counts, not the
+// UID, so that a pool that was forced away and made again finds its old records in use.
 type PoolKey struct {
 	Kind PoolKind
 	// Namespace of a local pool, and of the routing domains of such; else empty.
@@ -177,12 +173,11 @@ type PoolKey struct {
 	Family Family
 }
 
-// PoolKind is the kind of a space in which blocks exclude each other.
+// PoolKind represents the kind of a space in which blocks exclude each other.
 type PoolKind string
 
-// The kinds of spaces: the platform's pools, those of a namespace's own, and
-// routing domains, which are spaces too: what they hand out are the CIDRs of root
-// pools.
+// The kinds of spaces: the platform's pools, those of a namespace, and routing domains. Routing
+// domains are spaces too: they hand out the CIDRs of root pools.
 const (
 	PoolKindIPPool        PoolKind = "IPPool"
 	PoolKindLocalIPPool   PoolKind = "LocalIPPool"
@@ -192,23 +187,21 @@ const (
 // IsPool reports whether this is a kind of pool.
 func (k PoolKind) IsPool() bool { return k == PoolKindIPPool || k == PoolKindLocalIPPool }
 
-// PoolNamed is the key of a cluster-scoped pool.
+// PoolNamed returns the key of a cluster-scoped pool.
 func PoolNamed(name string) PoolKey { return PoolKey{Kind: PoolKindIPPool, Name: name} }
 
-// LocalPoolNamed is the key of a namespace's own pool.
+// LocalPoolNamed returns the key of a namespace's own pool.
 func LocalPoolNamed(namespace, name string) PoolKey {
 	return PoolKey{Kind: PoolKindLocalIPPool, Namespace: namespace, Name: name}
 }
 
-// DomainNamed is the key of one family of a routing domain of cluster-scoped
-// pools.
+// DomainNamed returns the key of one family of a routing domain of cluster-scoped pools.
 func DomainNamed(name string, family Family) PoolKey {
 	return PoolKey{Kind: PoolKindRoutingDomain, Name: name, Family: family}
 }
 
-// LocalDomainNamed is the key of one family of a routing domain of a namespace's
-// own; that of DomainNamed where the namespace is empty. No other space has it,
-// whatever the names.
+// LocalDomainNamed returns the key of one family of a namespace's own routing domain; that of
+// DomainNamed if the namespace is empty. No other space has this key, whatever the names.
 func LocalDomainNamed(namespace, name string, family Family) PoolKey {
 	return PoolKey{Kind: PoolKindRoutingDomain, Namespace: namespace, Name: name, Family: family}
 }

@@ -7,18 +7,17 @@ import (
 	"slices"
 )
 
-// Request is what a claim asks for, or a child pool of its parent.
+// Request holds the request of a claim, or that of a child pool to its parent.
 type Request struct {
-	// Claim is zero, and Child is not, where it is a pool that asks.
+	// Claim is zero, and Child is not, if a pool asks.
 	Claim Name
 	Child PoolKey
-	// Tenant is who asks.
+	// Tenant is the requester.
 	Tenant Tenant
-	// Granted reports whether the requester has the right to use the pool that is named,
-	// where that takes one.
+	// Granted reports whether the requester has the right to use the named pool, if that needs
+	// a right.
 	Granted bool
-	// RequestedBy is the user who created the claim, where the claim waits and that is
-	// known.
+	// RequestedBy is the user that created the claim, if the claim waits and the user is known.
 	RequestedBy string
 
 	// At most one of Class, Pool and Selects is set.
@@ -26,36 +25,36 @@ type Request struct {
 	Pool  PoolKey
 	// Selects picks pools by their labels.
 	Selects func(labels map[string]string) bool
-	// Selector is a hash of Selects: of two requests that have the same, both pick the same
-	// pools. Empty where that is not known.
+	// Selector is a hash of Selects: two requests with the same hash pick the same pools. Empty
+	// if it is not known.
 	Selector string
-	// SelectorBytes is about how much memory Selects takes.
+	// SelectorBytes is the approximate memory that Selects takes.
 	SelectorBytes int
 
-	// Family is empty, and Length NoLength, where the claim does not say.
+	// Family is empty, and Length NoLength, if the claim does not state them.
 	Family Family
 	Length int
-	// Single says that one address is asked for, whatever length the class hands out
-	// by default: it is one of Cluster API's claims.
+	// Single reports whether one address is requested, whatever length the class hands out by
+	// default: the request is one of Cluster API's claims.
 	Single bool
-	// Block is the very block that is asked for, or the zero Prefix.
+	// Block is the requested block, or the zero Prefix.
 	Block netip.Prefix
 	// BlockField is the field that states Block; empty: spec.cidr.
 	BlockField string
-	// Reclaim is empty where the claim does not say.
+	// Reclaim is empty if the claim does not state it.
 	Reclaim Reclaim
-	// Sticky is the key by which the block of an earlier claim is asked for, and
-	// by which a later one gets it; empty where there is none.
+	// Sticky is the key that requests the block of an earlier claim, and by which a later one
+	// gets it; empty if there is none.
 	Sticky string
 }
 
-// Wants is what a request would take, and from which pools; without pools it waits for
-// something that is missing or not allowed.
+// Wants holds the length that a request would take, and the pools that could serve it. Without
+// pools, the request waits for something that is missing or not allowed.
 type Wants struct {
 	Pools []PoolKey
 	// Length is the prefix length.
 	Length int
-	// Account is for which project and class the block would count.
+	// Account is the project and the class for which the block would count.
 	Account Account
 }
 
@@ -64,7 +63,7 @@ func (w Wants) Equal(other Wants) bool {
 	return w.Length == other.Length && w.Account == other.Account && slices.Equal(w.Pools, other.Pools)
 }
 
-// Tenant is on whose behalf something is asked for.
+// Tenant identifies the tenant on whose behalf a request is made.
 type Tenant struct {
 	// Project of the namespace.
 	Project string
@@ -72,19 +71,19 @@ type Tenant struct {
 	Platform bool
 }
 
-// ParentRequest is what a child pool asks of its parent.
+// ParentRequest returns the request of a child pool to its parent.
 func (p Pool) ParentRequest() Request {
 	return Request{Child: p.Key, Granted: p.ParentGranted, Pool: p.Home, Family: p.Family, Length: p.Length, Block: p.CIDR}
 }
 
-// Candidate is a pool with how much of it is in use: 0 to 1.
+// Candidate holds a pool and the part of it that is in use: 0 to 1.
 type Candidate struct {
 	Pool     Pool
 	Utilized float64
 }
 
-// Rank orders pools as they are to be tried. A namespace's own pools come before
-// cluster-scoped ones; ties, and FirstFit, go by name.
+// Rank orders pools as they are to be tried. A namespace's own pools come before cluster-scoped
+// ones; ties, and FirstFit, go by name.
 func Rank(pools []Candidate, by Selection) []Pool {
 	order := slices.Clone(pools)
 	slices.SortFunc(order, func(a, b Candidate) int {
@@ -121,7 +120,7 @@ func direction(by Selection) int {
 	}
 }
 
-// Verdict says in one word what was decided about one pool for one request.
+// Verdict represents the decision about one pool for one request, in one word.
 type Verdict string
 
 // The verdicts.
@@ -132,11 +131,11 @@ const (
 	NoFreeBlock Verdict = "NoFreeBlock"
 	// OutOfTurn: a block is free, and is for a request that waits.
 	OutOfTurn Verdict = "OutOfTurn"
-	// InUse: the very block that is asked for has a holder.
+	// InUse: the requested block has a holder.
 	InUse Verdict = "InUse"
-	// Withheld: the very block that is asked for is never handed out.
+	// Withheld: the requested block is never handed out.
 	Withheld Verdict = "Withheld"
-	// LimitReached: the project holds as much of the pool, or of the class, as it may.
+	// LimitReached: the project has reached the limit of the pool, or of the class.
 	LimitReached Verdict = "LimitReached"
 	// CannotFit: the pool has no block of the length even when it is empty.
 	CannotFit Verdict = "CannotFit"
@@ -144,7 +143,7 @@ const (
 	FamilyMismatch Verdict = "FamilyMismatch"
 	// LocalPoolNotAllowed: the pool is a namespace's own, and the class does not allow these.
 	LocalPoolNotAllowed Verdict = "LocalPoolNotAllowed"
-	// OutsidePool: the very block that is asked for does not lie in the pool.
+	// OutsidePool: the requested block does not lie in the pool.
 	OutsidePool Verdict = "OutsidePool"
 	// LengthNotAllowed: the length is outside the pool's bounds.
 	LengthNotAllowed Verdict = "LengthNotAllowed"
@@ -158,14 +157,14 @@ const (
 	Terminating Verdict = "Terminating"
 )
 
-// PoolResult is a pool that a request may use, and why it is not served from there; Err
-// is nil where it is, or could be.
+// PoolResult holds a pool that a request can use, and the reason why it is not served from
+// there. Err is nil if it is, or could be.
 type PoolResult struct {
 	Pool PoolKey
 	Err  error
 }
 
-// Verdict is what the error comes to.
+// Verdict returns the verdict that follows from the error.
 func (r PoolResult) Verdict() Verdict {
 	var exhausted *ExhaustedError
 	var taken *TakenError
@@ -199,7 +198,7 @@ func SortByPool(results []PoolResult) {
 	slices.SortStableFunc(results, func(a, b PoolResult) int { return compareKeys(a.Pool, b.Pool) })
 }
 
-// WithPools returns the error with what was decided about each pool, for PoolsOf.
+// WithPools returns the error with the decision about each pool, for PoolsOf.
 func WithPools(err error, pools []PoolResult) error {
 	if err == nil || len(pools) == 0 {
 		return err
@@ -207,8 +206,8 @@ func WithPools(err error, pools []PoolResult) error {
 	return &poolsError{err, pools}
 }
 
-// PoolsOf is what was decided about each pool that the request may use; empty where the
-// error is not about pools.
+// PoolsOf returns the decision about each pool that the request can use; empty if the error is
+// not about pools.
 func PoolsOf(err error) []PoolResult {
 	if of, ok := errors.AsType[interface {
 		error
@@ -219,7 +218,7 @@ func PoolsOf(err error) []PoolResult {
 	return nil
 }
 
-// poolsError says the same as the error in it.
+// poolsError adds pools to an error, and keeps its text.
 type poolsError struct {
 	error
 	pools []PoolResult

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// How long a block is kept where neither class nor pool says: a retained one, and one
-// that waits for the next claim of its sticky key.
+// The time for which a block is kept if neither class nor pool states one: a retained block,
+// and one that waits for the next claim of its sticky key.
 const (
 	retainedFor = 720 * time.Hour
 	stickyFor   = time.Hour
 )
 
-// Keeping is for how long a block is kept after its holder is gone.
+// Keeping holds the times for which a block is kept after its holder is gone.
 type Keeping struct {
 	// Retention of a retained block; zero: the default.
 	Retention time.Duration
@@ -20,7 +20,7 @@ type Keeping struct {
 	ReuseDelay time.Duration
 }
 
-// KeepingOf is what class and pool say, either of which may be nil: the class
+// KeepingOf returns the times that class and pool state; either may be nil. The class counts
 // first, then the pool.
 func KeepingOf(class *Class, pool *Pool) Keeping {
 	var k Keeping
@@ -36,32 +36,30 @@ func KeepingOf(class *Class, pool *Pool) Keeping {
 	return k
 }
 
-// Transition is what becomes of a record without a holder.
+// Transition holds the next step for a record without a holder.
 type Transition struct {
-	// State is the one to write, or empty.
+	// State is the state to write, or empty.
 	State State
 	// ReleaseAfter goes with State; zero: never by itself.
 	ReleaseAfter time.Time
-	// Release says that the block is free.
+	// Release reports whether the block is free.
 	Release bool
-	// Again is when to look again; zero: when the record changes.
+	// Again is the time to look again; zero: when the record changes.
 	Again time.Time
 }
 
-// NextState decides what becomes of a record whose holder is gone.
+// NextState decides the next step for a record whose holder is gone.
 //
 //	Bound ── Delete ──┬─ no delay ────────────────┬─▶ released
 //	  │               └─ delay ─▶ Cooling ─ due ──┤
 //	  └──── Retain ─▶ Retained ─ due ─ as Delete ─┘
 //
-// A block with a sticky key is retained for a time even with Delete. One that was
-// retained, and was taken over for a claim that is not there, is retained again until
-// it was due.
+// A block with a sticky key is retained for a time even with Delete. If a claim took over a
+// retained block and does not exist, the block is retained again until its old due time.
 //
-// A retained record that a person deletes is due at once, and cools down where there
-// is a delay: its finalizer keeps it until then. The deletion of a record that cools
-// down changes nothing. In a namespace that goes away nothing is retained: no claim
-// can come back there.
+// If a person deletes a retained record, it is due at once, and cools down if there is a delay:
+// its finalizer keeps it until then. The deletion of a record that cools down changes nothing.
+// In a namespace that is being deleted nothing is retained: no claim can come back there.
 func NextState(r Record, k Keeping, now time.Time) Transition {
 	switch {
 	case r.Purpose == PurposePool:
@@ -81,8 +79,8 @@ func NextState(r Record, k Keeping, now time.Time) Transition {
 	}
 }
 
-// isNotDue reports whether the time of a retained or cooling record is not over. A
-// person who deletes a retained one ends its time.
+// isNotDue reports whether the time of a retained or cooling record is not over. If a person
+// deletes a retained record, its time ends.
 func (r Record) isNotDue(now time.Time) bool {
 	ended := r.State == StateBound || r.State == StateRetained && r.Terminating
 	return !ended && now.Before(r.ReleaseAfter)
@@ -93,9 +91,9 @@ func (r Record) isKept() bool {
 	return !r.Terminating && (r.Reclaim == ReclaimRetain || r.Sticky != "")
 }
 
-// keptUntil is when a kept block is free.
+// keptUntil returns the time when a kept block is free.
 func (r Record) keptUntil(k Keeping, now time.Time) time.Time {
-	if r.Reclaim != ReclaimRetain { // for the next of its sticky key
+	if r.Reclaim != ReclaimRetain { // for the next claim of its sticky key
 		return now.Add(cmp.Or(k.Retention, stickyFor))
 	}
 	return now.Add(cmp.Or(k.Retention, retainedFor))

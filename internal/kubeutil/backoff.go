@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// firstDelay is how long it takes after the first failure of an object until it is tried
-	// again. It is twice as long each time, up to lastDelay.
+	// firstDelay is the time from the first failure of an object until it is tried again. It
+	// doubles each time, up to lastDelay.
 	firstDelay = 5 * time.Millisecond
 	lastDelay  = time.Minute
-	// probeEvery is how often one of the objects that failed for one cause is tried in any
-	// case: within that time the end of the cause is noticed.
+	// probeEvery is the interval at which one of the objects that failed for one cause is tried
+	// in any case: within that time the end of the cause is noticed.
 	probeEvery = time.Second
-	// perCause bounds how many objects are tried again: together 20 a second, or as many as
-	// it takes to try each once in lastDelay.
+	// perCause bounds the number of objects that are tried again: together 20 a second, or as
+	// many as it takes to try each once in lastDelay.
 	perCause = 50 * time.Millisecond
-	// startedBySuccess is how many more objects of a cause are tried at once when one of them
-	// succeeded: a cause that has ended is noticed for a thousand of them in ten steps, and
-	// the success of one object alone causes two tries at most.
+	// startedBySuccess is the number of further objects of a cause that are tried at once when
+	// one of them succeeded: a cause that has ended is noticed for a thousand of them in ten
+	// steps, and the success of one object alone causes two tries at most.
 	startedBySuccess = 2
 )
 
-// Backoff is the one place that decides when an object is reconciled again whose last pass
-// failed. Nothing else does: an event, such as one that the failed pass caused itself,
-// brings that forward, but not below the delay, and not below probeEvery.
+// Backoff decides when an object is reconciled again whose last pass failed. Nothing else
+// decides it: an event, such as one that the failed pass caused itself, brings the next pass
+// forward, but not below the delay, and not below probeEvery.
 //
-// Objects of a namespace that failed for one cause, such as a quota, are tried one at a
-// time. Each has a delay that doubles; the first of them is tried after probeEvery at the
-// latest. When one succeeds, the others follow. So a thousand objects that are refused cost
-// as much as a few, and are served when the cause ends, of which no watch tells.
+// Objects of a namespace that failed for one cause, such as a quota, are tried one at a time.
+// Each has a delay that doubles; the first of them is tried after probeEvery at the latest.
+// When one succeeds, the others follow. So a thousand refused objects cost as much as a few,
+// and are served when the cause ends, which no watch reports.
 //
-// A Backoff is for one controller. It is a source of its requests, and is to be started as
+// A Backoff serves one controller. It is a source of its requests, and is to be started as
 // such. Its methods may be called concurrently.
 type Backoff struct {
 	clock   clock.WithDelayedExecution
@@ -51,10 +51,10 @@ type Backoff struct {
 	causes  map[causeKey]*failureCause
 }
 
-// PassResult is what a pass of a controller did.
+// PassResult represents the result of a pass of a controller.
 type PassResult string
 
-// What a pass does: it changes something, changes nothing, or fails.
+// The results of a pass: it changes something, changes nothing, or fails.
 const (
 	PassChanged   PassResult = "changed"
 	PassUnchanged PassResult = "unchanged"
@@ -82,8 +82,8 @@ func (b *Backoff) Start(ctx context.Context, q Queue) error {
 	return nil
 }
 
-// Limiter returns the rate limiter of the controller's queue. It has no say: Backoff
-// decides. Its long delay is for what controller-runtime retries itself.
+// Limiter returns the rate limiter of the controller's queue. It decides nothing: Backoff does.
+// Its long delay is for the retries of controller-runtime itself.
 func (b *Backoff) Limiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](10*lastDelay, 10*lastDelay)
 }
@@ -101,14 +101,15 @@ type reportedError struct{ error }
 
 func (e *reportedError) Unwrap() error { return e.error }
 
-// isReported reports whether there is no need to log an error: the status has it, or there
-// is a newer version of the object.
+// isReported reports whether an error need not be logged: the status has it, or there is a
+// newer version of the object.
 func isReported(err error) bool {
 	_, reported := errors.AsType[*reportedError](err)
 	return reported || apierrors.IsConflict(err)
 }
 
-// Passes returns a reconciler that has r reconcile what has not failed, or is due.
+// Passes returns a reconciler that lets r reconcile the objects that have not failed, or are
+// due.
 func (b *Backoff) Passes(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (result reconcile.Result, _ error) {
 		if after, is := b.defers(req); is {
@@ -125,7 +126,7 @@ func (b *Backoff) Passes(r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// ended notes how a pass ended, and whether it wrote anything.
+// ended records how a pass ended, and whether it wrote anything.
 func (b *Backoff) ended(req reconcile.Request, err error, wrote bool) {
 	result := PassUnchanged
 	switch {
@@ -144,15 +145,14 @@ func (b *Backoff) ended(req reconcile.Request, err error, wrote bool) {
 	}
 }
 
-// Throttle limits something to once an interval for each name, without delaying the
-// first after a quiet time: status writes that only update counts. It may be used
-// concurrently.
+// Throttle limits something, such as status writes that only update counts, to once an interval
+// for each name, without delaying the first after a quiet time. It may be used concurrently.
 type Throttle struct {
 	interval time.Duration
 	clock    clock.PassiveClock
 
 	mu sync.Mutex
-	// scheduled is the last time that Delay has returned, by name, and taken when Take
+	// scheduled is the last time that Delay has returned, by name, and taken the time when Take
 	// last returned zero.
 	scheduled, taken map[string]time.Time
 }
@@ -162,9 +162,9 @@ func NewThrottle(interval time.Duration, c clock.PassiveClock) *Throttle {
 	return &Throttle{interval: interval, clock: c, scheduled: map[string]time.Time{}, taken: map[string]time.Time{}}
 }
 
-// Delay schedules the next time for the name, and returns how long it is until then:
-// zero when the last one was an interval ago. A time that is scheduled and has not come
-// yet is shared by all who ask before it.
+// Delay schedules the next time for the name, and returns the time left until then: zero when
+// the last one was an interval ago. A scheduled time that has not come yet is shared by all
+// callers before it.
 func (t *Throttle) Delay(name string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,8 +180,8 @@ func (t *Throttle) Delay(name string) time.Duration {
 	return at.Sub(now)
 }
 
-// Take returns zero, once an interval for each name; otherwise it returns how long it is
-// until it will.
+// Take returns zero, once an interval for each name; otherwise it returns the time left until
+// it will.
 func (t *Throttle) Take(name string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,11 +193,12 @@ func (t *Throttle) Take(name string) time.Duration {
 	return 0
 }
 
-// budgetNames is how many names are kept in mind. When there are more, all begin anew.
+// budgetNames is the number of names that are kept in memory. When there are more, all start
+// over.
 const budgetNames = 4096
 
-// Budget bounds how often something is done for each of many names, such as namespaces: so
-// many times at once, and so often from then on. It may be used concurrently.
+// Budget bounds how often something is done for each of many names, such as namespaces: a
+// number of times at once, and a rate from then on. It may be used concurrently.
 type Budget struct {
 	clock     clock.PassiveClock
 	burst     int
@@ -207,8 +208,8 @@ type Budget struct {
 	names map[string]*account
 }
 
-// account is what one name has left, and how many times it had nothing left since it last
-// had.
+// account holds the remaining budget of one name, and the number of refusals since it last had
+// any.
 type account struct {
 	left    flowcontrol.PassiveRateLimiter
 	refused int
@@ -219,8 +220,8 @@ func NewBudget(c clock.PassiveClock, burst int, perSecond float32) *Budget {
 	return &Budget{clock: c, burst: burst, perSecond: perSecond, names: map[string]*account{}}
 }
 
-// Spend reports whether it may be done once more for the name; and, if so, how many times it
-// might not since it last might.
+// Spend reports whether it may be done once more for the name. If so, it returns the number of
+// refusals since the last time that it might.
 func (b *Budget) Spend(name string) (refused int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

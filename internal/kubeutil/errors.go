@@ -1,4 +1,4 @@
-// Package kubeutil has the few things that client-go and controller-runtime leave out.
+// Package kubeutil holds the few things that client-go and controller-runtime leave out.
 package kubeutil
 
 import (
@@ -17,15 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// IsNotFound reports whether the error is that the object does not exist. An API server
-// that has just started also answers 404 for every object of a kind whose definition it
-// has not read yet. That answer is about the path, not about the object, and does not
-// count; apierrors.IsNotFound counts it.
+// IsNotFound reports whether the error means that the object does not exist. An API server that
+// has just started also answers 404 for every object of a kind whose definition it has not read
+// yet. That answer is about the path, not about the object, and does not count;
+// apierrors.IsNotFound counts it.
 func IsNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// IgnoreNotFound returns nil where the object does not exist, and otherwise the error.
+// IgnoreNotFound returns nil if the object does not exist, and otherwise the error.
 func IgnoreNotFound(err error) error {
 	if IsNotFound(err) {
 		return nil
@@ -33,16 +33,16 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
-// IsNamespaceTerminating reports whether the error is that nothing can be created any
-// more in a namespace that is being deleted. What waits in that namespace is deleted
-// soon, and is not retried.
+// IsNamespaceTerminating reports whether the error means that nothing can be created any more
+// in a namespace that is being deleted. The objects that wait in that namespace are deleted
+// soon, and are not retried.
 func IsNamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// IsRejected reports whether the API server surely did nothing of what was asked. What is
-// not an answer of it, and its time-outs and internal errors, may have been done; but a
-// request for which it could not call a webhook is not done.
+// IsRejected reports whether the API server surely did nothing of the request. If the error is
+// not an answer of the API server, or is a time-out or internal error of it, the request may
+// have been done; but a request for which it could not call a webhook is not done.
 func IsRejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -53,18 +53,18 @@ func IsRejected(err error) bool {
 }
 
 var (
-	// uncalledWebhook is how the API server begins its error about a webhook that it could
-	// not call; the rest has addresses of connections, and differs each time.
+	// uncalledWebhook is the start of the API server's error about a webhook that it could not
+	// call; the rest has addresses of connections, and differs each time.
 	// (k8s.io/apiserver/pkg/admission/plugin/webhook/errors.go)
 	uncalledWebhook = regexp.MustCompile(`failed calling webhook "[^"]*"`)
 	// quotaUsage is the part of an exceeded quota that changes with each object.
 	quotaUsage = regexp.MustCompile(`, used: \S*, limited: \S*`)
-	// refusedBy names what refuses requests.
+	// refusedBy names the cause of a refused request.
 	refusedBy = regexp.MustCompile(uncalledWebhook.String() + `|admission webhook "[^"]*" denied|exceeded quota: [^,]*|ValidatingAdmissionPolicy '[^']*'`)
 )
 
-// StableText is the text of an error as a condition can have it: without what differs each
-// time that it is met.
+// StableText returns the text of an error as a condition can have it: without the parts that
+// differ each time that the error occurs.
 func StableText(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -73,7 +73,7 @@ func StableText(err error) string {
 	return strings.Replace(err.Error(), status.Status().Message, Refusal(err), 1)
 }
 
-// Refusal is StableText without what was being done.
+// Refusal returns the StableText without the attempted action.
 func Refusal(err error) string {
 	var status apierrors.APIStatus
 	switch {
@@ -90,9 +90,9 @@ func Refusal(err error) string {
 	return quotaUsage.ReplaceAllString(message, "")
 }
 
-// Cause identifies why the API server refuses a request: the quota, policy or webhook, or
-// else the reason that it states; empty for other errors. What refuses one object for a
-// cause may refuse others of its namespace.
+// Cause returns the cause for which the API server refuses a request: the quota, policy or
+// webhook, or else the reason that it states; empty for other errors. A cause that refuses one
+// object may refuse others of its namespace.
 func Cause(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -101,16 +101,18 @@ func Cause(err error) string {
 	return cmp.Or(refusedBy.FindString(status.Status().Message), string(status.Status().Reason))
 }
 
-// causeKey identifies why passes fail.
+// causeKey identifies the cause for which passes fail.
 type causeKey struct{ namespace, cause string }
 
 // failureCause holds the objects that failed for one cause.
 type failureCause struct {
 	key causeKey
-	// idle are those that are not tried at the moment; trying is how many are.
+	// idle are the objects that are not tried at the moment; trying is the number of those that
+	// are.
 	idle   idleObjects
 	trying int
-	// failures is how many passes failed in a row, and last is when the last one did.
+	// failures is the number of passes that failed in a row, and last is the time when the last
+	// one did.
 	failures int
 	last     time.Time
 	timer    clock.Timer
@@ -118,20 +120,21 @@ type failureCause struct {
 	round int
 }
 
-// failedObject is an object whose last pass failed.
+// failedObject represents an object whose last pass failed.
 type failedObject struct {
 	request  reconcile.Request
 	cause    *failureCause
 	failures int
 	last     time.Time
-	// due is when the delay is over. It orders the objects of a cause.
+	// due is the time when the delay is over. It orders the objects of a cause.
 	due time.Time
 	// index is the position in the heap, and -1 while the object is tried.
 	index int
 }
 
-// defers reports whether an object is not to be reconciled yet, which an event asks for. It
-// is the next of its cause then; or after the returned time, where it has just failed.
+// defers reports whether an object is not to be reconciled yet although an event asks for it.
+// The object is then the next of its cause; or it is due after the returned time, if it has
+// just failed.
 func (b *Backoff) defers(req reconcile.Request) (after time.Duration, is bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +151,7 @@ func (b *Backoff) defers(req reconcile.Request) (after time.Duration, is bool) {
 	return 0, true
 }
 
-// failedFor notes that a pass of an object failed.
+// failedFor records that a pass of an object failed.
 func (b *Backoff) failedFor(req reconcile.Request, key causeKey) {
 	o := b.failed[req]
 	if o == nil {
@@ -173,8 +176,8 @@ func (b *Backoff) failedFor(req reconcile.Request, key causeKey) {
 	b.schedule(c)
 }
 
-// succeeded notes that a pass of an object did not fail. If an earlier one did, its cause
-// may have ended for others too.
+// succeeded records that a pass of an object did not fail. If an earlier one did, its cause may
+// have ended for others too.
 func (b *Backoff) succeeded(req reconcile.Request) {
 	o := b.failed[req]
 	if o == nil {
@@ -188,14 +191,15 @@ func (b *Backoff) succeeded(req reconcile.Request) {
 	b.schedule(o.cause)
 }
 
-// leave notes that an object that was tried does not fail for the cause any more.
+// leave records that an object that was tried does not fail for the cause any more.
 func (b *Backoff) leave(c *failureCause) {
 	if c.trying--; c.trying == 0 && c.idle.Len() == 0 {
 		delete(b.causes, c.key)
 	}
 }
 
-// schedule has the first object of a cause tried when it is due, unless one is tried now.
+// schedule starts the timer that tries the first object of a cause when it is due, unless one
+// is tried now.
 func (b *Backoff) schedule(c *failureCause) {
 	if c.timer != nil {
 		c.timer.Stop()
@@ -223,19 +227,19 @@ func (b *Backoff) schedule(c *failureCause) {
 	})
 }
 
-// try has the first object of a cause reconciled.
+// try enqueues the first object of a cause.
 func (b *Backoff) try(c *failureCause) {
 	o := heap.Pop(&c.idle).(*failedObject)
 	c.trying++
 	b.enqueue(o.request)
 }
 
-// delayAfter is the delay after so many failures in a row.
+// delayAfter returns the delay after that many failures in a row.
 func delayAfter(failures int) time.Duration {
 	return min(firstDelay<<min(failures-1, 20), lastDelay)
 }
 
-// idleObjects is a heap of objects, of which the first is due first.
+// idleObjects holds a heap of objects, of which the first is due first.
 type idleObjects []*failedObject
 
 func (h idleObjects) Len() int           { return len(h) }

@@ -14,21 +14,21 @@ import (
 
 const (
 	// A namespace has eventsBurst events at once, and eventsPerSecond from then on: each is a
-	// write, and a user who may create claims could cause any number of them.
+	// write, and a user that can create claims could cause any number of them.
 	eventsBurst     = 25
 	eventsPerSecond = 0.2
-	// noteLength is how long the note of an event may be, in bytes (events.k8s.io/v1).
+	// noteLength is the largest length of the note of an event, in bytes (events.k8s.io/v1).
 	noteLength = 1024
 )
 
-// Events is an event recorder that bounds what it writes: how many events a namespace has,
-// and how long their notes are. Events of one object with the same reason are a series,
-// whatever was written to the object meanwhile. It may be used concurrently.
+// Events implements an event recorder that bounds its writes: the number of events of a
+// namespace, and the length of their notes. Events of one object with the same reason are a
+// series, even if the object was written between them. It may be used concurrently.
 type Events struct {
 	recorder events.EventRecorder
 	scheme   *runtime.Scheme
 	log      logr.Logger
-	// left is what each namespace has. Cluster-scoped objects need nothing of it: tenants
+	// left is the budget of each namespace. Cluster-scoped objects need none of it: tenants
 	// cannot create them.
 	left *Budget
 }
@@ -49,7 +49,7 @@ func (e *Events) Eventf(regarding, related runtime.Object, kind, reason, action,
 		e.log.V(1).Info("Left out an event: the namespace has had many", "namespace", ref.Namespace, "object", ref.Kind+" "+ref.Name, "reason", reason)
 		return
 	}
-	ref.ResourceVersion = "" // by which the recorder would tell two events of one series apart
+	ref.ResourceVersion = "" // by which the recorder would separate two events of one series
 	e.recorder.Eventf(ref, related, kind, reason, action, "%s", Cut(fmt.Sprintf(note, args...), noteLength))
 }
 
@@ -61,7 +61,7 @@ func (e *Events) mayWrite(namespace string) bool {
 	return ok
 }
 
-// Cut is a text of so many bytes at most.
+// Cut returns the text, shortened to at most that many bytes.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text

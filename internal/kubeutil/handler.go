@@ -14,9 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Handler is an informer's handler from two functions. An object that was replaced by
-// another of its name, which an informer reports as an update, is lost and then taken. A
-// deletion that the informer missed comes with the last state that it saw.
+// Handler returns an informer's handler that calls two functions. An informer reports an object
+// that was replaced by another of its name as an update: the handler calls lose for the old
+// object and then take for the new one. For a deletion that the informer missed, it calls lose
+// with the last state that the informer saw.
 func Handler[T client.Object](take, lose func(T)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { take(obj.(T)) },
@@ -37,17 +38,17 @@ func Handler[T client.Object](take, lose func(T)) cache.ResourceEventHandler {
 	}
 }
 
-// Queue is the work queue of a controller.
+// Queue represents the work queue of a controller.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// RequestFor is the request to reconcile the object of a name; the namespace is empty for
-// one that is cluster-scoped.
+// RequestFor returns the request to reconcile the object of a name; the namespace is empty if
+// the object is cluster-scoped.
 func RequestFor(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// Subscription returns a source that calls subscribe when the controller starts, and what
-// that returns when the controller ends.
+// Subscription returns a source that calls subscribe when the controller starts, and the
+// returned stop function when the controller ends.
 func Subscription(subscribe func(context.Context, Queue) (stop func())) source.Source {
 	return source.Func(func(ctx context.Context, q Queue) error {
 		context.AfterFunc(ctx, subscribe(ctx, q))
@@ -55,11 +56,10 @@ func Subscription(subscribe func(context.Context, Queue) (stop func())) source.S
 	})
 }
 
-// OrderedSources returns a source that starts the given ones one after the other, each
-// when the one before it has synced. A controller that skips what is up to date in its
-// first pass relies on being notified of every later change, so the sources of changes
-// start before the source of the objects themselves. controller-runtime starts the
-// sources of a controller all at once.
+// OrderedSources returns a source that starts the given ones one after the other, each when the
+// one before it has synced. A controller that skips up-to-date objects in its first pass relies
+// on being notified of every later change, so the sources of changes start before the source of
+// the objects themselves. controller-runtime starts the sources of a controller all at once.
 func OrderedSources(all ...source.Source) source.Source {
 	return source.Func(func(ctx context.Context, q Queue) error {
 		for _, one := range all {
@@ -81,12 +81,12 @@ func startAndSync(ctx context.Context, one source.TypedSource[reconcile.Request]
 	return nil
 }
 
-// Namespaces are those whose objects a controller reconciles; an empty list is all of
-// them. It is for an operator that was started with --namespace. What the caches hold is
-// not limited: a block is in use wherever its holder is.
+// Namespaces holds the namespaces whose objects a controller reconciles; an empty list means
+// all of them. It is for an operator that was started with --namespace. The content of the
+// caches is not limited: a block is in use in whatever namespace its holder is.
 type Namespaces []string
 
-// NamespacesOf returns the namespaces that are named. Empty names do not count.
+// NamespacesOf returns the named namespaces. Empty names do not count.
 func NamespacesOf(names ...string) Namespaces {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" })
 }
@@ -97,8 +97,8 @@ func (n Namespaces) Has(namespace string) bool {
 	return len(n) == 0 || namespace == "" || slices.Contains(n, namespace)
 }
 
-// Limit returns a reconciler that passes requests on to r where Has reports true of
-// their namespace, and drops the others.
+// Limit returns a reconciler that passes requests on to r if Has reports true of their
+// namespace, and drops the others.
 func (n Namespaces) Limit(r reconcile.Reconciler) reconcile.Reconciler {
 	if len(n) == 0 {
 		return r
@@ -114,9 +114,9 @@ func (n Namespaces) Limit(r reconcile.Reconciler) reconcile.Reconciler {
 // Replaced reports whether after is another object than before, of the same name.
 func Replaced(before, after client.Object) bool { return before.GetUID() != after.GetUID() }
 
-// SplitReplacements returns a handler that is notified of a deletion and a creation
-// where an informer reports both as one update. An informer does that when it lists
-// again, and an object has been deleted and another created under its name meanwhile.
+// SplitReplacements returns a handler that is notified of a deletion and a creation if an
+// informer reports both as one update. An informer does that when it lists again, and an object
+// has been deleted and another created under its name in between.
 func SplitReplacements(h handler.Funcs) handler.EventHandler {
 	split := h
 	split.UpdateFunc = func(ctx context.Context, e event.UpdateEvent, q Queue) {

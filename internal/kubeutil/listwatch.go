@@ -23,20 +23,20 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// object is a T as the API server knows it.
+// object represents a T as the API server knows it.
 type object[T any] interface {
 	*T
 	client.Object
 }
 
-// StreamingSource is a source for a Reflector that reads a list of custom resources while
-// the API server writes it, item by item (KEP-5116), and transforms each object as it
+// StreamingSource implements a source for a Reflector that reads a list of custom resources
+// while the API server writes it, item by item (KEP-5116), and transforms each object as it
 // arrives. A list is complete or an error. It may be used concurrently.
 //
 // client-go keeps the text of a list and all of its objects before it hands them on, or
-// has the list sent as events of a watch (KEP-3157), or in pages. Until 60,000
-// IPAllocations were in the ledger, of a kube-apiserver on the same two CPUs (medians of
-// 3, version 1.36):
+// requests the list as events of a watch (KEP-3157), or in pages. The following is the cost
+// until 60,000 IPAllocations were in the ledger, of a kube-apiserver on the same two CPUs
+// (medians of 3, version 1.36):
 //
 //	               peak memory   time    CPU time of the process
 //	streaming          138 MiB   3.7 s   1.5 s
@@ -44,17 +44,17 @@ type object[T any] interface {
 //	as events          188 MiB   6.5 s   5.2 s
 //	pages of 5000      140 MiB   4.5 s   2.2 s
 //
-// Before Kubernetes 1.34 pages come from etcd and not from the cache of the API server:
-// 27 s (kube-apiserver 1.36 without ListFromCacheSnapshot, where streaming took 6.7 s).
-// The operator that starts with as many claims too took 170 MiB at its peak, and with
-// lists as a whole 300 to 410 MiB.
+// Before Kubernetes 1.34 pages come from etcd and not from the cache of the API server: 27 s
+// (kube-apiserver 1.36 without ListFromCacheSnapshot; streaming took 6.7 s there). The operator
+// that starts with as many claims too took 170 MiB at its peak, and with lists as a whole 300
+// to 410 MiB.
 type StreamingSource struct{ *cache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is how client-go asks whether it may request the list as
+// IsWatchListSemanticsUnSupported reports to client-go that it may not request the list as
 // events of a watch.
 func (StreamingSource) IsWatchListSemanticsUnSupported() bool { return true }
 
-// Selection is which objects of a resource a source reads.
+// Selection selects the objects of a resource that a source reads.
 type Selection struct {
 	// Resource in the plural, as in a role: ippools.
 	Resource string
@@ -64,14 +64,14 @@ type Selection struct {
 	Fields fields.Selector
 }
 
-// NewStreamingSource lists and watches the objects of T's kind in all namespaces,
-// unfiltered. The scheme must know the kind. Objects of a list are transformed, events of
-// the watch are not.
+// NewStreamingSource returns a source that lists and watches the objects of T's kind in all
+// namespaces, unfiltered. The scheme must know the kind. Objects of a list are transformed,
+// events of the watch are not.
 func NewStreamingSource[T any, P object[T]](cfg *rest.Config, over *http.Client, scheme *runtime.Scheme, resource string, transform cache.TransformFunc) (StreamingSource, error) {
 	return NewSelectingSource[T, P](cfg, over, scheme, Selection{Resource: resource}, transform)
 }
 
-// NewSelectingSource is NewStreamingSource for some of the objects.
+// NewSelectingSource returns a source as NewStreamingSource does, for some of the objects.
 func NewSelectingSource[T any, P object[T]](cfg *rest.Config, over *http.Client, scheme *runtime.Scheme, which Selection, transform cache.TransformFunc) (StreamingSource, error) {
 	kind, err := apiutil.GVKForObject(P(new(T)), scheme)
 	if err != nil {
@@ -86,8 +86,8 @@ func NewSelectingSource[T any, P object[T]](cfg *rest.Config, over *http.Client,
 	}), nil
 }
 
-// NewReadingSource is a source whose lists a function reads from their JSON, such as with
-// StreamItems; it returns an internalversion.List of what it has read.
+// NewReadingSource returns a source whose lists a function reads from their JSON, such as with
+// StreamItems. The function returns an internalversion.List of the objects that it has read.
 func NewReadingSource(from rest.Interface, which Selection, read func(body io.Reader) (runtime.Object, error)) StreamingSource {
 	return StreamingSource{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -117,8 +117,9 @@ func (s Selection) request(from rest.Interface, options metav1.ListOptions) *res
 		SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
 }
 
-// filteredWatch passes on the events of a watch that a function keeps, and changes. The
-// Filter of apimachinery blocks for good when it is stopped while it passes on an event.
+// filteredWatch implements a watch that passes on the events of another one that a function
+// keeps, and changes. The Filter of apimachinery blocks for good when it is stopped while it
+// passes on an event.
 type filteredWatch struct {
 	watch.Interface
 	events  chan watch.Event
@@ -159,8 +160,8 @@ func (w *filteredWatch) run(filter watch.FilterFunc) {
 	}
 }
 
-// readList reads a list from its JSON as that arrives. The text of the list is never kept
-// as a whole, and of an object only what transform returns.
+// readList reads a list from its JSON as that arrives. It never keeps the text of the list as a
+// whole, and keeps of each object only the result of transform.
 //
 // A list that ends early, or has no resource version, is an error: half a list would pass
 // for the whole state.
@@ -175,9 +176,9 @@ func readList[T any, P object[T]](body io.Reader, transform cache.TransformFunc)
 	return list, err
 }
 
-// StreamItems reads a list of API objects from its JSON as that arrives. read is called for
-// each item, and decodes it once with the function that it is given, into a value that may
-// have less than all fields of the object.
+// StreamItems reads a list of API objects from its JSON as that arrives. It calls read for each
+// item. read decodes the item once with the given function, into a value that may have less
+// than all fields of the object.
 //
 // A list that ends early, or has no resource version, is an error.
 func StreamItems(body io.Reader, read func(decode func(any) error) error) (metav1.ListMeta, error) {
@@ -219,7 +220,8 @@ func readItem[T any, P object[T]](decode func(any) error, transform cache.Transf
 	return result, nil
 }
 
-// readObject reads a JSON object. read is called for each field, and reads its value.
+// readObject reads a JSON object. It calls read for each field, and read reads the field's
+// value.
 func readObject(from kjson.Decoder, read func(field string) error) error {
 	if err := expect(from, json.Delim('{')); err != nil {
 		return err
@@ -236,7 +238,7 @@ func readObject(from kjson.Decoder, read func(field string) error) error {
 	return expect(from, json.Delim('}'))
 }
 
-// readArray reads a JSON array. read is called for each element, and reads it.
+// readArray reads a JSON array. It calls read for each element, and read reads the element.
 func readArray(from kjson.Decoder, read func() error) error {
 	if err := expect(from, json.Delim('[')); err != nil {
 		return err

@@ -7,26 +7,24 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Packed is an object in a smaller form. client-go finds its key by its metadata.
+// Packed represents an object in a smaller form. client-go finds its key by its metadata.
 type Packed interface {
 	metav1.ObjectMetaAccessor
-	// Unpack returns the object that was packed, a new one each time.
+	// Unpack returns the packed object, a new one each time.
 	Unpack() any
 }
 
-// PackedInformer returns an informer that stores what pack returns for each object: a
-// Packed, or the object itself. Its handlers, its store and its index functions see
-// objects only. It must be called before the informer runs, and may be used concurrently
-// as any other informer.
+// PackedInformer returns an informer that stores the result of pack for each object: a Packed,
+// or the object itself. Its handlers, its store and its index functions see objects only. It
+// must be called before the informer runs. The informer may be used concurrently as any other.
 //
-// It is for kinds with a hundred thousand objects, of which little is read: the Go type
-// of an API object, with its fields for everything that it may have, takes several times
-// as much memory as what is stored in it. An IPClaim takes 1467 bytes, 127 when packed
-// (TestAPackedClaimIsSmall of the ipclaim controller). Each read unpacks: it allocates an
-// object.
+// It is for kinds with a hundred thousand objects, of which little is read: the Go type of an
+// API object, with its fields for everything that it may have, takes several times as much
+// memory as its content. An IPClaim takes 1467 bytes, 127 when packed (TestAPackedClaimIsSmall
+// of the ipclaim controller). Each read unpacks: it allocates an object.
 //
-// client-go has a transform function too, but hands what that returns to the handlers and
-// to the readers of the store, so that it can clear fields and cannot change the type.
+// client-go has a transform function too, but hands its result to the handlers and to the
+// readers of the store, so that it can clear fields and cannot change the type.
 func PackedInformer(of cache.SharedIndexInformer, pack func(any) any) cache.SharedIndexInformer {
 	i := &packedInformer{SharedIndexInformer: of, pack: pack}
 	_ = i.SetTransform(nil) // which fails only once it runs
@@ -38,8 +36,8 @@ type packedInformer struct {
 	pack func(any) any
 }
 
-// SetTransform packs what f returns for an object; f may be nil. What is packed already,
-// and comes again, is left as it is.
+// SetTransform packs the result of f for each object; f may be nil. If a packed object comes
+// again, it stays as it is.
 func (i *packedInformer) SetTransform(f cache.TransformFunc) error {
 	return i.SharedIndexInformer.SetTransform(func(obj any) (any, error) {
 		if packed, ok := obj.(Packed); ok {
@@ -78,7 +76,7 @@ func (i *packedInformer) GetIndexer() cache.Indexer {
 	return unpackingIndexer{i.SharedIndexInformer.GetIndexer()}
 }
 
-// unpack returns the object of what an informer stores or notifies of.
+// unpack returns the object that an informer stores or notifies of, without its packing.
 func unpack(obj any) any {
 	switch stored := obj.(type) {
 	case Packed:
@@ -96,7 +94,7 @@ func unpackAll(objs []any) []any {
 	return objs
 }
 
-// unpackingIndexers call the index functions with objects.
+// unpackingIndexers returns index functions that are called with objects.
 func unpackingIndexers(indexers cache.Indexers) cache.Indexers {
 	all := cache.Indexers{}
 	for name, f := range indexers {
@@ -113,7 +111,8 @@ func (h unpackingHandler) OnUpdate(before, obj any) { h.to.OnUpdate(unpack(befor
 
 func (h unpackingHandler) OnDelete(obj any) { h.to.OnDelete(unpack(obj)) }
 
-// unpackingIndexer is a store as its readers see it. Only an informer writes to its store.
+// unpackingIndexer implements a store as its readers see it. Only an informer writes to its
+// store.
 type unpackingIndexer struct{ cache.Indexer }
 
 func (i unpackingIndexer) Get(obj any) (any, bool, error) {

@@ -7,25 +7,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Tally counts the objects of informers by a key, and keeps no more of each than that it
-// counts. It may be used concurrently. The zero value is not usable.
+// Tally counts the objects of informers by a key, and keeps only the counts. It may be used
+// concurrently. The zero value is not usable.
 type Tally[K comparable] struct {
 	mu     sync.Mutex
 	counts map[K]int
 }
 
-// NewTally returns one that has counted nothing.
+// NewTally returns an empty tally.
 func NewTally[K comparable]() *Tally[K] { return &Tally[K]{counts: map[K]int{}} }
 
-// Counts returns how many there are of each key that has any.
+// Counts returns the number of objects of each key that has any.
 func (t *Tally[K]) Counts() map[K]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.counts)
 }
 
-// Handler returns what counts the objects of an informer. keyOf reports the key of an object,
-// and false where it is not to be counted.
+// Handler returns a handler that counts the objects of an informer. keyOf returns the key of an
+// object, and false if the object is not to be counted.
 func (t *Tally[K]) Handler(keyOf func(obj any) (K, bool)) cache.ResourceEventHandler {
 	add := func(obj any, n int) {
 		if missed, ok := obj.(cache.DeletedFinalStateUnknown); ok {

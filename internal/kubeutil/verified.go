@@ -17,23 +17,23 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// VerifiedSource is a source for a Reflector that notices when the store behind the API
+// VerifiedSource implements a source for a Reflector that notices when the store behind the API
 // server has gone back, as when a snapshot of etcd is restored with its own revisions. Then
-// revisions that were seen come again with other content, and a watch that is resumed at
-// the last one of them would hide what happened before that. So
+// revisions that were seen come again with other content. A watch that is resumed at the last
+// one of them would hide the events before that. So
 //
 //   - every list is a quorum read;
-//   - before each watch, one object is listed by quorum: where the revision of that list is
+//   - before each watch, one object is listed by quorum: if the revision of that list is
 //     below the highest that was seen, the store has gone back;
 //   - a watch is resumed before the last event that was seen, and begins with that same
 //     event again: otherwise the store has gone back and has passed the revision since.
 //
-// The Reflector then lists again. One is left unnoticed: where no event was seen since the
+// The Reflector then lists again. One case is left unnoticed: if no event was seen since the
 // last list, and the store has gone back behind that list and passed it before the watch is
 // resumed.
 //
-// Resource versions of one resource are compared as numbers, as Kubernetes documents since
-// 1.35 (KEP-5504). Those that are not numbers are not compared.
+// Resource versions of one resource are compared as numbers, as Kubernetes documents since 1.35
+// (KEP-5504). Versions that are not numbers are not compared.
 //
 // It feeds one Reflector at a time. Its other methods may be called concurrently.
 type VerifiedSource struct {
@@ -41,17 +41,17 @@ type VerifiedSource struct {
 	options Verification
 
 	mu sync.Mutex
-	// attempt counts lists and watches: what an earlier one shows is not noted.
+	// attempt counts lists and watches: results of earlier ones are not recorded.
 	attempt int
-	// revision is the highest that was seen, in a list, an event or a bookmark.
+	// revision is the highest one that was seen, in a list, an event or a bookmark.
 	revision string
-	// last is the last event since the list; the zero mark if there was none. before is
-	// the revision of what was seen before that: an event, or the list.
+	// last is the last event since the list; the zero mark if there was none. before is the
+	// revision that was seen before that: of an event, or of the list.
 	last   mark
 	before string
-	// running is whether a watch runs that goes on in the history that was seen.
+	// running reports whether a watch runs that goes on in the history that was seen.
 	running bool
-	// compared is when the revisions were last compared.
+	// compared is the time when the revisions were last compared.
 	compared time.Time
 }
 
@@ -68,8 +68,8 @@ type Verification struct {
 	// there is no pause. Used under the lock.
 	Clock  clock.WithTicker
 	Random *rand.Rand
-	// WentBack is called each time that the store has gone back, with the highest
-	// revision that was seen of it, and that which showed it.
+	// WentBack is called each time that the store has gone back, with the highest revision of
+	// it that was seen, and the revision that showed it.
 	WentBack func(seen, found string)
 }
 
@@ -104,8 +104,8 @@ func (s *VerifiedSource) Revision() string {
 	return s.revision
 }
 
-// IsRunning reports whether a watch runs that goes on in the history that was seen. While
-// none does, the store may have gone back.
+// IsRunning reports whether a watch runs that goes on in the history that was seen. While none
+// does, the store may have gone back.
 func (s *VerifiedSource) IsRunning() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,9 +152,9 @@ func (s *VerifiedSource) refute(found string) bool {
 	return true
 }
 
-// GoneBack makes the source forget what it has seen: the store has gone back behind a
-// revision that was seen, as another one shows, which a read or a write has found. Where
-// that was noticed already, nothing happens.
+// GoneBack makes the source forget the revisions that it has seen. Call it if a read or a write
+// has found a revision that shows that the store has gone back behind a seen one. If that was
+// noticed already, the call has no effect.
 func (s *VerifiedSource) GoneBack(seen, found string) {
 	s.mu.Lock()
 	isNew := s.revision != "" && !isOlder(s.revision, seen)
@@ -189,10 +189,10 @@ func (s *VerifiedSource) WatchWithContext(ctx context.Context, options metav1.Li
 	return newFilteredWatch(watching, check.filter, func() { s.run(check.attempt, false) }), nil
 }
 
-// begin begins an attempt to list or to watch.
+// begin starts an attempt to list or to watch.
 func (s *VerifiedSource) begin() { s.attempt, s.running = s.attempt+1, false }
 
-// run notes whether the watch of an attempt runs.
+// run records whether the watch of an attempt runs.
 func (s *VerifiedSource) run(attempt int, running bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *VerifiedSource) run(attempt int, running bool) {
 	}
 }
 
-// errGoneBack is the error on which a Reflector lists again.
+// errGoneBack returns the error on which a Reflector lists again.
 func errGoneBack() *apierrors.StatusError {
 	return apierrors.NewResourceExpired("the store has gone back to an earlier revision")
 }
@@ -227,7 +227,7 @@ func (s *VerifiedSource) pause(ctx context.Context) error {
 	}
 }
 
-// resume sets where a watch begins.
+// resume sets the revision at which a watch begins.
 func (s *VerifiedSource) resume(options *metav1.ListOptions) *resumption {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *VerifiedSource) resume(options *metav1.ListOptions) *resumption {
 	return &resumption{source: s, attempt: s.attempt, again: s.last}
 }
 
-// resumption checks the events of one watch.
+// resumption holds the check of the events of one watch.
 type resumption struct {
 	source  *VerifiedSource
 	attempt int
@@ -261,8 +261,8 @@ func (r *resumption) filter(e watch.Event) (watch.Event, bool) {
 	return watch.Event{Type: watch.Error, Object: new(errGoneBack().Status())}, true
 }
 
-// judge notes an event, and returns whether it is passed on, and whether it can come in the
-// history that was seen.
+// judge records an event. It returns whether the event is passed on, and whether it can come in
+// the history that was seen.
 func (r *resumption) judge(event mark, isBookmark bool) (keep, ok bool) {
 	s := r.source
 	s.mu.Lock()
@@ -282,7 +282,7 @@ func (r *resumption) judge(event mark, isBookmark bool) (keep, ok bool) {
 	return false, false
 }
 
-// note notes what a watch has shown.
+// note records an event that a watch has shown.
 func (s *VerifiedSource) note(event mark, isBookmark bool) {
 	if !isOlder(event.version, s.revision) {
 		s.revision = event.version
@@ -296,7 +296,7 @@ func (s *VerifiedSource) note(event mark, isBookmark bool) {
 	s.last = event
 }
 
-// isOlder reports whether a revision is below another; not where that is not known.
+// isOlder reports whether a revision is below another one; false if that is not known.
 func isOlder(revision, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(revision, than)
 	return err == nil && order < 0

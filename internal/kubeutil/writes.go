@@ -16,9 +16,9 @@ func countWrites(ctx context.Context) (context.Context, *atomic.Int64) {
 	return context.WithValue(ctx, writesKey{}, writes), writes
 }
 
-// CountingWrites returns a transport that counts, for the pass of a controller that makes
-// them, the requests by which the API server changed something. Reviews of rights and
-// tokens are stored nowhere.
+// CountingWrites returns a transport that counts the requests by which the API server changed
+// something, for the pass of a controller that makes them. Reviews of rights and tokens are
+// stored nowhere.
 func CountingWrites(over http.RoundTripper) http.RoundTripper { return countingWrites{over} }
 
 type countingWrites struct{ http.RoundTripper }

@@ -13,41 +13,40 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// book is one space in which blocks exclude each other, with all that is held
-// in it. Guarded by the Ledger's lock.
+// book holds a pool view: one space in which blocks exclude each other, with all that is held in
+// it. The Ledger's lock guards it.
 type book struct {
 	key ipam.PoolKey
-	// pool is as its spec says; known only once space is set.
+	// pool is the pool as its spec states it; it is known only if space is set.
 	pool ipam.Pool
-	// space is what can be handed out: all but what is withheld, recorded or
-	// held. Nil while only records of the pool have been seen, not the pool.
+	// space is the part of the pool that can be handed out: all but the withheld, recorded and held
+	// blocks. It is nil while only records of the pool have been seen, not the pool.
 	space *space.Space
 
 	blocks  bart.Table[*entry]
 	records int
-	// unreadable has the blocks that are in use in every book.
+	// unreadable has the blocks that are in use in every pool view.
 	unreadable *book
-	// held is what the records come to, by how they count.
+	// held is the usage by the records, by their standing.
 	held    [standings]ipam.Usage
 	leaving int
-	// unconfirmed are the records that are not confirmed.
+	// unconfirmed is the set of records that are not confirmed.
 	unconfirmed map[*entry]bool
-	// contested are the records on whose block something else was recorded when the view
-	// first showed them, with the time when that was.
+	// contested contains the records whose block overlapped another recorded block when the view
+	// first showed them, with the time of that.
 	contested map[*entry]time.Time
 	// outOfRange counts addresses that are recorded and withheld.
 	outOfRange space.Count
-	// spreading is until when first fits begin at cursor, because replicas have run
-	// into each other; a cursor that is not valid is drawn anew. It was drawn so
-	// often.
+	// spreading is the time until which first fits begin at cursor, because replicas have run into
+	// each other. A cursor that is not valid is drawn again; draws counts the draws.
 	spreading time.Time
 	cursor    netip.Addr
 	draws     int
 	gateways
-	// frees counts blocks that were freed. A goroutine that awaits one is woken, without
-	// blocking, of that and of releases that are on their way.
+	// frees counts freed blocks. A goroutine that awaits one is woken, without blocking, for a
+	// freed block and for releases that are on their way.
 	frees   int
-	onFree  func(ipam.PoolKey, netip.Prefix) // nil until the book is in its ledger
+	onFree  func(ipam.PoolKey, netip.Prefix) // nil until the pool view is in its ledger
 	awaited map[chan<- struct{}]struct{}
 }
 
@@ -59,8 +58,8 @@ func newBook(key ipam.PoolKey, unreadable *book) *book {
 	return b
 }
 
-// describe takes over what a pool's spec says. It costs O(records) where CIDR
-// or withheld space changed, else nothing; then any block may have become free.
+// describe takes over a pool's spec. It costs O(records) if the CIDR or the withheld space changed,
+// else nothing. After such a change any block may have become free.
 func (b *book) describe(pool ipam.Pool) {
 	same := b.space != nil && b.pool.CIDR == pool.CIDR && b.pool.Withheld.Equal(pool.Withheld)
 	b.assumeGateway(pool)
@@ -84,7 +83,7 @@ func (b *book) describe(pool ipam.Pool) {
 	}
 }
 
-// take enters a record or a hold.
+// take adds a record or a hold.
 func (b *book) take(e *entry) {
 	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
 		e.next = first
@@ -100,7 +99,7 @@ func (b *book) take(e *entry) {
 	}
 }
 
-// drop strikes a record or a hold, and frees what nothing else keeps in use.
+// drop removes a record or a hold, and frees the space that nothing else keeps in use.
 func (b *book) drop(e *entry) {
 	last := false
 	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
@@ -160,8 +159,8 @@ func (b *book) setLeaving(e *entry, leaving bool) {
 	e.leaving = leaving
 }
 
-// stateChanged notes that a record stands differently: one that is retained or cools
-// down is not about to be released.
+// stateChanged notes that a record may have another state: a record that is retained or cools down
+// is not about to be released.
 func (b *book) stateChanged(e *entry) {
 	if e.state() != ipam.StateBound {
 		b.setLeaving(e, false)
@@ -169,7 +168,7 @@ func (b *book) stateChanged(e *entry) {
 	b.tellAwaiting()
 }
 
-// overlapping is every record and hold of which a part lies in block.
+// overlapping returns every record and hold of which a part lies in block.
 func (b *book) overlapping(block netip.Prefix) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		if !b.blocks.OverlapsPrefix(block) {
@@ -195,8 +194,8 @@ func (b *book) overlapping(block netip.Prefix) iter.Seq[*entry] {
 	}
 }
 
-// rival is a record other than the one of that name which overlaps block. Holds
-// do not count: they are nobody's yet.
+// rival returns a record that overlaps block and is not the record of that name, or nil. Holds do
+// not count: they belong to no holder yet.
 func (b *book) rival(block netip.Prefix, name ipam.Name) *entry {
 	for e := range b.overlapping(block) {
 		if e.hold == nil && e.key() != name {
@@ -206,7 +205,7 @@ func (b *book) rival(block netip.Prefix, name ipam.Name) *entry {
 	return nil
 }
 
-// find is a free block; it is not in use yet.
+// find returns a free block. The block is not in use yet.
 func (b *book) find(bits int, strategy ipam.Strategy, random *rand.Rand, now time.Time) (netip.Prefix, bool) {
 	switch strategy {
 	case ipam.StrategyBestFit:
@@ -224,18 +223,18 @@ func (b *book) find(bits int, strategy ipam.Strategy, random *rand.Rand, now tim
 	return b.findApart(first, random)
 }
 
-// Two replicas that serve many requests at once would find the same first free
-// block again and again, and each time one of them would have written in vain.
-// So who has lost a race jumps ahead, by a random number of blocks, and goes on
-// from there, block by block, for as long as others record in the same pool: two
-// that are apart stay apart, until one comes to where the other is and jumps
-// again, twice as far, as what lies near fills up.
+// Two replicas that serve many requests at once would find the same first free block again and
+// again, and each time one of them would have written in vain. A replica that has lost a race
+// therefore jumps ahead by a random number of blocks and continues from there, block by block, for
+// as long as others record in the same pool. Two replicas that are apart stay apart until one
+// reaches the position of the other. It then jumps again, twice as far, as the nearby blocks fill
+// up.
 const (
 	spreadFor  = time.Second
 	spreadBits = 12 // 4,096 blocks
 )
 
-// findApart is a free block of the length of the first at or after the cursor.
+// findApart returns the first free block at or after the cursor that has the length of first.
 func (b *book) findApart(first netip.Prefix, random *rand.Rand) (netip.Prefix, bool) {
 	if !b.cursor.IsValid() {
 		over := min(spreadBits+b.draws, first.Bits()-b.pool.CIDR.Bits(), 62)
@@ -254,15 +253,15 @@ func (b *book) lost(now time.Time) {
 	b.spreading, b.cursor = now.Add(spreadFor), netip.Addr{}
 }
 
-// crowded notes that another replica has recorded a block.
+// crowded notes contention: another replica has recorded a block.
 func (b *book) crowded(now time.Time) {
 	if now.Before(b.spreading) {
 		b.spreading = now.Add(spreadFor)
 	}
 }
 
-// ahead is the address n blocks after a block; it may lie outside the pool,
-// from where a search wraps round.
+// ahead returns the address n blocks after a block. The address may lie outside the pool; a search
+// wraps round from there.
 func ahead(block netip.Prefix, n uint64) netip.Addr {
 	bytes := block.Addr().AsSlice()
 	offset := new(big.Int).Lsh(new(big.Int).SetUint64(n), uint(len(bytes)*8-block.Bits()))
@@ -281,15 +280,14 @@ func (b *book) largestFree() int {
 	return ipam.NoLength
 }
 
-// empty reports whether nothing is lost with the book: no pool describes it, nothing is
-// held in it, and nobody awaits anything there. A routing domain is described by its
-// name alone.
+// empty reports whether nothing is lost with the pool view: no pool describes it, nothing is held
+// in it, and no goroutine awaits anything there. A routing domain is described by its name alone.
 func (b *book) empty() bool {
 	described := b.space != nil && b.key.Kind != ipam.PoolKindRoutingDomain
 	return !described && b.blocks.Size() == 0 && len(b.awaited) == 0
 }
 
-// randomAddr is any address of a block.
+// randomAddr returns a random address of a block.
 func randomAddr(block netip.Prefix, random *rand.Rand) netip.Addr {
 	bytes := block.Addr().AsSlice()
 	for bit := block.Bits(); bit < len(bytes)*8; bit++ {

@@ -10,13 +10,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// ErrPoolClosed means that the own record of a block's pool is missing, not confirmed
-// itself, or being released: nothing is handed out from the pool.
+// ErrPoolClosed means that the own record of a block's pool is missing, not confirmed itself, or
+// being released: the pool hands out nothing.
 var ErrPoolClosed = errors.New("the pool's own record is missing or being released")
 
-// resolve decides, when the watch has shown a record, whether it is confirmed, and
-// notifies the request that waits for it. Of a record whose creation had seemed to
-// fail, listeners are notified to delete it.
+// resolve decides, when the watch has shown a record, whether it is confirmed, and notifies the
+// request that waits for it. If the creation of the record had seemed to fail, resolve notifies the
+// listeners to delete it.
 func (l *Ledger) resolve(e *entry) {
 	l.confirm(e)
 	name := e.key()
@@ -29,7 +29,8 @@ func (l *Ledger) resolve(e *entry) {
 	}
 }
 
-// refusal is why the block of a record is not its holder's.
+// refusal returns the reason why the block of a record does not belong to its holder, or nil if it
+// does.
 func (l *Ledger) refusal(h *Hold, e *entry) error {
 	if h.Block != e.block {
 		return ErrLost
@@ -43,8 +44,8 @@ func (l *Ledger) refusal(h *Hold, e *entry) error {
 	return l.exceedsLimits(h, e)
 }
 
-// confirm confirms a record that can be, or notes that it is not confirmed. A record
-// that was confirmed stays so: whatever overlaps it was recorded later.
+// confirm confirms a record if it can be confirmed, or notes that it is not confirmed. A confirmed
+// record stays confirmed: any record that overlaps it was recorded later.
 func (l *Ledger) confirm(e *entry) {
 	if e.confirmed {
 		return
@@ -70,7 +71,8 @@ func (l *Ledger) confirm(e *entry) {
 // existed: its maker had confirmed it, or the claim would not name it.
 func (e *entry) isAnswered() bool { return e.claimed && e.holderUID == "" }
 
-// unconfirmed is why a record is not confirmed: ErrLost, ErrPoolClosed, or nil.
+// unconfirmed returns the reason why a record is not confirmed, ErrLost or ErrPoolClosed, or nil if
+// it is confirmed.
 func (l *Ledger) unconfirmed(e *entry) error {
 	switch {
 	case e.confirmed:
@@ -81,7 +83,7 @@ func (l *Ledger) unconfirmed(e *entry) error {
 	return ErrPoolClosed
 }
 
-// confirmAfter confirms those records that could not be because of one that is gone.
+// confirmAfter confirms the records that could not be confirmed because of a record that is gone.
 func (l *Ledger) confirmAfter(gone *entry, b *book) {
 	b.endContests(gone)
 	if len(b.unconfirmed) == 0 {
@@ -109,8 +111,8 @@ func (l *Ledger) reopen(own *entry) {
 	}
 }
 
-// open reports whether blocks may be handed out from a space: a routing domain always,
-// a pool while its own record is there, confirmed, and not being released.
+// open reports whether a space can hand out blocks: a routing domain always can, a pool can while
+// its own record exists, is confirmed, and is not being released.
 func (l *Ledger) open(key ipam.PoolKey) bool {
 	if !key.Kind.IsPool() {
 		return true
@@ -123,17 +125,17 @@ func (l *Ledger) open(key ipam.PoolKey) bool {
 	return false
 }
 
-// isOf reports whether an own record states the pool as its spec does, where that is
-// known.
+// isOf reports whether an own record states the pool as its spec does. It returns true if the spec
+// is not known.
 func (l *Ledger) isOf(own *entry, key ipam.PoolKey) bool {
 	b := l.books[key]
 	return b == nil || b.space == nil || own.block == b.pool.CIDR && own.pool() == b.pool.Home
 }
 
-// Confirmed is nil where the view shows the record and it is confirmed: a replica that
-// records a block that overlaps it gives way. Otherwise it is a *ipam.TakenError that
-// names the other record, or ErrPoolClosed; and ipam.ErrUnconfirmed where the view does
-// not show the record.
+// Confirmed returns nil if the view shows the record and the record is confirmed: a replica that
+// records a block that overlaps it gives way. If the record is not confirmed, Confirmed returns a
+// *ipam.TakenError that names the other record, or ErrPoolClosed. If the view does not show the
+// record, it returns ipam.ErrUnconfirmed.
 func (l *Ledger) Confirmed(record ipam.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,23 +151,23 @@ func (l *Ledger) Confirmed(record ipam.Record) error {
 	return err
 }
 
-// Shown is what the view shows of a pool's own record that is to be released.
+// Shown represents the state in the view of a pool's own record that is to be released.
 type Shown int
 
 const (
 	// NotShown means that the view does not show the mark yet.
 	NotShown Shown = iota
-	// Unused means that it shows the mark, and no record of the pool.
+	// Unused means that the view shows the mark, and no record of the pool.
 	Unused
-	// InUse means that it shows the mark, and a record of the pool.
+	// InUse means that the view shows the mark, and a record of the pool.
 	InUse
-	// Overtaken means that somebody else has written to the record since, or that it is
-	// not in the view: it is gone, or the view was listed anew and is older.
+	// Overtaken means that another writer has changed the record since, or that the record is not
+	// in the view: it is gone, or the view was listed again and is older.
 	Overtaken
 )
 
-// Release is what the view shows of a pool's own record, marked as releasing, whose
-// version was before the mark the one given.
+// Release returns the state in the view of a pool's own record that is marked as releasing. before
+// is the version of the record before the mark.
 func (l *Ledger) Release(marked ipam.Record, before string, pool ipam.PoolKey) Shown {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,11 +202,10 @@ func (l *Ledger) Frees(pools []ipam.PoolKey) int {
 	return frees
 }
 
-// AwaitRelease waits until the pools have freed more blocks than before, until
-// ctx is done, where a release is known to be on its way there: a record whose
-// claim is terminating or gone, or one of the very holder that asks. Where none
-// is, it waits only for as long as patience lasts for the sign of one. It says
-// whether a block was freed.
+// AwaitRelease waits until the pools have freed more blocks than before, or until ctx is done, if a
+// release is known to be on its way there: a record whose claim is terminating or gone, or a record
+// of the asking holder itself. If none is known, it waits for the sign of one only for as long as
+// patience lasts. It reports whether a block was freed.
 func (l *Ledger) AwaitRelease(ctx context.Context, pools []ipam.PoolKey, asking ipam.Holder, before int, patience time.Duration) bool {
 	wake := make(chan struct{}, 1)
 	l.subscribe(pools, wake)
@@ -232,8 +233,8 @@ func (l *Ledger) AwaitRelease(ctx context.Context, pools []ipam.PoolKey, asking 
 	}
 }
 
-// Await waits until the condition holds, looking again whenever something
-// happens in the pools, or until ctx is done. The condition may call the Ledger.
+// Await waits until the condition holds or ctx is done. It checks the condition again when
+// something happens in the pools. The condition can call the Ledger.
 func (l *Ledger) Await(ctx context.Context, pools []ipam.PoolKey, condition func() bool) {
 	wake := make(chan struct{}, 1)
 	l.subscribe(pools, wake)
@@ -255,7 +256,7 @@ func (l *Ledger) IsLeaving(record ipam.Name) bool {
 	return e != nil && e.leaving
 }
 
-// subscribe has wake receive what happens in the pools.
+// subscribe registers wake to receive a signal when something happens in the pools.
 func (l *Ledger) subscribe(pools []ipam.PoolKey, wake chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,8 +294,8 @@ func (l *Ledger) released(pools []ipam.PoolKey, asking ipam.Holder) (frees int, 
 	return frees, leaving
 }
 
-// holdsIn reports whether the holder, which is not there yet, has a record in the
-// pool from an earlier life.
+// holdsIn reports whether the holder, which does not exist yet, has a record in the pool from an
+// earlier life.
 func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
 	for e := range l.byHolder.of(holder) {
 		if e.pool() == pool && (e.state() == ipam.StateBound || e.state() == ipam.StateReleasing) {
@@ -304,8 +305,8 @@ func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
 	return false
 }
 
-// AwaitStored gives the view Options.Silence to show a record of the name, which is known
-// to be stored in one of the pools. Where it does not, the watch begins anew.
+// AwaitStored gives the view Options.Silence to show a record of the name, which is known to be
+// stored in one of the pools. If the view does not show it, the watch begins again.
 func (l *Ledger) AwaitStored(ctx context.Context, name ipam.Name, pools []ipam.PoolKey) {
 	known := l.options.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, l.options.Silence)

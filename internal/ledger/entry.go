@@ -13,9 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// entry is a record as the view keeps it, or a hold of this process's own that
-// has no record yet. There may be a hundred thousand: what many of them say alike is
-// kept once.
+// entry represents a record as the view keeps it, or a hold of this process that has no record yet.
+// There may be a hundred thousand entries: the values that many of them share are kept once.
 type entry struct {
 	alike                                             unique.Handle[alike]
 	name, uid, version, holderName, holderUID, sticky string
@@ -23,24 +22,25 @@ type entry struct {
 	releaseAfter                                      time.Time
 	adopted, terminating, poolUnknown                 bool
 
-	// leaving records are about to be released.
+	// leaving reports that the record is about to be released.
 	leaving bool
-	// claimed records are named by a live claim; wasClaimed ones are or were.
+	// claimed reports that a live claim names the record; wasClaimed that one names it or has named
+	// it.
 	claimed, wasClaimed bool
-	// watched records were made while the view and all claims were known.
+	// watched reports that the record was made while the view and all claims were known.
 	watched bool
-	// confirmed records had no rival in the view at some moment, while their pool was
+	// confirmed reports that the record had no rival in the view at some moment, while its pool was
 	// open: of two records that overlap the other one gives way.
 	confirmed bool
 	// hold is nil for a record.
 	hold *Hold
-	// next has the very same block in the same book.
+	// next is the next entry of the same block in the same pool view.
 	next *entry
-	// nextIn are the next entries of the indexes.
+	// nextIn contains the next entry of each index.
 	nextIn [indexes]*entry
 }
 
-// alike is what many records say alike.
+// alike holds the values that many records share.
 type alike struct {
 	namespace               string
 	pool                    ipam.PoolKey
@@ -60,7 +60,7 @@ func newEntry(r ipam.Record) *entry {
 	return e
 }
 
-// set has the entry state the record.
+// set copies the record into the entry.
 func (e *entry) set(r ipam.Record) {
 	e.alike = unique.Make(alike{
 		namespace: r.Name.Namespace, pool: r.Pool, class: r.Class,
@@ -77,7 +77,7 @@ func (e *entry) set(r ipam.Record) {
 	e.adopted, e.terminating, e.poolUnknown = r.Adopted, r.Terminating, r.PoolUnknown
 }
 
-// record is what the entry states.
+// record returns the record that the entry states.
 func (e *entry) record() ipam.Record {
 	a := e.alike.Value()
 	return ipam.Record{
@@ -89,7 +89,7 @@ func (e *entry) record() ipam.Record {
 	}
 }
 
-// key is the record's name.
+// key returns the name of the record.
 func (e *entry) key() ipam.Name {
 	return ipam.Name{Namespace: e.alike.Value().namespace, Name: e.name}
 }
@@ -105,12 +105,12 @@ func (e *entry) holder() ipam.Holder {
 
 func (e *entry) purpose() ipam.Purpose { return e.alike.Value().purpose }
 
-// stickyKey is the namespace's key by which the block is given again.
+// stickyKey returns the namespace's key by which the block is given again.
 func (e *entry) stickyKey() ipam.Name {
 	return ipam.Name{Namespace: e.alike.Value().namespace, Name: e.sticky}
 }
 
-// chain is e and all that follow it in their book.
+// chain returns e and all entries that follow it in their pool view.
 func (e *entry) chain() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for ; e != nil; e = e.next {
@@ -132,11 +132,11 @@ func (e *entry) without(gone *entry) *entry {
 	return e
 }
 
-// index finds entries by what they say of themselves. A map would keep each key a
-// second time; this keeps its hash, and chains entries of the same hash.
+// index finds entries by a key that they state. A map would keep each key a second time; index
+// keeps the hash of the key, and chains entries of the same hash.
 type index[K comparable] struct {
 	seed maphash.Seed
-	// link is which of an entry's nextIn is the index's.
+	// link is the element of an entry's nextIn that belongs to the index.
 	link  int
 	keyOf func(*entry) K
 	first map[uint64]*entry
@@ -157,14 +157,14 @@ func newIndex[K comparable](link int, keyOf func(*entry) K) index[K] {
 
 func (x *index[K]) hash(key K) uint64 { return maphash.Comparable(x.seed, key) }
 
-// add enters an entry, which must not be in the index.
+// add adds an entry, which must not be in the index.
 func (x *index[K]) add(e *entry) {
 	hash := x.hash(x.keyOf(e))
 	e.nextIn[x.link] = x.first[hash]
 	x.first[hash] = e
 }
 
-// drop strikes an entry; one that is not there is no error.
+// drop removes an entry. It accepts an entry that is not in the index.
 func (x *index[K]) drop(e *entry) {
 	hash := x.hash(x.keyOf(e))
 	if x.first[hash] == e {
@@ -180,7 +180,7 @@ func (x *index[K]) drop(e *entry) {
 	e.nextIn[x.link] = nil
 }
 
-// one is an entry of the key, nil where there is none.
+// one returns an entry of the key, or nil if there is none.
 func (x *index[K]) one(key K) *entry {
 	for e := range x.of(key) {
 		return e
@@ -188,7 +188,7 @@ func (x *index[K]) one(key K) *entry {
 	return nil
 }
 
-// of is all entries of the key, the last that was added first.
+// of returns all entries of the key, the last that was added first.
 func (x *index[K]) of(key K) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for e := x.first[x.hash(key)]; e != nil; e = e.nextIn[x.link] {
@@ -199,7 +199,7 @@ func (x *index[K]) of(key K) iter.Seq[*entry] {
 	}
 }
 
-// all is every entry. The one that is yielded may be dropped.
+// all returns every entry. The entry that is yielded can be dropped.
 func (x *index[K]) all() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, e := range x.first {
@@ -214,7 +214,7 @@ func (x *index[K]) all() iter.Seq[*entry] {
 	}
 }
 
-// index enters a record under its holder and its sticky key.
+// index adds a record to the indexes by holder and by sticky key.
 func (l *Ledger) index(e *entry) {
 	l.byHolder.add(e)
 	if e.sticky != "" {
@@ -229,21 +229,21 @@ func (l *Ledger) unindex(e *entry) {
 	}
 }
 
-// HeldBy is every record of a holder, in the order in which they came or changed.
+// HeldBy returns every record of a holder, in the order in which the records came or changed.
 func (l *Ledger) HeldBy(holder ipam.Holder) []ipam.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return records(l.byHolder.of(holder))
 }
 
-// Sticky is every record of a namespace's sticky key, in that order.
+// Sticky returns every record of a namespace's sticky key, in the order of HeldBy.
 func (l *Ledger) Sticky(key ipam.Name) []ipam.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return records(l.bySticky.of(key))
 }
 
-// OfKind is every record of holders of a kind. It costs O(records).
+// OfKind returns every record of holders of a kind. It costs O(records).
 func (l *Ledger) OfKind(kind string) []ipam.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,7 +256,7 @@ func (l *Ledger) OfKind(kind string) []ipam.Record {
 	})
 }
 
-// records is what entries state, the last one first.
+// records returns the records that the entries state, the last one first.
 func records(entries iter.Seq[*entry]) []ipam.Record {
 	var all []ipam.Record
 	for e := range entries {
@@ -266,12 +266,12 @@ func records(entries iter.Seq[*entry]) []ipam.Record {
 	return all
 }
 
-// conflictAfter is how long two records may overlap before that counts as a conflict:
+// conflictAfter is the time for which two records can overlap before that counts as a conflict:
 // longer than it takes to give up a record that has lost.
 const conflictAfter = 10 * time.Second
 
-// contestedSince is since when a record is contested that the watch shows now. Of one
-// that the first list has, nobody knows: it counts as a conflict at once.
+// contestedSince returns the time since which a record that the watch shows now is contested. For a
+// record of the first list that time is unknown: the record counts as in conflict at once.
 func (l *Ledger) contestedSince() time.Time {
 	if !l.synced {
 		return time.Time{}
@@ -279,9 +279,10 @@ func (l *Ledger) contestedSince() time.Time {
 	return l.options.now()
 }
 
-// Conflict is the record that is in conflict with this one, nil where none is: they
-// overlap in the same pool or routing domain, and have for longer than a lost race
-// lasts. Both records have it, the one that was recorded first as well.
+// Conflict returns an error that names the record in conflict with this one, or nil if there is
+// none. Two records are in conflict if they overlap in the same pool or routing domain, and have
+// for longer than a lost race lasts. Both records get the error, the one that was recorded first as
+// well.
 func (l *Ledger) Conflict(record ipam.Record) *ipam.TakenError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,16 +297,15 @@ func (l *Ledger) Conflict(record ipam.Record) *ipam.TakenError {
 	return &ipam.TakenError{Block: e.block, Pool: e.pool(), Holder: other.holder(), Overlap: other.block}
 }
 
-// contest notes that something else was recorded on the block of a record when the view
-// first showed it, whether or not the record came to be confirmed: a live claim that names
-// it has it confirmed all the same.
+// contest notes that another record overlapped this one when the view first showed it, whether or
+// not this record was confirmed: if a live claim names it, it is confirmed nevertheless.
 func (l *Ledger) contest(b *book, e *entry) {
 	if _, noted := b.contested[e]; !noted {
 		b.contested[e] = l.contestedSince()
 	}
 }
 
-// endContests forgets those contests that are over now that a record is gone.
+// endContests removes the contests that are over now that a record is gone.
 func (b *book) endContests(gone *entry) {
 	if len(b.contested) == 0 {
 		return
@@ -317,7 +317,7 @@ func (b *book) endContests(gone *entry) {
 	}
 }
 
-// conflict is an entry that is in conflict with this one.
+// conflict returns an entry that is in conflict with this one, or nil.
 func (b *book) conflict(e *entry, now time.Time) *entry {
 	if len(b.contested) == 0 {
 		return nil
@@ -335,7 +335,7 @@ func (b *book) conflict(e *entry, now time.Time) *entry {
 	return nil
 }
 
-// Conflicts are the UIDs of all records that are in conflict with another one.
+// Conflicts returns the UIDs of all records that are in conflict with another one.
 func (l *Ledger) Conflicts() map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -350,8 +350,8 @@ func (l *Ledger) Conflicts() map[string]bool {
 	return found
 }
 
-// NotifyConflicts notifies listeners of each record that comes to be in conflict, or is
-// in conflict no more, until the context ends.
+// NotifyConflicts notifies the listeners of each record that gets into conflict, or is no longer in
+// conflict, until the context ends.
 func (l *Ledger) NotifyConflicts(ctx context.Context) {
 	ticker := l.options.Clock.NewTicker(conflictAfter)
 	defer ticker.Stop()
@@ -366,7 +366,8 @@ func (l *Ledger) NotifyConflicts(ctx context.Context) {
 	}
 }
 
-// notifyConflicts notifies of what has changed since before, and returns what is.
+// notifyConflicts notifies the listeners of the changes since before, and returns the present
+// conflicts.
 func (l *Ledger) notifyConflicts(before map[string]bool) map[string]bool {
 	now := l.Conflicts()
 	l.mu.Lock()

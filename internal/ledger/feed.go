@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Run feeds the view from a list and watch of all IPAllocations until ctx is
-// done. After Relist it begins anew, with a list.
+// Run feeds the view from a list and watch of all IPAllocations until ctx is done. After Relist it
+// begins again, with a list.
 func (l *Ledger) Run(ctx context.Context, from cache.ListerWatcher, objects any) {
 	source := kubeutil.NewVerifiedSource(from, kubeutil.Verification{WentBack: l.goneBack})
 	l.mu.Lock()
@@ -30,16 +30,16 @@ func (l *Ledger) Run(ctx context.Context, from cache.ListerWatcher, objects any)
 	}
 }
 
-// feed is the ledger's side of a reflector, which calls it from one goroutine
-// in the order of revisions.
+// feed implements the ledger's side of a reflector, which calls it from one goroutine in the order
+// of revisions.
 type feed struct{ *Ledger }
 
 var _ cache.ReflectorStore = feed{}
 
-// Add enters a record.
+// Add records an IPAllocation.
 func (f feed) Add(obj any) error { return f.Update(obj) }
 
-// Update enters a record, or a new version of one.
+// Update records an IPAllocation, or a new version of one.
 func (f feed) Update(obj any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,7 @@ func (f feed) Update(obj any) error {
 	return nil
 }
 
-// Delete strikes a record: its block is free.
+// Delete removes a record: its block is free.
 func (f feed) Delete(obj any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +76,7 @@ func (f feed) Delete(obj any) error {
 	return err
 }
 
-// Replace makes the view what the list says, in one step.
+// Replace makes the view equal to the list, in one step.
 func (f feed) Replace(objs []any, revision string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,15 +98,15 @@ func (f feed) Replace(objs []any, revision string) error {
 	return nil
 }
 
-// Load makes the view what the records say, which were listed, with those that cannot be
-// read: for a process that asks questions of a ledger, and does not watch.
+// Load makes the view equal to the listed records, and to the listed objects that cannot be read.
+// It serves a process that asks questions of a ledger, and does not watch.
 func (l *Ledger) Load(records, unreadable []ipam.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.replace(records, unreadable)
 }
 
-// Enter takes over one more record after Load, as the watch would show it.
+// Enter adds one more record after Load, as the watch would show it.
 func (l *Ledger) Enter(r ipam.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,18 +134,18 @@ func (l *Ledger) replace(records, unreadable []ipam.Record) {
 		entries = append(entries, e)
 	}
 	entries = append(entries, l.replaceUnreadable(unreadable)...)
-	slices.SortStableFunc(entries, poolsFirst) // a block is confirmed where its pool is
+	slices.SortStableFunc(entries, poolsFirst) // a block is confirmed if its pool is
 	for _, e := range entries {
 		l.resolve(e)
 	}
 	l.synced = true
 }
 
-// Resync does nothing: the view is whole as it is.
+// Resync does nothing: the view is complete as it is.
 func (f feed) Resync() error { return nil }
 
-// read is the record that an object states. One that cannot be read is counted; the record
-// has what was read.
+// read returns the record that an object states. An object that cannot be read is counted; its
+// record has the fields that were read.
 func (l *Ledger) read(obj any) (ipam.Record, error) {
 	r, err := convert.RecordOf(obj)
 	if err != nil {
@@ -155,7 +155,7 @@ func (l *Ledger) read(obj any) (ipam.Record, error) {
 	return r, nil
 }
 
-// put enters a record or its new version.
+// put adds a record, or replaces it by its new version.
 func (l *Ledger) put(r ipam.Record) *entry {
 	e := l.byUID.one(r.UID)
 	switch {
@@ -228,12 +228,12 @@ func (l *Ledger) strike(e *entry) {
 	l.prune(b)
 }
 
-// unreadable holds the IPAllocations that cannot be read and whose block can. The pool of such
-// a block is not known, so it is in use in the space of every pool and routing domain, until
-// the object can be read or is gone. It is no record: it counts for nobody, and no record
-// gives way to it, as nothing shows that they are of the same pool.
+// unreadable holds the IPAllocations that cannot be read but whose block can. The pool of such a
+// block is not known, so the block is in use in the space of every pool and routing domain, until
+// the object can be read or is gone. Such an object is no record: it counts for no holder, and no
+// record gives way to it, because nothing shows that they are of the same pool.
 type unreadable struct {
-	// book has their blocks, and no space.
+	// book has the blocks of these objects, and no space.
 	book  *book
 	byUID map[string]*entry
 }
@@ -242,8 +242,8 @@ func newUnreadable() unreadable {
 	return unreadable{book: newBook(ipam.PoolKey{}, nil), byUID: map[string]*entry{}}
 }
 
-// withhold keeps the block of an IPAllocation that cannot be read from being handed out. What
-// was read of an earlier version of the object stays. It costs O(pools).
+// withhold keeps the block of an IPAllocation that cannot be read from being handed out. The record
+// of an earlier version of the object stays. It costs O(pools).
 func (l *Ledger) withhold(r ipam.Record) {
 	if e := l.unreadable.byUID[r.UID]; e != nil && e.block == r.Block {
 		return
@@ -263,8 +263,8 @@ func (l *Ledger) withhold(r ipam.Record) {
 	}
 }
 
-// restore ends that the block of an object is withheld. It costs O(pools) if it was, else
-// nothing.
+// restore ends the withholding of an object's block. It costs O(pools) if the block was withheld,
+// else nothing.
 func (l *Ledger) restore(uid string) {
 	e := l.unreadable.byUID[uid]
 	if e == nil {
@@ -279,8 +279,8 @@ func (l *Ledger) restore(uid string) {
 	}
 }
 
-// replaceUnreadable withholds the blocks of those that were listed, and of no others. It
-// returns the records that are still there of earlier versions of them.
+// replaceUnreadable withholds the blocks of the listed objects, and of no others. It returns the
+// existing records of earlier versions of these objects.
 func (l *Ledger) replaceUnreadable(listed []ipam.Record) []*entry {
 	there := map[string]bool{}
 	for _, r := range listed {
@@ -313,8 +313,8 @@ func (l *Ledger) Revision() string {
 	return source.Revision()
 }
 
-// IsWatching reports whether the watch runs that has made the view. While it is
-// interrupted the store may go back, and what the view shows may not be there any more.
+// IsWatching reports whether the watch that has made the view runs. While the watch is interrupted,
+// the store may go back, and the records that the view shows may no longer exist.
 func (l *Ledger) IsWatching() bool {
 	l.mu.Lock()
 	source := l.source
@@ -322,10 +322,10 @@ func (l *Ledger) IsWatching() bool {
 	return source == nil || source.IsRunning()
 }
 
-// Acknowledge judges a write of a record by the version in which the API server has stored
-// it and by Revision as it was when the write was sent. If the version is not above that
-// revision, the store has gone back, and the view is of what is no more: everything is
-// listed again, and the error is ipam.ErrUnconfirmed.
+// Acknowledge judges a write of a record by the version in which the API server has stored it and
+// by Revision as it was when the write was sent. If the version is not above that revision, the
+// store has gone back, and the view is of a state that no longer exists: everything is listed
+// again, and the error is ipam.ErrUnconfirmed.
 func (l *Ledger) Acknowledge(version, sent string) error {
 	if isAbove(version, sent) {
 		return nil
@@ -334,7 +334,7 @@ func (l *Ledger) Acknowledge(version, sent string) error {
 	return fmt.Errorf("the store has gone back from revision %s to %s: %w", sent, version, ipam.ErrUnconfirmed)
 }
 
-// isAbove reports whether a revision is above another; also where that is not known.
+// isAbove reports whether a revision is above another. It returns true if that is not known.
 func isAbove(revision, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(revision, than)
 	return err != nil || order > 0
@@ -354,8 +354,8 @@ func (l *Ledger) noteRollback(seen, found string) {
 	l.options.Log.Info("The store of the API server has gone back; listing all IPAllocations again", "seenRevision", seen, "foundRevision", found)
 }
 
-// isRefutedBy reports whether a list shows that the store has gone back since the view was
-// right: what has changed since then has a version above the revision of the view.
+// isRefutedBy reports whether a list shows that the store has gone back since the view was right:
+// every record that has changed since then has a version above the revision of the view.
 func (l *Ledger) isRefutedBy(records []ipam.Record) bool {
 	for _, r := range records {
 		if e := l.byUID.one(r.UID); e != nil && e.version == r.Version {
@@ -369,15 +369,15 @@ func (l *Ledger) isRefutedBy(records []ipam.Record) bool {
 	return false
 }
 
-// forgetConfirmations makes the view that of a process that has just started: a record that
-// was confirmed may have been recorded after one that is back.
+// forgetConfirmations puts the view into the state of a process that has just started: a record
+// that was confirmed may have been recorded after one that is back.
 func (l *Ledger) forgetConfirmations() {
 	for e := range l.byUID.all() {
 		e.confirmed = false
 	}
 }
 
-// Rollbacks returns how often the store has gone back.
+// Rollbacks returns the number of times that the store has gone back.
 func (l *Ledger) Rollbacks() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,27 +9,27 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// gateways counts the addresses of a pool that are held, by the gateway that was handed out
-// with them. While one of them is held, its gateway is not handed out, also if the pool has
-// another one by now: hosts send their packets to it.
+// gateways counts the held addresses of a pool by the gateway that was handed out with them. While
+// one of them is held, its gateway is not handed out, even if the pool has another gateway by now:
+// hosts send their packets to it.
 type gateways struct {
-	// counts has the zero Addr for addresses whose records state none. There are few keys:
-	// one for each gateway that the pool had.
+	// counts has the zero Addr as the key of addresses whose records state no gateway. There are
+	// few keys: one for each gateway that the pool had.
 	counts map[netip.Addr]int
-	// assumed is the gateway of those records, which may be from before records stated it:
-	// that of the pool when this process first read it.
+	// assumed is the gateway of those records, which may be from before records stated it: the
+	// gateway of the pool when this process first read the pool.
 	assumed netip.Addr
 }
 
-// handedOut returns the gateway that the entry states, and whether the entry is an address that
-// is held by a claim. What is retained, or cools down, no host has.
+// handedOut returns the gateway that the entry states, and whether the entry is an address that a
+// claim holds. No host has a block that is retained or cools down.
 func (e *entry) handedOut() (gateway netip.Addr, isHeld bool) {
 	a := e.alike.Value()
 	isHeld = e.hold != nil || a.state == ipam.StateBound
 	return a.gateway, isHeld && e.block.IsSingleIP() && !e.holder().IsPool()
 }
 
-// with returns how many addresses are held that were handed out with a gateway.
+// with returns the number of held addresses that were handed out with a gateway.
 func (g *gateways) with(gateway netip.Addr) int {
 	n := g.counts[gateway]
 	if gateway.IsValid() && gateway == g.assumed {
@@ -38,7 +38,8 @@ func (g *gateways) with(gateway netip.Addr) int {
 	return n
 }
 
-// all are the gateways, without those of records that state none where that is not known.
+// all returns the gateways. It leaves out the gateway of records that state none if that gateway is
+// not known.
 func (g *gateways) all() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for gateway := range g.counts {
@@ -52,7 +53,7 @@ func (g *gateways) all() iter.Seq[netip.Addr] {
 	}
 }
 
-// gatewaysIn are those that lie in a block.
+// gatewaysIn returns the gateways that lie in a block.
 func (g *gateways) gatewaysIn(block netip.Prefix) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if block.IsSingleIP() {
@@ -69,8 +70,7 @@ func (g *gateways) gatewaysIn(block netip.Prefix) iter.Seq[netip.Addr] {
 	}
 }
 
-// hasGatewayIn reports whether an address is held that was handed out with a gateway in the
-// block.
+// hasGatewayIn reports whether a held address was handed out with a gateway in the block.
 func (g *gateways) hasGatewayIn(block netip.Prefix) bool {
 	for range g.gatewaysIn(block) {
 		return true
@@ -78,8 +78,8 @@ func (g *gateways) hasGatewayIn(block netip.Prefix) bool {
 	return false
 }
 
-// assumeGateway takes the gateway of a pool that is described for that of records which state
-// none, unless it is a later one than they were handed out with.
+// assumeGateway assumes the gateway of a described pool for the records that state none, unless it
+// is a later gateway than the one that they were handed out with.
 func (b *book) assumeGateway(pool ipam.Pool) {
 	if b.space != nil && b.counts[netip.Addr{}] > 0 {
 		return
@@ -89,14 +89,16 @@ func (b *book) assumeGateway(pool ipam.Pool) {
 	}
 }
 
-// countGateway counts the gateway of an entry that comes, 1, or goes, -1.
+// countGateway counts the gateway of an entry: n is 1 for an entry that comes, and -1 for an entry
+// that goes.
 func (b *book) countGateway(e *entry, n int) {
 	if gateway, isHeld := e.handedOut(); isHeld {
 		b.addToGateway(gateway, n)
 	}
 }
 
-// gatewayChanged counts an entry that states another gateway than before, or is held otherwise.
+// gatewayChanged updates the counts for an entry if it states another gateway than before, or if it
+// is now held and was not, or the reverse.
 func (b *book) gatewayChanged(e *entry, before netip.Addr, wasHeld bool) {
 	if now, isHeld := e.handedOut(); now == before && isHeld == wasHeld {
 		return
@@ -128,7 +130,7 @@ func (b *book) isFormer(gateway netip.Addr) bool {
 	return b.space != nil && gateway.IsValid() && b.pool.CIDR.Contains(gateway) && !b.pool.Withheld.Overlaps(blockOf(gateway))
 }
 
-// formerGateways are the withheld addresses that the spec of the pool does not withhold.
+// formerGateways returns the withheld addresses that the spec of the pool does not withhold.
 func (b *book) formerGateways() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for gateway := range b.all() {
@@ -151,14 +153,15 @@ func (b *book) useGateways(block netip.Prefix) {
 // isRecorded reports whether a record has a part of the block.
 func (b *book) isRecorded(block netip.Prefix) bool { return b.rival(block, ipam.Name{}) != nil }
 
-// blockOf is the block of one address.
+// blockOf returns the block that consists of one address.
 func blockOf(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
-// deepest bounds how many pools lie in each other.
+// deepest bounds the depth to which pools lie in each other.
 const deepest = 128
 
-// HolderAt returns the record of an address in the routing domain of a pool, of the pool, one
-// of those that it lies in, or one that lies in them; false where nothing holds it.
+// HolderAt returns the record that holds an address in the routing domain of a pool: a record of
+// the pool, of a pool that it lies in, or of a pool that lies in these. It returns false if nothing
+// holds the address.
 func (l *Ledger) HolderAt(pool ipam.Pool, addr netip.Addr) (ipam.Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,8 +193,8 @@ func (l *Ledger) HolderAt(pool ipam.Pool, addr netip.Addr) (ipam.Record, bool) {
 	return ipam.Record{}, false
 }
 
-// HandedOut returns how many addresses of a pool claims hold, and how many of them were handed
-// out with the gateway.
+// HandedOut returns the number of addresses of a pool that claims hold, and the number of these
+// that were handed out with the gateway.
 func (l *Ledger) HandedOut(pool ipam.PoolKey, gateway netip.Addr) (all, with int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,8 +208,8 @@ func (l *Ledger) HandedOut(pool ipam.PoolKey, gateway netip.Addr) (all, with int
 	return all, b.with(gateway)
 }
 
-// FormerGateways returns the addresses that a pool withholds only because addresses that are
-// held were handed out with them, in order.
+// FormerGateways returns, in order, the addresses that a pool withholds only because held addresses
+// were handed out with them.
 func (l *Ledger) FormerGateways(pool ipam.PoolKey) []netip.Addr {
 	l.mu.Lock()
 	defer l.mu.Unlock()

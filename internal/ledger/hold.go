@@ -11,41 +11,41 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Hold is a block that this process keeps off its own other requests until it
-// is recorded and confirmed. End it with Confirm, Drop or Abandon.
+// Hold represents a block that this process keeps off its own other requests until the block is
+// recorded and confirmed. End it with Confirm, Drop or Abandon.
 type Hold struct {
 	Block netip.Prefix
-	// Pool as it was when the block was found.
+	// Pool is the pool as it was when the block was found.
 	Pool ipam.Pool
 
 	ledger *Ledger
 	ask    Ask
 	entry  *entry
-	// resolved is closed once the watch has shown the record, with its UID in
-	// seen and in refusal why the block is not ours; both under the ledger's lock.
+	// resolved is closed when the watch has shown the record. seen then has the UID of the record,
+	// and refusal the reason why the block is not ours; both under the ledger's lock.
 	resolved chan struct{}
 	seen     string
 	refusal  error
-	// acknowledged is when the API server had stored the record; zero before that. Under
+	// acknowledged is the time when the API server had stored the record; zero before that. Under
 	// the ledger's lock.
 	acknowledged time.Time
-	// former is the UID of a record of that name which was in the view when the
-	// block was found, and which is going: what is heard of it says nothing of ours.
+	// former is the UID of a record of that name that was in the view when the block was found, and
+	// that is going: its events do not concern our record.
 	former string
-	// uncounted holds are no longer counted for their project.
+	// uncounted reports that the hold is no longer counted for its project.
 	uncounted bool
 }
 
-// Project is that for which the block counts.
+// Project returns the project for which the block counts.
 func (h *Hold) Project() string { return h.ask.Project }
 
-// Gateway is what is handed out with the block.
+// Gateway returns the gateway that is handed out with the block.
 func (h *Hold) Gateway() netip.Addr { return h.entry.alike.Value().gateway }
 
-// Hold finds a free block and keeps it. There is one hold for a record's name at
-// a time; a second is ipam.ErrUnconfirmed. Other errors: ipam.ErrNotSynced,
-// ErrOutOfTurn, *ipam.UnclaimedError, *UnknownPoolError, *ipam.LimitError,
-// *ipam.ExhaustedError, *ipam.TakenError.
+// Hold finds a free block and keeps it. There is one hold for a record's name at a time; a second
+// request for the name gets ipam.ErrUnconfirmed. Other errors: ipam.ErrNotSynced, ErrOutOfTurn,
+// *ipam.UnclaimedError, *UnknownPoolError, *ipam.LimitError, *ipam.ExhaustedError,
+// *ipam.TakenError.
 func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 		return nil, err
 	}
 	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, resolved: make(chan struct{})}
-	h.Pool.Key = ask.Pool // also where the pool is not known
+	h.Pool.Key = ask.Pool // also if the pool is not known
 	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project, Gateway: ask.gateway(b, block)})
 	h.entry.hold = h
 	if former := l.byName.one(ask.Record); former != nil {
@@ -71,7 +71,7 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	return h, nil
 }
 
-// Peek is the block that Hold would find, without holding it.
+// Peek returns the block that Hold would find, without holding it.
 func (l *Ledger) Peek(ask Ask) (netip.Prefix, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,11 +79,11 @@ func (l *Ledger) Peek(ask Ask) (netip.Prefix, error) {
 	return block, err
 }
 
-// passOver bounds how many blocks that waiters ask for are passed over to find one. Each
-// costs about as much as finding the first.
+// passOver bounds the number of blocks that findInTurn passes over because waiters ask for them.
+// Each costs about as much as finding the first block.
 const passOver = 64
 
-// findInTurn finds a block that the holder may have by Ask.Turn.
+// findInTurn finds a block that Ask.Turn lets the holder have.
 func (l *Ledger) findInTurn(ask Ask) (netip.Prefix, *book, error) {
 	block, b, err := l.find(ask)
 	if err != nil || ask.Turn == nil {
@@ -134,7 +134,7 @@ func (l *Ledger) find(ask Ask) (netip.Prefix, *book, error) {
 	return block, b, nil
 }
 
-// taken says why the very block cannot be had.
+// taken returns the reason why the requested block cannot be had, or nil if it is free.
 func (b *book) taken(block netip.Prefix) error {
 	if b.space.IsFree(block) {
 		return nil
@@ -148,7 +148,8 @@ func (b *book) taken(block netip.Prefix) error {
 	return &ipam.TakenError{Block: block, Pool: b.key}
 }
 
-// heldByOthers says who has a part of the block.
+// heldByOthers returns an error that names the holder of a part of the block, or nil if there is
+// none.
 func (b *book) heldByOthers(block netip.Prefix) error {
 	for e := range b.overlapping(block) {
 		return b.takenBy(e, block)
@@ -160,14 +161,13 @@ func (b *book) takenBy(e *entry, block netip.Prefix) error {
 	return &ipam.TakenError{Block: block, Pool: b.key, Holder: e.holder(), Overlap: e.block}
 }
 
-// Confirm waits until the watch has shown the record that was created with this
-// UID, and reports whether the block is ours: nil; ErrLost where another record
-// overlapped it first; ErrPoolClosed where the pool's own record was missing or being
-// released; a *ipam.LimitError; or ipam.ErrUnconfirmed when ctx is done first. It ends
-// the hold; after any error the record is to be deleted, unless its name is fixed by
-// its holder.
+// Confirm waits until the watch has shown the record that was created with this UID, and reports
+// whether the block is ours. It returns nil if it is; ErrLost if another record overlapped it
+// first; ErrPoolClosed if the pool's own record was missing or being released; a *ipam.LimitError;
+// or ipam.ErrUnconfirmed if ctx is done first. It ends the hold. After any error the record is to
+// be deleted, unless its name is fixed by its holder.
 //
-// A record that is not seen for Options.Silence makes the watch begin anew.
+// If the record is not seen for Options.Silence, Confirm restarts the watch.
 func (h *Hold) Confirm(ctx context.Context, uid string) error {
 	acknowledged := h.acknowledge()
 	silence := h.ledger.options.Clock.NewTimer(h.ledger.options.Silence)
@@ -209,8 +209,8 @@ func (h *Hold) verdict(uid string) error {
 	return ErrLost
 }
 
-// Drop ends the hold: the block is free again unless something else keeps it.
-// It may be called more than once.
+// Drop ends the hold: the block is free again unless something else keeps it. Drop can be called
+// more than once.
 func (h *Hold) Drop() {
 	h.ledger.mu.Lock()
 	defer h.ledger.mu.Unlock()
@@ -231,8 +231,8 @@ func (h *Hold) drop() {
 	l.prune(b)
 }
 
-// Abandon ends a hold whose record may or may not have been created: when it
-// turns up, listeners are notified, to delete it.
+// Abandon ends a hold whose record may or may not have been created. If the record turns up, the
+// listeners are notified to delete it.
 func (h *Hold) Abandon() {
 	l := h.ledger
 	l.mu.Lock()
@@ -248,8 +248,8 @@ func (h *Hold) Abandon() {
 	l.abandoned[name] = now
 }
 
-// uncount ends that the hold is counted for its project, once: its record is, from the
-// moment when the view shows that. Under the lock.
+// uncount stops counting the hold for its project, once: the record counts from the moment when the
+// view shows it. Under the lock.
 func (h *Hold) uncount() {
 	if !h.uncounted {
 		h.uncounted = true
@@ -257,8 +257,8 @@ func (h *Hold) uncount() {
 	}
 }
 
-// resolve notes, when the watch has first shown the record, why the block is not ours;
-// nil: it is. Under the lock.
+// resolve notes, when the watch has first shown the record, the reason why the block is not ours,
+// or nil if it is. Under the lock.
 func (h *Hold) resolve(uid string, refusal error) {
 	if uid == h.former {
 		return
@@ -279,7 +279,7 @@ func (h *Hold) lose(uid string) {
 	}
 }
 
-// Room is what is free in one pool. It is valid only during the call that it is an
+// Room represents the free space of one pool. It is valid only during the call that it is an
 // argument of, which runs under the ledger's lock.
 type Room struct {
 	ledger *Ledger
@@ -296,8 +296,8 @@ func (r Room) Has(length int) bool {
 // O(address bits).
 func (r Room) IsFree(block netip.Prefix) bool { return r.book.space.IsFree(block) }
 
-// Allows reports whether an account may have one more block of the length from the pool,
-// by the limits of the pool and of the class.
+// Allows reports whether an account can have one more block of the length from the pool, by the
+// limits of the pool and of the class.
 func (r Room) Allows(of ipam.Account, length int) bool {
 	if of.Project == "" || !r.book.pool.Limit.IsSet() && !of.ClassLimit.IsSet() {
 		return true
@@ -305,7 +305,7 @@ func (r Room) Allows(of ipam.Account, length int) bool {
 	return r.ledger.checkLimits(Ask{Bits: length, Project: of.Project, Class: of.Class, ClassLimit: of.ClassLimit}, r.book) == nil
 }
 
-// freed notifies of a block that became free. Under the lock.
+// freed notifies the functions of OnFree of a block that became free. Under the lock.
 func (l *Ledger) freed(pool ipam.PoolKey, block netip.Prefix) {
 	for _, f := range l.onFree {
 		f(pool, block)
@@ -319,52 +319,53 @@ var ErrLost = errors.New("another allocation was recorded first")
 // ErrOutOfTurn means that Ask.Turn did not let the holder have the block.
 var ErrOutOfTurn = errors.New("it is the turn of another holder")
 
-// UnknownPoolError means that the view has no pool of that name, or one that
-// has no CIDR yet.
+// UnknownPoolError reports that the view has no pool of that name, or that the pool has no CIDR
+// yet.
 type UnknownPoolError struct{ Pool ipam.PoolKey }
 
 func (e *UnknownPoolError) Error() string { return e.Pool.String() + " is not known" }
 
-// Ask is a request for a block of one pool.
+// Ask represents a request for a block of one pool.
 type Ask struct {
 	Pool ipam.PoolKey
 	// Bits is the prefix length.
 	Bits     int
 	Strategy ipam.Strategy
-	// Block is the very block that is asked for, or the zero Prefix.
+	// Block is the requested block, or the zero Prefix.
 	Block netip.Prefix
-	// InUse says that the holder has the block already: only another record is
-	// in its way, not what is withheld, and the pool need not be known.
+	// InUse reports that the holder has the block already: only another record stands in its way,
+	// not withheld space, and the pool need not be known.
 	InUse bool
-	// Gateway is what the holder of such an address was given with it.
+	// Gateway is the gateway that the holder of such an address was given with it.
 	Gateway netip.Addr
-	// Record is the name under which it will be recorded, and Holder its holder.
+	// Record is the name under which the block will be recorded, and Holder its holder.
 	Record ipam.Name
 	Holder ipam.Holder
-	// UnclaimedLimit bounds the unclaimed records of the holder's namespace, and those of
-	// its project; zero is no bound, nor one by their share of the pool.
+	// UnclaimedLimit bounds the unclaimed records of the holder's namespace, and the unclaimed
+	// records of its project. Zero means no bound, not even one by their share of the pool.
 	UnclaimedLimit int
-	// Project is that of the holder; empty where it has none.
+	// Project is the project of the holder; empty if it has none.
 	Project string
-	// Unlimited leaves the limit of the pool aside.
+	// Unlimited disables the limit of the pool.
 	Unlimited bool
-	// Class by which the block is handed out, and what one project may hold of that.
+	// Class is the class by which the block is handed out. ClassLimit bounds the blocks of that
+	// class that one project can hold.
 	Class      string
 	ClassLimit ipam.Limit
-	// Turn, if not nil, decides whether the holder may have a free block.
+	// Turn, if not nil, decides whether the holder can have a free block.
 	Turn Turn
 }
 
-// Turn decides whether a holder may have a free block now, or others come first.
+// Turn decides whether a holder can have a free block now, or others come first.
 type Turn interface {
-	// MayTake reports whether the holder may have the block. If it may not, but may have another,
-	// wanted is what a waiter asks for there, and MayTake is called again with the next free block
-	// after that. It is called under the ledger's lock, so that no block is freed between its
-	// answer and the hold, and must not call the Ledger.
+	// MayTake reports whether the holder can have the block. If it cannot, but can have another
+	// block, wanted is the block that a waiter asks for there, and MayTake is called again with the
+	// next free block after wanted. MayTake is called under the ledger's lock, so that no block is
+	// freed between its answer and the hold, and must not call the Ledger.
 	MayTake(room Room, block netip.Prefix) (may bool, wanted netip.Prefix)
 }
 
-// gateway is what is handed out with a block of the book.
+// gateway returns the gateway that is handed out with a block of the pool view.
 func (a Ask) gateway(b *book, block netip.Prefix) netip.Addr {
 	switch _, gateway := b.pool.Subnet(block); {
 	case a.InUse:
@@ -376,7 +377,7 @@ func (a Ask) gateway(b *book, block netip.Prefix) netip.Addr {
 	}
 }
 
-// usage is what the block that is asked for comes to.
+// usage returns the usage of the requested block.
 func (a Ask) usage(b *book) ipam.Usage {
 	if a.Block.IsValid() {
 		return ipam.UsageOf(a.Block)

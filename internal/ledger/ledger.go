@@ -1,4 +1,4 @@
-// Package ledger keeps the view: what this process has seen of every
+// Package ledger keeps the view: all that this process has seen of every
 // IPAllocation, as the space of every pool.
 //
 // The view is fed by one watch over all namespaces, one event at a time, in
@@ -9,7 +9,7 @@
 //  2. creates a record of it;
 //  3. waits until the view shows that record (Confirm). The view is then
 //     exactly the state at the revision at which the record was created: if no
-//     other record overlaps the block, it is theirs, otherwise they give way.
+//     other record overlaps the block, the replica keeps it; otherwise it gives way.
 //
 // Of two records that overlap, one was created first:
 //
@@ -19,20 +19,20 @@
 //	A's maker: └ nothing overlaps: keep│
 //	B's maker:                         └ A overlaps: give way
 //
-// After a list (Replace) the order of what it contains is unknown: there, an
-// unconfirmed record that overlaps any other gives way.
+// After a list (Replace) the order of the listed records is unknown: an
+// unconfirmed record that overlaps any other then gives way.
 //
 // # Invariants
 //
 // Every record of the view is in use in its pool's space, until the watch
-// shows that it is deleted; a deletionTimestamp frees nothing. Records are told
-// apart by UID, so a late event of an old record touches no new one. Nothing is
+// shows that it is deleted; a deletionTimestamp frees nothing. The UID identifies
+// a record, so a late event of an old record touches no new one. Nothing is
 // held before the first list is complete.
 //
 // # Concurrency and cost
 //
-// All methods may be called from any goroutine. There is one lock, never held
-// while anything is waited for. Hold, an event and a confirmation cost O(address
+// All methods can be called from any goroutine. There is one lock, which is never
+// held during a wait. Hold, an event and a confirmation cost O(address
 // bits) and do not depend on the number of records.
 package ledger
 
@@ -50,47 +50,47 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Ledger is the view of what is held. The zero value is not usable.
+// Ledger holds the view of the blocks that are in use. The zero value is not usable.
 type Ledger struct {
 	options Options
 
 	mu     sync.Mutex
 	synced bool
 	books  map[ipam.PoolKey]*book
-	// pruned is the highest count of frees of a book that was dropped: a book that is
-	// made again goes on from there, so that its counts only rise.
+	// pruned is the highest count of frees of a pool view that was dropped: a pool view that is
+	// made again continues from there, so that its counts only rise.
 	pruned int
-	// The records: of a UID and of a name there is one.
+	// The indexes of the records. There is one record for each UID and for each name.
 	byUID    index[string]
 	byName   index[ipam.Name]
 	byHolder index[ipam.Holder]
 	bySticky index[ipam.Name]
-	// unreadable are the IPAllocations that are no records.
+	// unreadable holds the IPAllocations that are no records.
 	unreadable unreadable
-	// holds are this process's own blocks that are not confirmed, by the name
-	// of the record.
+	// holds contains this process's own blocks that are not confirmed, by the name of the record.
 	holds map[ipam.Name]*Hold
-	// abandoned are names of records whose creation failed ambiguously, with the
-	// time when that was.
+	// abandoned contains the names of records whose creation failed ambiguously, with the time of
+	// the failure.
 	abandoned map[ipam.Name]time.Time
-	// claimsKnown is whether Claimed was called for every claim that there is.
+	// claimsKnown reports whether Claimed was called for every existing claim.
 	claimsKnown bool
-	// named are what live claims name and has no record yet, or none any more.
+	// named contains the names that live claims state and that have no record yet, or no record any
+	// more.
 	named map[ipam.Name]bool
 	// unclaimed counts records and holds that no live claim or local pool names, by
 	// the namespace and the project of their holders, in each pool and over all pools.
 	unclaimed map[share]ipam.Usage
-	// recorded and held count what projects have: by records, and by holds that have
-	// no record in the view yet.
+	// recorded and held count the usage of projects: by records, and by holds that have no record
+	// in the view yet.
 	recorded, held map[account]ipam.Usage
 	// relist ends the current watch, so that a new one begins with a list.
 	relist func()
 	began  time.Time
-	// source is that of the records; nil before Run.
+	// source is the source of the records; nil before Run.
 	source *kubeutil.VerifiedSource
-	// revision is that of the last event or list in the view.
+	// revision is the revision of the last event or list in the view.
 	revision string
-	// outdated is whether the store has gone back since the last list.
+	// outdated reports whether the store has gone back since the last list.
 	outdated  bool
 	relists   int
 	rollbacks int
@@ -100,20 +100,20 @@ type Ledger struct {
 	onFree    []func(ipam.PoolKey, netip.Prefix)
 }
 
-// Options are what a Ledger is given at its making.
+// Options holds the parameters of a new Ledger.
 type Options struct {
 	// Clock measures how long a record has not been seen.
 	Clock clock.WithTicker
 	// Random picks blocks of pools with strategy Random. Used under the lock.
 	Random *rand.Rand
-	// Silence is how long an acknowledged record may not be seen before the
-	// watch is taken for dead and begun anew.
+	// Silence is the time for which an acknowledged record can stay unseen. After that the watch
+	// counts as dead and is restarted.
 	Silence time.Duration
-	// Log says that the watch is begun anew.
+	// Log reports that the watch is restarted.
 	Log logr.Logger
 }
 
-// now is the time; the zero time where there is no clock.
+// now returns the time, or the zero time if there is no clock.
 func (o Options) now() time.Time {
 	if o.Clock == nil {
 		return time.Time{}
@@ -121,7 +121,7 @@ func (o Options) now() time.Time {
 	return o.Clock.Now()
 }
 
-// New is a ledger that has seen nothing.
+// New returns a ledger that has seen nothing.
 func New(options Options) *Ledger {
 	return &Ledger{
 		options:  options,
@@ -150,35 +150,35 @@ func (l *Ledger) Synced() bool {
 	return l.synced
 }
 
-// Change is one step of the view.
+// Change represents one step of the view.
 type Change struct {
-	// Record that was added, changed or removed. Zero where pool alone changed.
+	// Record is the record that was added, changed or removed. It is zero if the pool alone
+	// changed.
 	Record ipam.Record
 	Pool   ipam.PoolKey
 	Kind   ChangeKind
-	// Initial says that the record is of the first list: it was there before.
+	// Initial reports that the record is of the first list: it existed before.
 	Initial bool
 }
 
-// ChangeKind says what became of a record.
+// ChangeKind represents the kind of a change.
 type ChangeKind int
 
-// What became of a record.
+// The kinds of changes to a record.
 const (
 	Added ChangeKind = iota
 	Changed
 	Removed
-	// Abandoned: a record turned up whose creation had seemed to fail. It is
-	// nobody's, and to be deleted.
+	// Abandoned means that a record turned up whose creation had seemed to fail. It belongs to no
+	// holder, and is to be deleted.
 	Abandoned
 )
 
-// listener is notified of changes.
+// listener represents a function that is notified of changes.
 type listener struct{ notify func(Change) }
 
-// Listen calls f for each record that is there, as Added, and then for every
-// change, one at a time and in order, until stop is called. f must return at once and
-// must not call the Ledger.
+// Listen calls f for each existing record, as Added, and then for every change, one at a time and
+// in order, until stop is called. f must return at once and must not call the Ledger.
 func (l *Ledger) Listen(f func(Change)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +188,7 @@ func (l *Ledger) Listen(f func(Change)) (stop func()) {
 	return l.follow(f)
 }
 
-// Follow is Listen without what is there already.
+// Follow calls f for every change, as Listen does, but not for the existing records.
 func (l *Ledger) Follow(f func(Change)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,8 +211,8 @@ func (l *Ledger) notify(c Change) {
 	}
 }
 
-// Claimed notes that a live claim names the record, or that none does any more,
-// in which case the record is about to be released.
+// Claimed notes that a live claim names the record, or that no live claim does any more. In the
+// second case the record is about to be released.
 func (l *Ledger) Claimed(record ipam.Name, live bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,16 +234,16 @@ func (l *Ledger) Claimed(record ipam.Name, live bool) {
 	}
 }
 
-// ClaimsKnown notes that Claimed has been called for every claim that there is: from now
-// on a record that no claim has named was made for a claim that was never stored.
+// ClaimsKnown notes that Claimed has been called for every existing claim: from now on a record
+// that no claim has named was made for a claim that was never stored.
 func (l *Ledger) ClaimsKnown() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.claimsKnown = true
 }
 
-// NeverClaimed reports whether no claim has named the record since it was made. It is
-// false where this process did not watch all the time, and does not know.
+// NeverClaimed reports whether no claim has named the record since it was made. It returns false if
+// this process did not watch all the time, and does not know.
 func (l *Ledger) NeverClaimed(record ipam.Record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,11 +260,11 @@ func (l *Ledger) Leaving(record ipam.Name) {
 	}
 }
 
-// Relist ends the current watch, which Run follows by a new list.
+// Relist ends the current watch. Run then begins a new one with a list.
 func (l *Ledger) Relist() { l.relistSince(l.options.Clock.Now()) }
 
-// relistSince ends the current watch if it began before the given time. One that
-// is younger has been begun anew by somebody else who misses a record.
+// relistSince ends the current watch if it began before the given time. A younger watch has been
+// restarted already, by another request that misses a record.
 func (l *Ledger) relistSince(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,12 +276,12 @@ func (l *Ledger) relistSince(t time.Time) {
 	l.relist()
 }
 
-// abandonedFor is how long a record may take to turn up whose creation failed
-// ambiguously. An API server gives up a request after one minute.
+// abandonedFor is the time that a record can take to turn up after its creation failed ambiguously.
+// An API server gives up a request after one minute.
 const abandonedFor = 10 * time.Minute
 
-// Describe takes over what a pool's spec says. A child pool without a CIDR is
-// not there yet.
+// Describe takes over a pool's spec. It ignores a child pool without a CIDR, which does not exist
+// yet.
 func (l *Ledger) Describe(pool ipam.Pool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -295,8 +295,8 @@ func (l *Ledger) Describe(pool ipam.Pool) {
 	}
 }
 
-// Forget drops what a pool's spec said. Its records stay: a pool that is made
-// again under the name finds them.
+// Forget drops a pool's spec. The records of the pool stay: a pool that is made again under the
+// name finds them.
 func (l *Ledger) Forget(key ipam.PoolKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,7 +315,7 @@ func (l *Ledger) book(key ipam.PoolKey) *book {
 	return b
 }
 
-// unused is a book that nobody has used yet.
+// unused returns a pool view that nothing has used yet.
 func (l *Ledger) unused(key ipam.PoolKey) *book {
 	b := newBook(key, l.unreadable.book)
 	b.frees, b.onFree = l.pruned, l.freed
@@ -329,8 +329,8 @@ func (l *Ledger) prune(b *book) {
 	}
 }
 
-// Inspect calls f with what is free in a pool, under the ledger's lock: f must not call
-// the Ledger. Where the view has no such pool with a CIDR, f is not called.
+// Inspect calls f with the free space of a pool, under the ledger's lock: f must not call the
+// Ledger. If the view has no such pool with a CIDR, Inspect does not call f.
 func (l *Ledger) Inspect(pool ipam.PoolKey, f func(Room)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,9 +339,10 @@ func (l *Ledger) Inspect(pool ipam.PoolKey, f func(Room)) {
 	}
 }
 
-// OnFree calls f for every block that becomes free, in whole or in part: a record was
-// deleted, a hold ended without one, or, for all of a pool, its spec changed. f is called under the ledger's lock, must return
-// at once, and must not call the Ledger. To be called before the ledger is used.
+// OnFree calls f for every block that becomes free, in whole or in part: a record was deleted, a
+// hold ended without one, or, for all of a pool, its spec changed. f is called under the ledger's
+// lock, must return at once, and must not call the Ledger. OnFree must be called before the ledger
+// is used.
 func (l *Ledger) OnFree(f func(pool ipam.PoolKey, block netip.Prefix)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,8 @@ type Capacity struct {
 	LargestFree int
 }
 
-// Capacity of a pool; false where the view has no such pool with a CIDR.
+// Capacity returns the capacity of a pool. It returns false if the view has no such pool with a
+// CIDR.
 func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +30,7 @@ func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	return c, true
 }
 
-// capacity is that of the pool, without the largest free block.
+// capacity returns the capacity of the pool, without the largest free block.
 func (b *book) capacity() Capacity {
 	c := Capacity{
 		Total: b.space.Total(), Available: b.space.Free(),
@@ -46,8 +47,8 @@ func (b *book) capacity() Capacity {
 	return c
 }
 
-// Utilized is the share of a pool that cannot be handed out, 0 to 1; 1 where
-// the view has no such pool.
+// Utilized returns the share of a pool that cannot be handed out, from 0 to 1. It returns 1 if the
+// view has no such pool.
 func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +59,7 @@ func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
 	return b.space.Used().Float64() / b.space.Total().Float64()
 }
 
-// Records is how many blocks are recorded in a pool.
+// Records returns the number of blocks that are recorded in a pool.
 func (l *Ledger) Records(pool ipam.PoolKey) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +69,7 @@ func (l *Ledger) Records(pool ipam.PoolKey) int {
 	return 0
 }
 
-// Record is the record of a name.
+// Record returns the record of a name. It returns false if the view has none.
 func (l *Ledger) Record(name ipam.Name) (ipam.Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,33 +79,33 @@ func (l *Ledger) Record(name ipam.Name) (ipam.Record, bool) {
 	return ipam.Record{}, false
 }
 
-// Relists is how often a silent watch was begun anew, and Unread how many
-// objects could not be read.
+// Relists returns the number of times that a silent watch was restarted, and the number of objects
+// that could not be read.
 func (l *Ledger) Relists() (relists, unread int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.relists, l.unread
 }
 
-// Lists is how many complete lists were read.
+// Lists returns the number of complete lists that were read.
 func (l *Ledger) Lists() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lists
 }
 
-// PoolState reports whether a pool can hand out blocks.
+// PoolState represents a pool's ability to hand out blocks.
 type PoolState struct {
-	// Record is the pool's own, zero where its CIDR is not recorded.
+	// Record is the pool's own record, zero if its CIDR is not recorded.
 	Record ipam.Record
-	// Rival overlaps that record in the pool's home, and the record is not confirmed:
-	// the pool is in conflict.
+	// Rival is the record that overlaps the pool's own record in the pool's home while the own
+	// record is not confirmed: the pool is in conflict.
 	Rival *ipam.Record
-	// Open is whether blocks may be handed out.
+	// Open reports whether the pool can hand out blocks.
 	Open bool
 }
 
-// State of a pool whose own record has the given name.
+// State returns the state of a pool whose own record has the given name.
 func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,8 +120,8 @@ func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
 	return state
 }
 
-// HasRoom reports whether a pool has a free block of the length, or the very block
-// where one is given. Where neither is known: any room at all.
+// HasRoom reports whether a pool has a free block of the length or, if a block is given, whether
+// that block is free. If neither is known, it reports whether the pool has any room at all.
 func (l *Ledger) HasRoom(pool ipam.PoolKey, length int, block netip.Prefix) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +136,7 @@ func (l *Ledger) HasRoom(pool ipam.PoolKey, length int, block netip.Prefix) bool
 	return largest != ipam.NoLength && (length == ipam.NoLength || largest <= length)
 }
 
-// Few are the records of a pool, if there are no more than most; else none.
+// Few returns the records of a pool if there are no more than most, and none otherwise.
 func (l *Ledger) Few(pool ipam.PoolKey, most int) []ipam.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,16 +155,16 @@ func (l *Ledger) Few(pool ipam.PoolKey, most int) []ipam.Record {
 	return few
 }
 
-// Occupant is a record that keeps a pool in use.
+// Occupant represents a record that keeps a pool in use.
 type Occupant struct {
 	Record ipam.Record
-	// Claimed reports whether a live object is known to have it. Where that is not so,
-	// it is an attempt under way or an orphan, or it was made before its pool.
+	// Claimed reports whether a live object is known to have the record. If not, the record is an
+	// attempt under way or an orphan, or it was made before its pool.
 	Claimed bool
 }
 
-// Occupants returns the first records of a pool, in order of address, and how many
-// there are in all. Those that are about to be released are left out.
+// Occupants returns the first records of a pool, in order of address, and the number of all. It
+// leaves out the records that are about to be released.
 func (l *Ledger) Occupants(pool ipam.PoolKey, most int) (first []Occupant, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

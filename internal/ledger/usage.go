@@ -9,15 +9,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// share is what a namespace, or a project, has of a pool; of all pools where that is zero.
+// share identifies the part of a pool that a namespace, or a project, has. If the pool is zero, it
+// is the part of all pools.
 type share struct {
 	namespace, project string
 	pool               ipam.PoolKey
 }
 
-// sharesOf returns the shares that a holder of the namespace and the project takes from: of
-// a pool, or of all pools. A tenant may have many namespaces, so its project is bounded as
-// each of them is. The project is empty where it is not known.
+// sharesOf returns the shares that a holder of the namespace and the project takes from: of a pool,
+// or of all pools. A tenant can have many namespaces, so its project is bounded as each of them is.
+// The project is empty if it is not known.
 func sharesOf(namespace, project string, pool ipam.PoolKey) []share {
 	shares := []share{{namespace: namespace, pool: pool}}
 	if project != "" {
@@ -26,21 +27,21 @@ func sharesOf(namespace, project string, pool ipam.PoolKey) []share {
 	return shares
 }
 
-// A namespace, and a project, may have at most one unclaimed block in sharePart of a
-// pool's, and shareLeast blocks in any pool.
+// The unclaimed blocks of a namespace, and of a project, can take at most 1/sharePart of a pool,
+// but each can have shareLeast unclaimed blocks in any pool.
 const (
 	sharePart  = 8
 	shareLeast = 4
 )
 
-// account is what a project has of a pool, or of a class.
+// account identifies the usage of a pool, or of a class, by a project.
 type account struct {
 	project, class string
 	pool           ipam.PoolKey
 }
 
-// countUnclaimed adds an entry to, or subtracts it from, what its holder's namespace and
-// project have unclaimed. Cluster-scoped pools belong to no namespace, and are not bounded.
+// countUnclaimed adds an entry to the unclaimed usage of its holder's namespace and project, or
+// subtracts it from there. Cluster-scoped pools belong to no namespace, and are not bounded.
 func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 	if e.hold == nil && !e.isUnclaimed() {
 		return
@@ -59,7 +60,7 @@ func (e *entry) isUnclaimed() bool {
 	return a.holderNamespace != "" && a.state == ipam.StateBound && e.holderUID == "" && !e.claimed
 }
 
-// countUsage adds an entry to, or subtracts it from, what its project has.
+// countUsage adds an entry to the usage of its project, or subtracts it from there.
 func (l *Ledger) countUsage(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 	into, a := l.recorded, e.alike.Value()
 	if e.hold != nil {
@@ -74,29 +75,29 @@ func (l *Ledger) countUsage(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage
 	}
 }
 
-// countBlock changes what a key has by one block, and forgets a key that has nothing.
+// countBlock changes the usage of a key by one block, and removes a key that has no usage.
 func countBlock[K comparable](in map[K]ipam.Usage, key K, op func(ipam.Usage, ipam.Usage) ipam.Usage, block netip.Prefix) {
 	if in[key] = op(in[key], ipam.UsageOf(block)); in[key] == (ipam.Usage{}) {
 		delete(in, key)
 	}
 }
 
-// Unclaimed is how many unclaimed blocks a namespace has in a pool.
+// Unclaimed returns the number of unclaimed blocks that a namespace has in a pool.
 func (l *Ledger) Unclaimed(namespace string, pool ipam.PoolKey) space.Count {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.unclaimed[share{namespace: namespace, pool: pool}].Blocks
 }
 
-// Usage is what a project has of a pool by records.
+// Usage returns the usage of a pool by a project's records.
 func (l *Ledger) Usage(project string, pool ipam.PoolKey) ipam.Usage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.recorded[account{project: project, pool: pool}]
 }
 
-// checkUnclaimed refuses a request whose namespace or project has as many unclaimed blocks
-// as it may have, in all or in the pool. The cost is constant.
+// checkUnclaimed refuses a request if its namespace or its project has as many unclaimed blocks as
+// it can have, in all or in the pool. The cost is constant.
 func (l *Ledger) checkUnclaimed(ask Ask, b *book) error {
 	namespace := ask.Holder.Namespace
 	if ask.UnclaimedLimit == 0 || namespace == "" {
@@ -121,25 +122,25 @@ func (l *Ledger) checkUnclaimed(ask Ask, b *book) error {
 	return nil
 }
 
-// checkLimits refuses a request by which its project would exceed the limit of the
-// pool or of the class. Holds count like records: the requests of this process are
-// not to refuse each other only once they are recorded.
+// checkLimits refuses a request if with it the project would exceed the limit of the pool or of the
+// class. Holds count like records, so that the requests of this process refuse each other before
+// they are recorded.
 func (l *Ledger) checkLimits(ask Ask, b *book) error {
 	has := func(a account) ipam.Usage { return l.recorded[a].Add(l.held[a]) }
 	return l.limits(b, ask, has, ask.usage(b))
 }
 
-// exceedsLimits returns a *ipam.LimitError where, in the view as it is, the project of
-// a record has more than it may. What is counted is recorded, and was recorded before
-// this one, or is of the same list.
+// exceedsLimits returns a *ipam.LimitError if, in the view as it is, the project of a record has
+// more than it can have. All counted blocks are recorded, and were recorded before this one, or are
+// of the same list.
 func (l *Ledger) exceedsLimits(h *Hold, e *entry) error {
 	own := ipam.UsageOf(e.block)
 	has := func(a account) ipam.Usage { return l.recorded[a].Sub(own) }
 	return l.limits(l.books[e.pool()], h.ask, has, own)
 }
 
-// WithinLimits returns a *ipam.LimitError where a project has more of a record's pool,
-// or of its class, than it may: nobody knows then which of its records came last.
+// WithinLimits returns a *ipam.LimitError if a project has more of a record's pool, or of its
+// class, than it can have. It is then unknown which of the project's records came last.
 func (l *Ledger) WithinLimits(record ipam.Record, class ipam.Limit) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +162,7 @@ func (l *Ledger) limits(b *book, ask Ask, has func(account) ipam.Usage, more ipa
 	return class.exceeded(ask.ClassLimit.Check("IPClass "+ask.Class, ask.Project, has(class), more))
 }
 
-// exceeded notes in a *ipam.LimitError that the account has to have less.
+// exceeded notes in a *ipam.LimitError that the usage of the account has to fall.
 func (a account) exceeded(err error) error {
 	if limit, ok := errors.AsType[*ipam.LimitError](err); ok {
 		limit.Awaits = ipam.Awaited{Project: a.project, Pool: a.pool, Class: a.class}
@@ -169,10 +170,10 @@ func (a account) exceeded(err error) error {
 	return err
 }
 
-// Standing is how a record counts in Counts.
+// Standing represents the kind of a record in Counts.
 type Standing int
 
-// How records count. An unclaimed one is bound, too, but no live claim or local pool
+// The standings of records. An unclaimed record is bound, too, but no live claim or local pool
 // names it, as far as this process knows.
 const (
 	Bound Standing = iota
@@ -182,17 +183,17 @@ const (
 	standings
 )
 
-// Counts is what the records of a pool come to, by how they count.
+// Counts holds the capacity of a pool, and the usage by its records, by their standing.
 type Counts struct {
 	Pool     ipam.PoolKey
 	Capacity Capacity
 	Held     [standings]ipam.Usage
-	// Limit is what one project may hold.
+	// Limit bounds the usage by one project.
 	Limit ipam.Limit
 }
 
-// Counts are those of all pools with a CIDR. It costs O(pools), and O(1) for each: the counts
-// are kept. The largest free block is left out.
+// Counts returns the counts of all pools with a CIDR. It costs O(pools), and O(1) for each: the
+// counts are kept. It leaves out the largest free block.
 func (l *Ledger) Counts() []Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,16 +206,16 @@ func (l *Ledger) Counts() []Counts {
 	return all
 }
 
-// Account is what a project has of a pool, or else of a class, by records.
+// Account holds the usage of a pool, or else of a class, by a project's records.
 type Account struct {
 	Project, Class string
 	Pool           ipam.PoolKey
 	Usage          ipam.Usage
 }
 
-// Accounts are those of the pools and the classes that limited picks. It costs O(accounts):
-// there is one for each project and pool of which the project has a block, and for each
-// project and class.
+// Accounts returns the accounts of the pools and the classes that limited picks. It costs
+// O(accounts): there is one for each project and pool of which the project has a block, and for
+// each project and class.
 func (l *Ledger) Accounts(limited func(class string, pool ipam.PoolKey) bool) []Account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -227,8 +228,8 @@ func (l *Ledger) Accounts(limited func(class string, pool ipam.PoolKey) bool) []
 	return all
 }
 
-// Lag is since when the longest the view has not shown a record that the API server
-// acknowledged; 0 where it has shown all: then there is no hold any more.
+// Lag returns the longest time for which the view has not shown a record that the API server
+// acknowledged. It returns 0 if the view has shown all: then there is no hold any more.
 func (l *Ledger) Lag() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,7 +242,7 @@ func (l *Ledger) Lag() time.Duration {
 	return longest
 }
 
-// standing is how a record counts.
+// standing returns the standing of a record.
 func (e *entry) standing() Standing {
 	switch {
 	case e.state() == ipam.StateRetained:
@@ -254,8 +255,8 @@ func (e *entry) standing() Standing {
 	return Bound
 }
 
-// count adds an entry to, or subtracts it from, what is counted by its state and by
-// whether it is claimed. It is to be called before these change, and after.
+// count adds an entry to the counts by its state and by whether it is claimed, or subtracts it from
+// them. It must be called before these change, and after.
 func (l *Ledger) count(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 	l.countUnclaimed(e, op)
 	if e.hold == nil {

@@ -8,7 +8,7 @@ const (
 	ServiceAccount   = "cadastre-controller-manager"
 )
 
-// Account is the service account under which an operator runs.
+// Account represents the service account under which an operator runs.
 type Account struct{ Namespace, Name string }
 
 // in returns manifests that name the account in place of the default one, as kustomize, Helm

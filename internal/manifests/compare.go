@@ -32,7 +32,8 @@ func sameRules(a, b []admissionv1.RuleWithOperations) bool {
 	})
 }
 
-// scopeOf is the scope of a rule; that which the API server writes where it is not set.
+// scopeOf returns the scope of a rule, or the scope that the API server writes if it is not
+// set.
 func scopeOf(rule admissionv1.RuleWithOperations) admissionv1.ScopeType {
 	if rule.Scope == nil {
 		return admissionv1.AllScopes
@@ -40,8 +41,8 @@ func scopeOf(rule admissionv1.RuleWithOperations) admissionv1.ScopeType {
 	return *rule.Scope
 }
 
-// sameConditions compares expressions but for white space: kustomize folds lines otherwise
-// than others do.
+// sameConditions compares expressions except for white space, because kustomize folds lines in
+// another way than others do.
 func sameConditions(a, b []admissionv1.MatchCondition) bool {
 	return slices.EqualFunc(a, b, func(x, y admissionv1.MatchCondition) bool {
 		return x.Name == y.Name && folded(x.Expression) == folded(y.Expression)

@@ -1,5 +1,5 @@
-// Package manifests reads the manifests that are embedded in the programs, for an operator under
-// an account, and says in what the objects of a cluster differ from them.
+// Package manifests reads the manifests that are embedded in the programs, for an operator
+// under an account, and lists the differences between them and the objects of a cluster.
 package manifests
 
 import (
@@ -23,24 +23,24 @@ import (
 // The manifests are embedded, so that an error in them is one of the program: these
 // functions panic on it.
 
-// Definitions are the CRDs, in the order of their names.
+// Definitions returns the CRDs, in the order of their names.
 func Definitions() []apiextensionsv1.CustomResourceDefinition {
 	return decodeFiles[apiextensionsv1.CustomResourceDefinition](config.CRDs, "crd/bases/*.yaml", "CustomResourceDefinition", nil)
 }
 
-// Policies are the admission policies for an operator under an account.
+// Policies returns the admission policies for an operator under an account.
 func Policies(operator Account) []admissionv1.ValidatingAdmissionPolicy {
 	return decodeFiles[admissionv1.ValidatingAdmissionPolicy](config.Policies, "policy/*.yaml", "ValidatingAdmissionPolicy", operator.in)
 }
 
-// Webhook is a webhook as it is shipped, of either kind of configuration.
+// Webhook holds a webhook as it is shipped, of either kind of configuration.
 type Webhook struct {
 	admissionv1.ValidatingWebhook
 	Reinvocation *admissionv1.ReinvocationPolicyType
 }
 
-// Webhooks are the webhooks of one configuration for an operator under an account,
-// by their names. Their conditions are in a patch of the same names.
+// Webhooks returns the webhooks of one configuration for an operator under an account, by their
+// names. Their conditions are in a patch of the same names.
 func Webhooks(kind string, operator Account) map[string]*Webhook {
 	all := map[string]*Webhook{}
 	for _, manifest := range [][]byte{config.Webhooks, config.MatchConditions} {
@@ -65,7 +65,8 @@ func addShipped(all map[string]*Webhook, w *admissionv1.MutatingWebhook) {
 	all[w.Name] = WebhookOf(w)
 }
 
-// WebhookOf is a mutating webhook with what validating ones have too.
+// WebhookOf converts a mutating webhook: it copies the fields that validating webhooks have
+// too, and the reinvocation policy.
 func WebhookOf(w *admissionv1.MutatingWebhook) *Webhook {
 	return &Webhook{Reinvocation: w.ReinvocationPolicy, ValidatingWebhook: admissionv1.ValidatingWebhook{
 		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
@@ -74,8 +75,8 @@ func WebhookOf(w *admissionv1.MutatingWebhook) *Webhook {
 	}}
 }
 
-// OperatorRoles are the rules of the operator's roles, by namespace; the empty one
-// for those that hold in all.
+// OperatorRoles returns the rules of the operator's roles, by namespace; the empty one for
+// rules that hold in all.
 func OperatorRoles(operator Account) map[string][]rbacv1.PolicyRule {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, obj := range mustDecode(operator.in(config.OperatorRoles)) {
@@ -85,7 +86,7 @@ func OperatorRoles(operator Account) map[string][]rbacv1.PolicyRule {
 	return rules
 }
 
-// UserRoles are the roles for people.
+// UserRoles returns the roles for people.
 func UserRoles() []rbacv1.ClusterRole {
 	var roles []rbacv1.ClusterRole
 	for _, obj := range mustDecode(config.UserRoles) {

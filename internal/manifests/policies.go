@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// PolicyDifferences are those by which a policy lets through what the shipped one refuses, or
-// refuses what that lets through.
+// PolicyDifferences returns the differences by which a policy allows requests that the shipped
+// one refuses, or refuses requests that the shipped one allows.
 func PolicyDifferences(live, shipped *admissionv1.ValidatingAdmissionPolicy) []string {
 	var wrong []string
 	add := func(differs bool, text string) {
@@ -30,7 +30,8 @@ func PolicyDifferences(live, shipped *admissionv1.ValidatingAdmissionPolicy) []s
 	return wrong
 }
 
-// sameMatch compares what a policy matches. The API server fills in selectors that select all.
+// sameMatch compares the requests that two policies match. The API server fills in selectors
+// that select all.
 func sameMatch(live, shipped *admissionv1.MatchResources) bool {
 	if live == nil || shipped == nil {
 		return live == shipped
@@ -53,7 +54,8 @@ func sameMatch(live, shipped *admissionv1.MatchResources) bool {
 		!selects(live.NamespaceSelector) && !selects(live.ObjectSelector) && len(live.ExcludeResourceRules) == 0
 }
 
-// BindingDifferences are those by which a binding does not enforce the policy on all objects.
+// BindingDifferences returns the differences by which a binding does not enforce the policy on
+// all objects.
 func BindingDifferences(binding *admissionv1.ValidatingAdmissionPolicyBinding, policy string) []string {
 	var wrong []string
 	spec := &binding.Spec

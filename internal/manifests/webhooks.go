@@ -2,8 +2,8 @@ package manifests
 
 import "fmt"
 
-// Differences are those that change which requests reach the webhook, and what becomes of
-// them.
+// Differences returns the differences that change which requests reach the webhook, and their
+// treatment.
 func (w *Webhook) Differences(shipped *Webhook) []string {
 	var all []string
 	add := func(differs bool, format string, args ...any) {

@@ -18,7 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
-// The objects that the operator keeps for its webhooks.
+// These are the names of the objects that the operator keeps for its webhooks.
 const (
 	certificateSecret = "cadastre-webhook-server-cert"
 	pathSecret        = "cadastre-webhook-path"
@@ -26,14 +26,14 @@ const (
 	validatingWebhook = "cadastre-validating-webhook-configuration"
 )
 
-// guard is what the webhooks are served with: a certificate, and the secret with which
-// their paths begin.
+// guard holds the protection of the webhooks: their certificate, and the secret with which their
+// paths begin.
 type guard struct {
 	certificate *certs.Certs
 	paths       *certs.Paths
 }
 
-// newGuard makes both. The client reads and writes without a cache.
+// newGuard makes the certificate and the paths. The client reads and writes without a cache.
 func newGuard(direct client.Client, o Options, tracer *tracing.Tracer) (guard, error) {
 	certificate, err := certs.New(certs.Options{
 		Mode: certs.Mode(o.CertSource), Namespace: o.Namespace,
@@ -54,7 +54,7 @@ func newGuard(direct client.Client, o Options, tracer *tracing.Tracer) (guard, e
 	return guard{certificate: certificate, paths: paths}, err
 }
 
-// setup registers what keeps both.
+// setup registers the controllers of the certificate and the paths.
 func (g guard) setup(mgr ctrl.Manager, backoff func(string) *kubeutil.Backoff) error {
 	return errors.Join(g.certificate.SetupWithManager(mgr, backoff), g.paths.SetupWithManager(mgr, backoff))
 }
@@ -78,8 +78,8 @@ func (g guard) NotAfter() (time.Time, bool) { return g.certificate.NotAfter() }
 // Replacements implements webhookGuard.
 func (g guard) Replacements() map[string]int { return g.paths.Replacements() }
 
-// clientAuthority has a server take client certificates of the authorities in a
-// file, and no connection without one. Without a file it changes nothing.
+// clientAuthority returns a TLS setting with which a server requires a client certificate of
+// the authorities in a file. Without a file the setting changes nothing.
 func clientAuthority(file string) (func(*tls.Config), error) {
 	if file == "" {
 		return func(*tls.Config) {}, nil

@@ -33,17 +33,17 @@ import (
 )
 
 // reconcileWithin bounds one pass of a controller: the API server gives up a
-// request after as long.
+// request after the same time.
 const reconcileWithin = time.Minute
 
-// syncWithin bounds the wait of a controller for what it watches. With a hundred
+// syncWithin bounds the wait of a controller for the objects that it watches. With a hundred
 // thousand claims the two minutes of the library can be too short.
 const syncWithin = 10 * time.Minute
 
-// endWithin bounds how long a replica goes on once it is to end. The manager then ends in spite
-// of a request whose handler does not heed its context, and gives up the lease: earlier than
-// terminationGracePeriodSeconds of the manifests, when the kubelet kills it, and later than
-// requests have time by them.
+// endWithin bounds the time for which a replica continues after it was asked to end. The manager
+// then ends even if the handler of a request ignores its context, and gives up the lease. It is
+// shorter than terminationGracePeriodSeconds of the manifests, after which the kubelet kills the
+// replica, and longer than the time that the manifests give requests.
 const endWithin = 10 * time.Second
 
 // newManager makes the manager, with the webhook server of the guard and informers that
@@ -66,7 +66,7 @@ func newManager(cfg *rest.Config, o Options, to api, first *recordsFirst, guard 
 		WebhookServer: server, GracefulShutdownTimeout: new(endWithin),
 		// The priority queue of controller-runtime v0.24 can block for good when it is
 		// shut down with work left in it (kubernetes-sigs/controller-runtime#3538).
-		// A call of which no answer comes must not hold up its object for good.
+		// A call that gets no answer must not hold up its object for good.
 		Controller: config.Controller{
 			SkipNameValidation: &o.SkipNameValidation, UsePriorityQueue: new(false), ReconciliationTimeout: reconcileWithin,
 			CacheSyncTimeout: syncWithin,
@@ -78,7 +78,7 @@ func newManager(cfg *rest.Config, o Options, to api, first *recordsFirst, guard 
 	return ctrl.NewManager(cfg, options)
 }
 
-// syncPeriod is nil for the library's own.
+// syncPeriod returns the period that the options set, or nil for the library's default.
 func syncPeriod(o Options) *time.Duration {
 	if o.SyncPeriod == 0 {
 		return nil
@@ -86,12 +86,13 @@ func syncPeriod(o Options) *time.Duration {
 	return &o.SyncPeriod
 }
 
-// slimmer makes what the caches keep smaller. Of every object the managed fields go; of
-// what tenants make, the labels, owners and annotations that the operator does not read, of which
-// one object may have hundreds of kilobytes; and of claims, which are the most, what need
-// not be kept of them. Whatever is written to such an object is written as a patch, which
-// leaves alone what is not in the cache. A patch replaces the finalizers as a whole: so those of
-// objects of which the operator writes them stay, and so do the owners of an IPAddress.
+// slimmer returns a transform that makes the objects in the caches smaller. It removes the managed
+// fields of every object. From objects that tenants make it removes the labels, owners and
+// annotations that the operator does not read: one object can have hundreds of kilobytes of them.
+// From claims, the most numerous objects, it removes all that the cache need not keep. The
+// operator writes to such objects by patch only, which leaves fields alone that are not in the
+// cache. A patch replaces the finalizers as a whole: so the transform keeps the finalizers of
+// objects whose finalizers the operator writes, and the owners of an IPAddress.
 func slimmer() toolscache.TransformFunc {
 	strip := cache.TransformStripManagedFields()
 	return func(obj any) (any, error) {
@@ -101,7 +102,7 @@ func slimmer() toolscache.TransformFunc {
 			made.Finalizers, made.OwnerReferences = nil, nil
 			convert.TrimSelector(made)
 			ipclaim.Trim(made)
-		case *v1alpha1.IPPool, *v1alpha1.LocalIPPool: // of which claims may select any label
+		case *v1alpha1.IPPool, *v1alpha1.LocalIPPool: // claims can select any label of these
 			pool := made.(client.Object)
 			keepAnnotations(pool)
 			pool.SetOwnerReferences(nil)
@@ -116,8 +117,8 @@ func slimmer() toolscache.TransformFunc {
 	}
 }
 
-// labelsOfPool is how many labels of a pool are kept. No webhook sees an edit of labels, of which an
-// object may have tens of thousands.
+// labelsOfPool is the number of labels of a pool that are kept. No webhook sees an edit of labels,
+// and an object can have tens of thousands of them.
 const labelsOfPool = 256
 
 // first returns the first n labels, in the order of their keys, so that all replicas keep the same.
@@ -128,14 +129,15 @@ func first(all map[string]string, n int) map[string]string {
 	return only(all, slices.Sorted(maps.Keys(all))[:n])
 }
 
-// keep leaves an object these labels, and the annotations that are read.
+// keep removes all labels of an object but these, and all annotations that the operator does not
+// read.
 func keep(obj client.Object, labels []string) {
 	obj.SetLabels(only(obj.GetLabels(), labels))
 	keepAnnotations(obj)
 }
 
-// annotationBytes are the annotations that are read, and how many bytes of each are: one more than a
-// value that means something can have, so that a longer one means as little as before.
+// annotationBytes holds the annotations that the operator reads, and the number of bytes that are
+// kept of each: one more than a valid value can have, so that a longer value stays invalid.
 var annotationBytes = map[string]int{ //nolint:gochecknoglobals // a table, made once
 	v1alpha1.AnnotationAddress: 64, v1alpha1.AnnotationSticky: 254, v1alpha1.AnnotationAllocation: 254, v1alpha1.AnnotationUseGranted: 254,
 	v1alpha1.AnnotationRequester: requester.MaxSealed + 1, v1alpha1.AnnotationRequestedBy: 4 * v1alpha1.MaxRequestedBy,
@@ -146,13 +148,13 @@ func keepAnnotations(obj client.Object) {
 	kept := only(obj.GetAnnotations(), slices.Collect(maps.Keys(annotationBytes)))
 	for key, value := range kept {
 		if most := annotationBytes[key]; len(value) > most {
-			kept[key] = strings.Clone(value[:most]) // else the whole of it is kept
+			kept[key] = strings.Clone(value[:most]) // else the whole value stays in memory
 		}
 	}
 	obj.SetAnnotations(kept)
 }
 
-// only is what has these keys.
+// only returns the entries that have these keys.
 func only(all map[string]string, keys []string) map[string]string {
 	var kept map[string]string
 	for key, value := range all {
@@ -167,18 +169,19 @@ func only(all map[string]string, keys []string) map[string]string {
 	return kept
 }
 
-// recordsFirst has the caches of kinds that are as numerous as records list them when the
-// records are there: blocks can be handed out by then, and if all were listed at once the
-// API server, whose CPU is the limit, would take several times as long for the records.
+// recordsFirst holds the sources of the kinds that are as numerous as records. The caches list
+// these kinds after the records: with the records the operator can hand out blocks. If all were
+// listed at once, the API server, whose CPU is the limit, would take several times as long for the
+// records.
 type recordsFirst struct {
 	records                          kubeutil.StreamingSource
 	claims, addressClaims, addresses kubeutil.StreamingSource
-	// listed reports whether the records are there.
+	// listed reports whether the records have been listed.
 	listed    func() bool
 	rollbacks *rollbacks
 }
 
-// listedPoll is how often a cache checks whether the records are there.
+// listedPoll is the interval at which a cache checks whether the records have been listed.
 const listedPoll = 20 * time.Millisecond
 
 // newRecordsFirst makes the sources.
@@ -208,7 +211,7 @@ func (r *recordsFirst) newInformer(of toolscache.ListerWatcher, example runtime.
 	return informer
 }
 
-// after lists and watches as of does, when the records are there.
+// after returns a source that lists and watches as of does, when the records have been listed.
 func (r *recordsFirst) after(of kubeutil.StreamingSource) kubeutil.StreamingSource {
 	return kubeutil.StreamingSource{ListWatch: &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -22,29 +22,29 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
-// measures is what a replica measures when it is asked: it has no state of its own. A scrape
-// costs O(pools + waiting claims + projects with a limit), whatever number of blocks is in
-// use: what is counted of those is kept.
+// measures implements the metrics that a replica measures at each scrape: it keeps no state. A
+// scrape costs O(pools + waiting claims + projects with a limit), whatever number of blocks is in
+// use: the counts of blocks are kept.
 type measures struct {
 	allocator.Parts
 	claims   *kubeutil.Tally[claimKey]
 	policies *policyWatch
 	guard    webhookGuard
-	// rollbacks are those that informers have found.
+	// rollbacks holds the rollbacks that informers have found.
 	rollbacks *rollbacks
 
 	descs map[string]*prometheus.Desc
 }
 
-// webhookGuard is what is measured of the guard.
+// webhookGuard represents the measured part of the guard.
 type webhookGuard interface {
-	// NotAfter is when the certificate of the webhooks expires.
+	// NotAfter returns the time at which the certificate of the webhooks expires.
 	NotAfter() (time.Time, bool)
-	// Replacements are the secrets that were made for the paths, by cause.
+	// Replacements returns the number of secrets that were made for the paths, by cause.
 	Replacements() map[string]int
 }
 
-// newMeasures are those of one replica.
+// newMeasures makes the measures of one replica.
 func newMeasures(of allocator.Parts, policies *policyWatch, rollbacks *rollbacks, guard webhookGuard) *measures {
 	m := &measures{
 		Parts: of, claims: kubeutil.NewTally[claimKey](), policies: policies, rollbacks: rollbacks,
@@ -62,7 +62,7 @@ func newMeasures(of allocator.Parts, policies *policyWatch, rollbacks *rollbacks
 	return m
 }
 
-// register has a registry export all metrics of the operator, until unregister is called.
+// register registers all metrics of the operator with a registry, until unregister is called.
 func (m *measures) register(with prometheus.Registerer) (unregister func(), err error) {
 	var registered []prometheus.Collector
 	unregister = func() {
@@ -124,7 +124,7 @@ func (m *measures) collectRegister(s scrape) {
 	s.gauge(metrics.Conflicts, float64(len(m.Ledger.Conflicts())))
 }
 
-// scrape is where the metrics of one scrape go.
+// scrape holds the destination of the metrics of one scrape.
 type scrape struct {
 	descs map[string]*prometheus.Desc
 	to    chan<- prometheus.Metric
@@ -145,14 +145,14 @@ func number(is bool) float64 {
 	return 0
 }
 
-// claimKey is that by which claims are counted.
+// claimKey represents the group in which a claim is counted.
 type claimKey struct{ kind, phase, reason string }
 
-// countAgain is how long it takes until what failed is tried again.
+// countAgain is the time until a failed attempt is repeated.
 const countAgain = time.Second
 
-// countClaims begins to count IPClaims when the cache has begun: an informer that is there
-// before has everybody wait for it.
+// countClaims begins to count IPClaims when the cache has begun: the whole cache waits for an
+// informer that is made earlier.
 func (m *measures) countClaims(ctx context.Context, from cache.Cache) {
 	if !from.WaitForCacheSync(ctx) {
 		return
@@ -164,11 +164,11 @@ func (m *measures) countClaims(ctx context.Context, from cache.Cache) {
 		}
 		_, err = informer.AddEventHandler(m.claims.Handler(keyOfClaim))
 		return err == nil, nil
-	}) // which fails only where ctx is done
+	}) // fails only if ctx is done
 }
 
-// keyOfClaim is the key of an IPClaim. The cache keeps no conditions of one that is Bound
-// and has nothing wrong.
+// keyOfClaim returns the key of an IPClaim. The cache keeps no conditions of an IPClaim that is
+// Bound and has nothing wrong.
 func keyOfClaim(obj any) (claimKey, bool) {
 	claim, ok := obj.(*v1alpha1.IPClaim)
 	if !ok {
@@ -183,8 +183,8 @@ func keyOfClaim(obj any) (claimKey, bool) {
 	return key, true
 }
 
-// keyOfAddressClaim is the key of an IPAddressClaim, which has no phase: it is Bound where
-// it names its IPAddress, Exhausted where it waits for room, and otherwise Pending.
+// keyOfAddressClaim returns the key of an IPAddressClaim. It has no phase: it counts as Bound if it
+// names its IPAddress, as Exhausted if it waits for room, and otherwise as Pending.
 func keyOfAddressClaim(obj any) (claimKey, bool) {
 	claim, ok := obj.(*ipamv1.IPAddressClaim)
 	if !ok || claim.Spec.PoolRef.APIGroup != v1alpha1.GroupVersion.Group {
@@ -203,8 +203,8 @@ func keyOfAddressClaim(obj any) (claimKey, bool) {
 	return key, true
 }
 
-// collectPools measures how full each pool is. Most pools have nothing that is retained,
-// cools down or is unclaimed, so these time series are there only where something is.
+// collectPools measures how full each pool is. Most pools have no block that is retained, cools
+// down or is unclaimed, so these time series exist only for pools that have such blocks.
 func collectPools(s scrape, pools []ledger.Counts) {
 	rare := []struct {
 		standing         ledger.Standing
@@ -232,7 +232,7 @@ func collectPools(s scrape, pools []ledger.Counts) {
 	}
 }
 
-// collectProjects measures what projects hold of what is limited.
+// collectProjects measures the limits, and the usage of the projects that they bound.
 func (m *measures) collectProjects(s scrape, pools []ledger.Counts) {
 	classes := m.Catalogue.ClassLimits()
 	for class, limit := range classes {
@@ -261,7 +261,7 @@ func (m *measures) collectProjects(s scrape, pools []ledger.Counts) {
 	}
 }
 
-// limit measures what one project may hold.
+// limit measures the limit of one project.
 func (s scrape) limit(limit ipam.Limit, class string, pool ipam.PoolKey) {
 	if limit.Addresses.Set {
 		s.gauge(metrics.ProjectLimit, limit.Addresses.Count.Float64(), class, pool.Namespace, pool.Name, "addresses")

@@ -21,13 +21,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
-// HistoryOptions say where the history goes: what became of each block, and what was refused.
+// HistoryOptions holds the destinations of the history: the changes of each block, and the
+// refused requests.
 type HistoryOptions struct {
-	// Log has it in the log.
+	// Log writes the history to the log.
 	Log bool
-	// File has it in a file; none where its path is empty.
+	// File writes the history to a file; an empty path means none.
 	File export.FileOptions
-	// Endpoint is the URL of an OTLP endpoint for logs; empty: none.
+	// Endpoint is the URL of an OTLP endpoint for logs; empty means none.
 	Endpoint string
 }
 
@@ -49,7 +50,7 @@ func (o *HistoryOptions) validate() error {
 	return nil
 }
 
-// sinks opens all sinks, by the names that metrics say.
+// sinks opens all sinks, by their names in metrics.
 func (o *Options) sinks(ctx context.Context) (map[string]history.Sink, error) {
 	sinks := map[string]history.Sink{}
 	if o.History.Log {
@@ -72,7 +73,7 @@ func (o *Options) sinks(ctx context.Context) (map[string]history.Sink, error) {
 	return sinks, nil
 }
 
-// replica is the name of this process: that of its pod, where it is in one.
+// replica returns the name of this process: the name of its pod if it runs in one.
 func replica() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -81,9 +82,9 @@ func replica() string {
 	return name
 }
 
-// startTracing makes a tracer whose spans go to the collector that the options name, and has
-// requests by the configuration carry traces on to the API server. Without collector the tracer
-// is nil, and the configuration stays as it is. What it returns is to be stopped last.
+// startTracing makes a tracer whose spans go to the collector that the options name, and wraps
+// the configuration so that its requests carry traces on to the API server. Without a collector
+// the tracer is nil, and the configuration stays as it is. The caller must call stop last.
 func startTracing(ctx context.Context, cfg *rest.Config, o Options) (tracer *tracing.Tracer, stop func(), err error) {
 	if o.TracingEndpoint == "" {
 		return nil, func() {}, nil
@@ -103,8 +104,9 @@ func startTracing(ctx context.Context, cfg *rest.Config, o Options) (tracer *tra
 	return tracing.New(provider), provider.Close, nil
 }
 
-// carrying has a span for each request that is made for a span, and names it to the server as
-// the parent of the server's. Other requests, such as those of informers, are left as they are.
+// carrying returns a transport that makes a span for each request that is made within a span, and
+// names it to the server as the parent of the server's span. Other requests, such as requests of
+// informers, stay as they are.
 func carrying(over http.RoundTripper, provider trace.TracerProvider) http.RoundTripper {
 	return otelhttp.NewTransport(over,
 		otelhttp.WithTracerProvider(provider), otelhttp.WithPropagators(propagation.TraceContext{}), otelhttp.WithMeterProvider(noop.NewMeterProvider()),

@@ -50,12 +50,12 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// silence is how long an acknowledged record may not be seen before the watch
-// is taken for dead.
+// silence is the time for which an acknowledged record can stay unseen before the ledger takes
+// the watch for dead.
 const silence = 2 * time.Second
 
-// Run runs the operator until ctx is done. Each part is given what it needs when it is
-// made; only then are all registered with the manager, and started.
+// Run runs the operator until ctx is done. It makes each part with all that the part needs; only
+// then it registers all parts with the manager, and starts them.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -122,7 +122,7 @@ func newParts(ctx context.Context, o Options, view *ledger.Ledger, c client.Clie
 	}), nil
 }
 
-// api is the way to the API server.
+// api holds the clients of the API server, and their scheme.
 type api struct {
 	scheme *runtime.Scheme
 	http   *http.Client
@@ -145,7 +145,7 @@ func connect(cfg *rest.Config) (api, error) {
 	return api{scheme: scheme, http: over, client: direct}, err
 }
 
-// operator is the parts of one replica.
+// operator holds the parts of one replica.
 type operator struct {
 	allocator.Parts
 	options  Options
@@ -184,9 +184,9 @@ func (op *operator) register(ctx context.Context) error {
 	return op.addChecks()
 }
 
-// run runs all parts until ctx is done. The manager stops what it runs before its
-// webhooks, which still answer what is under way: for that they need the view, which is
-// stopped after it.
+// run runs all parts until ctx is done. The manager stops its controllers before its webhooks,
+// which still answer the requests under way. They need the ledger for that, so run stops the
+// ledger after the manager.
 func (op *operator) run(ctx context.Context) error {
 	registry := op.options.Metrics
 	if registry == nil {
@@ -212,10 +212,11 @@ func (op *operator) feedClaims(ctx context.Context) {
 		return
 	}
 	op.manager.GetLogger().Info("All allocations and claims have been seen", "pools", len(op.Catalogue.Pools()), "waiting", op.Queue.Len())
-	debug.FreeOSMemory() // what the lists took, and is not needed again
+	debug.FreeOSMemory() // the lists took this memory, and need it no longer
 }
 
-// runUntilStopped runs f in the background; what it returns stops it, and waits.
+// runUntilStopped runs f in the background. It returns a function that stops f and waits for its
+// end.
 func runUntilStopped(f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -226,16 +227,16 @@ func runUntilStopped(f func(context.Context)) (stop func()) {
 	}
 }
 
-// readyEvery is how often the checks are repeated until all pass.
+// readyEvery is the interval at which the checks are repeated until all pass.
 const readyEvery = 20 * time.Millisecond
 
-// check is one of those that readyz asks.
+// check represents one check of readyz.
 type check struct {
 	name string
 	run  healthz.Checker
 }
 
-// checks pass when blocks can be handed out.
+// checks returns the checks of readyz, which pass when the operator can hand out blocks.
 func (op *operator) checks() []check {
 	return []check{
 		{"certificate", op.guard.certificate.Check},
@@ -245,7 +246,7 @@ func (op *operator) checks() []check {
 	}
 }
 
-// addChecks has healthz and readyz answer.
+// addChecks registers the checks of healthz and readyz.
 func (op *operator) addChecks() error {
 	errs := []error{op.manager.AddHealthzCheck("ping", healthz.Ping)}
 	for _, c := range op.checks() {
@@ -269,15 +270,15 @@ func (op *operator) notifyReady(ctx context.Context) {
 	}
 }
 
-// leaseName is that of the Lease, in the operator's namespace.
+// leaseName is the name of the Lease in the operator's namespace.
 const leaseName = "cadastre.ipam.cadastre.dev"
 
-// electLeader has the manager elect the leader among the replicas, by a Lease. Without
-// LeaderElect every replica is one.
+// electLeader sets the manager to elect the leader among the replicas by a Lease. Without
+// LeaderElect every replica is a leader.
 //
-// The lease is short, for a quick failover, and not lost while the API server does not
-// answer. That there is one leader at most is for the sake of its writes, and no promise
-// rests on it (docs/reliability.md).
+// The lease is short, for a quick failover, and a leader does not lose it while the API server
+// does not answer. At most one leader saves writes; no promise depends on it
+// (docs/reliability.md).
 func electLeader(mgr *ctrl.Options, cfg *rest.Config, o Options) error {
 	if !o.LeaderElect {
 		return nil
@@ -299,8 +300,8 @@ func electLeader(mgr *ctrl.Options, cfg *rest.Config, o Options) error {
 	return nil
 }
 
-// label has the leader say on its lease which version it is, for `kubectl ipam version`. A
-// version that is no value of a label is left out: the lease is needed more.
+// label sets the leader's version as a label of its lease, for `kubectl ipam version`. It leaves
+// out a version that is not a valid label value: the lease is more important.
 func label(lease resourcelock.Interface, version string) {
 	value := strings.NewReplacer("+", "_", "(", "", ")", "").Replace(version)
 	if lease, ok := lease.(*resourcelock.LeaseLock); ok && len(validation.IsValidLabelValue(value)) == 0 {

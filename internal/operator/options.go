@@ -24,7 +24,7 @@ import (
 // would not start with a flag that they do not know.
 const UnsafeOrphanGraceEnv = "CADASTRE_TEST_UNSAFE_ORPHAN_GRACE"
 
-// Options are read from flags at start-up.
+// Options holds the settings of the operator. They are read from flags at start-up.
 type Options struct {
 	// Namespace of the operator: its Secret, its lease, and the records of pools.
 	Namespace string
@@ -32,18 +32,18 @@ type Options struct {
 	ServiceAccount string
 
 	// WatchNamespace is the only namespace whose claims the controllers reconcile;
-	// empty: of all. What is in use is seen in all of them whatever it says, and
-	// webhooks answer for all.
+	// empty means all. In either case the operator sees the blocks in use in all
+	// namespaces, and webhooks answer for all.
 	WatchNamespace string
 	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that an
-	// IPAddressClaim must have; empty: any, or none.
+	// IPAddressClaim must have; empty means any, or none.
 	WatchFilter string
-	// SyncPeriod is how often everything is reconciled again; 0: as the library
-	// has it, 10 hours.
+	// SyncPeriod is the interval at which everything is reconciled again; 0 means
+	// the library's default, 10 hours.
 	SyncPeriod time.Duration
 
-	// Manager has the address of the diagnostics, which are metrics and pprof, and
-	// what TLS they and the webhooks accept.
+	// Manager holds the address of the diagnostics, which are metrics and pprof, and
+	// the TLS settings of the diagnostics and the webhooks.
 	Manager flags.ManagerOptions
 	// ProbeAddress serves healthz and readyz.
 	ProbeAddress   string
@@ -52,50 +52,51 @@ type Options struct {
 	WebhookService string
 	CertSource     string
 	// WebhookClientCA is a file with the authorities of the certificates that the
-	// webhooks ask of their clients; empty: they ask for none.
+	// webhooks ask of their clients; empty means that they ask for none.
 	WebhookClientCA string
 
-	// History says where the history goes.
+	// History holds the destinations of the history.
 	History HistoryOptions
 
 	// PlatformProject is the project of the platform's own namespaces.
 	PlatformProject string
 
 	LeaderElect bool
-	// LeaseDuration, and of it by default three quarters and one eighth.
+	// LeaseDuration is the duration of the lease. RenewDeadline and RetryPeriod are by
+	// default three quarters and one eighth of it.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// DefaultIPFamily is that of claims that name no class, no pool and no family.
-	// Empty: IPv4.
+	// DefaultIPFamily is the family of claims that name no class, no pool and no family.
+	// Empty means IPv4.
 	DefaultIPFamily string
 
-	// OrphanGrace is how long an IPAllocation may be without holder: safeOrphanGrace
-	// at least, unless UnsafeOrphanGrace is set.
+	// OrphanGrace is the time for which an IPAllocation can be without holder: at
+	// least safeOrphanGrace, unless UnsafeOrphanGrace is set.
 	OrphanGrace time.Duration
-	// UnsafeOrphanGrace allows any OrphanGrace. It is for tests that wait for it: a
-	// block may be released of which the claim is being stored.
+	// UnsafeOrphanGrace allows any OrphanGrace. It is for tests that wait for the grace:
+	// the operator can then release a block while its claim is being stored.
 	UnsafeOrphanGrace bool
 	// UnclaimedLimit bounds a namespace's IPAllocations that no claim or LocalIPPool has taken.
 	UnclaimedLimit int
 	// WaitingLimit bounds a namespace's claims that wait for a block.
 	WaitingLimit int
-	// Workers is how many claims are reconciled at a time.
+	// Workers is the number of claims that are reconciled at a time.
 	Workers int
 
-	// TracingEndpoint is the address of the collector to which traces are sent; empty:
-	// nothing is traced.
+	// TracingEndpoint is the address of the collector to which traces are sent; empty
+	// means that nothing is traced.
 	TracingEndpoint string
-	// TracingSamplingRate is of how many in a million traces that begin in the operator
-	// spans are recorded.
+	// TracingSamplingRate is the number of traces whose spans are recorded, out of a million
+	// that begin in the operator.
 	TracingSamplingRate int
 
-	// What follows is for a process that does more than to run one operator.
+	// The following fields are for a process that does more than run one operator.
 
 	// SkipNameValidation allows several managers in one process.
 	SkipNameValidation bool
-	// Metrics takes the metrics of the ledger and the queue. Nil: the registry of
-	// controller-runtime, which takes them from one operator alone.
+	// Metrics takes the metrics of the ledger and the queue. Nil means the registry of
+	// controller-runtime, which takes them from one operator only.
 	Metrics prometheus.Registerer
-	// Log takes the log. Without a sink: that of controller-runtime.
+	// Log takes the log. Without a sink, the operator uses the log of controller-runtime.
 	Log logr.Logger
 	// Ready is called once, when all checks of readyz pass for the first time.
 	Ready func()
@@ -120,7 +121,7 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	o.bindTracing(fs)
 }
 
-// bindWatch registers what Cluster API's providers have in common.
+// bindWatch registers the flags that Cluster API's providers have in common.
 func (o *Options) bindWatch(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WatchNamespace, "namespace", "", "Namespace whose claims the controllers reconcile. Webhooks answer for all namespaces, and a block is in use wherever its holder is. Default: all.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "", "Value of the label cluster.x-k8s.io/watch-filter of the IPAddressClaims that the controllers reconcile. Default: any, or none.")
@@ -149,8 +150,8 @@ func (o *Options) bindTracing(fs *pflag.FlagSet) {
 	fs.IntVar(&o.TracingSamplingRate, "tracing-sampling-rate-per-million", 0, "Of how many in a million traces that begin in the operator, which are those of controllers, spans are sent. A request that the API server traces is traced as the API server decides. 0: none begins here.")
 }
 
-// normalize gives a flag one name: Cluster API's providers and those made with
-// kubebuilder call two of them differently.
+// normalize gives a flag one name: Cluster API's providers and operators made with
+// kubebuilder have different names for two of the flags.
 func normalize(fs *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "metrics-bind-address":
@@ -161,7 +162,7 @@ func normalize(fs *pflag.FlagSet, name string) pflag.NormalizedName {
 	return flag.WordSepNormalizeFunc(fs, name)
 }
 
-// The longest life of a request to create a claim. kube-apiserver ends a request
+// These durations bound the life of a request to create a claim. kube-apiserver ends a request
 // after 60 s (its default of --request-timeout), admission included; the margin is
 // for the write to etcd that was begun before, and for this replica's cache and
 // quorum read to show it.
@@ -173,9 +174,9 @@ const (
 
 // validate returns an error that names the first flag whose value cannot be used.
 //
-// A shorter OrphanGrace than safeOrphanGrace would release a block of which the claim
-// is being stored: the rule Grace of test/chaos/model assumes that a request is
-// over before the grace of its record is.
+// An OrphanGrace shorter than safeOrphanGrace would release a block while its claim is
+// being stored: the rule Grace of test/chaos/model assumes that a request is over before
+// the grace of its record is.
 func (o *Options) validate() error {
 	switch ipam.Family(o.DefaultIPFamily) {
 	case "", ipam.IPv4, ipam.IPv6:
@@ -201,13 +202,13 @@ func (o *Options) validateTracing() error {
 	return nil
 }
 
-// User is the name under which the API server knows the operator.
+// User returns the name under which the API server knows the operator.
 func (o *Options) User() string {
 	return "system:serviceaccount:" + o.Namespace + ":" + o.ServiceAccount
 }
 
-// lease returns how long a lease lasts, when a leader gives it up, and how often
-// it is tried for.
+// lease returns the duration of a lease, the time after which a leader that cannot renew it
+// gives it up, and the interval between attempts to get it.
 func (o *Options) lease() (duration, renew, retry time.Duration) {
 	duration, renew, retry = o.LeaseDuration, o.RenewDeadline, o.RetryPeriod
 	if renew == 0 {

@@ -32,29 +32,29 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// removal is the policy that keeps everything new out while the operator is removed, and
-// its binding.
+// removal holds the policy that refuses all new objects while the operator is removed, and its
+// binding.
 //
 //go:embed removal.yaml
 var removal string
 
 const (
-	// removalRole is the ClusterRole that allows to install the policy. The operator has it
-	// for its removal alone.
+	// removalRole is the ClusterRole with the right to install the policy. The operator has it for
+	// its removal only.
 	removalRole = "cadastre-removal"
-	// removalMessage is what the policy answers.
+	// removalMessage is the answer of the policy.
 	removalMessage = "Cadastre is being removed"
-	// enforcedWithin bounds the wait until the API server enforces the policy, of which
-	// it learns by a watch of its own.
+	// enforcedWithin bounds the wait until the API server enforces the policy. The API server
+	// learns of the policy by a watch.
 	enforcedWithin = 30 * time.Second
 	enforcedEvery  = 100 * time.Millisecond
-	// permittedWithin bounds the wait until the right to install it counts, which is bound
-	// just before.
+	// permittedWithin bounds the wait until the right to install the policy is in force. It is bound
+	// to the operator just before.
 	permittedWithin = 5 * time.Second
 )
 
-// isOperator is an error where the client is not the operator: nobody else may remove
-// the finalizers of IPAllocations.
+// isOperator returns an error if the client is not the operator: only the operator can remove the
+// finalizers of IPAllocations.
 func isOperator(ctx context.Context, c client.Client, o Options) error {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {
@@ -66,7 +66,7 @@ func isOperator(ctx context.Context, c client.Client, o Options) error {
 	return nil
 }
 
-// refuseNew installs the policy of the removal and its binding. It applies them, as a right
+// refuseNew installs the policy of the removal and its binding. It applies them, because a right
 // to create by POST cannot be limited to one name.
 func refuseNew(ctx context.Context, c client.Client, o Options) error {
 	for document := range strings.SplitSeq(removal, "\n---\n") {
@@ -77,7 +77,7 @@ func refuseNew(ctx context.Context, c client.Client, o Options) error {
 		var last error
 		err := wait.PollUntilContextTimeout(ctx, enforcedEvery, permittedWithin, true, func(ctx context.Context) (bool, error) {
 			err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(removalRole), client.ForceOwnership)
-			if ctx.Err() == nil || last == nil { // otherwise the last answer says more
+			if ctx.Err() == nil || last == nil { // otherwise the answer before is more useful
 				last = err
 			}
 			return !apierrors.IsForbidden(last), nil
@@ -93,8 +93,8 @@ func refuseNew(ctx context.Context, c client.Client, o Options) error {
 	return nil
 }
 
-// awaitRefusal waits until the API server refuses what is new, by a create that is never
-// stored.
+// awaitRefusal blocks until the API server refuses new objects. It probes with a create that is
+// never stored.
 func awaitRefusal(ctx context.Context, c client.Client, namespace string) error {
 	name := ipam.Name{Namespace: namespace, Name: "removal-probe"}
 	probe := ipam.Record{
@@ -112,16 +112,16 @@ func awaitRefusal(ctx context.Context, c client.Client, namespace string) error 
 	return nil
 }
 
-// protection is the finalizer that the operator puts on all objects of a kind.
+// protection represents the finalizer that the operator puts on all objects of a kind.
 type protection struct {
 	kind      schema.GroupVersionKind
 	finalizer string
-	// pause has an operator that still runs leave the object alone.
+	// pause marks the object as paused, so that an operator that still runs leaves it alone.
 	pause bool
 }
 
-// protections are in the order in which they are removed: IPAddresses after their
-// claims, as a running operator repairs them until it has seen the pause.
+// protections returns the finalizers in the order in which they are removed: IPAddresses come
+// after their claims, because a running operator repairs them until it has seen the pause.
 func protections() []protection {
 	return []protection{
 		{kind: v1alpha1.GroupVersion.WithKind("IPAllocation"), finalizer: v1alpha1.FinalizerHeld},
@@ -132,21 +132,20 @@ func protections() []protection {
 	}
 }
 
-// Passes over all objects go on until this many in a row have found no finalizer, so
-// far apart: a create that was admitted just before the policy was in force, by this API
-// server or another one, is stored by then.
+// The removal repeats its passes over all objects, one each passEvery, until cleanPasses in a row
+// have found no finalizer. Until the last pass, every create that this API server or another one
+// admitted just before the policy was in force has been stored.
 const (
 	cleanPasses = 3
 	passEvery   = time.Second
 )
 
-// RemoveFinalizers prepares the removal of the operator. It has everything new refused,
-// by the policy cadastre-removal, which stays until somebody deletes it, and then removes
-// the operator's finalizers from everything, so that nothing hangs when the operator is
-// gone. It returns when there is none left. Blocks stay recorded until the objects are
-// deleted. IPAddressClaims are paused by Cluster API's annotation, and stay so. Kinds
-// that are not served are left out. It is to be called as the operator, and can be
-// repeated.
+// RemoveFinalizers prepares the removal of the operator. It installs the policy
+// cadastre-removal, which refuses all new objects and stays until it is deleted. Then it removes
+// the operator's finalizers from all objects, so that no deletion hangs when the operator is
+// gone. It returns when no finalizer is left. Blocks stay recorded until the objects are deleted.
+// RemoveFinalizers pauses IPAddressClaims by Cluster API's annotation, and they stay paused. It
+// skips kinds that are not served. The caller must be the operator, and can repeat the call.
 func RemoveFinalizers(ctx context.Context, cfg *rest.Config, o Options, report io.Writer) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
@@ -183,7 +182,7 @@ func RemoveFinalizers(ctx context.Context, cfg *rest.Config, o Options, report i
 	return err
 }
 
-// removeAll is one pass over all kinds. It counts the objects that had a finalizer.
+// removeAll makes one pass over all kinds, and returns the number of objects that had a finalizer.
 func removeAll(ctx context.Context, c client.Client, report io.Writer) (int, error) {
 	sum := 0
 	for _, p := range protections() {
@@ -202,9 +201,9 @@ func removeAll(ctx context.Context, c client.Client, report io.Writer) (int, err
 	return sum, nil
 }
 
-// remove removes the finalizer from all objects of the kind, and counts those that had
-// it. One that somebody changes at that moment keeps it until the next pass: a running
-// operator that may not write what it wants to tries again and again.
+// remove removes the finalizer from all objects of the kind, and returns the number of objects
+// that had it. An object that changes at that moment keeps the finalizer until the next pass: a
+// running operator whose write is refused tries again and again.
 func (p protection) remove(ctx context.Context, c client.Client) (count int, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(p.kind.GroupVersion().WithKind(p.kind.Kind + "List"))
@@ -224,8 +223,8 @@ func (p protection) remove(ctx context.Context, c client.Client) (count int, err
 	return count, nil
 }
 
-// removeFrom removes the finalizer from an object as it was listed; one that has changed
-// since is a conflict.
+// removeFrom removes the finalizer from an object as it was listed. It returns a conflict if the
+// object has changed since.
 func (p protection) removeFrom(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) error {
 	obj.SetGroupVersionKind(p.kind)
 	before := obj.DeepCopy()

@@ -24,17 +24,17 @@ import (
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cadastre-allocations;cadastre-filled-in,verbs=list;watch
 
-// policyWatch watches, each by its name alone, the admission policies that keep what the
-// operator writes from others, and their bindings.
+// policyWatch watches the admission policies that reserve the operator's fields and objects for
+// the operator, and their bindings. It watches each by its name alone.
 type policyWatch struct{ policies []guardedBy }
 
-// guardedBy is one policy, and what the watches show of it.
+// guardedBy holds one shipped policy and the informers of its live policy and binding.
 type guardedBy struct {
 	shipped            admissionv1.ValidatingAdmissionPolicy
 	policies, bindings cache.SharedIndexInformer
 }
 
-// newPolicyWatch makes the watches, which run begins.
+// newPolicyWatch makes the watches. They begin with run.
 func newPolicyWatch(cfg *rest.Config, over *http.Client, operator manifests.Account, rollbacks *rollbacks) (*policyWatch, error) {
 	clients, err := kubernetes.NewForConfigAndClient(cfg, over)
 	if err != nil {
@@ -66,8 +66,8 @@ func (p *policyWatch) run(ctx context.Context) {
 	running.Wait()
 }
 
-// state reports of each policy whether it is in force, by its name; nothing of one that is
-// not known, as the API server has not answered.
+// state reports by name whether each policy is in force. It leaves out a policy about which the
+// API server has not answered yet.
 func (p *policyWatch) state() map[string]bool {
 	state := map[string]bool{}
 	for _, g := range p.policies {
@@ -78,8 +78,8 @@ func (p *policyWatch) state() map[string]bool {
 	return state
 }
 
-// inForce reports whether a policy and a binding of its name are there, and enforce what is
-// shipped.
+// inForce reports whether a policy and a binding of its name exist, and enforce the shipped
+// policy.
 func inForce(policies, bindings []any, shipped *admissionv1.ValidatingAdmissionPolicy) bool {
 	return slices.ContainsFunc(policies, func(obj any) bool {
 		live, ok := obj.(*admissionv1.ValidatingAdmissionPolicy)
@@ -104,7 +104,7 @@ func newRollbacks(scheme *runtime.Scheme, log logr.Logger) *rollbacks {
 	return &rollbacks{scheme: scheme, log: log, counts: map[string]int{}}
 }
 
-// verified returns a source of objects like the example for an informer, which lists again
+// verified returns a source of objects like the example for an informer. The source lists again
 // when the store has gone back.
 func (r *rollbacks) verified(from cache.ListerWatcher, example runtime.Object) *kubeutil.VerifiedSource {
 	kind := "unknown"
@@ -127,7 +127,7 @@ func (r *rollbacks) add(kind string, n int) {
 	r.counts[kind] += n
 }
 
-// byKind returns how often that was.
+// byKind returns the number of rollbacks of each kind.
 func (r *rollbacks) byKind() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

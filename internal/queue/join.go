@@ -11,8 +11,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Wait puts a holder into the queue, and has it served if its turn has come already. What
-// no controller of this operator serves does not wait.
+// Wait adds a holder to the queue, and wakes its pools so that it is served if its turn has come
+// already. A holder that no controller of this operator serves does not wait.
 func (q *Queue) Wait(w Waiter) {
 	if !q.Serves(w.Holder) {
 		q.Leave(w.Holder)
@@ -23,8 +23,8 @@ func (q *Queue) Wait(w Waiter) {
 	}
 }
 
-// WaitProvisionally keeps a place for a holder until it waits or leaves, or
-// LeaveProvisional ends that.
+// WaitProvisionally adds a waiter for a holder until the holder waits or leaves, or
+// LeaveProvisional removes the waiter.
 func (q *Queue) WaitProvisionally(w Waiter) {
 	if !q.Serves(w.Holder) {
 		return
@@ -34,7 +34,7 @@ func (q *Queue) WaitProvisionally(w Waiter) {
 	q.lines.JoinProvisionally(w, q.wants(w.Request))
 }
 
-// LeaveProvisional takes those out that have not waited since WaitProvisionally.
+// LeaveProvisional removes the holders that have not waited since WaitProvisionally.
 func (q *Queue) LeaveProvisional() {
 	for _, left := range q.lines.LeaveProvisional() {
 		q.hasLeft(left)
@@ -47,8 +47,8 @@ func (q *Queue) Serves(holder ipam.Holder) bool {
 	return q.watched == "" || holder.IsPool() || holder.Namespace == q.watched
 }
 
-// Leave takes a holder out of the queue, if it is there, and has those behind it served:
-// it has what it waited for, or does not want it any more.
+// Leave removes a holder from the queue, if it waits, and wakes the pools of the waiters behind it:
+// the holder has its block, or does not want it any more.
 func (q *Queue) Leave(holder ipam.Holder) {
 	if left, ok := q.lines.Leave(holder); ok {
 		q.hasLeft(left)
@@ -58,12 +58,12 @@ func (q *Queue) Leave(holder ipam.Holder) {
 func (q *Queue) hasLeft(left Left) {
 	q.wakePools(left.Pools)
 	for _, moved := range left.Moved {
-		q.serve(moved) // so that its status says so
+		q.serve(moved) // so that its status states that
 	}
 }
 
-// join resolves what a waiter wants, and enters it. What is resolved under the lock is
-// resolved again by the next change of the catalogue, once that has the lock.
+// join resolves the wants of a waiter, and adds it to the queue. Wants that are resolved under the
+// lock are resolved again by the next change of the catalog, once that has the lock.
 func (q *Queue) join(w Waiter) (bool, ipam.Wants) {
 	q.resolving.Lock()
 	defer q.resolving.Unlock()
@@ -71,7 +71,7 @@ func (q *Queue) join(w Waiter) (bool, ipam.Wants) {
 	return q.lines.Join(w, wants), wants
 }
 
-// wants is what a request would take; nothing until everything has been seen once.
+// wants returns the wants of a request, and none until everything has been seen once.
 func (q *Queue) wants(req ipam.Request) ipam.Wants {
 	if !q.isResolved.Load() {
 		return ipam.Wants{}
@@ -79,8 +79,8 @@ func (q *Queue) wants(req ipam.Request) ipam.Wants {
 	return q.catalogue.Wants(req)
 }
 
-// resolveAll resolves what all wait for, when everything has been seen once. Until
-// then nobody is served, and it would have to be done again for every pool.
+// resolveAll resolves the wants of all waiters, when everything has been seen once. Until then no
+// holder is served, and every pool would require the work again.
 func (q *Queue) resolveAll() {
 	q.resolving.Lock()
 	defer q.resolving.Unlock()
@@ -95,7 +95,7 @@ func (q *Queue) resolveAll() {
 	q.wakePools(q.lines.Pools())
 }
 
-// resolveAgain resolves what the waiters want that a change of the catalogue concerns.
+// resolveAgain resolves the wants of the waiters that a change of the catalog concerns.
 func (q *Queue) resolveAgain(c inventory.Change) {
 	q.resolving.Lock()
 	defer q.resolving.Unlock()
@@ -116,7 +116,7 @@ func (q *Queue) resolveAgain(c inventory.Change) {
 	}
 }
 
-// changed follows a change of the catalogue, before any other listener.
+// changed follows a change of the catalog, before any other listener.
 func (q *Queue) changed(c inventory.Change) {
 	q.resolveAgain(c)
 	if c.Pool != (ipam.PoolKey{}) {
@@ -128,8 +128,8 @@ func (q *Queue) changed(c inventory.Change) {
 	}
 }
 
-// followPool has a pool wait for its parent while the watch shows that it does. A live
-// read does not: the pool may be gone by then, and nothing would take it out again.
+// followPool keeps a pool in the queue for its parent while the watch shows that it waits. A live
+// read does not: the pool may be gone already, and nothing would remove it again.
 func (q *Queue) followPool(obj v1alpha1.Pool, exists bool) {
 	pool, errs := q.catalogue.ReadPool(obj)
 	if !exists || len(errs) > 0 || pool.Terminating || !awaitsParent(obj, pool) {
@@ -145,32 +145,34 @@ func awaitsParent(obj v1alpha1.Pool, pool ipam.Pool) bool {
 	return !pool.CIDR.IsValid() || pool.IsChild() && obj.PoolStatus().AllocatedCIDR == ""
 }
 
-// WaiterOfPool is the place of a pool that was created then.
+// WaiterOfPool returns the waiter of a pool that was created at the given time.
 func WaiterOfPool(pool ipam.Pool, created time.Time) Waiter {
 	return Waiter{Since: created, Holder: convert.HolderOfPool(pool.Key), Request: pool.ParentRequest()}
 }
 
 const (
-	// firstRetry is after how long a waiter is tried again that was parked for the first
+	// firstRetry is the time after which a waiter is tried again that was parked for the first
 	// time. It is twice as long each time, up to lastRetry.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
-	// tolerated is how often in a row an attempt may fail for a reason that passes by
-	// itself before the waiter is parked all the same.
+	// tolerated is the number of times in a row that an attempt can fail for a reason that passes
+	// by itself before the waiter is parked nevertheless.
 	tolerated = 4
 )
 
-// Parked is what follows when a waiter is parked.
+// Parked holds the effects of parking a waiter.
 type Parked struct {
-	// Pools for which it waited: another's turn may have come there.
+	// Pools contains the pools for which the waiter waited: the turn of another waiter may have
+	// come there.
 	Pools []ipam.PoolKey
-	// Retry is after how long it is to be tried again, unless Resume says so before.
+	// Retry is the time after which the waiter is to be tried again, unless Resume resumes it
+	// before.
 	Retry time.Duration
 }
 
-// Park has a waiter lose its turn, because it cannot be served for another reason than
-// want of room: nobody waits behind it from now on. Keep, Resume and a change of what
-// it wants end that. The refusal, which may be nil, is what its status says.
+// Park takes the turn of a waiter away, because it cannot be served for another reason than want of
+// room: no holder waits behind it from now on. Keep, Resume and a change of its wants end that. The
+// refusal, which may be nil, is the error in its status.
 func (q *lines) Park(holder ipam.Holder, awaits ipam.Awaited, refusal error) Parked {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,8 +189,8 @@ func (q *lines) Park(holder ipam.Holder, awaits ipam.Awaited, refusal error) Par
 	return Parked{Pools: p.wants.Pools, Retry: retry}
 }
 
-// Stumble notes an attempt that failed for a reason which passes by itself, and reports
-// whether that has happened so often in a row that the waiter is to be parked.
+// Stumble notes an attempt that failed for a reason that passes by itself, and reports whether that
+// has happened so often in a row that the waiter is to be parked.
 func (q *lines) Stumble(holder ipam.Holder) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -200,9 +202,9 @@ func (q *lines) Stumble(holder ipam.Holder) bool {
 	return p.failures > tolerated
 }
 
-// Keep has a waiter that failed for want of room keep its place, or have it again. It
-// returns the refusal with which it was parked: whether that holds still is known when
-// there is room again.
+// Keep lets a waiter that failed for want of room keep its position, or get it back. It returns the
+// refusal with which the waiter was parked: whether that still holds is known when there is room
+// again.
 func (q *lines) Keep(holder ipam.Holder) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -218,7 +220,8 @@ func (q *lines) Keep(holder ipam.Holder) error {
 	return p.refusal
 }
 
-// resume has a waiter be as one that was never parked.
+// resume resets a waiter to the state of one that was never parked, and reports whether it was
+// parked.
 func (q *lines) resume(p *place) bool {
 	p.failures, p.refusal, p.probation = 0, nil, false
 	return q.unpark(p)
@@ -235,7 +238,8 @@ func (q *lines) unpark(p *place) bool {
 	return true
 }
 
-// await enters a place that is parked under what it awaits, and stopAwaiting takes it out.
+// await adds a parked waiter to the index by the change that it awaits, and stopAwaiting removes
+// it.
 func (q *lines) await(p *place) {
 	if !p.parked || p.awaits == (ipam.Awaited{}) {
 		return
@@ -252,9 +256,9 @@ func (q *lines) stopAwaiting(p *place) {
 	}
 }
 
-// Resume puts those back in line that are parked until just that has changed, and returns
-// the pools for which they wait: the turn of one of them may have come there. Each is
-// passed over as long as it may not have a block. It costs O(1) where there are none.
+// Resume puts the waiters back in line that are parked until exactly this has changed, and returns
+// the pools for which they wait: the turn of one of them may have come there. Each is passed over
+// as long as it cannot have a block. It costs O(1) if there are none.
 func (q *lines) Resume(changed ipam.Awaited) []ipam.PoolKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -268,7 +272,7 @@ func (q *lines) Resume(changed ipam.Awaited) []ipam.PoolKey {
 	return slices.Collect(maps.Keys(pools))
 }
 
-// Waited are those of the pools that somebody is in line for.
+// Waited returns those of the pools that have a waiter in line.
 func (q *lines) Waited(pools []ipam.PoolKey) []ipam.PoolKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()

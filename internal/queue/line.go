@@ -11,44 +11,45 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Room is what is free in one pool, at this moment.
+// Room represents the free space of one pool, at this moment.
 type Room interface {
 	// Has reports whether there is a free block of the length.
 	Has(length int) bool
 	// IsFree reports whether the whole block is free.
 	IsFree(block netip.Prefix) bool
-	// Allows reports whether the account may have one more block of the length from the
-	// pool.
+	// Allows reports whether the account can have one more block of the length from the pool.
 	Allows(account ipam.Account, length int) bool
 }
 
-// line is those that wait for one pool.
+// line holds a pool queue: the waiters of one pool.
 type line struct {
-	// exact are those that ask for one block alone, by that block.
+	// exact contains the waiters that ask for one block alone, by that block.
 	exact bart.Table[[]*place]
-	// perhaps are those of them whose block may be free, in order. The block of every
-	// other one was in use when it was last checked, and nothing of it has become
-	// free since.
+	// perhaps contains the waiters of exact whose block may be free, in order. The block of every
+	// other one was in use when it was last checked, and no part of it has become free since.
 	perhaps []*place
-	// unaware are those of them that do not know yet that another has their block.
+	// unaware contains the waiters of exact that do not know yet that another holder has their
+	// block.
 	unaware map[*place]bool
-	// byLength are the others, the shortest prefix, which is the largest block, first.
+	// byLength contains the length queues of the other waiters, the shortest prefix, which is the
+	// largest block, first.
 	byLength []*rank
-	// others is how many these are.
+	// others is the number of waiters in byLength.
 	others int
 }
 
-// rank is those of a line that wait for blocks of one length. They are grouped by the account
-// for which the block would count: where that has as much as it may, none of the group is
-// served.
+// rank holds a length queue: the waiters of a pool queue that wait for blocks of one length. They
+// are grouped by the account for which the block would count: if the account has as much as it can
+// have, no waiter of its account group is served.
 type rank struct {
 	length int
-	// groups are in the order of their first ones.
+	// groups contains the account groups, in the order of their first waiters.
 	groups    []*group
 	byAccount map[ipam.Account]*group
 }
 
-// group is those of a rank whose blocks count for the same account, in order.
+// group holds an account group: the waiters of a length queue whose blocks count for the same
+// account, in order.
 type group struct {
 	account ipam.Account
 	places  []*place
@@ -56,8 +57,8 @@ type group struct {
 
 func compareGroups(a, b *group) int { return comparePlaces(a.places[0], b.places[0]) }
 
-// change changes a group, or makes one, and keeps the groups in order. One that is empty
-// then goes.
+// change changes an account group, or makes one, and keeps the account groups in order. It removes
+// an account group that is empty after the change.
 func (r *rank) change(account ipam.Account, how func([]*place) []*place) {
 	g := r.byAccount[account]
 	if g == nil {
@@ -115,7 +116,7 @@ func (l *line) rank(length int) (int, bool) {
 	return slices.BinarySearchFunc(l.byLength, length, func(r *rank, length int) int { return cmp.Compare(r.length, length) })
 }
 
-// freed notes that something of the block became free.
+// freed notes that a part of the block became free.
 func (l *line) freed(block netip.Prefix) {
 	if !l.exact.OverlapsPrefix(block) {
 		return
@@ -142,8 +143,8 @@ func (l *line) reconsider(more []*place) {
 	l.perhaps = slices.Compact(l.perhaps)
 }
 
-// firstFree is the first whose one block is free, and which may have it, the given holder
-// aside. It looks at those whose block turns out to be in use only once.
+// firstFree returns the first waiter whose one block is free and that can have it, except for the
+// holder aside. It looks only once at a waiter whose block turns out to be in use.
 func (l *line) firstFree(room Room, aside ipam.Holder) *place {
 	inUse := 0
 	for i, p := range l.perhaps {
@@ -165,13 +166,13 @@ func (l *line) firstFree(room Room, aside ipam.Holder) *place {
 	return nil
 }
 
-// free are those of the places whose block is free.
+// free returns the waiters whose block is free.
 func free(places []*place, room Room) []*place {
 	return slices.DeleteFunc(slices.Clone(places), func(p *place) bool { return !room.IsFree(p.Request.Block) })
 }
 
-// first is the one that comes first of those for which there is room and which may have
-// it, the given holder aside.
+// first returns the first waiter for which there is room and that can have it, except for the
+// holder aside.
 func (l *line) first(pool ipam.Pool, room Room, aside ipam.Holder) *place {
 	first := l.firstFree(room, aside)
 	if first != nil && first.returns(pool) {
@@ -189,8 +190,8 @@ func (l *line) first(pool ipam.Pool, room Room, aside ipam.Holder) *place {
 	return first
 }
 
-// oldest is the first of those that may have a block. It costs O(1), and as much again
-// for each account whose waiters came before and that has as much as it may.
+// oldest returns the first waiter that can have a block. It costs O(1), and as much again for each
+// account whose waiters came before and that has as much as it can have.
 func (r *rank) oldest(room Room, aside ipam.Holder) *place {
 	var oldest *place
 	for _, g := range r.groups {
@@ -214,14 +215,13 @@ func (g *group) oldest(aside ipam.Holder) *place {
 	return nil
 }
 
-// atOnce is how many claims may ask one pool for a block at the same time, each seeing
+// atOnce is the number of claims that may ask one pool for a block at the same time, each seeing
 // that there is plenty.
 const atOnce = 256
 
-// hasPlenty reports whether the pool has room for one more block of the length, for all
-// that wait for it, and for atOnce others, were they all to take as much as the largest
-// of them: a free block that holds as many of the largest that is asked for. It costs
-// O(1).
+// hasPlenty reports whether the pool has room for one more block of the length, for all its
+// waiters, and for atOnce others, even if they all take as much as the largest of them: a free
+// block that holds as many blocks of the largest requested size. It costs O(1).
 func (l *line) hasPlenty(room Room, length int) bool {
 	if !hasRoomFor(room, atOnce, length) {
 		return false
@@ -232,8 +232,9 @@ func (l *line) hasPlenty(room Room, length int) bool {
 	return hasRoomFor(room, atOnce+l.others, length)
 }
 
-// wanted is a free block that overlaps the given one, that a waiter asks for by its CIDR,
-// and that it may have; the given holder aside.
+// wanted returns a free block that overlaps the given block, that a waiter asks for by its CIDR,
+// and that the waiter can have. It ignores the holder aside. It returns the zero Prefix if there is
+// no such block.
 func (l *line) wanted(room Room, block netip.Prefix, aside ipam.Holder) netip.Prefix {
 	if !l.exact.OverlapsPrefix(block) {
 		return netip.Prefix{}
@@ -256,14 +257,14 @@ func (l *line) wanted(room Room, block netip.Prefix, aside ipam.Holder) netip.Pr
 	return netip.Prefix{}
 }
 
-// hasRoomFor reports whether there is one free block that holds so many of the length.
+// hasRoomFor reports whether there is one free block that holds the number of blocks of the length.
 func hasRoomFor(room Room, blocks, length int) bool {
 	within := length - bits.Len(uint(blocks))
 	return within >= 0 && room.Has(within)
 }
 
-// fitting are those without one very block for which there is room and which may have it,
-// oldest first of each length.
+// fitting returns the waiters that ask for no particular block, for which there is room and that
+// can have it, oldest first of each length.
 func (l *line) fitting(room Room) []ipam.Holder {
 	var all []ipam.Holder
 	for _, r := range l.byLength {
@@ -282,7 +283,8 @@ func (l *line) fitting(room Room) []ipam.Holder {
 	return all
 }
 
-// conflicted are those that ask for one block which another has, and do not know that yet.
+// conflicted returns the waiters that ask for one block that another holder has, and that do not
+// know that yet.
 func (l *line) conflicted(room Room) []*place {
 	var conflicted []*place
 	for p := range l.unaware {
@@ -302,7 +304,7 @@ func holders(places []*place) []ipam.Holder {
 	return all
 }
 
-// lineUp puts a place into the lines where it belongs, and stepOut takes it out.
+// lineUp adds a waiter to the pool queues where it belongs, and stepOut removes it from them.
 func (q *lines) lineUp(p *place) {
 	if !p.inLine() {
 		return

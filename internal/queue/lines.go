@@ -14,28 +14,27 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// lines are the waiters in the order of each pool. The zero value is not usable.
+// lines holds the waiters in the order of each pool. The zero value is not usable.
 type lines struct {
-	// limit is how many waiters of one namespace are in line; 0: any number.
+	// limit is the largest number of waiters of one namespace in line; 0 means any number.
 	limit int
 
 	mu     sync.Mutex
 	places map[ipam.Holder]*place
-	// byPool are the waiters beside the pools that they wait for.
+	// byPool contains the pool queues, by the pool that their waiters wait for.
 	byPool map[ipam.PoolKey]*line
-	// targets are the waiters by what they name.
+	// targets contains the waiters by the target that they name.
 	targets map[target]map[*place]bool
-	// namespaces are the waiters by their namespace, which is empty for cluster-scoped
-	// pools.
+	// namespaces contains the waiters by their namespace, which is empty for cluster-scoped pools.
 	namespaces map[string]*tenant
-	// provisional are those that nobody has joined yet.
+	// provisional contains the waiters that have not joined yet.
 	provisional map[*place]bool
-	// awaiting are those that are parked, by what they await where that is known.
+	// awaiting contains the parked waiters, by the change that they await if that is known.
 	awaiting map[ipam.Awaited]map[*place]bool
 }
 
-// newLines are empty lines, in which a namespace has at most so many waiters; 0 is any
-// number.
+// newLines returns empty pool queues in which a namespace can have at most limit waiters; 0 means
+// any number.
 func newLines(limit int) *lines {
 	return &lines{
 		limit: limit, places: map[ipam.Holder]*place{}, byPool: map[ipam.PoolKey]*line{},
@@ -44,8 +43,8 @@ func newLines(limit int) *lines {
 	}
 }
 
-// Join puts a waiter in line, or notes what it wants by now, and reports whether it was
-// not there before. One that is parked stays so, unless its status says otherwise.
+// Join puts a waiter in line, or notes its present wants, and reports whether the waiter is new. A
+// parked waiter stays parked, unless its status states otherwise.
 func (q *lines) Join(w Waiter, wants ipam.Wants) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -69,8 +68,8 @@ func (q *lines) Join(w Waiter, wants ipam.Wants) bool {
 	return old == nil
 }
 
-// JoinProvisionally keeps a place for a waiter that is not there, until it joins or leaves, or
-// LeaveProvisional ends that.
+// JoinProvisionally adds a waiter for a holder that is not in the queue, until the holder joins or
+// leaves, or LeaveProvisional removes the waiter.
 func (q *lines) JoinProvisionally(w Waiter, wants ipam.Wants) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,7 +81,7 @@ func (q *lines) JoinProvisionally(w Waiter, wants ipam.Wants) {
 	q.put(p)
 }
 
-// LeaveProvisional takes out those for which a place was kept, and that did not join.
+// LeaveProvisional removes the waiters that were added provisionally and did not join.
 func (q *lines) LeaveProvisional() []Left {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,16 +92,17 @@ func (q *lines) LeaveProvisional() []Left {
 	return left
 }
 
-// Left is what follows when a waiter leaves.
+// Left holds the effects of a waiter's leaving.
 type Left struct {
-	// Pools for which it waited: another's turn may have come there.
+	// Pools contains the pools for which the waiter waited: the turn of another waiter may have
+	// come there.
 	Pools []ipam.PoolKey
-	// Moved are the waiters of its namespace that are in line in its stead, and were beyond
+	// Moved contains the waiters of its namespace that are in line instead of it, and were beyond
 	// the bound before.
 	Moved []ipam.Holder
 }
 
-// Leave takes a waiter out; false where it was not there.
+// Leave removes a waiter. It returns false if the holder does not wait.
 func (q *lines) Leave(holder ipam.Holder) (Left, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,7 +118,7 @@ func (q *lines) leave(p *place) Left {
 	return Left{Pools: p.wants.Pools, Moved: q.moveUp(p)}
 }
 
-// put enters a place everywhere, and take takes it out of everywhere.
+// put adds a waiter everywhere, and take removes it from everywhere.
 func (q *lines) put(p *place) {
 	q.places[p.Holder] = p
 	if p.provisional {
@@ -146,7 +146,8 @@ func (q *lines) take(p *place) {
 	q.dismiss(p)
 }
 
-// Place is a waiter's place, wherever it stands; false where it does not wait.
+// Place returns the waiter of a holder, in line or not. It returns false if the holder does not
+// wait.
 func (q *lines) Place(holder ipam.Holder) (Waiter, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,14 +163,14 @@ func (q *lines) Has(holder ipam.Holder) bool {
 	return ok
 }
 
-// Len is how many wait, whether or not they are in line.
+// Len returns the number of waiting holders, in line or not.
 func (q *lines) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.places)
 }
 
-// Pools are those that somebody is in line for.
+// Pools returns the pools that have a waiter in line.
 func (q *lines) Pools() []ipam.PoolKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -180,7 +181,7 @@ func (q *lines) Pools() []ipam.PoolKey {
 	return keys
 }
 
-// IsQueued reports whether a holder is in the line of a pool.
+// IsQueued reports whether a holder is in the pool queue of a pool.
 func (q *lines) IsQueued(holder ipam.Holder, pool ipam.PoolKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -188,14 +189,14 @@ func (q *lines) IsQueued(holder ipam.Holder, pool ipam.PoolKey) bool {
 	return p != nil && p.inLine() && slices.Contains(p.wants.Pools, pool)
 }
 
-// Yield decides what the outcome of an attempt to serve a holder that waits means for
-// its turn. It returns the error for its status, and, where a limit is reached, after how
-// long it is to be tried again. An *ipam.ParkedError with a cause is for the back-off.
+// Yield decides how the outcome of an attempt to serve a waiting holder affects its turn. It
+// returns the error for the holder's status and, if a limit is reached, the time after which to try
+// the holder again. An *ipam.ParkedError with a cause is for the back-off.
 //
-// Who fails for want of room keeps its place. Who waits for something that is missing,
-// or not allowed, has none, and is notified when that changes. Everybody else loses its
-// turn: at once where the API server refuses the record, or the error says so itself,
-// and otherwise when that has happened a few times in a row.
+// A holder that fails for want of room keeps its position. A holder that waits for something that
+// is missing, or not allowed, has no position, and is notified when that changes. Every other
+// holder loses its turn: at once if the API server refuses the record, or if the error itself
+// states that, and otherwise if that has happened a few times in a row.
 func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
 	var missing *ipam.MissingError
 	var policy *ipam.PolicyError
@@ -220,12 +221,12 @@ func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
 	}
 	q.Park(holder, parked)
 	q.log.V(1).Info("Claim loses its turn in the queue", "claim", holder.String(), "error", err.Error())
-	failed := *parked // not what keep returns: it is tried then when it has its turn
+	failed := *parked // not the error that keep returns: then the holder is tried in its turn
 	failed.Cause = err
 	return 0, &failed
 }
 
-// keep has a holder keep its place, unless its namespace has too many.
+// keep lets a holder keep its position, unless its namespace has too many waiters.
 func (q *Queue) keep(holder ipam.Holder, err error) error {
 	if q.lines.IsBeyond(holder) {
 		return &ipam.ParkedError{Reason: v1alpha1.ReasonTooManyWaiting, Message: q.tooManyWaiting(holder.Namespace).Error()}
@@ -236,23 +237,24 @@ func (q *Queue) keep(holder ipam.Holder, err error) error {
 	return err
 }
 
-// Park has a holder that waits lose its turn until Resume is called with what it awaits,
-// and returns after how long it is to be tried again all the same. Those behind it are
-// served. Tried again without room it is in line again, as what was in its way may be
-// gone; its status says the same until that is known.
+// Park takes the turn of a waiting holder away until Resume is called with the change that it
+// awaits, and returns the time after which to try the holder nevertheless. The waiters behind it
+// are served. If it is tried again without room, it is in line again, as the obstacle may be gone;
+// its status stays the same until that is known.
 func (q *Queue) Park(holder ipam.Holder, why *ipam.ParkedError) time.Duration {
 	parked := q.lines.Park(holder, why.Awaits, why)
 	q.wakePools(parked.Pools)
 	return parked.Retry
 }
 
-// Resume puts those back in line that are parked until just that has changed, and has the
-// first served whose turn it is. It may be called under the ledger's lock.
+// Resume puts the waiters back in line that are parked until exactly this has changed, and wakes
+// their pools, so that the first waiter whose turn it is gets served. It can be called under the
+// ledger's lock.
 func (q *Queue) Resume(changed ipam.Awaited) { q.wakePools(q.lines.Resume(changed)) }
 
-// resumeLimited resumes those that wait until the project of a record, which is gone, holds
-// less: of its pool, which is woken anyway, or of its class, whose other pools may have
-// room for them.
+// resumeLimited resumes the waiters that wait until the project of a record, which is gone, holds
+// less: of its pool, which is woken anyway, or of its class, whose other pools may have room for
+// them.
 func (q *Queue) resumeLimited(record ipam.Record) {
 	if record.Project == "" {
 		return
@@ -266,18 +268,18 @@ func (q *Queue) resumeLimited(record ipam.Record) {
 	q.wakePools(q.lines.Waited(q.catalogue.PoolsNaming(record.Class)))
 }
 
-// passes reports whether an error is of a kind that passes by itself: another process
-// changes the same, or the API server or the watch is late.
+// passes reports whether an error is of a kind that passes by itself: another process changes the
+// same object, or the API server or the watch is late.
 func passes(err error) bool {
 	return !kubeutil.IsRejected(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 }
 
-// IsRefused reports whether the API server refuses something, and will again until
+// IsRefused reports whether the API server refuses something, and will refuse it again until
 // something else changes.
 func IsRefused(err error) bool { return !passes(err) }
 
-// MayWait returns a *ipam.TooManyWaitingError if a claim of the namespace with this request that is
-// created now would be beyond the bound of those that wait.
+// MayWait returns a *ipam.TooManyWaitingError if a claim that is created now in the namespace with
+// this request would be beyond the bound of the waiters.
 func (q *Queue) MayWait(namespace string, request ipam.Request) error {
 	if q.lines.IsFull(namespace, request) {
 		return q.tooManyWaiting(namespace)

@@ -1,37 +1,38 @@
-// Package queue keeps who waits for a block, for what, and whose turn it is.
+// Package queue keeps the holders that wait for a block, their wants, and the order of their
+// turns.
 //
-// A waiter is a claim or a child pool for which there was no room. What it would take,
-// a prefix length or one very block, and the pools that could give it that, are resolved
-// by the catalogue when the waiter joins and when a pool, a class or a namespace changes.
-// The waiter is then in the line of each of these pools:
+// A waiter is a claim or a child pool for which there was no room. Its wants are a prefix
+// length or one particular block, and the pools that could give it that. The catalog resolves
+// them when the waiter joins and when a pool, a class or a namespace changes. The waiter is
+// then in the pool queue of each of these pools:
 //
-//	pool p   one block   10.0.0.7/32  a, c        those that ask for that block alone
+//	pool p   one block   10.0.0.7/32  a, c        the waiters for that block alone
 //	         /24         b, f                     the others by length, each oldest first
 //	         /32         d, e, g, ...
 //
-// A pool without line costs a create one look into a map, whatever waits elsewhere. In
-// the pool's own line the first of each length is compared, and of those that ask for
-// one block only those are checked whose block may have become free since.
+// A pool without a pool queue costs a create one look into a map, regardless of the waiters
+// elsewhere. In a pool queue, the first waiters of all lengths are compared. Of the waiters
+// that ask for one block, only those are checked whose block may have become free since.
 //
-// # Whose turn it is
+// # Turns
 //
 // The oldest waiter for which there is room comes first; of the same age the one whose
-// name comes first. Before them come those that ask for one block and asked before the
-// pool opened: see Waiter. A newcomer, which is behind all, takes nothing from a pool
+// name comes first. The waiters that ask for one block, and asked before the pool opened,
+// come before them: see Waiter. A newcomer, which is behind all, takes nothing from a pool
 // while a waiter could be served from it, unless there is plenty for all.
 //
-// # Who keeps its place
+// # Parked waiters
 //
-// Only a waiter that fails for want of room does. One that cannot be served for another
-// reason is parked: it keeps its age, but nobody waits behind it. The waiters of a
-// namespace are bounded; those beyond the bound stand in no line until one of the
-// others leaves.
+// Only a waiter that fails for want of room keeps its position. A waiter that cannot be
+// served for another reason is parked: it keeps its age, but no holder waits behind it. The
+// waiters of a namespace are bounded; the waiters beyond the bound are in no pool queue until
+// one of the others leaves.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine. The lines have one lock, under which
-// nothing of another package is called but the Room that is an argument. It may be taken
-// under the ledger's lock, never the other way round.
+// All methods can be called from any goroutine. The pool queues have one lock, under which
+// nothing of another package is called but the Room that is an argument. The lock can be
+// taken under the ledger's lock, never the other way round.
 package queue
 
 import (
@@ -49,48 +50,49 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// Queue is the waiters, with whose turn it is. The zero value is not usable.
+// Queue holds the waiters and the order of their turns. The zero value is not usable.
 type Queue struct {
 	lines     *lines
 	ledger    *ledger.Ledger
 	catalogue *inventory.Catalogue
-	// watched is the only namespace whose claims are served; empty: all are.
+	// watched is the only namespace whose claims are served; empty means all.
 	watched string
 	log     logr.Logger
-	// wake is the pools where a waiter may now be served.
+	// wake contains the pools where a waiter may now be served.
 	wake workqueue.TypedInterface[ipam.PoolKey]
-	// turns is who serves holders of a kind when it is their turn.
+	// turns contains the handlers that serve the holders of a kind when it is their turn.
 	turnsLock sync.Mutex
 	turns     map[string]*turnHandler
 	// sources report whether the first list of each is complete.
 	sourcesLock sync.RWMutex
 	sources     []func() bool
-	// isResolved is whether what the waiters want has been resolved since everything was
-	// seen once; resolving is held while it is found out and noted.
+	// isResolved reports whether the wants of the waiters have been resolved since everything was
+	// seen once; resolving is held while they are resolved and noted.
 	resolving  sync.Mutex
 	isResolved atomic.Bool
 }
 
-// Close ends Run, wherever it waits.
+// Close ends Run, even while Run waits.
 func (q *Queue) Close() { q.wake.ShutDown() }
 
-// Place is a waiter's place, whether or not it is in line; false where it does not wait.
+// Place returns the waiter of a holder, in line or not. It returns false if the holder does not
+// wait.
 func (q *Queue) Place(holder ipam.Holder) (Waiter, bool) { return q.lines.Place(holder) }
 
 // Has reports whether a holder waits.
 func (q *Queue) Has(holder ipam.Holder) bool { return q.lines.Has(holder) }
 
-// Len is how many wait, whether or not they are in line.
+// Len returns the number of waiting holders, in line or not.
 func (q *Queue) Len() int { return q.lines.Len() }
 
-// WaitingForClass are those that wait for a class by its name, oldest first.
+// WaitingForClass returns the holders that wait for a class by its name, oldest first.
 func (q *Queue) WaitingForClass(class string) []ipam.Holder { return q.lines.WaitingForClass(class) }
 
-// WaitingFor are the holders that wait for what has changed in the catalogue.
+// WaitingFor returns the holders that wait for the object of a change in the catalog.
 func (q *Queue) WaitingFor(c inventory.Change) []ipam.Holder { return q.lines.WaitingFor(c) }
 
-// Turn returns what the ledger asks before it holds a block of the pool for a holder. The holder's
-// place is zero for a newcomer, which is behind all that wait.
+// Turn returns the decision that the ledger asks for before it holds a block of the pool for a
+// holder. The holder's place is zero for a newcomer, which is behind all waiters.
 func (q *Queue) Turn(pool ipam.Pool, holder ipam.Holder, place Waiter) ledger.Turn {
 	return turn{q.lines, pool, holder, place}
 }
@@ -107,22 +109,22 @@ func (t turn) MayTake(room ledger.Room, block netip.Prefix) (may bool, wanted ne
 	return t.lines.MayTake(t.pool, room, t.holder, t.place, block)
 }
 
-// Options are what a Queue is given when it is made.
+// Options holds the parameters of a new Queue.
 type Options struct {
 	// Ledger is asked for free blocks, and notifies of releases.
 	Ledger *ledger.Ledger
-	// Catalogue resolves what waiters want, and notifies of changes.
+	// Catalogue resolves the wants of waiters, and notifies of changes.
 	Catalogue *inventory.Catalogue
-	// Limit bounds the claims of a namespace that wait; 0: any number.
+	// Limit bounds the waiting claims of a namespace; 0 means any number.
 	Limit int
-	// WatchNamespace is the only namespace whose claims this operator's controllers
-	// serve; empty: of all.
+	// WatchNamespace is the only namespace whose claims this operator's controllers serve; empty
+	// means all namespaces.
 	WatchNamespace string
-	// Log says of claims that lose their turn.
+	// Log reports claims that lose their turn.
 	Log logr.Logger
 }
 
-// New is an empty queue, which follows the catalogue and the ledger from now on.
+// New returns an empty queue that follows the catalog and the ledger from now on.
 func New(o Options) *Queue {
 	q := &Queue{
 		lines: newLines(o.Limit), ledger: o.Ledger, catalogue: o.Catalogue, watched: o.WatchNamespace, log: o.Log,
@@ -152,17 +154,17 @@ func New(o Options) *Queue {
 	return q
 }
 
-// FedBy adds a source on which decisions rest; synced reports whether its first list
-// is complete. It must be called before the cache is started: when the list of a source
-// that is added later is complete, what the waiters want is not resolved again.
+// FedBy adds a source on which decisions rest; synced reports whether its first list is complete.
+// It must be called before the cache is started: if a source is added later, the completion of its
+// list does not resolve the wants of the waiters again.
 func (q *Queue) FedBy(synced func() bool) {
 	q.sourcesLock.Lock()
 	defer q.sourcesLock.Unlock()
 	q.sources = append(q.sources, synced)
 }
 
-// Synced is ipam.ErrNotSynced until all that decisions rest on has been seen
-// once: records, pools, classes and the claims that wait. Nobody is served before.
+// Synced returns ipam.ErrNotSynced until all sources on which decisions rest have been seen once:
+// records, pools, classes and the waiting claims. No holder is served before.
 func (q *Queue) Synced() error {
 	q.sourcesLock.RLock()
 	defer q.sourcesLock.RUnlock()
@@ -177,39 +179,39 @@ func (q *Queue) Synced() error {
 	return nil
 }
 
-// Standing is how a waiter stands in the queue.
+// Standing represents the state of a waiter in the queue.
 type Standing int
 
 const (
 	// InLine waiters are served when there is room, and it is their turn.
 	InLine Standing = iota
-	// Missing is what those wait for that wait for no pool: what they name is not there.
+	// Missing waiters wait for no pool: the target that they name does not exist.
 	Missing
 	// PassedOver waiters cannot be served for another reason than want of room.
 	PassedOver
-	// BeyondLimit are those beyond the bound of their namespace, and in no line.
+	// BeyondLimit waiters are beyond the bound of their namespace, and in no pool queue.
 	BeyondLimit
 )
 
-// Line is the waiters that stand alike.
+// Line identifies the waiters of the same pool and standing.
 type Line struct {
-	// Pool is that of those that are in line; zero for others.
+	// Pool is the pool of waiters that are in line; zero for others.
 	Pool     ipam.PoolKey
 	Standing Standing
 }
 
-// Count is how many wait in a line, and since when the oldest.
+// Count holds the number of waiters in a Line, and the time since which the oldest waits.
 type Count struct {
 	Waiters int
 	Oldest  time.Time
 }
 
-// Counts are those of all lines that are not empty. A waiter that waits for several pools is
-// in the line of each. It costs O(waiters), with little for each, whatever number of pools
-// it waits for.
+// Counts returns the counts of all Lines that are not empty. A waiter that waits for several pools
+// is in the pool queue of each. It costs O(waiters), with little for each, regardless of the number
+// of pools that it waits for.
 func (q *Queue) Counts() map[Line]Count { return q.lines.Counts() }
 
-// Counts is that of Queue.
+// Counts implements Queue.Counts.
 func (q *lines) Counts() map[Line]Count {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -243,7 +245,8 @@ func (p *place) standing() Standing {
 	return InLine
 }
 
-// count counts those of the line. Each group and each list of one block is in order.
+// count counts the waiters of the pool queue. Each account group and each list of one block is in
+// order.
 func (l *line) count() Count {
 	count := Count{}
 	for _, r := range l.byLength {
@@ -257,7 +260,7 @@ func (l *line) count() Count {
 	return count
 }
 
-// add adds so many waiters, of which the oldest has waited since then.
+// add adds a number of waiters, of which the oldest has waited since the given time.
 func (c *Count) add(waiters int, oldest time.Time) {
 	if c.Waiters == 0 || oldest.Before(c.Oldest) {
 		c.Oldest = oldest
@@ -265,17 +268,17 @@ func (c *Count) add(waiters int, oldest time.Time) {
 	c.Waiters += waiters
 }
 
-// WaitingForClass are those that wait for a class by its name, oldest first.
+// WaitingForClass returns the holders that wait for a class by its name, oldest first.
 func (q *lines) WaitingForClass(class string) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return holders(sorted(q.targets[target{class: class}]))
 }
 
-// WaitingFor are those that wait for what has changed, oldest first: a class, by its
-// name or as the default; a pool, by its name or its labels; or what they may use, with
-// the project of their namespace.
-// Selectors are evaluated outside the lock, which every create takes.
+// WaitingFor returns the holders that wait for the object of a change, oldest first: a class, by
+// its name or as the default; a pool, by its name or its labels; or the objects that they can use,
+// with the project of their namespace. Selectors are evaluated outside the lock, which every create
+// takes.
 func (q *lines) WaitingFor(c inventory.Change) []ipam.Holder {
 	var waiting []ipam.Holder
 	for _, w := range q.Concerned(c) {
@@ -286,15 +289,15 @@ func (q *lines) WaitingFor(c inventory.Change) []ipam.Holder {
 	return waiting
 }
 
-// Concerned are the waiters of which the change may alter what they want: those of
-// WaitingFor, and all that select pools by labels, as the pool may have had others.
+// Concerned returns the waiters whose wants the change may alter: the waiters of WaitingFor, and
+// all that select pools by labels, as the pool may have had other labels.
 func (q *lines) Concerned(c inventory.Change) []Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return waitersAt(q.concerned(c))
 }
 
-// All are all waiters, oldest first.
+// All returns all waiters, oldest first.
 func (q *lines) All() []Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -323,7 +326,7 @@ func (q *lines) concerned(c inventory.Change) []*place {
 	return sorted(sets...)
 }
 
-// targetsOf are what the waiters name that the change may concern.
+// targetsOf returns the targets that the change may concern, as waiters name them.
 func targetsOf(c inventory.Change) map[target]bool {
 	targets := map[target]bool{{}: true}
 	for _, class := range c.Classes {
@@ -335,8 +338,9 @@ func targetsOf(c inventory.Change) map[target]bool {
 	return targets
 }
 
-// inNamespace are those of a namespace, which alone sees its pools, that name one of the
-// targets. What it costs is up to the namespace alone, however many wait in others.
+// inNamespace returns the waiters of a namespace that name one of the targets. Only the namespace
+// itself sees its pools. The cost depends on the namespace alone, not on the number of waiters in
+// others.
 func (q *lines) inNamespace(namespace string, targets map[target]bool) []*place {
 	t := q.namespaces[namespace]
 	if t == nil {
@@ -359,8 +363,8 @@ func waitersAt(places []*place) []Waiter {
 	return all
 }
 
-// Update notes what a waiter wants by now, and reports whether that is something else
-// than before. One that was parked is then in line again.
+// Update notes a waiter's present wants, and reports whether they differ from the earlier ones. A
+// parked waiter is then in line again.
 func (q *lines) Update(holder ipam.Holder, wants ipam.Wants) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// turnHandler is who serves the holders of a kind.
+// turnHandler holds the function that serves the holders of a kind.
 type turnHandler struct{ serve func(ipam.Holder) }
 
-// OnTurn has serve called, from the goroutine of Run among others, for each holder of
-// the kind whose turn it is, now or later, until stop is called or somebody else serves
-// the kind. serve must return at once.
+// OnTurn registers serve for a kind. serve is called, from the goroutine of Run among others, for
+// each holder of the kind whose turn it is, now or later, until stop is called or another function
+// is registered for the kind. serve must return at once.
 func (q *Queue) OnTurn(kind string, serve func(ipam.Holder)) (stop func()) {
 	serves := &turnHandler{serve}
 	q.turnsLock.Lock()
@@ -29,11 +29,11 @@ func (q *Queue) OnTurn(kind string, serve func(ipam.Holder)) (stop func()) {
 	}
 }
 
-// Run looks at each pool in which something was released or changed, and has the
-// claim served that comes first of those that it can serve, or all of them where
-// there is plenty, until ctx is done. Those whose very block another has got are served
-// too, so that their status says so. On a replica that does not lead nobody is served,
-// and Run only keeps the pools that something was released in from piling up.
+// Run looks at each pool in which something was released or changed, until ctx is done. It serves
+// the first claim of those that it can serve, or all of them if there is plenty. It also serves the
+// claims whose requested block another holder has got, so that their status states that. On a
+// replica that does not lead no holder is served, and Run only keeps the pools that something was
+// released in from piling up.
 func (q *Queue) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, q.wake.ShutDown)
 	defer stop()
@@ -49,7 +49,7 @@ func (q *Queue) Run(ctx context.Context) {
 	}
 }
 
-// due are the holders to be served because of a pool.
+// due returns the holders to serve because of a pool.
 func (q *Queue) due(key ipam.PoolKey) []ipam.Holder {
 	pool, ok := q.catalogue.Pool(key)
 	if !ok || q.Synced() != nil {
@@ -80,14 +80,13 @@ func (q *Queue) wakePools(pools []ipam.PoolKey) {
 	}
 }
 
-// MayTake reports whether a holder may take the free block from the pool: no waiter for
-// which there is room comes before it, or there is plenty for all. Where there is plenty,
-// but a waiter asks for a block that overlaps this one, it returns that waiter's block: the
-// holder may take another. The holder's place is zero for a newcomer, which is behind all
-// that wait.
+// MayTake reports whether a holder can take the free block from the pool: no waiter for which there
+// is room comes before it, or there is plenty for all. If there is plenty, but a waiter asks for a
+// block that overlaps this one, MayTake returns that waiter's block: the holder can take another.
+// The holder's place is zero for a newcomer, which is behind all waiters.
 //
-// It costs O(lengths that are waited for), and where there is plenty as much again for each
-// waiter that asks for a block which overlaps this one.
+// It costs O(lengths that are waited for), and if there is plenty as much again for each waiter
+// that asks for a block that overlaps this one.
 func (q *lines) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, place Waiter, block netip.Prefix) (may bool, wanted netip.Prefix) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,8 +108,8 @@ func (q *lines) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, place Wai
 	return !wanted.IsValid(), wanted
 }
 
-// Due are those whose turn it is in a pool: the first for which there is room, or,
-// where there is plenty, all for which there is.
+// Due returns the holders whose turn it is in a pool: the first for which there is room or, if
+// there is plenty, all for which there is room.
 func (q *lines) Due(pool ipam.Pool, room Room) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,9 +127,9 @@ func (q *lines) Due(pool ipam.Pool, room Room) []ipam.Holder {
 	return []ipam.Holder{first.Holder}
 }
 
-// Conflicted are those that wait for one block of the pool, and no other, and do not know
-// yet that another holder has it. Each is reported once, and again when it asks for
-// another block.
+// Conflicted returns the holders that wait for one block of the pool, and no other, and that do not
+// know yet that another holder has it. Each is reported once, and again when it asks for another
+// block.
 func (q *lines) Conflicted(pool ipam.PoolKey, room Room) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,8 +147,8 @@ func (q *lines) Conflicted(pool ipam.PoolKey, room Room) []ipam.Holder {
 	return holders(conflicted)
 }
 
-// Freed notes that something of a block of the pool became free. It costs O(address
-// bits), and as much as there are waiters that ask for a block which overlaps it.
+// Freed notes that a part of a block of the pool became free. It costs O(address bits), and as much
+// as there are waiters that ask for a block that overlaps it.
 func (q *lines) Freed(pool ipam.PoolKey, block netip.Prefix) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -158,19 +157,19 @@ func (q *lines) Freed(pool ipam.PoolKey, block netip.Prefix) {
 	}
 }
 
-// bytesOfWaiter is how much memory a waiter takes at most that counts as one. A larger one counts as
-// several, so that the bound of a namespace bounds its memory, too.
+// bytesOfWaiter is the largest memory size of a waiter that counts as one. A larger waiter counts
+// as several, so that the bound of a namespace bounds its memory, too.
 const bytesOfWaiter = 4 << 10
 
-// weight is how many waiters a request counts as.
+// weight returns the number of waiters that a request counts as.
 func weight(r ipam.Request) int { return 1 + r.SelectorBytes/bytesOfWaiter }
 
-// tenant is the waiters of a namespace.
+// tenant holds the waiters of a namespace.
 type tenant struct {
 	places map[*place]bool
-	// beyond are those of them that are beyond the bound, in order.
+	// beyond contains the waiters that are beyond the bound, in order.
 	beyond []*place
-	// weight is that of the others.
+	// weight is the weight of the other waiters.
 	weight int
 }
 
@@ -200,20 +199,21 @@ func (q *lines) dismiss(p *place) {
 	}
 }
 
-// isFull reports whether a waiter that is new is beyond the bound of its namespace.
-// Cluster-scoped pools are no tenant's, and not bounded.
+// isFull reports whether a new waiter is beyond the bound of its namespace. Cluster-scoped pools
+// belong to no tenant, and are not bounded.
 func (q *lines) isFull(p *place) bool {
 	t := q.namespaces[p.Holder.Namespace]
 	return p.Holder.Namespace != "" && t != nil && q.exceeds(t, p)
 }
 
-// exceeds reports whether a waiter of a namespace is too much beside those that are in line. One is
-// never too much.
+// exceeds reports whether a waiter of a namespace is too much beside the waiters that are in line.
+// One waiter is never too much.
 func (q *lines) exceeds(t *tenant, p *place) bool {
 	return q.limit > 0 && t.weight > 0 && t.weight+weight(p.Request) > q.limit
 }
 
-// moveUp has the oldest that were beyond the bound take the place of one that left.
+// moveUp puts the oldest waiters beyond the bound in line instead of a waiter that left, and
+// returns their holders.
 func (q *lines) moveUp(left *place) []ipam.Holder {
 	t := q.namespaces[left.Holder.Namespace]
 	if left.beyond || t == nil {
@@ -231,7 +231,7 @@ func (q *lines) moveUp(left *place) []ipam.Holder {
 	return moved
 }
 
-// Limit is how many waiters a namespace may have; 0: any number.
+// Limit returns the largest number of waiters that a namespace can have; 0 means any number.
 func (q *lines) Limit() int { return q.limit }
 
 // IsFull reports whether a namespace has too many waiters for one more with the request.
@@ -241,8 +241,8 @@ func (q *lines) IsFull(namespace string, request ipam.Request) bool {
 	return q.isFull(&place{Waiter: Waiter{Holder: ipam.Holder{Namespace: namespace}, Request: request}})
 }
 
-// IsBeyond reports whether a waiter is in no line because its namespace has as many
-// waiters as it may.
+// IsBeyond reports whether a waiter is in no pool queue because its namespace has as many waiters
+// as it can have.
 func (q *lines) IsBeyond(holder ipam.Holder) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -16,13 +16,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// An object is asked about after soonest, then after twice as long each time, at
-// most latest.
+// The right of a waiting object is asked for again after soonest, then after twice as long each
+// time, at most latest.
 const soonest, latest = time.Second, time.Minute
 
-// Asker asks again whether the users that created waiting objects may use their pools.
-// Only the leader does. Its methods may be called concurrently, for one object at a
-// time.
+// Asker asks again whether the users that created waiting objects can use their pools. Only the
+// leader asks. Its methods may be called concurrently, for one object at a time.
 type Asker struct {
 	ring   *Ring
 	rights *Rights
@@ -30,28 +29,27 @@ type Asker struct {
 	clock  clock.PassiveClock
 
 	mu sync.Mutex
-	// asked is when which objects were asked about, and swept when those that are due
-	// no more were dropped.
+	// asked holds the attempt for each object, and swept is the time when the attempts that are
+	// not due any more were dropped.
 	asked map[types.UID]attempt
 	swept time.Time
 }
 
-// attempt is when an object is asked about next, and how long that is after the last
-// time.
+// attempt holds the time of the next question about an object, and its distance from the last
+// one.
 type attempt struct {
 	next  time.Time
 	after time.Duration
 }
 
-// NewAsker writes through the client.
+// NewAsker returns an Asker that writes through the client.
 func NewAsker(ring *Ring, rights *Rights, c client.Client, clock clock.PassiveClock) *Asker {
 	return &Asker{ring: ring, rights: rights, client: c, clock: clock, asked: map[types.UID]attempt{}}
 }
 
-// Ask asks whether who made the object may use the pool by now. If so, the object
-// says so from then on, granted is true, and who made it is noted no more. Otherwise
-// it is to be called again after a while, which is zero where there is nobody to ask
-// about.
+// Ask asks whether the user that made the object can use the pool now. If so, it notes that in
+// the object, removes the user from it, and returns granted as true. Otherwise it is to be
+// called again after the returned time, which is zero if the object names no user.
 func (a *Asker) Ask(ctx context.Context, obj client.Object, kind string, pool ipam.PoolKey) (granted bool, after time.Duration, err error) {
 	sealed := obj.GetAnnotations()[v1alpha1.AnnotationRequester]
 	if sealed == "" {
@@ -79,7 +77,7 @@ func (a *Asker) Ask(ctx context.Context, obj client.Object, kind string, pool ip
 	return true, 0, nil
 }
 
-// grant writes the right into the object, if that is still as it was read.
+// grant writes the right into the object, if the object has not changed since it was read.
 func (a *Asker) grant(ctx context.Context, obj client.Object, pool ipam.PoolKey) error {
 	before := obj.DeepCopyObject().(client.Object)
 	annotations := obj.GetAnnotations()
@@ -92,7 +90,7 @@ func (a *Asker) grant(ctx context.Context, obj client.Object, pool ipam.PoolKey)
 	return nil
 }
 
-// Forget drops what is known of an object that waits no more.
+// Forget drops the attempts for an object that does not wait any more.
 func (a *Asker) Forget(object types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +103,8 @@ func (a *Asker) left(object types.UID) time.Duration {
 	return a.asked[object].next.Sub(a.clock.Now())
 }
 
-// later notes that an object was asked about, and returns when to do so again.
+// later records that the right of an object was asked for, and returns the time until the next
+// question.
 func (a *Asker) later(object types.UID) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,7 +115,7 @@ func (a *Asker) later(object types.UID) time.Duration {
 	return after
 }
 
-// sweep forgets objects that were due long ago: they are gone, or wait no more.
+// sweep forgets objects that were due long ago: they are gone, or do not wait any more.
 func (a *Asker) sweep(now time.Time) {
 	if now.Sub(a.swept) < latest {
 		return

@@ -1,17 +1,16 @@
-// Package requester keeps who asked for a pool, for objects that wait for the right
+// Package requester keeps the user that asked for a pool, for objects that wait for the right
 // to use it.
 //
-// The right is judged with the user who creates an object, at admission, where the
-// API server says who that is. Later nobody says it any more. So admission notes the
-// user in an annotation of an object that may not use its pool: a claim, Cluster
-// API's claim, or a child pool. The controllers ask the authorizer again with that
-// user until the right is there ([Asker]).
+// The right is judged with the user that creates an object, at admission, where the API server
+// names the user. Later requests do not name that user. So admission notes the user in an
+// annotation of an object that cannot use its pool: a claim, Cluster API's claim, or a child
+// pool. The controllers ask the authorizer again with that user until the right exists
+// ([Asker]).
 //
-// The annotation is sealed ([Ring]): only the operator can read it, as the groups of
-// a user are nobody's business, and only the operator can make it. It is bound to the
-// object and its pool, so that a copy on another object is worth nothing. The
-// ValidatingAdmissionPolicy cadastre-filled-in keeps it from being changed, and the
-// webhooks write it anew whenever an object is created.
+// The annotation is sealed ([Ring]): only the operator can read it, as the groups of a user are
+// private, and only the operator can make it. It is bound to the object and its pool, so that a
+// copy on another object is worth nothing. The ValidatingAdmissionPolicy cadastre-filled-in
+// keeps it from being changed, and the webhooks write it again whenever an object is created.
 package requester
 
 // The right to create is used by a patch, so that it can be limited to the name.

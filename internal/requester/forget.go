@@ -9,10 +9,10 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// Forget is a merge patch that in addition removes who made the object, and no other
-// annotation. A cached object may lack annotations that the stored one has: with the
-// last of those that it knows removed, the difference of two objects would remove
-// them all.
+// Forget returns a merge patch that also removes the annotation with the requester of the
+// object, and no other annotation. A cached object may lack annotations that the stored one
+// has: if the last annotation that it knows were removed, the difference of two objects would
+// remove them all.
 func Forget(merge client.Patch) client.Patch { return forgetting{merge} }
 
 type forgetting struct{ client.Patch }

@@ -18,7 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// How long, and how many, answers are remembered.
+// The time for which answers are remembered, and their number.
 const (
 	rememberFor = 5 * time.Second
 	remember    = 4096
@@ -31,7 +31,7 @@ type Rights struct {
 	answers *utilcache.LRUExpireCache
 }
 
-// NewRights remembers no answer yet.
+// NewRights returns Rights that remember no answer yet.
 func NewRights(c client.Client) *Rights {
 	return &Rights{client: c, answers: utilcache.NewLRUExpireCache(remember)}
 }
@@ -56,8 +56,8 @@ func (u *Rights) MayUse(ctx context.Context, user authenticationv1.UserInfo, poo
 	return review.Status.Allowed, nil
 }
 
-// questionOf is what the answer is remembered under: all that the authorizer is asked with. The
-// lengths keep the parts apart.
+// questionOf returns the key under which an answer is remembered: everything that the
+// authorizer is asked with. The lengths keep the parts apart.
 func questionOf(user authenticationv1.UserInfo, pool ipam.PoolKey) string {
 	parts := append([]string{pool.String(), user.Username, user.UID, strconv.Itoa(len(user.Groups))}, user.Groups...)
 	for _, key := range slices.Sorted(maps.Keys(user.Extra)) {

@@ -33,48 +33,48 @@ const (
 	SecretName = "cadastre-requester-key"
 
 	owner = client.FieldOwner("cadastre-requester-key")
-	// keyLength is that of AES-256.
+	// keyLength is the length of an AES-256 key, in bytes.
 	keyLength = 32
 	// version begins a sealed user.
 	version = "v1"
-	// MaxSealed is how long a sealed user may be: annotations of an object have 256
-	// KiB in all.
+	// MaxSealed is the largest length of a sealed user: annotations of an object have 256 KiB
+	// in all.
 	MaxSealed = 16 << 10
-	// retryEvery is how often the Secret is read while there is no key, and
-	// rereadEvery how often otherwise.
+	// retryEvery is the interval at which the Secret is read while there is no key, and
+	// rereadEvery the interval otherwise.
 	retryEvery, rereadEvery = time.Second, time.Minute
 )
 
-// ErrNoKey means that a user cannot be sealed, or opened, with the keys that there are.
+// ErrNoKey means that a user cannot be sealed, or opened, with the existing keys.
 var ErrNoKey = errors.New("no key to seal who asked")
 
-// Subject is the object that waits and the pool that it names.
+// Subject identifies the object that waits and the pool that it names.
 type Subject struct{ Kind, Namespace, Name, Pool string }
 
-// additional are the data to which a sealed user is bound. No part can contain the
+// additional returns the data to which a sealed user is bound. No part can contain the
 // separator.
 func (s Subject) additional() []byte {
 	return []byte(strings.Join([]string{version, s.Kind, s.Namespace, s.Name, s.Pool}, "\x00"))
 }
 
-// Ring seals users with the newest of the keys in a Secret, and opens them with any.
-// The operator never removes a key: an object may wait for longer than any period. A
-// person may add one, as a further entry of the Secret (32 random bytes; the name
-// that sorts last is the newest), and remove one when nothing that it sealed waits.
-// Its methods may be called concurrently.
+// Ring seals users with the newest of the keys in a Secret, and opens them with any. The
+// operator never removes a key: an object may wait for longer than any period. A person can add
+// a key, as a further entry of the Secret (32 random bytes; the name that sorts last is the
+// newest), and can remove one when no object waits with a user that it sealed. Its methods may
+// be called concurrently.
 type Ring struct {
 	reader client.Reader // reads from the API server
 	writer client.Client
 	secret types.NamespacedName
 	clock  clock.PassiveClock
-	// read is when refresh last loaded the keys.
+	// read is the time when refresh last loaded the keys.
 	read time.Time
 
 	mu   sync.RWMutex
 	keys map[string][]byte // by the name of the entry
 }
 
-// NewRing has no key before it is started.
+// NewRing returns a Ring that has no key before it is started.
 func NewRing(reader client.Reader, writer client.Client, namespace string, clock clock.PassiveClock) *Ring {
 	return &Ring{reader: reader, writer: writer, clock: clock, secret: types.NamespacedName{Namespace: namespace, Name: SecretName}}
 }
@@ -82,15 +82,14 @@ func NewRing(reader client.Reader, writer client.Client, namespace string, clock
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica seals.
 func (r *Ring) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. It makes the Secret where it is missing, also
-// later, with the keys that this replica has.
+// Start implements manager.Runnable. It makes the Secret if it is missing, also later, with the
+// keys that this replica has.
 func (r *Ring) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, r.refresh, retryEvery)
 	return nil
 }
 
-// refresh loads the keys where they have not been read for rereadEvery. It is called by
-// Start alone.
+// refresh loads the keys if they have not been read for rereadEvery. Only Start calls it.
 func (r *Ring) refresh(ctx context.Context) {
 	if r.clock.Now().Sub(r.read) < rereadEvery {
 		return
@@ -103,7 +102,7 @@ func (r *Ring) refresh(ctx context.Context) {
 	}
 }
 
-// Load reads the Secret, and writes a key into it where it has none.
+// Load reads the Secret, and writes a key into it if it has none.
 func (r *Ring) Load(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := r.reader.Get(ctx, r.secret, secret)
@@ -134,8 +133,8 @@ func usable(data map[string][]byte) map[string][]byte {
 	return keys
 }
 
-// write fills a Secret without keys, unless another replica has done so: with the
-// keys that this one knows, so that a Secret that was deleted loses nobody.
+// write fills a Secret without keys, unless another replica has done so. It writes the keys
+// that this replica knows, so that no sealed user is lost with a deleted Secret.
 func (r *Ring) write(ctx context.Context, secret *corev1.Secret) (map[string][]byte, error) {
 	r.mu.RLock()
 	keys := maps.Clone(r.keys)
@@ -153,8 +152,8 @@ func (r *Ring) write(ctx context.Context, secret *corev1.Secret) (map[string][]b
 	return keys, nil
 }
 
-// Seal returns a user as the value of an annotation of the object. It is different
-// each time. It asks nobody.
+// Seal returns a user as the value of an annotation of the object. The value is different each
+// time. Seal sends no request.
 func (r *Ring) Seal(user authenticationv1.UserInfo, of Subject) (string, error) {
 	r.mu.RLock()
 	names := slices.Sorted(maps.Keys(r.keys))
@@ -182,8 +181,8 @@ func (r *Ring) Seal(user authenticationv1.UserInfo, of Subject) (string, error) 
 	return text, nil
 }
 
-// Open returns the user that was sealed for the object. Where the key is not known
-// the Secret is read again; the error is then ErrNoKey.
+// Open returns the user that was sealed for the object. If the key is not known, it reads the
+// Secret again; if the key is still not known, the error is ErrNoKey.
 func (r *Ring) Open(ctx context.Context, sealed string, of Subject) (authenticationv1.UserInfo, error) {
 	var user authenticationv1.UserInfo
 	parts := strings.Split(sealed, ".")
@@ -225,13 +224,14 @@ func (r *Ring) key(id string) []byte {
 	return nil
 }
 
-// idOf names a key without telling it.
+// idOf names a key without revealing it.
 func idOf(key []byte) string {
 	sum := sha256.Sum256(append([]byte("cadastre requester key\x00"), key...))
 	return hex.EncodeToString(sum[:4])
 }
 
-// gcm takes a random nonce for each message, of which one key is good for 2^32.
+// gcm returns a cipher that takes a random nonce for each message. One key is good for 2^32 of
+// them.
 func gcm(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {

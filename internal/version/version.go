@@ -1,4 +1,4 @@
-// Package version knows which version of Cadastre a program is.
+// Package version returns the version of Cadastre that a program is.
 package version
 
 import (
@@ -6,16 +6,16 @@ import (
 	"runtime/debug"
 )
 
-// stamped is the version that the linker writes where a program is built without the
-// history of its source, as in a container:
+// stamped is the version that the linker writes if a program is built without the history of
+// its source, as in a container:
 //
 //	go build -ldflags "-X github.com/cadastre-dev/cadastre/internal/version.stamped=v0.1.0"
 var stamped string //nolint:gochecknoglobals // only the linker writes it
 
-// Unknown is the version of a program that was built from no known one.
+// Unknown is the version of a program that was not built from a known one.
 const Unknown = "(devel)"
 
-// Own is the version of this program.
+// Own returns the version of this program.
 func Own() string {
 	info, _ := debug.ReadBuildInfo()
 	return of(stamped, info)

@@ -1,11 +1,11 @@
-// The map of web/map as a component of React.
+// Makes a component of React from the map of web/map.
 
 import { useTheme } from '@mui/material';
 import { useEffect, useRef } from 'react';
 import { createMap } from '../map/index.js';
 import type { Change, Register, Space } from './strips';
 
-/** A row of what the map shows: see web/map/rows.js. */
+/** Represents a row of the visible map: see web/map/rows.js. */
 export interface Row {
   id: string | null;
   space: string;
@@ -27,7 +27,7 @@ export interface LegendEntry {
   count: number;
 }
 
-/** What is used of the map. */
+/** Declares the functions of the map that are used. */
 export interface TheMap {
   set(data: Change['put']): void;
   change(change: Change): void;
@@ -51,18 +51,18 @@ export interface AddressMapProps {
   space: Space;
   /** For people who do not see the map. */
   label: string;
-  /** What the map is headed with; the name of the space where there is none. */
+  /** The heading of the map; without it, the name of the space. */
   title?: string;
   height: number;
-  /** What is shown until the person moves the map; all of the space where there is none. */
+  /** The strip that is shown until the user moves the map; without it, all of the space. */
   home?: string | null;
   colourBy?: string;
   selected?: string | null;
   highlighted?: string[];
   onSelect?: (id: string | null) => void;
-  /** Called when what the map shows has changed; not more than once in a frame. */
+  /** Called when the view of the map has changed; not more than once in a frame. */
   onView?: (map: TheMap) => void;
-  /** Called with the map when there is one, and with null when there is none any more. */
+  /** Called with the map when it is created, and with null when it is removed. */
   onMap?: (map: TheMap | null) => void;
 }
 
@@ -121,7 +121,7 @@ export function AddressMap(props: AddressMapProps) {
       map.current = null;
       drawn.destroy();
     };
-    // A space of the same id is the same.
+    // A space with the same id counts as the same.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [register, space.id]);
 
@@ -152,7 +152,9 @@ export function AddressMap(props: AddressMapProps) {
   return <div ref={place} style={{ height, width: '100%', overflow: 'hidden' }} />;
 }
 
-/** What of a change is of one space. A strip that has come from another one is put alone. */
+/**
+ * Returns the part of a change in one space. A strip that has come from another space is only put.
+ */
 export function only({ put, remove }: Change, space: string): Change {
   const strips = put.strips.filter(strip => strip.space === space);
   const own = new Set(strips.map(strip => strip.id));

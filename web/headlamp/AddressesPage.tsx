@@ -21,11 +21,11 @@ const COLOURS = {
   age: 'Age',
 };
 const MAP_HEIGHT = 420;
-/** The table follows the map after so many milliseconds without a change. */
+/** The milliseconds without a change after which the table follows the map. */
 const STILL = 150;
 const ROWS = 1000;
 
-/** The page "Addresses". */
+/** Renders the page "Addresses". */
 export function AddressesPage() {
   const clusters = useClusters();
   const [chosen, setChosen] = useState('');
@@ -78,7 +78,7 @@ interface DomainProps {
   onSpace: (id: string) => void;
 }
 
-/** A routing domain: its map, what is selected, and the table. */
+/** Renders a routing domain: its map, the selection, and the table. */
 function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
   const [search, setSearch] = useState('');
   const [colourBy, setColourBy] = useState('state');
@@ -88,7 +88,7 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
   const { map, rows, legend, onMap, onView } = useShownRows();
 
   const { store } = register;
-  // version says when the store has changed.
+  // version changes with the store.
   // eslint-disable-next-line react-hooks/exhaustive-deps
   const visible = useMemo(() => thingsOnMap(store, rows, space), [store, rows, space.id, version]);
   const things = useMemo(
@@ -199,7 +199,7 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
   );
 }
 
-/** What the map shows, as rows, and its legend: a moment after it has changed. */
+/** Returns the visible part of the map, as rows, and its legend: a moment after it has changed. */
 function useShownRows() {
   const map = useRef<TheMap | null>(null);
   const [rows, setRows] = useState<Row[]>([]);
@@ -224,7 +224,7 @@ interface SearchProps {
   value: string;
   onChange: (text: string) => void;
   onGo: () => void;
-  /** How many things it finds; -1: nothing is searched for. */
+  /** The number of things found; -1: there is no search. */
   found: number;
 }
 

@@ -22,7 +22,10 @@ interface AroundProps {
   cluster: string;
 }
 
-/** The pool of a claim on a small map, with the blocks around the one that it has or asks for. */
+/**
+ * Renders the pool of a claim on a small map, with the blocks around the one that it has or asks
+ * for.
+ */
 export function AroundBlock(props: AroundProps) {
   const { pool, cluster } = props;
   const listed = IPAllocation.useList({ cluster, fieldSelector: `spec.poolRef.name=${pool.name}` });
@@ -31,7 +34,10 @@ export function AroundBlock(props: AroundProps) {
   return <Around {...props} records={listed} />;
 }
 
-/** The same with the blocks of the claim's namespace alone, for those who may list no others. */
+/**
+ * Renders the same with the blocks of the claim's namespace alone, for users who can list no
+ * others.
+ */
 function AroundInNamespace(props: AroundProps) {
   const { namespace } = props.claim.object.metadata;
   const { pool, cluster } = props;
@@ -103,7 +109,7 @@ function Around({
   );
 }
 
-/** A pool without its parent, which is not read here. */
+/** Returns a pool without its parent, which is not read here. */
 function alone(pool: PoolObject): PoolObject {
   return pool.spec.parentRef ? { ...pool, spec: { ...pool.spec, parentRef: undefined } } : pool;
 }
@@ -130,10 +136,10 @@ function SmallMap({ register, version, pool, standing, claim }: SmallMapProps) {
   useEffect(() => {
     const range = target ? rangeOf(target) : null;
     const now = `${spaceId} ${target}`;
-    // Once: then the person moves the map.
+    // Once: after that the user moves the map.
     if (!range || !map.current || !spaceId || shown.current === now) return;
     shown.current = now;
-    // The block, and as much as it would fill seven times on either side.
+    // The block, and seven times its size on either side.
     const around = (range.to - range.from + 1n) * 7n;
     map.current.view = { space: spaceId, from: range.from - around, to: range.to + around };
   }, [spaceId, target]);
@@ -171,7 +177,7 @@ function SmallMap({ register, version, pool, standing, claim }: SmallMapProps) {
   );
 }
 
-/** The key of what a claim holds, or of the claim where it waits; null where neither is shown. */
+/** Returns the key of the block of a claim, or of the waiting claim; null if neither is shown. */
 function keyOfClaim({ store }: Register, { kind, object }: Claim): string | null {
   const { name, namespace } = object.metadata;
   for (const block of store.blocks.values()) {

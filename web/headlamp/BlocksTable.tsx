@@ -24,7 +24,7 @@ interface BlocksTableProps {
   empty: string;
 }
 
-/** The table beside the map: it says in text what the map draws. */
+/** Renders the table beside the map: the content of the map as text. */
 export function BlocksTable({
   label,
   things,
@@ -120,7 +120,7 @@ function Header({ id, label, sort, onSort }: HeaderProps) {
   );
 }
 
-/** A text that selects what it is of. */
+/** Renders a text that selects its object. */
 export function Choice({ text, onChoose }: { text: string; onChoose: () => void }) {
   return (
     <button

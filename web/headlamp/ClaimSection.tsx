@@ -13,7 +13,7 @@ interface Resource {
   cluster?: string;
 }
 
-/** The section on the pages of IPClaims and IPAddressClaims; nothing on those of others. */
+/** Renders the section on the pages of IPClaims and IPAddressClaims; nothing on other pages. */
 export function ClaimSection({ resource }: { resource: Resource | null }) {
   const claim = claimOf(resource?.jsonData);
   if (!claim) return null;

@@ -4,7 +4,7 @@ import { drawTile } from '../map/index.js';
 import { count } from '../page/words.js';
 import type { LegendEntry } from './AddressMap';
 
-/** What colours and patterns mean, and how many strips have each. */
+/** Renders the meaning of colors and patterns, and the number of strips with each. */
 export function Legend({ entries }: { entries: LegendEntry[] }) {
   return (
     <Box

@@ -15,13 +15,13 @@ export interface ObjectName {
   name: string;
 }
 
-/** A link to an object's page in Headlamp, or its name where it has none. */
+/** Renders a link to an object's page in Headlamp, or its name if it has no page. */
 export function ObjectLink({ object, cluster }: { object: ObjectName; cluster: string }) {
   const { kind, namespace, name } = object;
   const text = `${kind} ${namespace ? `${namespace}/` : ''}${name}`;
   const crd = CRDS[kind];
   if (!crd) return <>{text}</>;
-  // Headlamp has "-" for the namespace of what is in none.
+  // Headlamp has "-" for the namespace of objects without one.
   const params = { crd, namespace: namespace || '-', crName: name };
   return (
     <Link routeName="customresource" params={params} activeCluster={cluster}>

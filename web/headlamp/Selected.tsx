@@ -13,7 +13,7 @@ interface SelectedProps {
   onFilter: (filter: string) => void;
 }
 
-/** What is known of what is selected. */
+/** Renders the description of the selection. */
 export function Selected({ register, cluster, selected, onSelect, onFilter }: SelectedProps) {
   const described = describe(register.store, selected, Date.now());
   if (!described) {
@@ -75,7 +75,7 @@ export function Selected({ register, cluster, selected, onSelect, onFilter }: Se
   }
 }
 
-/** Names and values below each other. */
+/** Renders names and values below each other. */
 export function Facts({ children }: { children: React.ReactNode }) {
   return (
     <Box

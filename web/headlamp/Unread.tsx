@@ -2,7 +2,7 @@ import { Loader } from '@kinvolk/headlamp-plugin/lib/CommonComponents';
 import { Alert } from '@mui/material';
 import { isDecided, type Reading, unreadText } from './readings';
 
-/** Says what is still being read, and what may not be read. */
+/** Renders which resources are still being read, and which the user cannot read. */
 export function Unread({ readings }: { readings: Reading[] }) {
   const sentences = unreadText(readings);
   const isBroken = readings.some(({ state }) => state === 'failed' || state === 'missing');

@@ -1,4 +1,4 @@
-// What a claim holds or waits for, from the objects that its page reads.
+// Finds the block that a claim holds or waits for, from the objects that its page reads.
 
 import { isOurs, reasonOf } from './claims';
 import {
@@ -12,12 +12,12 @@ import {
 } from './objects';
 import { poolIdOf } from './pools';
 
-/** A claim whose page is shown. */
+/** The claim of a page. */
 export type Claim =
   | { kind: 'IPClaim'; object: ClaimObject }
   | { kind: 'IPAddressClaim'; object: AddressClaimObject };
 
-/** The claim that an object is; null where it is none that Cadastre serves. */
+/** Returns the claim that an object is; null if Cadastre does not serve it. */
 export function claimOf(object: unknown): Claim | null {
   const { kind, apiVersion = '' } = (object ?? {}) as { kind?: string; apiVersion?: string };
   const group = apiVersion.split('/')[0];
@@ -28,26 +28,29 @@ export function claimOf(object: unknown): Claim | null {
     : null;
 }
 
-/** What a claim has come to. */
+/** Holds the result of a claim so far. */
 export interface Standing {
-  /** What it holds; empty while it waits. */
+  /** The held block; empty while the claim waits. */
   cidr: string;
-  /** The record of that; null where it may not be read, or is not there. */
+  /** The record of the block; null if the user cannot read it, or it does not exist. */
   record: AllocationObject | null;
-  /** The pool of the block, or the one that is looked at first for a claim that waits. */
+  /** The pool of the block, or the first candidate of a claim that waits. */
   pool: PoolReference | null;
-  /** Exactly the block that a claim that waits asks for; empty where it takes any. */
+  /** The exact block that a waiting claim asks for; empty if it takes any. */
   asked: string;
   reason: string;
   message: string;
   candidates: Candidate[];
-  /** How many more candidates there are than are listed. */
+  /** The number of candidates that are not listed. */
   omitted: number;
 }
 
 const ADDRESS = 'ipam.cadastre.dev/address';
 
-/** What a claim has come to, by its own object and by its records, as far as they are read. */
+/**
+ * Returns the result of a claim so far, by its own object and by its records, as far as they are
+ * read.
+ */
 export function standingOf(claim: Claim, records: AllocationObject[]): Standing {
   const record = records.find(one => isHeldBy(one, claim)) ?? null;
   return claim.kind === 'IPClaim'
@@ -105,12 +108,12 @@ function standingOfAddressClaim(
   };
 }
 
-/** Whether a claim holds a block, as far as its own object says. */
+/** Reports whether a claim holds a block, according to its own object. */
 export function isHolding({ kind, object }: Claim): boolean {
   return kind === 'IPClaim' ? object.status?.phase === 'Bound' : !!object.status?.addressRef?.name;
 }
 
-/** The id of a pool that a claim names. */
+/** Returns the id of a pool that a claim names. */
 export function poolIdFor(pool: PoolReference, { object }: Claim): string {
   return poolIdOf(pool, object.metadata.namespace);
 }

@@ -1,5 +1,5 @@
-// From claims and IPAllocations to what the stream of `kubectl ipam ui` says of blocks and of
-// claims that wait.
+// Turns claims and IPAllocations into the messages of the stream of `kubectl ipam ui` for blocks
+// and for claims that wait.
 
 import {
   type AddressClaimObject,
@@ -46,25 +46,25 @@ export interface WaitingMessage {
 
 const ADDRESS = 'ipam.cadastre.dev/address';
 
-/** The key of an object: its UID, or its name where it has none. */
+/** Returns the key of an object: its UID, or its name if it has none. */
 export function uidOf({ metadata }: { metadata: AllocationObject['metadata'] }): string {
   return metadata.uid ?? `${metadata.namespace ?? ''}/${metadata.name}`;
 }
 
-/** The pool whose space a record is; empty for that of a claim. */
+/** Returns the pool whose space a record is; empty for the record of a claim. */
 export function childOf({ spec }: AllocationObject): string {
   if (spec.purpose !== 'Pool') return '';
   return poolIdOf({ kind: spec.claimRef.kind, name: spec.claimRef.name }, spec.claimRef.namespace);
 }
 
-/** The pool that a record is of; empty for the record of a root pool. */
+/** Returns the pool of a record; empty for the record of a root pool. */
 export function poolOf({ metadata, spec }: AllocationObject): string {
   if (!spec.poolRef) return '';
   // The record of a LocalIPPool's space may be in another namespace than that pool.
   return poolIdOf(spec.poolRef, spec.claimRef.namespace ?? metadata.namespace);
 }
 
-/** What a record says. Whether it is drained depends on its pool. */
+/** Returns the message of a record. Whether it is drained depends on its pool. */
 export function blockMessage(
   record: AllocationObject,
   domain: string,
@@ -97,7 +97,7 @@ export function blockMessage(
   };
 }
 
-/** The routing domain of the record of a root pool; empty for other records. */
+/** Returns the routing domain of the record of a root pool; empty for other records. */
 export function domainOfRecord({ spec }: AllocationObject): string {
   const domain = spec.routingDomain ?? '';
   return domain && spec.claimRef.namespace ? `${spec.claimRef.namespace}/${domain}` : domain;
@@ -119,7 +119,7 @@ export function addressClaimWaits(claim: AddressClaimObject): boolean {
   return isOurs(claim) && !claim.status?.addressRef?.name;
 }
 
-/** An IPClaim that waits. The pools are those that are known. */
+/** Returns the message of an IPClaim that waits. Its pools are the known ones. */
 export function waitingClaim(
   claim: ClaimObject,
   pools: Map<string, PoolMessage>,
@@ -147,7 +147,7 @@ export function waitingClaim(
   };
 }
 
-/** An IPAddressClaim that waits: always for one address. */
+/** Returns the message of an IPAddressClaim that waits: always for one address. */
 export function waitingAddressClaim(
   claim: AddressClaimObject,
   pools: Map<string, PoolMessage>,
@@ -179,8 +179,8 @@ export function waitingAddressClaim(
 }
 
 /**
- * Pools that back a class, and that all namespaces or this one may use. A class that is not
- * known is taken for one that allows no LocalIPPools, as it is by default.
+ * Returns the pools that back a class, and that all namespaces or this one can use. A class that
+ * is not known counts as one that allows no LocalIPPools, which is the default.
  */
 function backing(
   className: string | undefined,
@@ -210,7 +210,7 @@ function familyOfWaiting(
   return ids.length > 0 ? pools.get(ids[0])!.family : 4;
 }
 
-/** What the condition Ready says. */
+/** Returns reason and message of the condition Ready. */
 export function reasonOf(conditions: Condition[] | undefined): { reason: string; message: string } {
   const ready = conditions?.find(condition => condition.type === 'Ready');
   if (!ready) {

@@ -1,10 +1,10 @@
-// What is said of what is selected, with the objects of the API that it is.
+// Describes the selection, and names its objects of the API.
 
 import { describe as describeKey } from '../page/facts.js';
 import type { Store } from '../page/store.js';
 import type { ObjectName } from './ObjectLink';
 
-/** A text, with a link to what has a key, or to the rows that a filter finds. */
+/** A text, with a link to the object with a key, or to the rows that a filter finds. */
 export type Part = string | { text: string; to?: string; filter?: string };
 
 export interface Description {
@@ -17,19 +17,19 @@ export interface Description {
   commands: string[];
 }
 
-/** Describes what has a key, or returns null where it is gone. */
+/** Describes the object with a key, or returns null if it is gone. */
 export function describe(store: Store, key: string, now: number): Description | null {
   return describeKey(store, key, now) as Description | null;
 }
 
-/** The objects that what has a key is of: holder and record of a block, a pool, a claim. */
+/** Returns the API objects behind a key: holder and record of a block, a pool, a claim. */
 export function objectsAt(store: Store, key: string): ObjectName[] {
   const id = key.slice(2);
   if (key.startsWith('b:')) {
     const block = store.blocks.get(id);
     if (!block) return [];
     const [namespace, name] = block.allocation.split('/');
-    // What is retained or cooling has no claim any more.
+    // A retained or cooling block has no claim any more.
     const isHeld = block.state === 'Bound';
     const holder = {
       kind: block.holderKind,

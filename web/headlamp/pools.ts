@@ -1,4 +1,4 @@
-// From a pool's object to what the stream of `kubectl ipam ui` says of a pool.
+// Turns a pool's object into the message of the stream of `kubectl ipam ui` for a pool.
 
 import { bitsOf, format } from '../map/address.js';
 import { rangeOf } from '../page/ranges.js';
@@ -10,7 +10,7 @@ export interface Withheld {
   reason: string;
 }
 
-/** What is used of a pool. Counts are decimal; an empty one is not known. */
+/** Holds the usage of a pool. Counts are decimal; an empty one is not known. */
 export interface Usage {
   total: string;
   free: string;
@@ -58,18 +58,18 @@ interface Range {
   to: bigint;
 }
 
-/** The id of the pool that a reference names, from within a namespace. */
+/** Returns the id of the pool that a reference names, from within a namespace. */
 export function poolIdOf(ref: PoolReference, namespace: string | undefined): string {
   return ref.kind === 'LocalIPPool' ? `LocalIPPool/${namespace}/${ref.name}` : `IPPool/${ref.name}`;
 }
 
-/** The id of a pool. A LocalIPPool has a namespace, an IPPool none. */
+/** Returns the id of a pool. A LocalIPPool has a namespace, an IPPool none. */
 export function idOfPool(pool: PoolObject): string {
   const { namespace, name } = pool.metadata;
   return namespace ? `LocalIPPool/${namespace}/${name}` : `IPPool/${name}`;
 }
 
-/** A pool that is not known itself. Where it lies is known where the record of its space is. */
+/** Returns a pool whose object is not known. Its place is known if the record of its space is. */
 export function mentionedPool(
   id: string,
   family: 4 | 6,
@@ -86,8 +86,8 @@ export function familyOf(text: string | undefined): 4 | 6 {
 }
 
 /**
- * What a pool's object says. What its blocks say is added by the register: the CIDR of a child
- * whose spec has none yet, its routing domain, and what is used of it.
+ * Returns the message of a pool's object. The register adds the data from its blocks: the CIDR of
+ * a child whose spec has none yet, its routing domain, and its usage.
  */
 export function poolMessage(pool: PoolObject, cidrOfRecord = ''): PoolMessage {
   const { metadata, spec, status } = pool;
@@ -130,7 +130,7 @@ export function poolMessage(pool: PoolObject, cidrOfRecord = ''): PoolMessage {
   };
 }
 
-/** The routing domain that a root pool is in; empty for a child, which is in its parent's. */
+/** Returns the routing domain of a root pool; empty for a child, which is in its parent's. */
 function domainOfRoot({ metadata, spec }: PoolObject): string {
   if (spec.parentRef) return '';
   const domain = spec.routingDomain || 'default';
@@ -138,8 +138,8 @@ function domainOfRoot({ metadata, spec }: PoolObject): string {
 }
 
 /**
- * The addresses that a pool never hands out, with the reasons, in the order of the addresses.
- * They may overlap: an address may be withheld for several reasons.
+ * Returns the addresses that a pool never hands out, with the reasons, in the order of the
+ * addresses. They can overlap: an address can be withheld for several reasons.
  */
 function withheldOf(pool: PoolObject, cidr: Range & { family: 4 | 6 }): Withheld[] {
   const found: (Range & { reason: string })[] = [];
@@ -169,7 +169,7 @@ function withheldOf(pool: PoolObject, cidr: Range & { family: 4 | 6 }): Withheld
 }
 
 /**
- * The addresses of a subnet that are not for hosts: see RFC 4291 section 2.6.1 for IPv6. A
+ * Returns the addresses of a subnet that are not for hosts: see RFC 4291 section 2.6.1 for IPv6. A
  * subnet for the two ends of a link has none (RFC 3021, RFC 6164).
  */
 function edgesOf(cidr: Range & { family: 4 | 6 }, length: number): [string, bigint][] {
@@ -184,7 +184,7 @@ function edgesOf(cidr: Range & { family: 4 | 6 }, length: number): [string, bigi
   ];
 }
 
-/** What of a CIDR lies in none of the ranges. */
+/** Returns the parts of a CIDR that lie in none of the ranges. */
 function outsideOf(cidr: Range, ranges: string[]): Range[] {
   const inside = ranges.map(text => rangeOf(text)).filter(range => range !== null);
   inside.sort((a, b) => (a.from === b.from ? 0 : a.from < b.from ? -1 : 1));

@@ -1,13 +1,13 @@
-// What of the cluster has been read, and in words what has not.
+// Describes which resources of the cluster have been read, and in words which have not.
 
-/** What reading a resource has come to. */
+/** Holds the result of reading a resource. */
 export interface Reading {
   /** Its name in the API, such as ippools. */
   resource: string;
   state: 'loading' | 'read' | 'forbidden' | 'missing' | 'failed';
   /** Whether objects of some namespaces alone were read. */
   isPartial: boolean;
-  /** Why it failed, as the API server or Headlamp says. */
+  /** The reason of the failure, from the API server or Headlamp. */
   message: string;
 }
 
@@ -16,20 +16,20 @@ interface ReadError {
   message: string;
 }
 
-/** What Headlamp's useList returns, as far as it counts here. */
+/** Holds the result of Headlamp's useList, as far as it matters here. */
 export interface Listed<T> {
   items: T[] | null;
   errors: ReadError[] | null;
   clusterResults?: Record<string, { data?: unknown }>;
 }
 
-/** What a list has come to. Of several namespaces some may be read, and others not. */
+/** Returns the reading of a list. With several namespaces, some can be read, and others not. */
 export function readingOf(
   resource: string,
   { items, errors, clusterResults }: Listed<unknown>
 ): Reading {
   const error = errors?.[0];
-  // One list for a cluster, or that of one namespace where Headlamp lists namespaces one by one.
+  // One list for a cluster, or the list of one namespace if Headlamp lists namespaces one by one.
   const lists = Object.values(clusterResults ?? {})
     .flatMap(result => result.data as { namespace?: string } | null)
     .filter(part => part !== null && part !== undefined);
@@ -46,12 +46,12 @@ function stateOf({ status }: ReadError): Reading['state'] {
   return status === 404 ? 'missing' : 'failed';
 }
 
-/** Whether a list has been read, or has failed. */
+/** Reports whether a list has been read, or has failed. */
 export function isDecided(reading: Reading): boolean {
   return reading.state !== 'loading';
 }
 
-/** Whether a resource was read in all namespaces. */
+/** Reports whether a resource was read in all namespaces. */
 export function isWhole(reading: Reading): boolean {
   return reading.state === 'read' && !reading.isPartial;
 }
@@ -64,12 +64,12 @@ const MEANING: Record<string, string> = {
   ipaddressclaims: 'claims of Cluster API that wait',
 };
 
-/** Cluster API need not be there. */
+/** The resources of Cluster API, which is optional. */
 const OPTIONAL = ['ipaddressclaims'];
 
 /**
- * Sentences about what is not known, for the person who looks. None: everything was read, or is
- * being read.
+ * Returns sentences for the user about resources that are not known. None: everything was read, or
+ * is being read.
  */
 export function unreadText(readings: Reading[]): string[] {
   const missing = readings.filter(

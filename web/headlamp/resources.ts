@@ -1,4 +1,4 @@
-// The resources, as Headlamp's classes, and a register of them that follows the cluster.
+// Defines the resources, as Headlamp's classes, and a register of them that follows the cluster.
 
 import { K8s } from '@kinvolk/headlamp-plugin/lib';
 import { makeCustomResourceClass } from '@kinvolk/headlamp-plugin/lib/Crd';
@@ -39,12 +39,12 @@ interface Wrapped {
   jsonData: unknown;
 }
 
-/** A list of Headlamp's, and the objects in it as the API server sent them. */
+/** Returns the objects of a list of Headlamp as the API server sent them. */
 export function objectsOf<T>(listed: Listed<unknown>): T[] {
   return ((listed.items ?? []) as Wrapped[]).map(item => item.jsonData as T);
 }
 
-/** A register that follows the cluster, and what has been read for it. */
+/** Holds a register that follows the cluster, and the readings for it. */
 export interface Followed {
   register: Register;
   readings: Reading[];
@@ -52,7 +52,7 @@ export interface Followed {
   version: number;
 }
 
-/** Follows everything of the address space that the user may read in a cluster. */
+/** Follows everything of the address space that the user can read in a cluster. */
 export function useRegister(cluster: string): Followed {
   const [register, setRegister] = useState(() => new Register());
   const [version, setVersion] = useState(0);
@@ -90,7 +90,7 @@ export function useRegister(cluster: string): Followed {
   return { register, readings, version };
 }
 
-/** The clusters that are looked at. */
+/** Returns the viewed clusters. */
 export function useClusters(): string[] {
   const selected = K8s.useSelectedClusters();
   const cluster = K8s.useCluster();

@@ -1,4 +1,4 @@
-// The rows of the table beside the map.
+// Makes the rows of the table beside the map.
 
 import { arrange, COLUMNS, SHOWN, thingsOf } from '../page/list.js';
 import { formatRange } from '../page/ranges.js';
@@ -8,28 +8,28 @@ import { counted } from '../page/words.js';
 import type { Row } from './AddressMap';
 import type { Space } from './strips';
 
-/** What the table may show: see SHOWN. */
+/** The choices for the table: see SHOWN. */
 export type Shown = keyof typeof SHOWN;
 
 export interface TableRow {
-  /** The key of what it is of, as strips have it; a range that has no strip is r: with a CIDR. */
+  /** The key of a strip; a range that has no strip is r: with a CIDR. */
   key: string;
   cells: string[];
 }
 
-/** A pool, a block, a waiting claim, or a range of the map, as the page's modules have them. */
+/** A pool, a block, a waiting claim, or a range of the map, in the form of the page's modules. */
 export type Thing = object;
 
 export { COLUMNS, SHOWN };
 
-/** How the table is sorted and narrowed. */
+/** Holds the order and the filter of the table. */
 export interface Arrangement {
   filter: string;
   /** The id of a column, with "-" before it for the other direction. */
   sort: string;
 }
 
-/** The things that a table shows, in their order. */
+/** Returns the things that a table shows, in their order. */
 export function thingsShown(
   store: Store,
   show: Shown,
@@ -40,13 +40,15 @@ export function thingsShown(
   return arrange(things, how);
 }
 
-/** The cells of a thing. */
+/** Returns the row of a thing. */
 export function rowOf(thing: Thing): TableRow {
   const { key } = thing as { key?: string };
   return { key: key ?? keyOf(thing), cells: COLUMNS.map(column => column.value(thing)) };
 }
 
-/** What a map shows, as things: those that are known, free space, and strips that are in one place. */
+/**
+ * Returns the visible things of a map: known ones, free space, and strips that are in one place.
+ */
 export function thingsOnMap(store: Store, rows: Row[], { family }: Space): Thing[] {
   return rows.map(row => {
     const known = row.id && ofKey(store, row.id);
@@ -78,7 +80,7 @@ function rangeOnMap(row: Row, family: 4 | 6): Thing {
   };
 }
 
-/** The key of the strips that a filter finds. */
+/** Returns the keys of the strips that a filter finds. */
 export function keysFound(store: Store, filter: string): string[] {
   if (filter.trim() === '') return [];
   return arrange(thingsOf(store, 'all'), { filter, sort: 'address' }).map((thing: Thing) =>
@@ -86,7 +88,7 @@ export function keysFound(store: Store, filter: string): string[] {
   );
 }
 
-/** A root pool of a routing domain, as strips have it. */
+/** Represents a root pool of a routing domain, in the form of strips. */
 export interface Root {
   key: string;
   from: bigint;
@@ -94,8 +96,8 @@ export interface Root {
 }
 
 /**
- * The root pool that is shown first: the largest one where root pools are so far apart that all
- * of them would be dots; null: all of them are.
+ * Returns the root pool to show first: the largest one if root pools are so far apart that all of
+ * them would be dots; null: show all of them.
  */
 export function homeOf(roots: Root[]): string | null {
   if (roots.length < 2) return null;

@@ -1,6 +1,6 @@
-// From the objects of the API to the strips of the map. Nothing here knows Headlamp, React or
-// a browser. The objects become the messages of the stream of `kubectl ipam ui`; its page
-// makes a register and strips of those, and this plug-in has the same from the same code.
+// Turns the objects of the API into the strips of the map. Nothing here knows Headlamp, React or a
+// browser. The objects become the messages of the stream of `kubectl ipam ui`; its page makes a
+// register and strips from them, and this plug-in gets the same from the same code.
 
 import { rangeOf } from '../page/ranges.js';
 import { Store } from '../page/store.js';
@@ -34,7 +34,7 @@ import {
 } from './pools';
 import { type Counted, countUsage, isDrained, joined, usageOfStatus } from './usage';
 
-/** What has been read so far. */
+/** Holds the objects that have been read so far. */
 export interface Objects {
   pools: PoolObject[];
   allocations: AllocationObject[];
@@ -43,11 +43,11 @@ export interface Objects {
   classes: ClassObject[];
   /** Whether every list has been read, or has failed. */
   isRead: boolean;
-  /** Whether the allocations are all that there are: then what nobody holds is free. */
+  /** Whether the allocations are complete: then addresses without a holder are free. */
   hasAllRecords: boolean;
 }
 
-/** A strip of the map: see web/map. */
+/** Represents a strip of the map: see web/map. */
 export interface Strip {
   id: string;
   space: string;
@@ -68,7 +68,7 @@ export interface Space {
   family: 4 | 6;
 }
 
-/** What changes on the map. */
+/** Holds a change of the map. */
 export interface Change {
   put: { spaces: Space[]; strips: Strip[] };
   remove: string[];
@@ -79,7 +79,7 @@ interface Range {
   to: bigint;
 }
 
-/** A pool's object, and what is said of it but for its domain and usage. */
+/** Holds a pool's object, and its message except for its domain and usage. */
 interface Read {
   object: PoolObject;
   cidrOfRecord: string;
@@ -88,8 +88,8 @@ interface Read {
 }
 
 /**
- * The address space as objects show it. take() costs a look at each object, and work for what
- * has changed.
+ * Holds the address space as the objects show it. take() costs a look at each object, and work for
+ * each change.
  */
 export class Register {
   readonly store = new Store();
@@ -99,8 +99,8 @@ export class Register {
   #read = new Map<string, Read>(); // by pool
   #mentions = new Map<string, { records: number; family: 4 | 6 }>(); // by pool: its records
   #pools = new Map<string, PoolMessage>();
-  #counts = new Map<string, Usage>(); // by pool, without what is used below it
-  #said = new Map<string, string>(); // what was said of a pool or a claim, by its key
+  #counts = new Map<string, Usage>(); // by pool, without the usage below it
+  #said = new Map<string, string>(); // the last message of a pool or a claim, by its key
   #last: Objects | null = null;
   #listeners = new Set<(change: Change) => void>();
 
@@ -112,18 +112,18 @@ export class Register {
     });
   }
 
-  /** Calls a function with what changes on the map; the result stops that. */
+  /** Calls a function with each change of the map; the result stops that. */
   listen(listener: (change: Change) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
 
-  /** The routing domains and families that have something on the map. */
+  /** Returns the routing domains and families that have strips on the map. */
   get spaces(): Space[] {
     return this.strips.spaces as Space[];
   }
 
-  /** Everything that is on the map of some spaces. */
+  /** Returns everything that is on the map of some spaces. */
   whole(spaces: Space[]): Change['put'] {
     const parts = spaces.map(space => this.strips.whole(space.id) as Change['put']);
     return {
@@ -132,7 +132,7 @@ export class Register {
     };
   }
 
-  /** Takes what has been read. Reports whether anything has changed. */
+  /** Takes the objects that have been read. Reports whether anything has changed. */
   take(objects: Objects): boolean {
     if (this.#last && isUnchanged(this.#last, objects)) return false;
     this.#last = objects;
@@ -173,7 +173,7 @@ export class Register {
     return about.length > 0;
   }
 
-  /** Notes what is said of something, and reports whether that is new. */
+  /** Keeps the last message of something, and reports whether it is new. */
   #isNew(key: string, message: object): boolean {
     const text = JSON.stringify(message);
     if (this.#said.get(key) === text) return false;
@@ -181,7 +181,7 @@ export class Register {
     return true;
   }
 
-  /** Finds the records that are new, have changed, or are gone, and the pools they are of. */
+  /** Finds the new, changed and removed records, and their pools. */
   #takeRecords(records: AllocationObject[]) {
     const changed = new Set<string>();
     const touched = new Set<string>();
@@ -217,7 +217,7 @@ export class Register {
     else this.#mentions.delete(pool);
   }
 
-  /** Reads the pools that have changed. Returns those of which other addresses are withheld. */
+  /** Reads the changed pools. Returns the pools whose withheld addresses have changed. */
   #readPools(objects: PoolObject[]): string[] {
     const others: string[] = [];
     const listed = new Set<string>();
@@ -244,7 +244,7 @@ export class Register {
     return others;
   }
 
-  /** Puts together the pools that were read and those that are mentioned, with their domains. */
+  /** Joins the pools that were read and the mentioned ones, with their domains. */
   #placePools() {
     const pools = new Map<string, PoolMessage>();
     for (const [id, { message }] of this.#read) {
@@ -279,7 +279,7 @@ export class Register {
     return blockMessage(record, this.#pools.get(poolOf(record))?.domain ?? '', drained);
   }
 
-  /** Adds what is used of each pool. The store has its blocks already. */
+  /** Adds the usage of each pool. The store has its blocks already. */
   #measure({ hasAllRecords, isRead }: Objects, touched: Set<string>) {
     const isCounted = hasAllRecords && isRead;
     if (isCounted) this.#count(touched);
@@ -313,7 +313,7 @@ export class Register {
     }
   }
 
-  /** What claims hold of each pool and of the pools below it. */
+  /** Returns the addresses that claims hold of each pool and of the pools below it. */
   #used(): Map<string, bigint> {
     const used = new Map<string, bigint>();
     for (const [id, { held }] of this.#counts) {
@@ -335,7 +335,7 @@ export class Register {
     ];
   }
 
-  /** Takes out the pools and claims that are gone. */
+  /** Removes the pools and claims that are gone. */
   #forget(waiting: { id: string }[]): boolean {
     const claims = new Set(waiting.map(claim => claim.id));
     const gone = {
@@ -350,7 +350,7 @@ export class Register {
   }
 }
 
-/** Reports whether two objects are the same version of one. */
+/** Reports whether two objects are the same version of one object. */
 function isSame(a: { metadata: Metadata }, b: { metadata: Metadata }): boolean {
   if (a === b) return true;
   const { uid, resourceVersion } = b.metadata;
@@ -361,7 +361,7 @@ function isSame(a: { metadata: Metadata }, b: { metadata: Metadata }): boolean {
   );
 }
 
-/** The routing domain of the root pool above a pool; empty where that is not known. */
+/** Returns the routing domain of the root pool above a pool; empty if it is not known. */
 function domainOf(pool: PoolMessage, pools: Map<string, PoolMessage>): string {
   const seen = new Set<string>();
   let at: PoolMessage | undefined = pool;

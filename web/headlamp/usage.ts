@@ -1,5 +1,5 @@
-// What is used of a pool: counted from its blocks where all of them are known, and as the
-// operator has counted them where not.
+// Computes the usage of a pool: counted from its blocks if all of them are known, else as counted
+// by the operator.
 
 import type { PoolObject } from './objects';
 import type { Usage } from './pools';
@@ -9,7 +9,7 @@ interface Range {
   to: bigint;
 }
 
-/** A block of a pool, as the page's store has it. */
+/** Represents a block of a pool, in the form of the page's store. */
 export interface Counted extends Range {
   state: string;
   child: string;
@@ -29,7 +29,7 @@ export function joined(ranges: Range[]): Range[] {
   return all;
 }
 
-/** How many addresses of a range are in others, which are joined. */
+/** Returns the number of addresses of a range that are in others, which must be joined. */
 function sizeIn(range: Range, others: Range[]): bigint {
   let below = 0;
   let above = others.length;
@@ -47,14 +47,14 @@ function sizeIn(range: Range, others: Range[]): bigint {
   return sum;
 }
 
-/** Reports whether a block is one that its pool would not hand out any more. */
+/** Reports whether a pool would not hand out the block any more. */
 export function isDrained(block: Range, withheld: Range[]): boolean {
   return sizeIn(block, withheld) > 0n;
 }
 
 /**
- * Counts the blocks of a pool; what is used of the pools below it is not among that. What is
- * withheld is joined.
+ * Counts the blocks of a pool, without the usage of the pools below it. The withheld ranges must
+ * be joined.
  */
 export function countUsage(cidr: Range, withheld: Range[], blocks: Iterable<Counted>): Usage {
   const counts = { held: 0n, carved: 0n, retained: 0n, cooling: 0n, drained: 0n };
@@ -90,7 +90,7 @@ export function countUsage(cidr: Range, withheld: Range[], blocks: Iterable<Coun
   };
 }
 
-/** What the status of a pool says, or null where the operator has not written it yet. */
+/** Returns the usage in the status of a pool, or null if the operator has not written it yet. */
 export function usageOfStatus({ status }: PoolObject): Usage | null {
   const capacity = status?.capacity;
   if (!capacity?.total) return null;

@@ -1,8 +1,8 @@
-// What input does to a map.
+// Turns input into movements and selections of a map.
 
 import { above, below, beside, firstOn } from './navigate.js'
 
-/** How much an arrow moves a view that has no selected strip. */
+/** The distance that an arrow moves a view without a selected strip. */
 const WHOLE = 1
 
 export class Actions {
@@ -10,11 +10,11 @@ export class Actions {
   constructor(state) {
     this.state = state
     this.panel = null
-    /** After Escape the next Tab leaves the map, however many strips there are. */
+    /** Set by Escape: the next Tab leaves the map, however many strips there are. */
     this.isLeaving = false
   }
 
-  /** The panel at a height becomes the active one. */
+  /** Makes the panel at a height the active one. */
   panelAt(y) {
     this.state.refresh()
     const panel = this.state.panels.find(({ top, height }) => y >= top && y < top + height) ?? null
@@ -112,7 +112,7 @@ export class Actions {
     return this.state.selected === null ? undefined : this.state.store.byId.get(this.state.selected)
   }
 
-  /** Selects an entry and moves the view so that it can be seen. */
+  /** Selects an entry and moves the view so that it is visible. */
   goTo(entry) {
     if (entry === null || entry === undefined) return false
     this.isLeaving = false
@@ -129,7 +129,7 @@ export class Actions {
     return true
   }
 
-  /** @returns {boolean} false where no strip is selected */
+  /** @returns {boolean} false if no strip is selected */
   beside(direction) {
     const entry = this.selectedEntry()
     if (entry === undefined) return false
@@ -160,8 +160,8 @@ export class Actions {
   }
 
   /**
-   * The next strip on the screen, of all levels.
-   * @returns {boolean} false where the focus is to leave the map: behind the last strip, before
+   * Goes to the next strip on the screen, of all levels.
+   * @returns {boolean} false if the focus must leave the map: behind the last strip, before
    *   the first one, and after Escape
    */
   tab(direction) {

@@ -1,10 +1,10 @@
-// Addresses as BigInt: reading them, writing them as RFC 5952 says, and the prefixes that a
-// range consists of. Everything here is a function of its arguments.
+// Reads addresses as BigInt, writes them according to RFC 5952, and splits ranges into prefixes.
+// Every function here depends on its arguments alone.
 
 /** @typedef {4|6} Family */
 
 /**
- * How many bits an address has.
+ * Returns the number of bits of an address.
  * @param {Family} family
  * @returns {number}
  */
@@ -13,7 +13,7 @@ export function bitsOf(family) {
 }
 
 /**
- * The last address of a family.
+ * Returns the last address of a family.
  * @param {Family} family
  * @returns {bigint}
  */
@@ -22,7 +22,7 @@ export function lastOf(family) {
 }
 
 /**
- * The family of a text that is an address, a CIDR, or the begin of one.
+ * Returns the family of a text that is an address, a CIDR, or the beginning of one.
  * @param {string} text
  * @returns {Family}
  */
@@ -31,11 +31,11 @@ export function family(text) {
 }
 
 /**
- * Reads an address, a CIDR, or a range such as 10.0.0.1-10.0.0.9. Of a CIDR with host bits the
- * network is returned.
+ * Reads an address, a CIDR, or a range such as 10.0.0.1-10.0.0.9. For a CIDR with host bits it
+ * returns the network.
  * @param {string} text
  * @returns {{family: Family, from: bigint, to: bigint, length: number}} length is that of the
- *   prefix, and -1 for a range that is none
+ *   prefix, and -1 for a range that is no prefix
  */
 export function parse(text) {
   const trimmed = text.trim()
@@ -93,7 +93,7 @@ function parseIPv6(text) {
   return [...groups[0], ...zeros, ...(groups[1] ?? [])].reduce((value, group) => (value << 16n) | BigInt(group), 0n)
 }
 
-/** The groups of one side of "::"; the last one may end with an IPv4 address. */
+/** Returns the groups of one side of "::"; the last one may end with an IPv4 address. */
 function groupsOf(half, mayEndDotted) {
   if (half === '') return []
   const parts = half.split(':')
@@ -110,8 +110,8 @@ function groupsOf(half, mayEndDotted) {
 }
 
 /**
- * Writes an address; of IPv6 as RFC 5952 says: lower case, no leading zeros, and the first of
- * the longest runs of two or more zero groups as "::".
+ * Writes an address. IPv6 follows RFC 5952: lower case, no leading zeros, and the first of the
+ * longest runs of two or more zero groups as "::".
  * @param {bigint} value
  * @param {Family} of
  * @returns {string}
@@ -143,11 +143,11 @@ function longestZeros(groups) {
 }
 
 /**
- * The fewest prefixes that a range consists of, in order.
+ * Returns the fewest prefixes that a range consists of, in order.
  * @param {bigint} from
  * @param {bigint} to inclusive
  * @param {Family} of
- * @param {number} [most] stops after so many
+ * @param {number} [most] stops after this number
  * @returns {{from: bigint, length: number}[]}
  */
 export function prefixesOf(from, to, of, most = Infinity) {
@@ -167,7 +167,7 @@ export function prefixesOf(from, to, of, most = Infinity) {
 }
 
 /**
- * Writes a range: as an address or a CIDR where it is one, and else as first–last.
+ * Writes a range: as an address or a CIDR if it is one, and else as first–last.
  * @param {bigint} from
  * @param {bigint} to inclusive
  * @param {Family} of
@@ -181,8 +181,8 @@ export function formatRange(from, to, of) {
 }
 
 /**
- * Writes a number of addresses: in full up to a million, and then as a power of two, with
- * "about" where it is none.
+ * Writes a number of addresses: in full below 2^24, and above as a power of two, with "about" if
+ * it is not exactly one.
  * @param {bigint} count
  * @returns {string}
  */

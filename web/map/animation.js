@@ -1,4 +1,4 @@
-// One movement of a view at a time, from where it is to where it goes.
+// Moves one view at a time, from its present range to its target.
 
 const DURATION = 260
 
@@ -22,7 +22,7 @@ export class Animation {
     this.running = null
   }
 
-  /** Moves on. @returns {boolean} whether something moved */
+  /** Takes the next step. @returns {boolean} whether something moved */
   step() {
     if (this.running === null) return false
     const { view, first, last, begin } = this.running

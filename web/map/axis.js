@@ -1,17 +1,17 @@
-// The axis: ticks at the boundaries of prefixes, as many as have room for their labels.
+// Draws the axis: ticks at the boundaries of prefixes, as many as have room for their labels.
 
 import { bitsOf, format } from './address.js'
 import { SUB } from './text.js'
 
 /** Pixels between a label and the next tick. */
 const ROOM = 14
-/** Ticks are so far apart at least. */
+/** The least distance of ticks. */
 const LEAST = 48
-/** Labels wider than this share of the view are shortened to what differs. */
+/** Labels wider than this share of the view are shortened to the parts that differ. */
 const WIDEST = 0.3
 
 /**
- * The ticks of a view, in order.
+ * Returns the ticks of a view, in order.
  * @param {import('./view.js').View} view
  * @param {(text: string) => number} widthOf
  * @returns {{length: number, ticks: {x: number, text: string}[], minor: number[]}} length is
@@ -29,7 +29,7 @@ export function ticksOf(view, widthOf) {
   return { length: bits - host, ticks, minor: minorOf(view, host) }
 }
 
-/** The ticks that are so many bits apart. */
+/** Returns the ticks at multiples of 2^host. */
 function ticksAt(view, host, text) {
   const step = 1n << BigInt(host)
   const ticks = []
@@ -40,7 +40,7 @@ function ticksAt(view, host, text) {
   return ticks
 }
 
-/** Where the prefixes two bits longer begin. */
+/** Returns the pixels at which the prefixes two bits longer begin. */
 function minorOf(view, host) {
   if (host < 2) return []
   const step = 1n << BigInt(host - 2)
@@ -49,7 +49,10 @@ function minorOf(view, host) {
   return minor
 }
 
-/** Writes addresses of a view: only their ends, where they are long and begin alike. */
+/**
+ * Returns a function that writes addresses of a view: only their ends, if they are long and begin
+ * alike.
+ */
 function writer(view, widthOf) {
   const full = (address) => format(address, view.family)
   const widest = Math.max(widthOf(full(view.from)), widthOf(full(view.to)))

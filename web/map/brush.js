@@ -1,5 +1,5 @@
-// Rectangles are collected by style and filled together, because changing the fill style is
-// what costs most.
+// Collects rectangles by style and fills them together, because changing the fill style costs
+// most.
 
 class Heap {
   constructor(style, colour) {
@@ -26,7 +26,7 @@ export class Brush {
   /** @param {import('./patterns.js').Patterns} patterns */
   constructor(patterns) {
     this.patterns = patterns
-    /** @type {Map<string, Map<string|null, Heap>>} by colour key and pattern */
+    /** @type {Map<string, Map<string|null, Heap>>} by color key and pattern */
     this.heaps = new Map()
     this.drawn = 0
   }
@@ -51,12 +51,12 @@ export class Brush {
     return heap
   }
 
-  /** A rectangle of a colour and a pattern. */
+  /** Adds a rectangle of a color and a pattern. */
   push(key, pattern, x, y, width, height) {
     this.heap(key, pattern).push(x, y, width, height)
   }
 
-  /** Fills what was pushed; where a colour has an edge, the rectangle has it. */
+  /** Fills the collected rectangles; if a color has an edge, each rectangle gets it. */
   flush() {
     for (const byPattern of this.heaps.values()) {
       for (const heap of byPattern.values()) if (heap.length > 0) this.fill(heap)

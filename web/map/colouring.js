@@ -1,7 +1,7 @@
-// Which category, and so which colour, a strip has: by its state, by a facet, or by its age.
+// Assigns a category, and with it a color, to each strip: by its state, by a facet, or by its age.
 // The lanes count strips by category.
 
-/** @typedef {{label: string, colour: string, pattern: string|null}} Category colour is a key of a theme */
+/** @typedef {{label: string, colour: string, pattern: string|null}} Category color key of a theme */
 
 export const PATTERNS = {
   free: 'none',
@@ -23,14 +23,14 @@ const LABELS = {
   waiting: 'waited for',
 }
 
-/** How many values of a facet have a colour of their own. */
+/** The number of values of a facet with a separate color. */
 export const FACETS = 11
 const NONE = 0
 const OTHER = 1
 const SPAN = 2
 const FIRST = 3
 
-/** Ages up to so many milliseconds, with what the legend says. */
+/** Ages up to a number of milliseconds, with their text in the legend. */
 export const AGES = [
   [3600e3, 'up to 1 hour'],
   [86400e3, 'up to 1 day'],
@@ -42,11 +42,11 @@ export const AGES = [
 ]
 
 /**
- * The colouring of a name: 'state', 'age' or a facet.
+ * Returns the coloring of a name: 'state', 'age' or a facet.
  * @param {string} name
  * @param {() => number} now in ms
- * @param {Map<string, number>|null} [slots] which value of a facet has which colour, from 0 to
- *   FACETS - 1; null: that follows from the strips
+ * @param {Map<string, number>|null} [slots] the color of each value of a facet, from 0 to
+ *   FACETS - 1; null: the strips decide
  */
 export function colouringOf(name, now, slots = null) {
   if (name === 'state') return new ByState()
@@ -67,12 +67,15 @@ class Counting {
     this.counts[k] = (this.counts[k] ?? 0) + by
   }
 
-  /** Called before categories are assigned. @returns {boolean} whether they changed for all strips */
+  /**
+   * Prepares the categories before they are assigned.
+   * @returns {boolean} whether they changed for all strips
+   */
   prepare() {
     return false
   }
 
-  /** What the legend says: categories that have strips. */
+  /** Returns the entries of the legend: categories that have strips. */
   legend() {
     return this.categories.map((category, k) => ({ ...category, count: this.counts[k] ?? 0 })).filter((category) => category.count > 0)
   }
@@ -86,7 +89,10 @@ class ByState extends Counting {
     return k < 0 ? STATES.length - 1 : k
   }
 
-  /** Free space is what nothing covers, so it is in the legend without strips, too. */
+  /**
+   * Returns the entries of the legend. Free space is not covered by strips, so it has an entry
+   * without strips, too.
+   */
   legend() {
     const entries = super.legend().filter((category) => category.label !== 'free')
     return [{ ...this.categories[0], count: this.counts[0] ?? 0 }, ...entries]
@@ -111,7 +117,10 @@ class ByAge extends Counting {
     if (this.now !== undefined) this.at = this.now()
   }
 
-  /** Strips grow older. @returns {boolean} whether it is time to look at all of them again */
+  /**
+   * Reports whether the ages of the strips are out of date.
+   * @returns {boolean} whether all strips must be assigned again
+   */
   isStale() {
     return Math.abs(this.now() - this.at) > 60e3
   }
@@ -164,8 +173,8 @@ class ByFacet extends Counting {
   }
 
   /**
-   * Gives colours to values. A value keeps its colour while it has strips, except when there
-   * are twice as many strips as when the most frequent values were chosen.
+   * Gives colors to values. A value keeps its color while it has strips, except when there are
+   * twice as many strips as when the most frequent values were chosen.
    */
   prepare() {
     if (this.given) return false
@@ -184,7 +193,10 @@ class ByFacet extends Counting {
     return before !== [...this.slotOf.keys()].join('\n')
   }
 
-  /** The slot of a value follows from its text; if it is taken, the next free one is used. */
+  /**
+   * Assigns the slot of a value, which follows from its text; if it is taken, the next free one is
+   * used.
+   */
   assign(value) {
     let slot = hash(value) % FACETS
     while (this.slots[slot] !== null) slot = (slot + 1) % FACETS
@@ -216,7 +228,7 @@ class ByFacet extends Counting {
   }
 }
 
-/** FNV-1a over UTF-16 units. */
+/** Returns the FNV-1a hash over UTF-16 units. */
 function hash(text) {
   let h = 0x811c9dc5
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193)

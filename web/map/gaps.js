@@ -1,5 +1,5 @@
-// Labels of free space: where a row of a pool has nothing for long enough, how many addresses
-// are free there.
+// Draws labels of free space: if a row of a pool is empty for long enough, the number of free
+// addresses there.
 
 import { formatCount } from './address.js'
 import { freeAt } from './locate.js'
@@ -23,12 +23,12 @@ export class Gaps {
     this.pixels.fill(NOTHING, 0, width)
   }
 
-  /** A pool of the level above has these pixels. */
+  /** Marks these pixels as part of a pool of the level above. */
   track(x0, x1) {
     this.pixels.fill(FREE, Math.max(x0, 0), Math.min(x1, this.width))
   }
 
-  /** A strip has them. */
+  /** Marks these pixels as part of a strip. */
   strip(x0, x1) {
     this.pixels.fill(STRIP, Math.max(x0, 0), Math.min(x1, this.width))
   }

@@ -1,6 +1,5 @@
-// The map of address spaces: nested strips in address order on a canvas. It takes data and
-// knows nothing of where they come from. It uses the document of the element that it is given,
-// and nothing global.
+// Makes the map of address spaces: nested strips in address order on a canvas. It takes data and
+// does not know their source. It uses the document of the given element, and nothing global.
 
 import { bitsOf } from './address.js'
 import { MapState } from './state.js'
@@ -11,11 +10,11 @@ export { FACETS, PATTERNS } from './colouring.js'
 export { NAMES as PATTERN_NAMES, drawTile } from './patterns.js'
 
 /**
- * Draws a map in an element. With the focus on it, Tab goes through the strips on the screen,
- * the arrows go to the strips beside, above and below the selected one (with shift, and where
- * none is selected, they move the view), + and - zoom, Enter shows the selected strip in full,
- * Escape selects nothing, and lets the next Tab leave the map, Home shows everything, and page
- * up and down scroll where there are more spaces than fit.
+ * Draws a map in an element. With the focus on it, Tab goes through the strips on the screen, the
+ * arrows go to the strips beside, above and below the selected one (with shift, or if none is
+ * selected, they move the view), + and - zoom, Enter shows the selected strip in full, Escape
+ * clears the selection, and lets the next Tab leave the map, Home shows everything, and page up
+ * and down scroll if there are more spaces than fit.
  * @param {HTMLElement} element
  * @param {{theme?: 'light'|'dark', labels?: boolean, now?: () => Date}} [options]
  */
@@ -24,7 +23,7 @@ export function createMap(element, options = {}) {
   return {
     set: (data) => state.set(data),
     change: (delta) => state.change(delta),
-    /** With slots several maps give a value the same colour. */
+    /** Colors the strips. With slots, several maps give a value the same color. */
     colourBy: (name, options) => state.colourBy(name, options),
     legend: () => state.legend(),
     get view() {

@@ -1,8 +1,8 @@
-// What people do with pointer, wheel and keys, as calls of the map.
+// Turns the input from pointer, wheel and keys into calls of the map.
 
-/** A pointer that moves less is a click. */
+/** A pointer that moves no more than this is a click. */
 const STILL = 4
-/** How much a pixel of the wheel zooms. */
+/** The zoom of a pixel of the wheel. */
 const WHEEL = 0.0022
 const STEP = 0.15
 const KEY_ZOOM = 1.5
@@ -10,7 +10,7 @@ const KEY_ZOOM = 1.5
 /**
  * Follows the events of a canvas.
  * @param {HTMLCanvasElement} canvas
- * @param {object} actions what the map can do
+ * @param {object} actions the actions of the map
  * @returns {() => void} stops following
  */
 export function follow(canvas, actions) {
@@ -37,7 +37,7 @@ class Pointers {
   constructor(canvas, actions) {
     this.canvas = canvas
     this.actions = actions
-    /** @type {Map<number, {x: number, y: number}>} those that are pressed */
+    /** @type {Map<number, {x: number, y: number}>} the pressed pointers */
     this.pressed = new Map()
     this.moved = 0
   }
@@ -64,7 +64,9 @@ class Pointers {
     if (this.moved > STILL || this.pressed.size > 1) this.pressed.set(event.pointerId, next)
   }
 
-  /** What is under the pointer stays under it. Up to STILL pixels it may yet be a click. */
+  /**
+   * Drags the point under the pointer along with it. Up to STILL pixels it can still be a click.
+   */
   drag(last, next) {
     const distance = Math.hypot(next.x - last.x, next.y - last.y)
     if (this.moved <= STILL && distance <= STILL) return
@@ -116,7 +118,7 @@ function wheel(actions, event) {
   actions.zoomAt(Math.exp(-Math.min(Math.max(y, -400), 400) * strength), event.offsetX, event.offsetY)
 }
 
-/** What keys do; true if the key was one of the map's. */
+/** The actions of keys. */
 const KEYS = {
   ArrowLeft: (actions, shift) => (shift || !actions.beside(-1)) && actions.pan(-STEP),
   ArrowRight: (actions, shift) => (shift || !actions.beside(1)) && actions.pan(STEP),
@@ -136,7 +138,7 @@ const KEYS = {
 function key(actions, event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return
   if (event.key === 'Tab') {
-    // Behind the last strip the focus goes on to what follows the map.
+    // Behind the last strip, the focus goes to the element after the map.
     if (actions.tab(event.shiftKey ? -1 : 1)) event.preventDefault()
     return
   }

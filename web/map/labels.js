@@ -1,4 +1,4 @@
-// Labels of a row: where they fit, and nowhere above each other or above another strip.
+// Places the labels of a row where they fit, and never above each other or above another strip.
 
 import { LABEL, LINE, PAD, SUB } from './text.js'
 
@@ -22,16 +22,16 @@ export class Labels {
     this.sheets.length = 0
   }
 
-  /** The strips that are offered from now on are those of a lane, above all before. */
+  /** Assigns the strips that are offered from now on to a lane, above all before. */
   sheet(lane, band) {
     this.sheets.push({ lane, band })
   }
 
   /**
-   * A strip that may have a label.
+   * Offers a strip that can have a label.
    * @param {import('./store.js').Entry} entry
-   * @param {{key: string, pattern: string, level: number, x0: number, x1: number}} place colour and
-   *   pattern of the strip, from which y on it is filled with a plain colour, and its pixels in the view
+   * @param {{key: string, pattern: string, level: number, x0: number, x1: number}} place color and
+   *   pattern of the strip, the y from which it has a plain fill, and its pixels in the view
    */
   offer(entry, place) {
     this.offers.push({ entry, ...place, sheet: this.sheets.length - 1 })
@@ -91,7 +91,7 @@ export class Labels {
     ctx.textBaseline = 'middle'
     ctx.textAlign = 'left'
     if (offer.pattern !== 'solid' && offer.pattern !== 'none') {
-      ctx.fillStyle = colour.fill // a plate, on which text is legible
+      ctx.fillStyle = colour.fill // a plate, so that text on it is legible
       const height = Math.min(box.height, offer.level - box.y)
       if (height > 0) ctx.fillRect(box.x - 3, box.y, box.width + 6, height)
       if (height > 0 && height < box.height) {

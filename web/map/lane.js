@@ -1,7 +1,7 @@
-// A lane is a sorted list of strips of which no two overlap, as typed arrays: limbs of first
-// and last addresses, the category of each, how many strips of each category there are up to
-// here, and how many addresses they cover together. So the strips in a pixel column are
-// counted without being visited, and a search is a binary one.
+// Keeps lanes. A lane is a sorted list of strips of which no two overlap, as typed arrays: limbs
+// of first and last addresses, the category of each, the number of strips of each category up to
+// here, and the number of addresses that they cover together. So the strips in a pixel column are
+// counted without being visited, and a search is binary.
 
 import { HIGH, MIDDLE, high, low, middle } from './limbs.js'
 
@@ -10,7 +10,7 @@ const MASK42 = (1n << 42n) - 1n
 const LIMBS = ['fromA', 'fromB', 'fromC', 'toA', 'toB', 'toC']
 const EMPTY = new Uint32Array(0)
 
-/** The arrays of first and last addresses. A lane has two banks and fills them in turn. */
+/** Holds the arrays of first and last addresses. A lane has two banks and fills them in turn. */
 class Bank {
   constructor() {
     this.capacity = 0
@@ -56,7 +56,7 @@ export class Lane {
     this.fill([])
   }
 
-  /** Replaces all strips. They are sorted, and no two overlap. */
+  /** Replaces all strips. They must be sorted, and no two may overlap. */
   fill(items) {
     const bank = this.spare
     this.spare = this.bank
@@ -94,7 +94,7 @@ export class Lane {
     this.counts = EMPTY
   }
 
-  /** Sums up how many addresses are covered before each strip, exactly. */
+  /** Sums up the addresses that are covered before each strip, exactly. */
   cover() {
     const { coverA, coverB, coverC, fromA, fromB, fromC, toA, toB, toC } = this
     let a = 0
@@ -139,17 +139,17 @@ export class Lane {
     }
   }
 
-  /** How many of strips i..j-1 are of a category. */
+  /** Returns the number of strips i..j-1 of a category. */
   counted(i, j, category) {
     return this.counts[j * this.categories + category] - this.counts[i * this.categories + category]
   }
 
-  /** How many addresses strips i..j-1 cover. */
+  /** Returns the number of addresses that strips i..j-1 cover. */
   covered(i, j) {
     return (this.coverA[j] - this.coverA[i]) * HIGH + (this.coverB[j] - this.coverB[i]) * MIDDLE + (this.coverC[j] - this.coverC[i])
   }
 
-  /** The pixels at which strip i begins and ends. */
+  /** Returns the pixel at which strip i begins; right returns the pixel at which it ends. */
   left(view, i) {
     return view.locate(this.fromA[i], this.fromB[i], this.fromC[i])
   }
@@ -158,7 +158,7 @@ export class Lane {
     return view.locate(this.toA[i], this.toB[i], this.toC[i] + 1)
   }
 
-  /** The first strip that ends right of pixel x. */
+  /** Returns the first strip that ends right of pixel x. */
   firstAfter(view, x) {
     let below = 0
     let above = this.count
@@ -170,7 +170,10 @@ export class Lane {
     return below
   }
 
-  /** The first strip behind i that begins at pixel x or right of it: galloping, as it is near. */
+  /**
+   * Returns the first strip behind i that begins at pixel x or right of it. It gallops, because
+   * that strip is near.
+   */
   nextFrom(view, i, x) {
     let step = 1
     let below = i
@@ -188,7 +191,10 @@ export class Lane {
     return below
   }
 
-  /** The first strip whose last address is not before the address. @param {bigint} address */
+  /**
+   * Returns the first strip whose last address is not before the address.
+   * @param {bigint} address
+   */
   search(address) {
     const a = high(address)
     const b = middle(address)
@@ -203,7 +209,7 @@ export class Lane {
     return below
   }
 
-  /** The strip that has the address, or null. @param {bigint} address */
+  /** Returns the strip that contains the address, or null. @param {bigint} address */
   holding(address) {
     const entry = this.items[this.search(address)]
     return entry !== undefined && entry.strip.from <= address ? entry : null

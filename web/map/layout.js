@@ -1,5 +1,5 @@
-// Where things are: one panel a space, below each other; in it the ribbon of the space, the
-// axis, and a ribbon a level.
+// Lays out one panel for each space, below each other; a panel has the ribbon of the space, the
+// axis, and a ribbon for each level.
 
 export const MARGIN = 10
 const DOMAIN = 24
@@ -21,9 +21,9 @@ const MOST = 68
  * @param {(space: object) => import('./view.js').View} viewOf
  * @param {number} width of all
  * @param {number} height of all
- * @param {number} scroll how many pixels of the panels are above the top
+ * @param {number} scroll the pixels of the panels above the top
  * @returns {{panels: Panel[], height: number, scroll: number, width: number}} height is that of
- *   all panels, which may be more than there is; scroll is cut off accordingly
+ *   all panels, which can exceed the given one; scroll is cut off accordingly
  */
 export function layOut(spaces, viewOf, width, height, scroll) {
   const inner = Math.max(1, width - 2 * MARGIN)
@@ -55,7 +55,10 @@ function panelOf(space, view, top, depth, ribbon) {
   return { space, view, left: MARGIN, top, height: DOMAIN + AXIS + GAP + depth * (ribbon + GAP), domain, axis, rows }
 }
 
-/** Of a row, the part that a layer's strips are drawn in: what is waited for is a band above. */
+/**
+ * Returns the part of a row in which the strips of a layer are drawn: waiting strips have a band
+ * above.
+ */
 export function bandOf(row, layer) {
   if (layer !== 'waiting') return row
   return { level: row.level, y: row.y, height: Math.max(8, Math.min(18, Math.floor(row.height * 0.4))) }

@@ -1,7 +1,7 @@
-// An address of 128 bits as three whole numbers of a Float64Array. With them the distance of
-// two addresses is calculated without BigInt and without loss: every difference of limbs is
-// exact, and their weighted sum is rounded once, so that its error is below 2^-52 of the
-// distance. Drawing needs that for thousands of strips in each frame.
+// Splits an address of 128 bits into three whole numbers of a Float64Array. With them the distance
+// of two addresses is calculated without BigInt and without loss: every difference of limbs is
+// exact, and their weighted sum is rounded once, so that its error is below 2^-52 of the distance.
+// Drawing needs that for thousands of strips in each frame.
 
 const BITS = 42n
 const MASK = (1n << BITS) - 1n

@@ -1,4 +1,4 @@
-// What is at a point of the screen.
+// Finds the strip or the free space at a point of the screen.
 
 import { bandOf } from './layout.js'
 import { LAYERS } from './store.js'
@@ -7,7 +7,7 @@ import { hit } from './walk.js'
 /**
  * @param {import('./layout.js').Panel[]} panels
  * @returns {{space: string, address: bigint, strip: import('./store.js').Strip|null,
- *   free: {from: bigint, to: bigint}|null, level: number}|null} null where no panel is
+ *   free: {from: bigint, to: bigint}|null, level: number}|null} null outside of all panels
  */
 export function locate(panels, x, y) {
   const panel = panels.find(({ top, height }) => y >= top && y < top + height)
@@ -23,7 +23,7 @@ export function locate(panels, x, y) {
   return { ...at, free: freeAt(space, row.level, address) }
 }
 
-/** The strip on top at a pixel of a row. */
+/** Returns the strip on top at a pixel of a row. */
 function drawnAt({ space, view }, row, pixel, y, address) {
   const layers = space.levels[row.level] ?? []
   for (let k = layers.length - 1; k >= 0; k--) {
@@ -38,7 +38,10 @@ function drawnAt({ space, view }, row, pixel, y, address) {
   return null
 }
 
-/** The free space around an address on a level: what its pool has and no strip covers. */
+/**
+ * Returns the free space around an address on a level: the addresses of its pool that no strip
+ * covers.
+ */
 export function freeAt(space, level, address) {
   const pool = space.lanes(level - 1).map((lane) => lane.holding(address)).filter((entry) => entry !== null && entry.strip.kind === 'pool').pop()
   if (level < 2 || pool === undefined) return null

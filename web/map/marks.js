@@ -1,11 +1,11 @@
-// What is marked on a panel: the selected strip, the one under the pointer, and those that a
+// Draws the marks on a panel: the selected strip, the one under the pointer, and the strips that a
 // search found.
 
 import { bandOf } from './layout.js'
 import { layerOf } from './store.js'
 import { columnOf, edge, isWide, rightEdge } from './walk.js'
 
-/** The pixels of a strip, if it is on the screen. */
+/** Returns the pixels of a strip, if it is on the screen. */
 export function boxOf(panel, entry) {
   const row = panel.rows.find(({ level }) => level === entry.level)
   if (row === undefined || entry.lane === null) return null
@@ -30,7 +30,7 @@ export function drawMarks(painter, panel) {
   const first = panel.rows[0].y
   const last = panel.rows[panel.rows.length - 1]
   const width = Math.max(box.width, 2)
-  // What lies above it and below it is in its columns.
+  // The strips above it and below it are in its columns.
   ctx.fillStyle = theme.shade
   ctx.fillRect(box.x, first, width, box.y - first)
   ctx.fillRect(box.x, box.y + box.height, width, last.y + last.height - box.y - box.height)
@@ -48,7 +48,7 @@ function outline(ctx, colour, x, y, width, height, line) {
   ctx.fillRect(x + width - line, y, line, height)
 }
 
-/** The strips that a search found: a bar above each; those in one column have one. */
+/** Draws a bar above each strip that a search found; strips in one column share one. */
 function drawLit({ ctx, theme, scene }, panel) {
   if (scene.lit.size === 0) return
   const { view, left } = panel
@@ -75,7 +75,7 @@ function drawLit({ ctx, theme, scene }, panel) {
   }
 }
 
-/** Where in a sorted list the first number is that is not smaller. */
+/** Returns the index of the first number in a sorted list that is not smaller. */
 function lowest(sorted, number) {
   let below = 0
   let above = sorted.length

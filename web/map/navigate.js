@@ -1,9 +1,9 @@
-// Which strip is the next one for a key: in address order on a level, and up and down.
+// Finds the next strip for a key: in address order on a level, and up and down.
 
 import { inOrder } from './lane.js'
 
 /**
- * The strip before (-1) or behind (1) one on its level.
+ * Returns the strip before (-1) or behind (1) one on its level.
  * @param {object} space
  * @param {import('./store.js').Entry} entry
  * @param {1|-1} direction
@@ -17,7 +17,7 @@ export function beside(space, entry, direction) {
   }
   for (const layer of space.levels[entry.level] ?? []) {
     for (const lane of layer.lanes) {
-      // No two strips of a lane overlap, so that the next one is one of these three.
+      // No two strips of a lane overlap, so the next one is one of these three.
       const at = lane.search(entry.strip.from)
       for (let k = at - 1; k <= at + 1; k++) consider(lane.items[k])
     }
@@ -26,7 +26,7 @@ export function beside(space, entry, direction) {
   return best
 }
 
-/** The strip that one is in. */
+/** Returns the strip that contains one. */
 export function above(store, space, entry) {
   const parent = store.parentOf(entry.strip.id)
   if (parent !== undefined) return parent
@@ -39,7 +39,7 @@ export function above(store, space, entry) {
   return null
 }
 
-/** The first strip of a level that has addresses from..to. */
+/** Returns the first strip of a level that has addresses from..to. */
 export function firstOn(space, level, from, to) {
   let best = null
   for (const lane of space.lanes(level)) {
@@ -50,7 +50,7 @@ export function firstOn(space, level, from, to) {
   return best
 }
 
-/** The first strip below one, of those that are on the screen if there are any. */
+/** Returns the first strip below one, preferably a visible one. */
 export function below(space, view, entry) {
   const { from, to } = entry.strip
   const seen = firstOn(space, entry.level + 1, from > view.from ? from : view.from, to < view.to ? to : view.to)

@@ -1,5 +1,5 @@
-// Draws panels on a canvas: from the ground up the lines of the axis, free space, strips layer
-// by layer, labels, and what is selected.
+// Draws panels on a canvas, from the ground up: the lines of the axis, free space, strips layer by
+// layer, labels, and the selection.
 
 import { formatRange } from './address.js'
 import { drawAxis } from './axis.js'
@@ -13,13 +13,13 @@ import { LABEL, PAD, SUB } from './text.js'
 import { drawMarks } from './marks.js'
 import { shareOf, walk } from './walk.js'
 
-/** A strip that is drawn is so high at least, however little of its column it covers. */
+/** The least height of a drawn strip, however little of its column it covers. */
 const LEAST_HEIGHT = 3
-/** Neighbours at least so wide are drawn with a pixel between them. */
+/** Neighbors of this width or more are drawn with a pixel between them. */
 const SEPARATE = 4
-/** Strips at least so wide may have a label. */
+/** Strips of this width or more can have a label. */
 const LABELLED = 24
-/** Pools at least so wide show how much of them is used. */
+/** Pools of this width or more show their usage. */
 const GAUGED = 3
 
 export class Painter {
@@ -76,7 +76,7 @@ export class Painter {
     ctx.restore()
   }
 
-  /** The ribbon of a space: its name, and what part of it is shown. */
+  /** Paints the ribbon of a space: its name, and the visible part of it. */
   paintDomain({ space, view, left, domain }, length) {
     const { ctx, theme, measure } = this
     ctx.fillStyle = theme.grid
@@ -123,7 +123,7 @@ export class Painter {
     }
   }
 
-  /** Free space: all of the pools of the level above, on which the strips are drawn then. */
+  /** Paints free space: all of the pools of the level above. The strips are then drawn on it. */
   paintTracks({ space, view }, row) {
     const above = row.level === 1 ? null : space.levels[row.level - 1]
     if (!above) return
@@ -151,7 +151,9 @@ export class Painter {
     this.trackEnd = null
   }
 
-  /** First what is a pixel wide or more, and above it the columns of what is not. */
+  /**
+   * Paints first the strips of a pixel or more, and above them the columns of the narrower ones.
+   */
   paintLane(lane, view) {
     this.clumps.begin(this.ctx, this.theme)
     this.gauges.begin(this.ctx, this.theme)
@@ -164,7 +166,7 @@ export class Painter {
     this.brush.drawn += this.clumps.drawn
   }
 
-  /** A strip by itself. */
+  /** Paints a strip by itself. */
   wide(lane, i, x0, x1) {
     const { panel, band } = this
     const entry = lane.items[i]
@@ -181,7 +183,7 @@ export class Painter {
     if (width >= LABELLED) this.labels.offer(entry, { key, pattern, level, x0: Math.max(x0, 0), x1: Math.min(x0 + width, panel.view.width) })
   }
 
-  /** How much of a pool is used, from the bottom up. @returns {number} up to which y */
+  /** Paints the usage of a pool, from the bottom up. @returns {number} its upper y */
   gauge(entry, x, width) {
     const share = this.scene.store.used(this.panel.space, entry)
     if (share <= 0) return this.band.y + this.band.height
@@ -192,7 +194,7 @@ export class Painter {
     return y
   }
 
-  /** Strips i to j-1, which are in one column. Equal neighbours are joined to one rectangle. */
+  /** Paints strips i to j-1, which are in one column. It joins equal neighbors to one rectangle. */
   clump(lane, i, j, x) {
     const { heights, column, run, categories } = this
     this.gaps.strip(x, x + 1)
@@ -211,7 +213,9 @@ export class Painter {
     run.width = 1
   }
 
-  /** Divides a height among the categories of strips i to j-1; each that is there is seen. */
+  /**
+   * Divides a height among the categories of strips i to j-1; each of their categories is visible.
+   */
   divide(lane, i, j, full) {
     const { column } = this
     column.fill(0)

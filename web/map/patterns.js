@@ -1,9 +1,9 @@
-// Patterns: small tiles that repeat. Each state has its own, so that a print in grey and an
-// eye that does not see colours tells them apart.
+// Draws patterns: small tiles that repeat. Each state has its own, so that a print in gray, or an
+// eye that does not see colors, can distinguish them.
 
 const SIZE = 8
 
-/** What is drawn on a tile, as rectangles x, y, width, height. */
+/** The rectangles of a tile, as x, y, width, height. */
 const RECTANGLES = {
   none: [],
   solid: [],
@@ -13,7 +13,7 @@ const RECTANGLES = {
   checks: [[0, 0, 4, 4], [4, 4, 4, 4]],
 }
 
-/** And what is drawn as lines, beyond the edges so that tiles join. */
+/** The lines of a tile, beyond the edges so that tiles join. */
 const LINES = {
   rising: [[-2, 2, 2, -2], [-2, 10, 10, -2], [6, 10, 10, 6]],
   falling: [[-2, 6, 2, 10], [-2, -2, 10, 10], [6, -2, 10, 2]],
@@ -51,7 +51,7 @@ export class Patterns {
     this.made = new Map()
   }
 
-  /** A fill style: a colour where the pattern is plain, and else a CanvasPattern. */
+  /** Returns a fill style: a color if the pattern is plain, and else a CanvasPattern. */
   style(ctx, theme, key, pattern) {
     const colour = theme.colours[key]
     if (pattern === null || pattern === 'none' || pattern === 'solid') return colour.fill

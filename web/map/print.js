@@ -1,4 +1,4 @@
-// The map on another canvas, for print and pictures: the same views in the theme for print.
+// Draws the map on another canvas, for print and pictures: the same views in the theme for print.
 
 import { layOut } from './layout.js'
 import { Painter } from './paint.js'
@@ -9,10 +9,10 @@ import { View } from './view.js'
  * Draws all panels.
  * @param {import('./state.js').MapState} state
  * @param {CanvasRenderingContext2D} context
- * @param {number} width in units, of which each is scale pixels of the canvas
+ * @param {number} width in units, each of them scale pixels of the canvas
  * @param {number} height in units
  * @param {number} scale
- * @returns {number} how high all panels are; what is below height is not drawn
+ * @returns {number} the height of all panels; parts below height are not drawn
  */
 export function printOn(state, context, width, height, scale) {
   const views = new Map()

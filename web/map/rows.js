@@ -1,5 +1,5 @@
-// What is on the screen, as rows in the order of the addresses, for a table that says the same
-// as the canvas does: strips, several strips that are in one place, and free space.
+// Lists the content of the screen as rows in the order of the addresses, for a table with the same
+// content as the canvas: strips, several strips that are in one place, and free space.
 
 import { formatCount, formatRange } from './address.js'
 import { freeAt } from './locate.js'
@@ -12,13 +12,13 @@ import { walk } from './walk.js'
  *   and for several strips (count) that are too narrow to be drawn by themselves
  */
 
-/** Free space that is narrower than so many pixels has no row. */
+/** Free space narrower than this, in pixels, has no row. */
 const LEAST_FREE = 2
 
 /**
  * @param {import('./layout.js').Panel[]} panels
  * @param {number} most
- * @returns {Row[] & {more: number}} more is how many rows were left out
+ * @returns {Row[] & {more: number}} more is the number of omitted rows
  */
 export function rowsOf(panels, most, categories) {
   const rows = []
@@ -70,7 +70,7 @@ function rowOf(strip, level, layer) {
   return { id, space, level, from, to, state, label, sub: sub ?? '', count: 1, isPool: layer === 'pool' }
 }
 
-/** Joins clumps in neighbouring columns to one row. */
+/** Joins clumps in neighboring columns to one row. */
 class Clumps {
   constructor(space, level, layer, categories, rows) {
     Object.assign(this, { space, level, layer, categories, rows })
@@ -87,7 +87,7 @@ class Clumps {
     this.end = column
   }
 
-  /** Adds the row of the clumps that were joined. */
+  /** Adds the row of the joined clumps. */
   finish() {
     if (this.last === null) return
     const { lane, i, j } = this.last
@@ -108,8 +108,8 @@ class Clumps {
 }
 
 /**
- * The rows of free space: what is in pools of the level above and in no row of this one. What
- * of it is outside of the screen may have strips that are not among the rows.
+ * Returns the rows of free space: the parts of pools of the level above that are in no row of this
+ * one. Its parts outside of the screen can have strips that are not among the rows.
  */
 function freeOf(space, level, view, pools, found) {
   const sorted = found.filter((row) => row.state !== 'waiting').sort(inOrder)

@@ -1,4 +1,4 @@
-// What a map has and does: data, views, selection, and a frame when something changed.
+// Holds the state of a map: data, views, selection, and a frame when something changed.
 
 import { Actions } from './actions.js'
 import { Animation } from './animation.js'
@@ -15,9 +15,9 @@ import { Measure } from './text.js'
 import { THEMES } from './theme.js'
 import { View } from './view.js'
 
-/** Rows of visible(), unless it is asked for more or less. */
+/** The default number of rows of visible(). */
 const ROWS = 200
-/** Colours by age are made anew so often, in milliseconds. */
+/** The interval in milliseconds at which colors by age are recomputed. */
 const AGEING = 60e3
 
 export class MapState {
@@ -88,7 +88,7 @@ export class MapState {
     this.invalidate()
   }
 
-  /** Has a frame drawn, once, however often it is called before. */
+  /** Requests a frame, once, however often it is called before. */
   invalidate() {
     if (this.pending !== undefined || this.isClosed) return
     this.pending = this.window.requestAnimationFrame(() => this.frame())
@@ -116,7 +116,7 @@ export class MapState {
     return { store, panels: layout.panels, whole: layout.height, scroll: layout.scroll, width, height, theme, labels, selected, lit }
   }
 
-  /** Applies what changed since the last time, so that questions are answered from it. */
+  /** Applies the changes since the last time, so that answers include them. */
   refresh() {
     if (this.store.flush()) {
       this.layout = null
@@ -133,7 +133,7 @@ export class MapState {
     if (this.litVersion !== this.store.version) this.light()
   }
 
-  /** The view of a space. It shows all strips until somebody moves it. */
+  /** Returns the view of a space. It shows all strips until it is moved. */
   viewFor(space) {
     let kept = this.views.get(space.id)
     if (kept === undefined || kept.view.family !== space.family) {
@@ -169,7 +169,7 @@ export class MapState {
     this.invalidate()
   }
 
-  /** Colours by age follow the time. */
+  /** Recomputes colors by age when they are out of date. */
   grow() {
     if (this.store.colouring.isStale?.()) this.store.recolour(this.store.colouring)
     else return
@@ -200,7 +200,7 @@ export class MapState {
     this.invalidate()
   }
 
-  /** The space that keys and zoom() mean: the one that was used last. */
+  /** Returns the space that keys and zoom() apply to: the one that was used last. */
   activeSpace() {
     this.refresh()
     const shown = this.store.shown()
@@ -213,7 +213,7 @@ export class MapState {
     return { space: space.id, from: view.from, to: view.to }
   }
 
-  /** The view of the active space that is about to be moved, or null. */
+  /** Returns the view of the active space in order to move it, or null. */
   moving() {
     const space = this.activeSpace()
     if (space === undefined) return null
@@ -266,7 +266,7 @@ export class MapState {
     this.goTo(from, to, animate)
   }
 
-  /** Scrolls up or down so that the row of an entry can be seen. */
+  /** Scrolls up or down so that the row of an entry is visible. */
   bringToView(entry) {
     this.refresh()
     const panel = this.panels.find(({ space }) => space.id === entry.strip.space)
@@ -323,7 +323,7 @@ export class MapState {
     this.invalidate()
   }
 
-  /** For each lane which of its strips a search found. */
+  /** Collects for each lane the strips that a search found. */
   light() {
     const lists = new Map()
     for (const id of this.found) {

@@ -1,5 +1,5 @@
-// All strips: by id, and by space, level and layer in lanes. Changes are collected, and
-// applied together before the next question; a layer that changed is merged, not sorted anew.
+// Keeps all strips: by id, and by space, level and layer in lanes. Changes are collected, and
+// applied together before the next question; a changed layer is merged, not sorted again.
 
 import { bitsOf, lastOf } from './address.js'
 import { Lane, inOrder } from './lane.js'
@@ -9,21 +9,24 @@ import { Lane, inOrder } from './lane.js'
  * @typedef {'free'|'held'|'carved'|'withheld'|'retained'|'cooling'|'drained'|'releasing'|'waiting'|'unknown'} State
  * @typedef {{id: string, space: string, parent: string|null, from: bigint, to: bigint, kind: Kind,
  *   state: State, label: string, sub: string, facets: Object<string, string>, since: number,
- *   used?: number}} Strip used is the share of a pool that is really used, from 0 to 1, where
- *   the strips do not say it
+ *   used?: number}} Strip used is the share of a pool that is really used, from 0 to 1, if
+ *   the strips do not show it
  * @typedef {{id: string, name: string, family: 4|6}} Space
  * @typedef {{strip: Strip, level: number, layer: Layer|null, lane: Lane|null, at: number,
  *   dead: boolean}} Entry
  */
 
-/** The layers of a level, from the lowest one: what is drawn later hides what is below it. */
+/** The layers of a level, from the lowest one: later layers hide those below. */
 export const LAYERS = ['span', 'pool', 'block', 'waiting']
-/** Of strips that overlap, so many are drawn above each other. The others are listed only. */
+/** The number of overlapping strips that are drawn above each other. The others are listed only. */
 const MOST_LANES = 8
-/** Parents that lead in a circle end here. */
+/** The deepest level: parents in a circle end here. */
 const MOST_LEVELS = 32
 
-/** Strips of one sort and level: lanes, the first of which has all that overlap nothing. */
+/**
+ * Holds the strips of one sort and level in lanes. The first lane has all strips that overlap
+ * nothing.
+ */
 class Layer {
   constructor() {
     this.lanes = [new Lane()]
@@ -34,7 +37,7 @@ class Layer {
     this.dirty = false
   }
 
-  /** Applies what was added and what is dead. */
+  /** Applies added and dead entries. */
   merge() {
     this.dirty = false
     let rest = [...this.added, ...this.lanes.slice(1).flatMap((lane) => lane.items), ...this.spill].filter((entry) => !entry.dead)
@@ -61,7 +64,7 @@ class Layer {
   }
 }
 
-/** Fills a lane from two sorted lists, and returns what overlaps. */
+/** Fills a lane from two sorted lists, and returns the entries that overlap. */
 function deal(lane, base, rest) {
   const kept = []
   const over = []
@@ -82,13 +85,13 @@ function deal(lane, base, rest) {
   return over
 }
 
-/** The strips of a space: levels[n] are the layers of level n, in the order of LAYERS. */
+/** Holds the strips of a space: levels[n] are the layers of level n, in the order of LAYERS. */
 class SpaceStrips {
   constructor(id) {
     this.id = id
     this.name = id
     this.family = 4
-    /** Reports whether the space is in the data; strips may come before it. */
+    /** Whether the space is in the data; strips can come before it. */
     this.known = false
     /** @type {Layer[][]} */
     this.levels = []
@@ -99,7 +102,7 @@ class SpaceStrips {
     return this.levels[level][LAYERS.indexOf(name)]
   }
 
-  /** The deepest level that is shown: below the deepest pool its free space is. */
+  /** Returns the deepest level that is shown: below the deepest pool comes its free space. */
   get depth() {
     let depth = this.levels.length - 1
     while (depth > 0 && this.levels[depth].every((layer) => layer.lanes[0].count === 0)) depth--
@@ -107,7 +110,7 @@ class SpaceStrips {
     return Math.max(depth, 0) + (hasPools ? 1 : 0)
   }
 
-  /** The lanes of a level, from the lowest one to the one on top. */
+  /** Returns the lanes of a level, from the lowest one to the one on top. */
   lanes(level) {
     return (this.levels[level] ?? []).flatMap((layer) => layer.lanes)
   }
@@ -123,12 +126,12 @@ export class Store {
   clear() {
     /** @type {Map<string, Entry>} */
     this.byId = new Map()
-    /** @type {Map<string, Set<Entry>>} the strips that name a parent, whether it is there or not */
+    /** @type {Map<string, Set<Entry>>} the strips that name a parent, whether it exists or not */
     this.children = new Map()
     /** @type {Map<string, SpaceStrips>} */
     this.spaces = new Map()
     this.queued = []
-    /** Grows with every change that can be seen. */
+    /** Grows with every visible change. */
     this.version = (this.version ?? 0) + 1
     this.colouring.reset()
   }
@@ -140,12 +143,15 @@ export class Store {
     this.queued.push({ put: { spaces: data.spaces, strips } })
   }
 
-  /** Takes a change. It costs what it has; it is applied before the next question. */
+  /**
+   * Takes a change. The cost is in proportion to the change; it is applied before the next
+   * question.
+   */
   change({ put = {}, remove = [] }) {
     this.queued.push({ put: { spaces: put.spaces ?? [], strips: (put.strips ?? []).map(checked) }, remove })
   }
 
-  /** Applies all that was queued. @returns {boolean} whether something changed */
+  /** Applies all queued changes. @returns {boolean} whether something changed */
   flush() {
     if (this.queued.length === 0) return false
     const queued = this.queued
@@ -161,7 +167,7 @@ export class Store {
     return true
   }
 
-  /** Assigns categories anew, after the colouring changed. */
+  /** Assigns all categories again, after the coloring changed. */
   recolour(colouring) {
     this.flush()
     this.colouring = colouring
@@ -187,7 +193,7 @@ export class Store {
     return this.spaces.get(id)
   }
 
-  /** @returns {SpaceStrips[]} those that are in the data, in its order */
+  /** @returns {SpaceStrips[]} the spaces in the data, in its order */
   shown() {
     return [...this.spaces.values()].filter((space) => space.known)
   }
@@ -243,7 +249,7 @@ export class Store {
     entry.layer.dirty = true
   }
 
-  /** Moves the strips that name a parent, after it came or went or moved. */
+  /** Moves the strips that name a parent, after the parent came or went or moved. */
   placeChildren(id, before) {
     const children = this.children.get(id)
     if (children === undefined || this.byId.get(id)?.level === before?.level) return
@@ -262,8 +268,8 @@ export class Store {
   }
 
   /**
-   * Root pools are on level 1, below their space. What has no parent, or one that is not there, is
-   * on level 2: its pool is not known.
+   * Returns the level of a strip. Root pools are on level 1, below their space. A strip without a
+   * parent, or with one that does not exist, is on level 2: its pool is not known.
    */
   levelOf(strip) {
     if (strip.parent === null) return strip.kind === 'pool' ? 1 : 2
@@ -271,7 +277,10 @@ export class Store {
     return parent === undefined ? 2 : Math.min(parent.level + 1, MOST_LEVELS)
   }
 
-  /** The strips that contain one, from the outermost, and those directly below it, in order. */
+  /**
+   * Returns the strips that contain one, from the outermost, and the strips directly below it, in
+   * order.
+   */
   around(id) {
     this.flush()
     const above = []
@@ -285,7 +294,10 @@ export class Store {
     return strip === undefined || strip.parent === null ? undefined : this.byId.get(strip.parent)
   }
 
-  /** The addresses from the first to the last strip of a space; all of the family, if it has none. */
+  /**
+   * Returns the addresses from the first to the last strip of a space; all of the family, if it
+   * has none.
+   */
   extent(space) {
     let from = null
     let to = null
@@ -299,7 +311,7 @@ export class Store {
     return from === null ? { from: 0n, to: lastOf(space.family) } : { from, to }
   }
 
-  /** The share of a pool that blocks cover on the levels below it, from 0 to 1. */
+  /** Returns the share of a pool that blocks cover on the levels below it, from 0 to 1. */
   used(space, entry) {
     if (entry.strip.used !== undefined) return Math.min(Math.max(entry.strip.used, 0), 1)
     const { from, to } = entry.strip

@@ -1,13 +1,13 @@
-// Measuring and shortening text.
+// Measures and shortens text.
 
 export const LABEL = '600 12px system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif'
 export const SUB = '400 11px system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif'
-/** Space between text and what is around it. */
+/** Space around text. */
 export const PAD = 6
-/** How high a line of text is. */
+/** The height of a line of text. */
 export const LINE = 15
 const ELLIPSIS = '…'
-/** Shortened texts have as many characters at least. */
+/** The least number of characters of a shortened text. */
 const LEAST = 5
 
 /** Measures texts by their characters, each of which is measured once. */
@@ -16,7 +16,7 @@ export class Measure {
     this.fonts = new Map()
   }
 
-  /** How wide a text is, in whole pixels, rounded up. */
+  /** Returns the width of a text, in whole pixels, rounded up. */
   width(ctx, font, text) {
     let widths = this.fonts.get(font)
     if (widths === undefined) this.fonts.set(font, (widths = new Map()))
@@ -34,9 +34,9 @@ export class Measure {
   }
 
   /**
-   * The text, or a shorter one that fits into so many pixels, or ''. An address or a CIDR is not
-   * cut off, because what is left of it would be read as another one; of a CIDR its length is
-   * shown.
+   * Returns the text, or a shorter one that fits into a number of pixels, or ''. It does not cut
+   * an address or a CIDR, because the rest would read as another one; of a CIDR it shows the
+   * length.
    */
   fit(ctx, font, text, room) {
     if (room <= 0 || text === '') return ''
@@ -58,7 +58,9 @@ export class Measure {
   }
 }
 
-/** So many characters of a text: also the last ones, by which names often differ. */
+/**
+ * Shortens a text to a number of characters: including the last ones, in which names often differ.
+ */
 function shortened(characters, count) {
   const end = count < 4 ? 0 : Math.floor(count / 2)
   return characters.slice(0, count - end).join('') + ELLIPSIS + characters.slice(characters.length - end, characters.length).join('')

@@ -1,7 +1,7 @@
-// Colours as data: one entry a colour key for each theme. Text and ink of patterns follow
+// Holds colors as data: one entry for each color key and theme. Text and ink of patterns follow
 // from the fill, so that their contrast is checked in one place.
 
-/** Relative luminance as WCAG defines it. @param {string} colour #rrggbb */
+/** Returns the relative luminance as WCAG defines it. @param {string} colour #rrggbb */
 export function luminance(colour) {
   const [r, g, b] = [1, 3, 5].map((i) => {
     const share = parseInt(colour.slice(i, i + 2), 16) / 255
@@ -10,7 +10,7 @@ export function luminance(colour) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b
 }
 
-/** The contrast of two colours, from 1 to 21. */
+/** Returns the contrast of two colors, from 1 to 21. */
 export function contrast(one, other) {
   const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b)
   return (light + 0.05) / (dark + 0.05)
@@ -24,7 +24,7 @@ function mix(one, other, share) {
 const DARK_TEXT = '#10151c'
 const LIGHT_TEXT = '#ffffff'
 
-/** What is drawn on a fill: text, and the ink of patterns. */
+/** Returns the colors on a fill: text, and the ink of patterns. */
 function paintOf(fill, edge, strength) {
   const text = contrast(fill, LIGHT_TEXT) >= 4.5 ? LIGHT_TEXT : DARK_TEXT
   return { fill, edge, text, ink: edge === fill ? mix(fill, text, strength) : mix(fill, edge, strength) }
@@ -39,7 +39,7 @@ function themeOf(base, fills, strength) {
   return { ...base, colours }
 }
 
-/** Fills; a pair is a light fill and the edge that it is always drawn with. */
+/** The fills; a pair is a light fill and the edge that it is always drawn with. */
 const LIGHT = {
   free: ['#f3f6f9', '#8592a3'],
   level: '#bccbde',

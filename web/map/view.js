@@ -1,13 +1,13 @@
-// What part of an address space is on the screen, and how wide. Addresses are fixed-point
-// BigInts with FRACTION bits, so that a view moves by less than an address and is exact at a
-// /128 in ::/0. For drawing, `locate` turns limbs into pixels without BigInt.
+// Represents the visible part of an address space, and its width. Addresses are fixed-point
+// BigInts with FRACTION bits, so that a view moves by less than an address and is exact at a /128
+// in ::/0. For drawing, `locate` turns limbs into pixels without BigInt.
 
 import { lastOf } from './address.js'
 import { HIGH, MIDDLE, high, low, middle } from './limbs.js'
 
 const FRACTION = 32n
 const ONE = 1n << FRACTION
-/** Pixels further away than this are as good as infinitely far: canvases stay exact below. */
+/** The distance in pixels that counts as infinite: canvases stay exact below it. */
 const FAR = 1e7
 
 export class View {
@@ -26,17 +26,17 @@ export class View {
     this.limit()
   }
 
-  /** @returns {bigint} the first address of which something is shown */
+  /** @returns {bigint} the first address that is visible at least in part */
   get from() {
     return this.start >> FRACTION
   }
 
-  /** @returns {bigint} the last one */
+  /** @returns {bigint} the last such address */
   get to() {
     return (this.start + this.span - 1n) >> FRACTION
   }
 
-  /** Sets how many pixels wide the view is. */
+  /** Sets the width of the view in pixels. */
   resize(width) {
     this.width = Math.max(1, width)
     this.measure()
@@ -55,34 +55,39 @@ export class View {
     this.middle = middle(origin)
     this.low = low(origin)
     this.fraction = Number(this.start & (ONE - 1n)) / Number(ONE)
-    /** Pixels an address. */
+    /** Pixels per address. */
     this.scale = this.width / (Number(this.span) / Number(ONE))
   }
 
-  /** The pixel at which the address of these limbs begins, cut off far outside of the view. */
+  /**
+   * Returns the pixel at which the address of these limbs begins, cut off far outside of the view.
+   */
   locate(a, b, c) {
     const x = ((a - this.high) * HIGH + (b - this.middle) * MIDDLE + (c - this.low) - this.fraction) * this.scale
     return x > FAR ? FAR : x < -FAR ? -FAR : x
   }
 
-  /** The pixel at which an address begins. @param {bigint} address */
+  /** Returns the pixel at which an address begins. @param {bigint} address */
   pixel(address) {
     return this.locate(high(address), middle(address), low(address))
   }
 
-  /** The fixed-point address at a pixel. */
+  /** Returns the fixed-point address at a pixel. */
   point(x) {
     return this.start + scaled(this.span, x / this.width)
   }
 
-  /** The address at a pixel, inside of the family. @returns {bigint} */
+  /** Returns the address at a pixel, inside of the family. @returns {bigint} */
   address(x) {
     const at = this.point(x) >> FRACTION
     const last = lastOf(this.family)
     return at < 0n ? 0n : at > last ? last : at
   }
 
-  /** Zooms in by a factor (out, below 1) so that what is at pixel x stays there, down to one address. */
+  /**
+   * Zooms in by a factor (out, below 1) so that the point at pixel x stays there, down to one
+   * address.
+   */
   zoom(factor, x) {
     const anchor = this.point(x)
     this.span = scaled(this.span, 1 / factor)
@@ -92,7 +97,7 @@ export class View {
     this.limit()
   }
 
-  /** Moves by pixels: what was at x is at x - pixels then. */
+  /** Moves by pixels: the point at x is then at x - pixels. */
   pan(pixels) {
     this.start += scaled(this.span, pixels / this.width)
     this.limit()
@@ -103,7 +108,7 @@ export class View {
     return { start: this.start, span: this.span }
   }
 
-  /** Shows what is between two snapshots: 0 is the first and 1 is the second. */
+  /** Shows a view between two snapshots: 0 is the first and 1 is the second. */
   between(first, second, share) {
     const [outer, inner, depth] = first.span >= second.span ? [first, second, share] : [second, first, 1 - share]
     // The span changes by equal factors in equal steps, and the start with it so that one
@@ -117,7 +122,7 @@ export class View {
   }
 }
 
-/** A BigInt times a number, as exact as the number is. */
+/** Returns a BigInt times a number, as exact as the number. */
 function scaled(value, factor) {
   if (!Number.isFinite(factor)) throw new RangeError(`a view cannot change by a factor of ${factor}`)
   if (factor === 0) return 0n

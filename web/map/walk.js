@@ -1,25 +1,25 @@
-// The strips of a lane as they are on the screen: what is a pixel wide or more by itself, and
-// the others by the column in which they begin. So a lane costs no more steps than it has
-// pixels, whatever its number of strips. Drawing, pointing and listing all go this way, so
-// that they agree.
+// Visits the strips of a lane as they are on the screen: strips of a pixel or more by themselves,
+// and the others by the column in which they begin. So a lane costs no more steps than it has
+// pixels, whatever its number of strips. Drawing, pointing and listing all use this, so that they
+// agree.
 
-/** How far outside of the view rectangles may reach: their edges must not be seen. */
+/** The distance outside of the view that rectangles can reach: their edges must not be visible. */
 const BEYOND = 4
 
-/** Positions that differ less are the same: they are calculated with such an error. */
+/** Positions that differ less are the same: their calculation has this error. */
 const ERROR = 1e-4
 
-/** The pixel of a position, cut off outside of the view. */
+/** Returns the pixel of a position, cut off outside of the view. */
 export function edge(view, x) {
   return Math.floor(Math.min(Math.max(x, -BEYOND), view.width + BEYOND) + ERROR)
 }
 
-/** Strips at least so wide are drawn with the last pixel that they have a part of. */
+/** Strips of this width or more are drawn with the last pixel that they have a part of. */
 const GENEROUS = 8
 
 /**
- * The pixel up to which a strip is drawn that is a pixel wide or more: of a long one with the
- * last pixel that it has a part of, unless the next strip begins there, so that what is in it
+ * Returns the pixel up to which a strip of a pixel or more is drawn. A long strip is drawn with
+ * the last pixel that it has a part of, unless the next strip begins there, so that its content
  * does not stand out.
  */
 export function rightEdge(lane, view, i) {
@@ -35,13 +35,13 @@ export function isWide(lane, view, i) {
   return lane.right(view, i) - lane.left(view, i) >= 1 - ERROR
 }
 
-/** The pixel column of a strip that is less than a pixel wide. */
+/** Returns the pixel column of a strip that is less than a pixel wide. */
 export function columnOf(lane, view, i) {
   return Math.max(0, Math.floor(lane.left(view, i) + ERROR))
 }
 
 /**
- * Visits what a view shows of a lane, in order.
+ * Visits the visible strips of a lane, in order.
  * @param {import('./lane.js').Lane} lane
  * @param {import('./view.js').View} view
  * @param {{wide(lane, i, x0, x1): void, clump(lane, i, j, column): void}} sink wide: strip i is
@@ -67,8 +67,8 @@ export function walk(lane, view, sink) {
 }
 
 /**
- * The share of a column that strips cover, of which i to j-1 begin in it. Where they go on in the
- * next column it is measured from the first of them to the next one behind them, so that the
+ * Returns the share of a column that strips cover, of which i to j-1 begin in it. If they go on in
+ * the next column, it is measured from the first of them to the next one behind them, so that the
  * edges of addresses and pixels make no pattern.
  */
 export function shareOf(lane, view, i, j, column) {
@@ -83,7 +83,7 @@ export function shareOf(lane, view, i, j, column) {
 }
 
 /**
- * The strip that is drawn at a pixel.
+ * Returns the strip that is drawn at a pixel.
  * @param {bigint} address the address there: of several in a column, the one nearest to it
  * @returns {number} -1 if there is none
  */

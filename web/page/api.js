@@ -1,13 +1,13 @@
-// Questions to the command, and what it is asked to do.
+// Sends questions and orders to the command.
 
 import { press } from './press.js'
 
-/** An answer that is not what was asked for. The message is in words. */
+/** Represents a refused or failed request. The message is in words. */
 export class Refusal extends Error {
   /**
    * @param {string} message
    * @param {number} status of HTTP; 0: there was no answer
-   * @param {number} [exitCode] of the command that says the same
+   * @param {number} [exitCode] of the command for the same failure
    */
   constructor(message, status, exitCode = 0) {
     super(message)
@@ -48,19 +48,19 @@ export function createApi(token, { send = (url, options) => fetch(url, options),
   }
 
   return {
-    /** What `kubectl ipam who` says of an address or a CIDR. */
+    /** Asks what `kubectl ipam who` reports about an address or a CIDR. */
     who: (address, signal) => ask('GET', '/api/who', { address }, { signal }),
-    /** What `kubectl ipam explain` says of a claim. */
+    /** Asks what `kubectl ipam explain` reports about a claim. */
     explain: (claim, signal) =>
       ask('GET', '/api/explain', { kind: claim.kind.toLowerCase(), namespace: claim.namespace, name: claim.name }, { signal }),
-    /** What `kubectl ipam free` says of a pool; length "": all lengths. */
+    /** Asks what `kubectl ipam free` reports about a pool; length "": all lengths. */
     free: (pool, length, count, signal) =>
       ask('GET', '/api/free', length === '' ? { pool, count } : { pool, length, count }, { signal }),
-    /** The IPAddressClaims that a Machine owns. */
+    /** Returns the IPAddressClaims that a Machine owns. */
     machine: (name, signal) => ask('GET', '/api/machine', { name }, { signal }),
     /** Creates an IPClaim. */
     claim: (asked) => ask('POST', '/api/claims', {}, { body: asked }),
-    /** Releases an IPClaim of this UID. */
+    /** Releases the IPClaim with this UID. */
     release: ({ namespace, name, uid }) => ask('DELETE', '/api/claims', { namespace, name, uid }),
   }
 }

@@ -1,5 +1,5 @@
-// What the parts of the page have in common: what is selected, where a link or a suggestion
-// leads, and what the address bar keeps.
+// Holds the state that the parts of the page share: the selection, the targets of links and
+// suggestions, and the state that the address bar keeps.
 
 import { claimFor } from './commands.js'
 import { afterBurst, byId, h } from './dom.js'
@@ -8,11 +8,11 @@ import { blockState } from './places.js'
 import { formatRange } from './ranges.js'
 import { keyOf } from './strips.js'
 
-const SMALL = matchMedia('(max-width: 640px)') // where the details are a sheet over the page
+const SMALL = matchMedia('(max-width: 640px)') // at this width, the details are a sheet over the page
 
 /**
- * The page. A selection is the key of a strip, or "r:" and a range of addresses, or "m:" and
- * the name of a Machine; empty: nothing is selected.
+ * Represents the page. A selection is the key of a strip, or "r:" and a range of addresses, or
+ * "m:" and the name of a Machine; empty: nothing is selected.
  */
 export class App {
   selected = ''
@@ -28,7 +28,7 @@ export class App {
   #restoring = false
   #keepSoon = afterBurst(() => this.keepLink({ replace: true }), 400)
 
-  /** Says a sentence to a screen reader. @param {string} sentence */
+  /** Speaks a sentence to a screen reader. @param {string} sentence */
   say(sentence) {
     const element = byId('say')
     element.textContent = ''
@@ -36,7 +36,7 @@ export class App {
   }
 
   /**
-   * Selects a thing of the register, a row of the map, or a key.
+   * Selects an object of the register, a row of the map, or a key.
    * @param {object|string} what
    * @param {{reveal?: boolean, focus?: boolean}} [how] reveal: show it on the map
    */
@@ -56,7 +56,7 @@ export class App {
   }
 
   /**
-   * Goes where a suggestion leads.
+   * Goes to the target of a suggestion.
    * @param {import('./find.js').Target} target
    */
   go(target) {
@@ -78,14 +78,14 @@ export class App {
     }
   }
 
-  /** Follows a part of a line that is a link. @param {{to?: string, filter?: string}} part */
+  /** Follows a part of a line if it is a link. @param {{to?: string, filter?: string}} part */
   follow(part) {
     if (part.filter) this.go({ type: 'filter', filter: part.filter })
     else if (part.to.startsWith('r:')) this.select(part.to, { reveal: true })
     else this.go({ type: 'key', key: part.to })
   }
 
-  /** Goes to what a change was about; to its place where it is gone. */
+  /** Goes to the object of a change; if it is gone, to its former addresses. */
   goToChange(change) {
     const { of, key } = change
     const isThere = key.startsWith('w:') ? this.store.waiting.has(of.id) : this.maps.has(key)
@@ -94,7 +94,7 @@ export class App {
     else this.say('It is gone.')
   }
 
-  /** Lists what is free in a pool. @param {string} pool */
+  /** Lists the free space of a pool. @param {string} pool */
   showFree(pool) {
     this.free.view = { pool }
     this.tabs.show('free')
@@ -102,7 +102,7 @@ export class App {
     byId('tab-free').focus()
   }
 
-  /** A claim for exactly a block of a pool, in the namespace of the command. */
+  /** Returns a claim for exactly a block of a pool, in the namespace of the command. */
   asked(pool, cidr, length) {
     return claimFor(pool, cidr, length, this.store.hello.namespace)
   }
@@ -112,7 +112,7 @@ export class App {
     this.dialogs.claim(asked)
   }
 
-  /** A mark in the colour of a state. @param {object|string} thing @returns {HTMLElement} */
+  /** Returns a mark in the color of a state. @param {object|string} thing @returns {HTMLElement} */
   stateMark(thing) {
     const mark = h('span', { class: 'swatch', 'aria-hidden': 'true' })
     mark.style.background = `var(--state-${typeof thing === 'string' ? thing : stateOf(thing)})`
@@ -121,7 +121,7 @@ export class App {
 
   /**
    * Writes the view into the address bar.
-   * @param {{replace?: boolean}} [how] replace: it is no step back
+   * @param {{replace?: boolean}} [how] replace: replaces the present step of the history
    */
   keepLink({ replace = false } = {}) {
     if (this.#restoring) return
@@ -136,12 +136,12 @@ export class App {
     else history.pushState(null, '', fragment)
   }
 
-  /** The view of a map has moved. */
+  /** Writes the view into the address bar soon, because a map has moved. */
   keepLinkSoon() {
     this.#keepSoon()
   }
 
-  /** Shows what the address bar says. */
+  /** Shows the view that the address bar holds. */
   restore() {
     const { view } = parseLink(location.hash)
     this.#restoring = true
@@ -159,7 +159,7 @@ export class App {
     }
   }
 
-  /** Selects nothing. */
+  /** Clears the selection. */
   deselect() {
     const had = this.selected !== ''
     this.selected = ''

@@ -1,25 +1,25 @@
-// What has changed since the page was opened: the last ones, and how many there were.
+// Records the changes since the page was opened: the last ones, and their total number.
 
 import { poolName } from './words.js'
 
 /**
- * A change.
+ * Represents a change.
  * @typedef {object} Change
  * @property {number} number counts up
  * @property {number} time milliseconds
  * @property {string} what such as granted, released, retained
- * @property {string} text what it is about: a block, a pool or a claim
- * @property {string} detail its holder, or why
- * @property {string} key of what is shown when it is followed
+ * @property {string} text the changed block, pool or claim
+ * @property {string} detail its holder, or the reason
+ * @property {string} key of the object to show when the change is followed
  * @property {string} pool its id
- * @property {import('./store.js').Block|object} of what it was about, for a place on the map
+ * @property {import('./store.js').Block|object} of the changed object, for its addresses on the map
  */
 
 const STATE_WORDS = { Bound: 'bound', Retained: 'retained', Cooling: 'cooling', Releasing: 'releasing', Carved: 'carved' }
 
-/** The last changes, at most so many; twice as many may be in memory. */
+/** Keeps the last changes, at most as many as `most`; twice as many can be in memory. */
 export class Changes {
-  /** How many there were in all. */
+  /** The total number of changes. */
   total = 0
   #most
   #now
@@ -38,7 +38,7 @@ export class Changes {
   /**
    * Takes a delta of the store. The first state is no change.
    * @param {import('./store.js').Delta} delta
-   * @returns {number} how many changes it had
+   * @returns {number} the number of its changes
    */
   take(delta) {
     if (delta.first) return 0
@@ -50,7 +50,7 @@ export class Changes {
   }
 
   /**
-   * The changes that are kept, the last one first.
+   * Returns the kept changes, the last one first.
    * @param {number} [most]
    * @returns {Change[]}
    */
@@ -58,7 +58,7 @@ export class Changes {
     return this.#kept.slice(-most).reverse()
   }
 
-  /** How many are in memory. */
+  /** Returns the number of changes in memory. */
   get kept() {
     return this.#kept.length
   }

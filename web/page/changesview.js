@@ -1,11 +1,11 @@
-// What has changed since the page was opened, as a table with links.
+// Shows the changes since the page was opened as a table with links.
 
 import { atMostEvery, button, byId, h, place } from './dom.js'
 import { clock, count, counted, date, poolName } from './words.js'
 
 const SHOWN = 200
 
-/** The tab of changes. */
+/** Shows the tab of changes. */
 export class ChangesView {
   #app
   #changes
@@ -24,13 +24,13 @@ export class ChangesView {
     byId('changes').tHead.append(h('tr', {}, ...['Time', 'What', 'Block, pool or claim', 'Pool', 'Holder, or why'].map((text) => h('th', { scope: 'col', text }))))
   }
 
-  /** There are more changes. */
+  /** Shows the new changes. */
   refresh() {
     byId('changes-count').textContent = this.#changes.total > 9999 ? '9999+' : String(this.#changes.total)
     if (this.#visible) this.#draw()
   }
 
-  /** Says whether it is on the screen. @param {boolean} visible */
+  /** Sets whether the tab is on the screen. @param {boolean} visible */
   show(visible) {
     this.#visible = visible
     if (visible) this.#drawNow()

@@ -1,9 +1,9 @@
-// kubectl commands and manifests that say what the page shows.
+// Makes kubectl commands and manifests for the objects on the page.
 
 const SAFE = /^[A-Za-z0-9_./:@%+=,-]+$/
 
 /**
- * Quotes an argument for a shell where it has to be.
+ * Quotes an argument for a shell if it needs quotes.
  * @param {string} text
  * @returns {string}
  */
@@ -12,7 +12,7 @@ export function quote(text) {
 }
 
 /**
- * A command of the plug-in.
+ * Returns a command of the plug-in.
  * @param {...string} args
  * @returns {string}
  */
@@ -21,7 +21,7 @@ export function ipam(...args) {
 }
 
 /**
- * How commands name a pool: "core", and "localippool/lab" with its namespace.
+ * Returns the name of a pool in commands: "core", and "localippool/lab" with its namespace.
  * @param {{kind: string, namespace: string, name: string}} pool
  * @returns {string[]}
  */
@@ -30,22 +30,22 @@ export function poolArgs(pool) {
 }
 
 /**
- * What an IPClaim asks for.
+ * Describes the content of an IPClaim.
  * @typedef {object} Asked
  * @property {string} namespace
  * @property {string} name
  * @property {{kind: string, namespace: string, name: string}|null} pool
  * @property {string} [class]
  * @property {string} [cidr] exactly this block
- * @property {number} [length] -1: that of the class or the pool
+ * @property {number} [length] -1: the length of the class or the pool
  */
 
 /**
- * A claim for exactly a block of a pool.
+ * Returns a claim for exactly a block of a pool.
  * @param {{kind: string, namespace: string, name: string}} pool
  * @param {string} cidr
  * @param {number} length
- * @param {string} namespace that is used unless the pool is of one namespace
+ * @param {string} namespace for the claim, unless the pool belongs to a namespace
  * @returns {Asked} with a name such as claim-10-2-0-0-24
  */
 export function claimFor(pool, cidr, length, namespace) {
@@ -54,7 +54,7 @@ export function claimFor(pool, cidr, length, namespace) {
 }
 
 /**
- * The command that claims it.
+ * Returns the command that makes the claim.
  * @param {Asked} asked
  * @returns {string}
  */
@@ -68,7 +68,7 @@ export function claimCommand(asked) {
 }
 
 /**
- * The manifest of the IPClaim.
+ * Returns the manifest of the IPClaim.
  * @param {Asked} asked
  * @returns {string} YAML
  */
@@ -93,7 +93,7 @@ const PLAIN = /^[a-z]([a-z0-9.-]*[a-z0-9])?$/
 const WORDS = new Set(['true', 'false', 'yes', 'no', 'on', 'off', 'null', 'y', 'n'])
 
 /**
- * A string as a scalar of YAML.
+ * Returns a string as a scalar of YAML.
  * @param {string} text
  * @returns {string}
  */

@@ -1,10 +1,10 @@
-// CSV as RFC 4180 has it, safe to open in a spreadsheet.
+// Writes CSV according to RFC 4180, safe to open in a spreadsheet.
 
 const FORMULA = /^[=+\-@\t\r]/
 
 /**
- * Writes one cell. A spreadsheet takes a cell that begins with = + - @ or a tab for a
- * formula, so an apostrophe is put before it.
+ * Writes one cell. A spreadsheet takes a cell that begins with = + - @ or a tab for a formula, so
+ * the cell gets an apostrophe at its beginning.
  * @param {string} value
  * @returns {string}
  */
@@ -18,7 +18,7 @@ export function cell(value) {
  * @template Row
  * @param {{label: string, value: (row: Row) => string}[]} columns
  * @param {Iterable<Row>} rows
- * @param {number} [rowsOfPart] how many rows a part has
+ * @param {number} [rowsOfPart] the number of rows of a part
  * @returns {Generator<string>} the header line is in the first part
  */
 export function* csv(columns, rows, rowsOfPart = 2000) {

@@ -1,4 +1,5 @@
-// Dialogues: to create a claim, and to release one. Each says what it does before it is done.
+// Opens dialogs: to create a claim, and to release one. Each describes the change before it is
+// made.
 
 import { claimCommand, claimManifest } from './commands.js'
 import { byId, copyButton, h } from './dom.js'
@@ -6,7 +7,7 @@ import { sentence } from './words.js'
 
 const NAME = /^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/
 
-/** The dialogue that asks before something is changed. */
+/** Shows the dialog that asks before a change. */
 export class Dialogs {
   #app
   #do = async () => {}
@@ -52,8 +53,8 @@ export class Dialogs {
   /** Asks whether to release a claim. @param {{namespace: string, name: string, cidr: string}} claim */
   release(claim) {
     const what = claim.cidr ? `It holds ${claim.cidr}. Whatever uses these addresses has to stop first: another claim may get them.` : 'It waits for a block, and gets none then.'
-    const uid = this.#uidOf(claim) // of what is shown now: another claim of this name is not released
-    uid.catch(() => {}) // it is said when it is to be released
+    const uid = this.#uidOf(claim) // the UID of the shown claim: another claim of this name is not released
+    uid.catch(() => {}) // reported when the claim is to be released
     this.#open({
       title: `Release IPClaim ${claim.namespace}/${claim.name}?`, action: 'Release', danger: true,
       body: [h('p', { text: what }), h('p', { class: 'quiet', text: 'The IPClaim is deleted. What becomes of the block is for its reclaim policy and the reuse delay of the pool to say.' })],
@@ -65,7 +66,7 @@ export class Dialogs {
     byId('ask-cancel').focus()
   }
 
-  // The UID of the claim, if it still holds what was shown.
+  // Returns the UID of the claim, if it still holds the shown block.
   async #uidOf({ namespace, name, cidr }) {
     const { uid, block = '' } = await this.#app.api.explain({ kind: 'IPClaim', namespace, name })
     if (block !== cidr) throw new Error(`IPClaim ${namespace}/${name} now ${block ? `holds ${block}` : 'holds no block'}: look again, and release it if you still want to`)

@@ -1,4 +1,4 @@
-// Making elements. Text is always text: nothing here takes markup.
+// Makes elements. Text is always text: nothing here takes markup.
 
 import { press } from './press.js'
 
@@ -23,7 +23,7 @@ export function h(tag, props = {}, ...children) {
 }
 
 /**
- * The element with an id. It is an error of the page where there is none.
+ * Returns the element with an id. A missing element is an error of the page.
  * @param {string} id
  * @returns {HTMLElement}
  */
@@ -34,7 +34,7 @@ export function byId(id) {
 }
 
 /**
- * A button.
+ * Makes a button.
  * @param {string} text
  * @param {(event: Event) => void} onClick
  * @param {Object<string, unknown>} [props]
@@ -45,9 +45,9 @@ export function button(text, onClick, props = {}) {
 }
 
 /**
- * A button that copies a text, and says so.
+ * Makes a button that copies a text, and reports it.
  * @param {string} text
- * @param {string} what the button copies, for its label
+ * @param {string} what the name of the copied text, for the label
  * @param {(sentence: string) => void} say
  * @param {string} [face] the words on it
  * @returns {HTMLButtonElement}
@@ -55,7 +55,7 @@ export function button(text, onClick, props = {}) {
 export function copyButton(text, what, say, face = 'Copy') {
   const made = button(face, async () => {
     const copied = await copyText(text)
-    made.style.minWidth = `${made.offsetWidth}px` // so that buttons beside it stay where they are
+    made.style.minWidth = `${made.offsetWidth}px` // so that buttons beside it do not move
     say(copied ? `Copied ${what}.` : `Could not copy ${what}: select the text and copy it.`)
     made.textContent = copied ? 'Copied' : 'Not copied'
     setTimeout(() => (made.textContent = face), 1500)
@@ -87,12 +87,12 @@ export function afterBurst(work, milliseconds) {
 }
 
 /**
- * Calls a function at most once in so many milliseconds, and once after the last call, but not
- * while a pointer is pressed. What takes long is called less often, so that it never takes more
- * than a tenth of the time.
+ * Calls a function at most once in `milliseconds`, and once after the last call, but not while a
+ * pointer is pressed. It calls slow work less often, so that the work never takes more than a
+ * tenth of the time.
  * @param {() => void} work
  * @param {number} milliseconds
- * @returns {{(): void, now: () => void}} now: does at once what is due
+ * @returns {{(): void, now: () => void}} now: does the due work at once
  */
 export function atMostEvery(work, milliseconds) {
   let timer = 0
@@ -113,8 +113,8 @@ export function atMostEvery(work, milliseconds) {
 }
 
 /**
- * Makes the children of an element be these. Those that stay are not touched: they keep the focus,
- * and what is selected in them.
+ * Replaces the children of an element. It does not touch children that stay: they keep the focus,
+ * and the selection in them.
  * @param {Element} parent
  * @param {Element[]} children
  */
@@ -127,7 +127,7 @@ export function place(parent, children) {
 }
 
 /**
- * The parts of a line, with links as buttons that look like links.
+ * Returns the nodes of the parts of a line, with links as buttons that look like links.
  * @param {import('./facts.js').Line} line
  * @param {(part: object) => void} follow
  * @returns {Node[]}

@@ -1,5 +1,5 @@
-// What is said of what is selected, without a DOM: titles, facts with links, commands. A text
-// with a link is {text, to}; one that leads to rows of the list is {text, filter}.
+// Describes a selection without a DOM: titles, facts with links, commands. A text with a link is
+// {text, to}; a link to rows of the list is {text, filter}.
 
 import { ipam, poolArgs, quote } from './commands.js'
 import { blockState, holderLink, poolLink, poolsAbove, rangeText } from './places.js'
@@ -9,30 +9,30 @@ import { count, counted, moment, percent, poolName, STATES } from './words.js'
  * @typedef {string|{text: string, to?: string, filter?: string}} Part
  * @typedef {Part[]} Line
  *
- * What is said of one thing.
+ * Describes one thing.
  * @typedef {object} Description
  * @property {string} kind such as Pool or Block
  * @property {string} title
  * @property {string} state a state of the map; empty: none
  * @property {string} stateText
- * @property {string} copy what the copy button copies; empty: no button
+ * @property {string} copy the text for the copy button; empty: no button
  * @property {[string, Line, string|undefined][]} facts the parts of a line, or of a "list"
  * @property {string[]} notes sentences that warn
  * @property {{text: string, parts: [string, bigint, string][]}|null} usage of a pool
  * @property {string[]} commands
- * @property {string} who what `who` is asked for; empty: nothing
- * @property {object|null} explain the claim that `explain` is asked for
+ * @property {string} who the addresses to ask `who` about; empty: none
+ * @property {object|null} explain the claim to ask `explain` about
  * @property {object|null} release the IPClaim that can be released
  * @property {string} pool whose free space can be listed; empty: none
  */
 
 const MOST = 8
 
-/** A description that says nothing. @type {Description} */
+/** The empty description. @type {Description} */
 export const blank = { kind: '', title: '', state: '', stateText: '', copy: '', facts: [], notes: [], usage: null, commands: [], who: '', explain: null, release: null, pool: '' }
 
 /**
- * Describes what has a key, or null where it is gone.
+ * Describes the object with a key, or returns null if it is gone.
  * @param {import('./store.js').Store} store
  * @param {string} key
  * @param {number} now
@@ -53,7 +53,7 @@ export function describe(store, key, now) {
   return null
 }
 
-// Withheld addresses of a pool, or some of which nothing is known.
+// Describes withheld addresses of a pool, or addresses of unknown use.
 function ofSpan(store, key) {
   const slash = key.lastIndexOf('/')
   const id = key.slice(2, slash)
@@ -96,7 +96,7 @@ function ofBlock(store, block, now) {
   }
 }
 
-/** A block as people write it: an address where it is one. */
+/** Returns a block in the form that people write: if it is an address, without a length. */
 function bare(block) {
   return block.from === block.to ? block.cidr.replace(/\/\d+$/, '') : block.cidr
 }
@@ -117,7 +117,7 @@ function ofPool(store, id, now) {
   }
 }
 
-// What a pool is, and what it hands out.
+// Returns the facts of a pool, and of its space to hand out.
 function poolFacts(store, pool, now) {
   const waiting = [...store.waiting.values()].filter((claim) => claim.pools.includes(pool.id))
   return [
@@ -162,7 +162,7 @@ function limits(of) {
 }
 
 /**
- * How a pool is used: a sentence and its parts, as [state, addresses, share].
+ * Describes the usage of a pool: a sentence and its parts, as [state, addresses, share].
  * @param {object} pool
  * @returns {{text: string, parts: [string, bigint, string][]}|null}
  */
@@ -172,7 +172,7 @@ export function usageOf(pool) {
   const total = of('total')
   if (total === 0n) return null
   const free = of('free')
-  const held = of('held') - of('retained') - of('cooling') // those are among what is held
+  const held = of('held') - of('retained') - of('cooling') // held includes those
   const parts = [['held', held], ...['carved', 'retained', 'cooling', 'withheld', 'free'].map((state) => [state, of(state)])]
     .filter(([, addresses]) => addresses > 0n)
     .map(([state, addresses]) => [state, addresses, percent(addresses, total)])
@@ -197,13 +197,13 @@ function ofWaiting(store, claim, now) {
   }
 }
 
-// The first few, and how many more there are.
+// Returns the first few, and the number of the others.
 function some(all, part) {
   const shown = all.slice(0, MOST).map(part)
   return all.length > MOST ? [...shown, `${all.length - MOST} more`] : shown
 }
 
-// Leaves out what nothing is known of.
+// Leaves out facts without known content.
 function known(facts) {
   return facts.map(([label, line, form]) => [label, line.filter((part) => part !== '' && part !== undefined), form]).filter(([, line]) => line.length > 0)
 }

@@ -1,17 +1,17 @@
-// What a person types to narrow a list: words, and fields such as project:shop.
+// Parses the text that narrows a list: words, and fields such as project:shop.
 
 import { parse } from './ranges.js'
 import { poolName, STATES } from './words.js'
 
-/** What fields may be called, and under which name they are known here. */
+/** The names of fields that a user can type, and their names here. */
 export const FIELDS = {
   pool: 'pool', namespace: 'namespace', ns: 'namespace', project: 'project', class: 'class',
   claim: 'claim', name: 'claim', state: 'state', kind: 'kind', machine: 'machine', address: 'address', cidr: 'address',
 }
 
 /**
- * Splits "project:shop" into its field and its value. Text without a field has none; no field
- * is called as the first group of an IPv6 address can be.
+ * Splits "project:shop" into its field and its value. Text without a field has none; no field has
+ * a name that can be the first group of an IPv6 address.
  * @param {string} word
  * @returns {{field: string, value: string}}
  */
@@ -26,7 +26,7 @@ const POOL_STATES = { Ready: 'ready', Exhausted: 'exhausted', Pending: 'pending'
 const BLOCK_STATES = { Bound: STATES.held, Retained: STATES.retained, Cooling: STATES.cooling, Releasing: STATES.releasing, Carved: STATES.carved }
 
 /**
- * The texts of a pool, a block, a waiting claim, or a row of the map.
+ * Returns the texts of a pool, a block, a waiting claim, or a row of the map.
  * @param {object} thing
  * @returns {{cidr: string, state: string, pool: string, kind: string, namespace: string, claim: string, project: string, class: string}}
  */
@@ -54,7 +54,7 @@ export function textsOf(thing) {
 }
 
 /**
- * Makes the condition of a filter. All words have to be true.
+ * Makes the condition of a filter. All words must match.
  * @param {string} text
  * @returns {((thing: object) => boolean)|null} null: there is no condition
  */
@@ -101,7 +101,7 @@ function contains(texts, wanted) {
 }
 
 /**
- * The address family of a thing.
+ * Returns the address family of a thing.
  * @param {object} thing
  * @returns {number}
  */

@@ -1,4 +1,4 @@
-// From what is typed into the field to suggestions, each with where it leads.
+// Turns the text in the search field into suggestions, each with its target.
 
 import { splitField } from './filter.js'
 import { compareAddresses } from './list.js'
@@ -7,14 +7,14 @@ import { keyOf } from './strips.js'
 import { counted, objectName, poolName } from './words.js'
 
 /**
- * Where a suggestion leads.
+ * Represents the target of a suggestion.
  * @typedef {{type: 'key', key: string}
  *   | {type: 'range', family: number, from: bigint, to: bigint, text: string}
  *   | {type: 'filter', filter: string}
  *   | {type: 'machine', name: string}} Target
  *
  * @typedef {object} Suggestion
- * @property {string} kind what it is, in a word or two
+ * @property {string} kind its kind, in a word or two
  * @property {string} text
  * @property {string} detail
  * @property {Target} target
@@ -23,7 +23,7 @@ import { counted, objectName, poolName } from './words.js'
 const MOST = 10
 
 /**
- * What a text means.
+ * Parses a search text.
  * @param {string} text
  * @returns {{kind: 'empty'|'range'|'field'|'text', range?: object, field?: string, value?: string}}
  */
@@ -38,7 +38,7 @@ export function parseQuery(text) {
 }
 
 /**
- * Suggestions for a text, the best one first.
+ * Returns suggestions for a text, the best one first.
  * @param {import('./store.js').Store} store
  * @param {string} text
  * @param {number} [most]
@@ -74,7 +74,7 @@ function ofRange(store, range, most) {
   covering.sort((a, b) => (a.to - a.from < b.to - b.from ? -1 : 1))
   for (const thing of [...covering, ...within].slice(0, most - 1)) found.push(suggestion(thing))
   const exact = covering.filter((thing) => thing.from === range.from && thing.to === range.to && !range.hostBits)
-  if (exact.length === 1) found.unshift(...found.splice(1, 1)) // exactly that block, in one routing domain
+  if (exact.length === 1) found.unshift(...found.splice(1, 1)) // an exact match, in one routing domain
   return found
 }
 
@@ -149,7 +149,7 @@ function claimRank(namespace, name, wanted) {
   return wanted.includes('/') ? rankOf(`${namespace}/${name}`, wanted) : rankOf(name, wanted)
 }
 
-// 0: the same, 1: begins with it, 3: has it, 9: none of these.
+// Returns the rank of a match: 0: the same, 1: begins with it, 3: contains it, 9: none of these.
 function rankOf(name, wanted) {
   const text = name.toLowerCase()
   if (!text.includes(wanted)) return 9

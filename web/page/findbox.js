@@ -1,10 +1,11 @@
-// The search field: a combobox with a list of suggestions, as the ARIA practices describe it.
+// Shows the search field: a combobox with a list of suggestions, as the ARIA practices describe
+// it.
 
 import { afterBurst, byId, h } from './dom.js'
 import { suggest } from './find.js'
 import { counted } from './words.js'
 
-/** The field and its suggestions. */
+/** Handles the field and its suggestions. */
 export class FindBox {
   #store
   #go
@@ -13,7 +14,7 @@ export class FindBox {
   #list = byId('suggestions')
   #found = []
   #at = -1
-  #typed = false // something that was not looked for yet
+  #typed = false // the text is newer than the last look
 
   /**
    * @param {import('./store.js').Store} store
@@ -84,7 +85,7 @@ export class FindBox {
   }
 
   #submit() {
-    this.#look() // what was typed last may not have been looked for yet
+    this.#look() // the last text may not have been looked up yet
     if (this.#found.length > 0) this.#take(0)
   }
 

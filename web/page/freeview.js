@@ -1,4 +1,5 @@
-// Free space as rows: the next blocks that a pool would hand out, each with how to claim it.
+// Shows free space as rows: the next blocks that a pool would hand out, each with the way to claim
+// it.
 
 import { claimCommand, claimManifest } from './commands.js'
 import { button, byId, copyButton, h } from './dom.js'
@@ -8,7 +9,7 @@ import { count, poolName, sentence } from './words.js'
 
 const BLOCKS = 50
 
-/** The tab of free space. */
+/** Shows the tab of free space. */
 export class FreeView {
   #app
   #visible = false
@@ -26,7 +27,7 @@ export class FreeView {
     byId('free-again').addEventListener('click', () => this.#ask())
   }
 
-  /** What a link keeps: the pool and the length. */
+  /** Returns the part of the view that a link keeps: the pool and the length. */
   get view() {
     return this.#visible ? { ...this.#wanted } : {}
   }
@@ -38,7 +39,7 @@ export class FreeView {
     if (this.#visible) this.#askOnce()
   }
 
-  /** Says whether it is on the screen. @param {boolean} visible */
+  /** Sets whether the tab is on the screen. @param {boolean} visible */
   show(visible) {
     this.#visible = visible
     if (!visible) return
@@ -48,13 +49,13 @@ export class FreeView {
     this.#askOnce()
   }
 
-  /** A claim was created or released. */
+  /** Asks again, because a claim was created or released. */
   again() {
     this.#asked = ''
     if (this.#visible) this.#askOnce()
   }
 
-  /** Pools have changed. */
+  /** Draws the tab after a change of the pools. */
   refresh() {
     if (!this.#visible) return
     this.#drawChoices()
@@ -106,7 +107,7 @@ export class FreeView {
       return
     }
     const { signal } = (this.#abort = new AbortController())
-    const note = (text) => (this.#asked === this.#answered ? (byId('free-note').textContent = text) : this.#draw([], text)) // rows of another question go
+    const note = (text) => (this.#asked === this.#answered ? (byId('free-note').textContent = text) : this.#draw([], text)) // removes the rows of another question
     note('Asking…')
     try {
       const report = await askUntilAnswered(() => this.#app.api.free(pool, length, BLOCKS, signal), { signal, onFailure: note })

@@ -1,5 +1,5 @@
-// Keys of the whole page, and the dialogue that lists them. Keys of one letter can be switched
-// off, for those who speak to their computer.
+// Handles the keys of the whole page, and the dialog that lists them. Keys of one letter can be
+// switched off, for people who speak to their computer.
 
 import { byId, h } from './dom.js'
 

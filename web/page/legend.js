@@ -1,10 +1,10 @@
-// The legend: what colours and patterns mean, and how many blocks have each.
+// Shows the legend: the meaning of colors and patterns, and the number of blocks with each.
 
 import { atMostEvery, byId, h } from './dom.js'
 import { drawTile } from '../map/index.js'
 import { count } from './words.js'
 
-/** The legend below the maps. */
+/** Shows the legend below the maps. */
 export class Legend {
   #maps
   #said = ''
@@ -26,13 +26,13 @@ export class Legend {
 }
 
 /**
- * Joins the legends of several maps. Where maps have different colours for one label, the
- * label says for which map it is.
+ * Joins the legends of several maps. If maps have different colors for one label, the label names
+ * its map.
  * @param {{name: string, entries: {label: string, colour: string, pattern: string, count: number}[]}[]} legends
  * @returns {object[]} entries
  */
 export function joinLegends(legends) {
-  const looks = new Map() // by label: a count by look
+  const looks = new Map() // by label: its different looks
   const all = legends.flatMap(({ name, entries }) => entries.filter((entry) => entry.label !== '').map((entry) => ({ name, entry, look: `${entry.colour} ${entry.pattern}` })))
   for (const { entry, look } of all) looks.set(entry.label, (looks.get(entry.label) ?? new Set()).add(look))
   const joined = new Map()
@@ -46,7 +46,7 @@ export function joinLegends(legends) {
 }
 
 /**
- * An entry of a legend, with a swatch in its colour and pattern.
+ * Returns an entry of a legend, with a swatch in its color and pattern.
  * @param {{label: string, colour: string, ink: string, pattern: string, count: number}} entry
  * @returns {HTMLElement}
  */

@@ -1,17 +1,17 @@
-// The fragment of the address bar: what a link keeps of the view.
+// Reads and writes the fragment of the address bar: the part of the view that a link keeps.
 
 const TEXTS = { selected: 'select', colour: 'colour', tab: 'tab', show: 'show', filter: 'filter', sort: 'sort', pool: 'pool', length: 'length' }
 const LONGEST = 4000
 
 /**
- * What a link keeps. Everything may be missing.
+ * Holds the view that a link keeps. Every property can be missing.
  * @typedef {object} View
  * @property {{space: string, from: string, to: string}[]} [views] the maps that are shown, and
  *   the first and the last address of each; empty addresses: all
- * @property {string} [selected] the key of what is selected
- * @property {string} [colour] what the map is coloured by
+ * @property {string} [selected] the key of the selection
+ * @property {string} [colour] the property that colors the map
  * @property {string} [tab]
- * @property {string} [show] which rows the list has
+ * @property {string} [show] the kind of rows in the list
  * @property {string} [filter]
  * @property {string} [sort] a column, with "-" before it for the other direction
  * @property {string} [pool] whose free space is listed
@@ -19,7 +19,7 @@ const LONGEST = 4000
  */
 
 /**
- * Reads a fragment. What cannot be read is left out.
+ * Reads a fragment. It ignores parts that it cannot read.
  * @param {string} fragment with or without "#"
  * @returns {{token: string, view: View}}
  */
@@ -40,7 +40,7 @@ function parseMap(text) {
 }
 
 /**
- * Writes a view as a fragment, without "#". Never has the token.
+ * Writes a view as a fragment, without "#". The fragment never has the token.
  * @param {View} view
  * @returns {string}
  */
@@ -55,7 +55,7 @@ export function formatLink(view) {
   return parts.join('&')
 }
 
-// What may stand in a fragment as it is stays readable.
+// Encodes a text, but keeps the characters readable that a fragment allows.
 function encode(text) {
   return encodeURIComponent(text).replace(/%(2F|3A|40|2C)/g, (code) => decodeURIComponent(code))
 }

@@ -1,10 +1,10 @@
-// The rows of the list: which there are, in which order, and what their cells say.
+// Selects and orders the rows of the list, and makes the texts of their cells.
 
 import { filterOf, familyOf, textsOf } from './filter.js'
 import { date, duration } from './words.js'
 
 /**
- * A column of the list.
+ * Describes a column of the list.
  * @typedef {object} Column
  * @property {string} id
  * @property {string} label
@@ -28,7 +28,7 @@ export const COLUMNS = [
   time('since', 'Since', (thing) => (typeof thing.since === 'number' ? thing.since : 0)),
 ]
 
-/** What a file has beside the columns of the list. */
+/** The columns of a file beside those of the list. */
 export const MORE_COLUMNS = [
   text('domain', 'Routing domain', (thing) => thing.domain ?? ''),
   text('requestedBy', 'Requested by', (thing) => thing.requestedBy ?? ''),
@@ -37,7 +37,7 @@ export const MORE_COLUMNS = [
   text('message', 'Message', (thing) => thing.message ?? ''),
 ]
 
-/** Which rows there may be. */
+/** The choices of rows. */
 export const SHOWN = {
   all: 'Everything',
   pools: 'Pools',
@@ -47,7 +47,7 @@ export const SHOWN = {
 }
 
 /**
- * The things of the register that a list has.
+ * Returns the things of the register for a list.
  * @param {import('./store.js').Store} store
  * @param {string} show a key of SHOWN
  * @returns {object[]}
@@ -68,7 +68,7 @@ export function thingsOf(store, show) {
 }
 
 /**
- * Filters and sorts. Equal rows are in the order of their addresses, and empty cells are last.
+ * Filters and sorts. Equal rows follow the order of their addresses, and empty cells are last.
  * @param {object[]} things
  * @param {{filter: string, sort: string}} how sort: a column, with "-" before it for the
  *   other direction
@@ -83,13 +83,13 @@ export function arrange(things, { filter = '', sort = 'address' }) {
   if (column.id === 'address' || column.id === 'since') {
     return rows.sort((a, b) => sign * column.compare(a, b) || compareAddresses(a, b))
   }
-  const keyed = rows.map((row) => ({ row, key: column.value(row) })) // each text is made once
+  const keyed = rows.map((row) => ({ row, key: column.value(row) })) // makes each text once
   keyed.sort((a, b) => compareTexts(a.key, b.key, sign) || compareAddresses(a.row, b.row))
   return keyed.map((one) => one.row)
 }
 
 /**
- * The holder of a row in words.
+ * Returns the holder of a row in words.
  * @param {object} thing
  * @returns {string}
  */
@@ -100,7 +100,7 @@ export function holder(thing) {
 }
 
 /**
- * How long ago a row began, short.
+ * Returns the age of a row in short form.
  * @param {object} thing
  * @param {number} now
  * @returns {string}
@@ -110,7 +110,8 @@ export function age(thing, now) {
 }
 
 /**
- * Compares by family, first address, and the larger one first; what has no place is last.
+ * Compares by family, by first address, and the larger one first; things without addresses are
+ * last.
  * @param {object} a
  * @param {object} b
  * @returns {number}
@@ -125,7 +126,7 @@ export function compareAddresses(a, b) {
   return 0
 }
 
-// Empty texts are last in either direction.
+// Compares texts. Empty texts are last in either direction.
 function compareTexts(a, b, sign = 1) {
   if (a === b) return 0
   if (a === '') return 1

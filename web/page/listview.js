@@ -1,4 +1,4 @@
-// The list: a table with a page of rows, which sorts, filters and is exported.
+// Shows the list: a table with a page of rows, which can be sorted, filtered and exported.
 
 import { csv } from './csv.js'
 import { afterBurst, atMostEvery, button, byId, h, place } from './dom.js'
@@ -9,7 +9,7 @@ import { count, counted } from './words.js'
 
 const PAGE = matchMedia('(max-width: 640px)').matches ? 25 : 100
 
-/** The list. */
+/** Shows the list. */
 export class ListView {
   #app
   #rows = []
@@ -32,7 +32,7 @@ export class ListView {
     this.#drawHead()
   }
 
-  /** What a link keeps of the list. */
+  /** Returns the part of the view that a link keeps. */
   get view() {
     const show = byId('show').value
     return { show: show === 'all' ? '' : show, filter: byId('filter').value.trim(), sort: this.#sort === 'address' ? '' : this.#sort }
@@ -47,29 +47,29 @@ export class ListView {
     this.#compute()
   }
 
-  /** The register, or what the map shows, has changed. */
+  /** Draws the list after a change of the register, or of the view of the map. */
   refresh() {
     this.#stale = true
     if (this.#visible) this.#redo()
   }
 
-  /** Draws at once what has changed. */
+  /** Draws pending changes at once. */
   settle() {
     this.#redo.now()
   }
 
-  /** What the map shows has changed. */
+  /** Draws the list after a change of the view of the map, if the list shows it. */
   refreshMap() {
     if (byId('show').value === 'map') this.refresh()
   }
 
-  /** Says whether it is on the screen. @param {boolean} visible */
+  /** Sets whether the list is on the screen. @param {boolean} visible */
   show(visible) {
     this.#visible = visible
     if (visible && this.#stale) this.#compute()
   }
 
-  /** Marks the row of what is selected. */
+  /** Marks the row of the selection. */
   mark() {
     for (const row of byId('list').tBodies[0].rows) {
       if (row.dataset.key === this.#app.selected) row.setAttribute('aria-current', 'true')
@@ -118,7 +118,7 @@ export class ListView {
     const focused = byId('list').tBodies[0].contains(document.activeElement) ? document.activeElement.closest('tr')?.dataset.key : null
     const rows = new Set()
     for (const thing of shown) rows.add(this.#row(thing, now, rows))
-    place(byId('list').tBodies[0], [...rows]) // one that is pressed while others change is still clicked
+    place(byId('list').tBodies[0], [...rows]) // keeps a pressed row while others change, so that it is still clicked
     this.#drawn = new Map([...rows].map((row) => [row.dataset.key, row]))
     if (focused && document.activeElement?.closest('tr')?.dataset.key !== focused) this.#focus(focused)
     this.mark()
@@ -137,8 +137,8 @@ export class ListView {
     row?.querySelector('button')?.focus({ preventScroll: true })
   }
 
-  // The row of a thing: the one that is there, where it says the same but for its age and is
-  // not taken.
+  // Returns the row of a thing: the existing one if it has the same texts except for its age and
+  // is not taken, else a new one.
   #row(thing, now, taken) {
     const key = rowKey(thing)
     const texts = textsOf(thing)

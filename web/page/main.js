@@ -1,4 +1,4 @@
-// The page: makes its parts, and connects them.
+// Makes the parts of the page, and connects them.
 
 import { createApi } from './api.js'
 import { App } from './app.js'
@@ -33,7 +33,7 @@ addEventListener('hashchange', () => {
 if (token) begin()
 else refuse('This page was opened without its token.')
 
-// Shows what to do, and nothing else.
+// Shows the way to open the page, and nothing else.
 function refuse(why) {
   byId('app').hidden = true
   byId('gate-why').textContent = why
@@ -83,7 +83,7 @@ function begin() {
     sign.refresh()
     describeContext(store, strips)
     if (!delta.ready) return
-    app.list.settle() // before the sign says that the page is in step: what is shown then stays where it is
+    app.list.settle() // before the sign reports that the page is in step: the shown rows then stay in place
     legend.refresh.now()
   })
   press.follow(document)
@@ -107,7 +107,7 @@ function open(app, tab) {
   byId(`tab-${tab}`).focus()
 }
 
-// What the head of the page says.
+// Fills the head of the page.
 function describeContext(store, strips) {
   const { context, namespace, readOnly } = store.hello ?? {}
   const words = [context, namespace && `namespace ${namespace}`, readOnly && 'read only'].filter(Boolean).join(' · ')

@@ -1,4 +1,4 @@
-// The maps: one for each routing domain and family that is chosen, side by side.
+// Shows the maps: one for each chosen routing domain and family, side by side.
 
 import { atMostEvery, button, byId, h } from './dom.js'
 import { joinLegends } from './legend.js'
@@ -10,19 +10,19 @@ import { rangeOfKey } from './places.js'
 import { formatRange } from './ranges.js'
 import { counted, poolName, spaceName } from './words.js'
 
-const MANY = 5000 // so many strips are not drawn again at once when one changes
-const AT_FIRST = 2 // so many maps are shown before somebody chooses
-const ROOTS = 12 // so many root pools have a button
+const MANY = 5000 // from this number of strips on, one change does not draw them at once
+const AT_FIRST = 2 // the number of maps before the user chooses
+const ROOTS = 12 // the largest number of root pools with a button
 
-/** The maps that are shown. */
+/** Handles the shown maps. */
 export class Maps {
   #app
   #strips
   #panes = new Map() // by space id
-  #chosen = null // the spaces that somebody has chosen; null: nobody has
-  #wanted = new Map() // views of a link whose space is not there yet
+  #chosen = null // the spaces that the user has chosen; null: none chosen
+  #wanted = new Map() // views of a link whose space does not exist yet
   #colour = 'state'
-  #slots = null // by value of the facet that the maps are coloured by
+  #slots = null // by value of the facet that colors the maps
   #active = ''
   #highlighted = []
   #pending = new Pending()
@@ -37,7 +37,7 @@ export class Maps {
     this.#strips = strips
   }
 
-  /** The first pane, or the one that was used last. */
+  /** Returns the pane that was used last, or the first one. */
   get active() {
     return this.#panes.get(this.#active) ?? this.#panes.values().next().value
   }
@@ -47,7 +47,7 @@ export class Maps {
     return [...this.#panes.values()]
   }
 
-  /** What a link keeps of the maps. */
+  /** Returns the part of the view that a link keeps. */
   get views() {
     const views = this.panes.map((pane) => pane.linked)
     return this.#chosen || views.some((view) => view.from) ? views : []
@@ -72,25 +72,25 @@ export class Maps {
     pane.moved = false
   }
 
-  /** Zooms the map that was used last, around what is selected where that is seen. */
+  /** Zooms the map that was used last, around the selection if it is visible. */
   zoom(factor) {
     const { selected, store } = this.#app
     const thing = store.blocks.get(selected.slice(2)) ?? store.pools.get(selected.slice(2)) ?? rangeOfKey(selected)
     this.active?.zoom(factor, thing?.from == null ? null : { family: thing.family, from: thing.from, to: thing.to })
   }
 
-  /** What lies above and below a strip, or null. @param {string} key */
+  /** Returns the strips above and below a strip, or null. @param {string} key */
   around(key) {
     const pane = this.#panes.get(this.#strips.spaceOf(key))
     return pane ? pane.map.around(key) : null
   }
 
-  /** Whether a strip is on a map. @param {string} key */
+  /** Reports whether a strip is on a map. @param {string} key */
   has(key) {
     return this.#strips.spaceOf(key) !== undefined
   }
 
-  /** Takes what has changed. Many strips are changed less often, so that moving stays smooth. */
+  /** Takes a change. Many strips are drawn less often, so that movement stays smooth. */
   take({ put, remove }) {
     this.#pending.take(put, remove)
     if (this.#pending.isEmpty) return
@@ -108,8 +108,8 @@ export class Maps {
     if (before === 0) this.select(this.#app.selected)
   }
 
-  // Buttons that lead to the root pools; and until somebody moves the map it shows all of
-  // them, or the fullest one where they are so far apart that all would be dots.
+  // Draws buttons that lead to the root pools. Until the user moves the map, it shows all of them,
+  // or only the largest one if they are so far apart that all would be dots.
   #drawRoots(pane) {
     const roots = this.#strips.rootsOf(pane.space.id)
     const text = roots.map((root) => root.key).join('\n')
@@ -130,7 +130,7 @@ export class Maps {
     this.#app.keepLink()
   }
 
-  /** Selects a strip, or nothing. @param {string} key */
+  /** Selects a strip, or clears the selection. @param {string} key */
   select(key) {
     for (const pane of this.panes) pane.select(this.#strips.spaceOf(key) === pane.space.id ? key : null)
   }
@@ -152,7 +152,7 @@ export class Maps {
     pane.map.view = { space: pane.space.id, from: range.from - around, to: range.to + around }
   }
 
-  /** Colours all maps. @param {string} name */
+  /** Colors all maps. @param {string} name */
   colourBy(name) {
     this.#colour = name
     this.#slots = null
@@ -160,13 +160,13 @@ export class Maps {
     else this.#drawColours()
   }
 
-  /** All is read: draws what is not drawn yet. The values that are frequent have colours now. */
+  /** Draws pending changes after all is read, and colors the values that are frequent now. */
   ready() {
     if (!this.#pending.isEmpty) this.#flush()
     this.colourBy(this.#colour)
   }
 
-  // Has a value of a facet the same colour on all maps.
+  // Gives a value of a facet the same color on all maps.
   #drawColours() {
     if (this.#colour === 'state' || this.#colour === 'age') return
     const slots = chooseSlots(countsOf(this.#app.store, this.#colour), this.#slots ?? undefined)
@@ -187,7 +187,7 @@ export class Maps {
     for (const pane of this.panes) pane.map.highlight(keys)
   }
 
-  /** The legend of all maps together. @param {string} [theme] whose colours it has */
+  /** Returns the legend of all maps together. @param {string} [theme] for the colors */
   legend(theme) {
     return joinLegends(this.panes.map(({ map, space }) => {
       const own = map.theme
@@ -198,7 +198,7 @@ export class Maps {
     }))
   }
 
-  /** What the maps show, as rows of the list. @returns {object[]} */
+  /** Returns the visible parts of the maps as rows of the list. @returns {object[]} */
   visibleThings() {
     return this.panes.flatMap((pane) => pane.map.visible(1000).map((row) => this.#thing(row, pane.space)))
   }
@@ -230,7 +230,7 @@ export class Maps {
     this.#arrange()
   }
 
-  // Makes the panes be those that are chosen.
+  // Opens and closes panes to match the choice.
   #arrange() {
     const spaces = this.#strips.spaces
     const chosen = spaces.filter((space, i) => (this.#chosen ? this.#chosen.includes(space.id) : i < AT_FIRST))
@@ -260,7 +260,7 @@ export class Maps {
       onSelect: (key) => this.#selected(key), onRange: (key) => this.#app.select(key), onUse: () => (this.#active = space.id),
       onView: () => this.#moved(), onOpen: () => byId('panel').focus({ preventScroll: true }),
     })
-    pane.map.set(this.#strips.whole(space.id)) // what is pending is in it, and is put once more
+    pane.map.set(this.#strips.whole(space.id)) // includes pending changes, which are put once more later
     pane.map.highlight(this.#highlighted)
     const view = this.#wanted.get(space.id)
     if (view?.from) pane.restore(view)
@@ -296,7 +296,7 @@ export class Maps {
   }
 }
 
-// The root pool that is shown first; null: all of them.
+// Returns the root pool to show first; null: all of them.
 function homeOf(roots) {
   if (roots.length < 2) return null
   const span = roots.reduce((last, root) => (root.to > last ? root.to : last), 0n) - roots[0].from + 1n

@@ -1,11 +1,11 @@
-// Which value of a facet has which colour: the same one on all maps.
+// Chooses the color of each value of a facet: the same one on all maps.
 
 import { FACETS } from '../map/index.js'
 
 /**
- * Gives colours to the most frequent values. A value keeps its colour while it is there, and
- * the colour of a new one follows from its text where that colour is free.
- * @param {Map<string, number>} counts how many there are of each value
+ * Gives colors to the most frequent values. A value keeps its color while it exists, and the color
+ * of a new value follows from its text if that color is free.
+ * @param {Map<string, number>} counts the number of things with each value
  * @param {Map<string, number>} [before]
  * @returns {Map<string, number>} slots by value
  */
@@ -24,7 +24,7 @@ export function chooseSlots(counts, before = new Map()) {
 }
 
 /**
- * Whether two choices are the same.
+ * Reports whether two choices are the same.
  * @param {Map<string, number>} a
  * @param {Map<string, number>} b
  * @returns {boolean}
@@ -34,7 +34,7 @@ export function sameSlots(a, b) {
 }
 
 /**
- * How many blocks and pools there are of each value of a facet.
+ * Counts the blocks and pools with each value of a facet.
  * @param {import('./store.js').Store} store
  * @param {string} name project, class or holder
  * @returns {Map<string, number>}

@@ -1,4 +1,4 @@
-// One map on the page, with the buttons above it.
+// Shows one map on the page, with the buttons above it.
 
 import { h } from './dom.js'
 import { createMap } from '../map/index.js'
@@ -8,7 +8,7 @@ import { spaceName } from './words.js'
 const STILL = 5 // a pointer that moves more, in pixels, drags
 
 /**
- * What a pane tells of.
+ * Holds the functions that a pane calls.
  * @typedef {object} Listeners
  * @property {(key: string|null) => void} onSelect a strip was selected on the map
  * @property {(key: string) => void} onRange free space was selected
@@ -17,7 +17,7 @@ const STILL = 5 // a pointer that moves more, in pixels, drags
  * @property {() => void} onOpen a strip was opened
  */
 
-/** The map of a routing domain and an address family. */
+/** Shows the map of a routing domain and an address family. */
 export class Pane {
   /**
    * @param {{id: string, name: string, family: 4|6}} space
@@ -45,19 +45,19 @@ export class Pane {
     })
     this.section.addEventListener('focusin', onUse)
     this.section.addEventListener('pointerdown', onUse)
-    // Tab leaves the map: arrow keys move between strips, and there may be very many.
+    // Tab leaves the map: arrow keys move between strips, and there can be many of them.
     this.place.addEventListener('keydown', (event) => event.key === 'Tab' && event.stopPropagation(), { capture: true })
     followFree(this, onRange)
   }
 
-  /** What a link keeps: the whole space has no addresses. */
+  /** Returns the view that a link keeps: the whole space has no addresses. */
   get linked() {
     const { family } = this.space
     const view = this.moved ? this.map.view : null
     return view ? { space: this.space.id, from: format(view.from, family), to: format(view.to, family) } : { space: this.space.id, from: '', to: '' }
   }
 
-  /** Takes what has changed, of all spaces. */
+  /** Takes a change, which can be of all spaces. */
   take({ spaces, strips }, remove) {
     const own = strips.filter((strip) => strip.space === this.space.id)
     const ids = new Set(own.map((strip) => strip.id))
@@ -65,7 +65,7 @@ export class Pane {
     this.map.change({ put, remove: remove.filter((id) => !ids.has(id)) })
   }
 
-  /** Shows what a link has kept. @param {{from: string, to: string}} view */
+  /** Shows the view of a link. @param {{from: string, to: string}} view */
   restore({ from, to }) {
     const range = rangeOf(from, to)
     if (!range || range.family !== this.space.family) return
@@ -79,7 +79,10 @@ export class Pane {
     this.map.view = { space: this.space.id, from: from - around, to: to + around }
   }
 
-  /** Shows a range, or everything, as if nobody had moved the map. @param {object|null} range */
+  /**
+   * Shows a range, or everything, as before any movement by the user.
+   * @param {object|null} range
+   */
   home(range) {
     this.quiet = true
     if (range) this.show(range)
@@ -95,21 +98,21 @@ export class Pane {
     this.quiet = false
   }
 
-  /** Zooms around a range that is seen, and else around the middle. */
+  /** Zooms around a range if it is visible, else around the middle. */
   zoom(factor, range) {
     const { from, to } = this.map.view ?? {}
     const isSeen = range && range.family === this.space.family && range.to >= from && range.from <= to
     this.map.zoom(factor, isSeen ? (range.from + range.to + 1n) / 2n : undefined)
   }
 
-  /** Ends it. */
+  /** Removes the pane. */
   close() {
     this.map.destroy()
     this.section.remove()
   }
 }
 
-// A click on free space selects it.
+// Selects free space when it is clicked.
 function followFree(pane, onRange) {
   let down = null
   pane.place.addEventListener('pointerdown', (event) => (down = event), { capture: true })

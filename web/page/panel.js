@@ -1,4 +1,5 @@
-// The panel beside the map: what is known of what is selected, and what `who` and `explain` say.
+// Shows the panel beside the map: the description of the selection, and the answers of `who` and
+// `explain`.
 
 import { claimCommand, claimManifest } from './commands.js'
 import { atMostEvery, button, byId, copyButton, h, partsOf } from './dom.js'
@@ -9,13 +10,13 @@ import { explainSections, machineSection, usedBy, whoSections } from './reports.
 import { askUntilAnswered } from './retry.js'
 import { count, counted, poolName, sentence, STATES } from './words.js'
 
-/** The panel. */
+/** Shows the panel. */
 export class Panel {
   isOpen = false
   #app
   #key = ''
   #abort = null
-  #extra = { lines: [], sections: [], note: '' } // what was asked for
+  #extra = { lines: [], sections: [], note: '' } // the answers to questions
   #summary = ''
   #drawn = ''
   #redraw = atMostEvery(() => this.#draw(), 1000)
@@ -29,17 +30,17 @@ export class Panel {
     })
   }
 
-  /** The pool of what is selected; empty where there is none. */
+  /** Returns the pool of the selection; empty if there is none. */
   get pool() {
     return this.#key === '' ? '' : this.#description()?.pool ?? ''
   }
 
-  /** What is selected, in a sentence. */
+  /** Returns a sentence about the selection. */
   get summary() {
     return this.#summary
   }
 
-  /** Shows what has a key; nothing where it is empty. @param {string} key */
+  /** Shows the object with a key; nothing if the key is empty. @param {string} key */
   show(key) {
     this.#key = key
     this.#abort?.abort()
@@ -53,7 +54,7 @@ export class Panel {
     if (key) this.#ask(key, this.#abort.signal)
   }
 
-  /** The register has changed. */
+  /** Draws the panel after a change of the register. */
   refresh() {
     this.#redraw()
   }
@@ -146,7 +147,7 @@ export class Panel {
     return h('div', { class: 'section' }, title && h('h3', { text: title }), list, table)
   }
 
-  // What lies above and below it on the map.
+  // Returns a section of the strips below the selection on the map, or null.
   #beside() {
     const around = this.#app.maps.around(this.#key)
     if (!around || around.below.length === 0) return null
@@ -162,7 +163,7 @@ export class Panel {
     return said ? [said.title, said.stateText].filter((text) => text).join(', ') : key
   }
 
-  // How to claim exactly these addresses.
+  // Returns a section with the ways to claim exactly these addresses.
   #claimable({ pool, cidr, length }) {
     const { say } = this.#app
     const asked = this.#app.asked(pool, cidr, length)

@@ -1,4 +1,4 @@
-// What is printed: the maps painted for paper, their legend, and a table of the pools.
+// Prepares a printout: the maps painted for paper, their legend, and a table of the pools.
 
 import { byId, h } from './dom.js'
 import { usageOf } from './facts.js'

@@ -1,4 +1,4 @@
-// Changes of the map that wait to be drawn together.
+// Holds changes of the map that wait to be drawn together.
 
 /** Joins changes, so that each strip is put or removed once. */
 export class Pending {
@@ -12,7 +12,7 @@ export class Pending {
   }
 
   /**
-   * Takes a change. What it removes is removed before it puts.
+   * Takes a change. It removes before it puts.
    * @param {{spaces: object[], strips: object[]}} put
    * @param {string[]} remove
    */
@@ -26,8 +26,8 @@ export class Pending {
   }
 
   /**
-   * Ends the waiting.
-   * @returns {{put: {spaces: object[], strips: object[]}, remove: string[]}} what was taken
+   * Returns the joined changes, and starts with none again.
+   * @returns {{put: {spaces: object[], strips: object[]}, remove: string[]}} the joined changes
    */
   end() {
     const change = { put: { spaces: [...this.#spaces.values()], strips: [...this.#put.values()] }, remove: [...this.#remove] }

@@ -1,4 +1,4 @@
-// Where blocks and pools lie, and links to them.
+// Finds the pools around blocks and pools, and makes links to them.
 
 import { formatRange, parse } from './ranges.js'
 import { poolName } from './words.js'
@@ -6,7 +6,7 @@ import { poolName } from './words.js'
 const STATES = { Bound: 'held', Retained: 'retained', Cooling: 'cooling', Releasing: 'releasing', Carved: 'carved' }
 
 /**
- * The state of a block as the map has it.
+ * Returns the state of a block on the map.
  * @param {import('./store.js').Block} block
  * @returns {string}
  */
@@ -15,7 +15,7 @@ export function blockState(block) {
 }
 
 /**
- * A link to a pool.
+ * Returns a link to a pool.
  * @param {string} id
  * @returns {{text: string, to: string}}
  */
@@ -24,7 +24,7 @@ export function poolLink(id) {
 }
 
 /**
- * A pool and those above it: "west (10.1.0.0/16) in core (10.0.0.0/8)", with links.
+ * Returns a pool and those above it: "west (10.1.0.0/16) in core (10.0.0.0/8)", with links.
  * @param {import('./store.js').Store} store
  * @param {string} id
  * @returns {(string|{text: string, to: string})[]}
@@ -46,7 +46,7 @@ export function poolsAbove(store, id) {
 }
 
 /**
- * The holder of a block: a link to the blocks of the same claim, or to the pool.
+ * Returns the holder of a block: a link to the child pool, or a text.
  * @param {import('./store.js').Block} block
  * @returns {string|{text: string, to?: string, filter?: string}}
  */
@@ -57,7 +57,7 @@ export function holderLink(block) {
 }
 
 /**
- * The block that a record is of.
+ * Returns the block of a record.
  * @param {import('./store.js').Store} store
  * @param {string} allocation namespace/name
  * @param {string} cidr
@@ -69,7 +69,7 @@ export function blockOfRecord(store, allocation, cidr) {
 }
 
 /**
- * The block that a claim holds.
+ * Returns the block that a claim holds.
  * @param {import('./store.js').Store} store
  * @param {{kind: string, namespace: string, name: string}} claim
  * @returns {import('./store.js').Block|undefined}
@@ -82,7 +82,7 @@ export function blockOfClaim(store, claim) {
 }
 
 /**
- * The key of the pool that a report names.
+ * Returns the key of the pool that a report names.
  * @param {{kind: string, namespace?: string, name: string}} ref
  * @returns {string}
  */
@@ -91,7 +91,7 @@ export function poolKey(ref) {
 }
 
 /**
- * The range of a selection that is one.
+ * Returns the range of a selection that is a range, else null.
  * @param {string} key
  * @returns {import('./ranges.js').Range|null}
  */
@@ -100,7 +100,7 @@ export function rangeOfKey(key) {
 }
 
 /**
- * A range of addresses in words.
+ * Returns a range of addresses in words.
  * @param {{from: bigint, to: bigint, family: 4|6}} range
  * @returns {string}
  */

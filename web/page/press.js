@@ -1,8 +1,8 @@
-// Whether something is pressed. A click needs its press and its release on the same element: what
-// comes without the user's doing waits until the pointer is released.
+// Follows pointers that are pressed. A click needs its press and its release on the same element:
+// changes that the user does not cause wait until the pointer is released.
 
 const TAP = 50 // a tap is clicked a little after the finger is lifted
-const LONGEST = 5_000 // what is pressed for longer is dragged, or its release was not seen
+const LONGEST = 5_000 // after a longer press, the pointer drags, or its release was not seen
 const ENDS = ['pointerup', 'pointercancel', 'change', 'contextmenu'] // the menu of a select, or of the browser, takes the release
 
 /** Follows the pointers of a page. */
@@ -23,7 +23,7 @@ export class Press {
     for (const end of ENDS) page.addEventListener(end, () => this.#endIn(TAP), { capture: true })
   }
 
-  /** @returns {Promise<void>|null} is kept once the pointer is released; null if none is pressed */
+  /** @returns {Promise<void>|null} resolved once the pointer is released; null if none is pressed */
   get released() {
     return this.#released
   }

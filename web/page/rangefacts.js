@@ -1,4 +1,4 @@
-// What is said of a range of addresses that somebody has typed, or selected on the map.
+// Describes a range of addresses that the user has typed, or selected on the map.
 
 import { ipam } from './commands.js'
 import { blank } from './facts.js'
@@ -33,7 +33,7 @@ export function describeRange(store, range) {
 }
 
 /**
- * The blocks that lie in a range that is no block, or overlap it.
+ * Returns the blocks that overlap a range that is no block.
  * @param {import('./store.js').Store} store
  * @param {import('./ranges.js').Range} range
  * @returns {import('./reports.js').Section}
@@ -47,7 +47,8 @@ export function blocksSection(store, range) {
   return { title: 'Blocks in it and around it', lines: lines.length > 0 ? lines : [['There is none that you may read.']] }
 }
 
-// The smallest pools that have the whole range, one of each routing domain, where it is free.
+// Returns the smallest pools that contain the whole range, one for each routing domain, if it is
+// free there.
 function freeIn(store, range) {
   const smallest = new Map()
   for (const pool of store.pools.values()) {

@@ -1,4 +1,4 @@
-// Addresses and CIDRs as the page reads them: what is none is null, not an error.
+// Reads addresses and CIDRs for the page: text that is none gives null, not an error.
 
 import { format, formatRange as formatOf, parse as read, parseAddress, prefixesOf } from '../map/address.js'
 
@@ -7,7 +7,7 @@ import { format, formatRange as formatOf, parse as read, parseAddress, prefixesO
  * @property {4|6} family
  * @property {bigint} from
  * @property {bigint} to the last address
- * @property {number} length of the prefix; -1: it is none
+ * @property {number} length of the prefix; -1: the range is no block
  * @property {boolean} hostBits whether a CIDR was written with the address of a host
  * @property {string} text as it was written
  */
@@ -29,7 +29,7 @@ export function parse(text) {
   }
 }
 
-// An IPv4 address that is written as one of IPv6, ::ffff:10.0.0.1, is the IPv4 address.
+// Turns an IPv4 address that is written as IPv6, ::ffff:10.0.0.1, into the IPv4 address.
 function unmapped(range) {
   if (range.family !== 6 || range.length !== 128 || range.from >> 32n !== 0xffffn) return range
   const address = range.from & 0xffffffffn
@@ -37,7 +37,7 @@ function unmapped(range) {
 }
 
 /**
- * Reads the range of a CIDR, or the one from one address to another.
+ * Reads the range of a CIDR, or the range from one address to another.
  * @param {string} from
  * @param {string} [to]
  * @returns {{family: 4|6, from: bigint, to: bigint, length: number}|null}

@@ -1,10 +1,10 @@
-// What `who`, `explain` and a question for a Machine have answered, as sections for the panel.
+// Turns the answers of `who`, `explain` and a question for a Machine into sections for the panel.
 
 import { blockOfClaim, blockOfRecord, poolKey } from './places.js'
 import { count, counted, moment, objectName } from './words.js'
 
 /**
- * A section of the panel.
+ * Holds a section of the panel.
  * @typedef {object} Section
  * @property {string} title
  * @property {import('./facts.js').Line[]} [lines]
@@ -15,7 +15,7 @@ import { count, counted, moment, objectName } from './words.js'
 const MOST_ROWS = 50
 
 /**
- * Who uses the block that was asked for: the owners of its holder.
+ * Returns the users of a block: the owners of its holder.
  * @param {object} report of who
  * @param {import('./store.js').Block} block
  * @returns {import('./facts.js').Line|null}
@@ -29,7 +29,7 @@ export function usedBy(report, block) {
 }
 
 /**
- * What `who` says of addresses, a section for each pool.
+ * Returns the answer of `who` about addresses, a section for each pool.
  * @param {import('./store.js').Store} store
  * @param {object} report
  * @param {number} now
@@ -66,7 +66,7 @@ function ofHeld(store, block, now) {
 }
 
 /**
- * What `explain` says of a claim that waits.
+ * Returns the answer of `explain` about a claim that waits.
  * @param {object} report
  * @param {number} now
  * @returns {Section[]}
@@ -103,7 +103,7 @@ function orderSection(report, now) {
 }
 
 /**
- * The claims that a Machine owns.
+ * Returns the claims that a Machine owns.
  * @param {import('./store.js').Store} store
  * @param {object} answer
  * @param {string} name

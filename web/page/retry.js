@@ -1,4 +1,4 @@
-// Asks a question until it is answered.
+// Repeats a question until it is answered.
 
 import { Refusal } from './api.js'
 import { sentence } from './words.js'
@@ -7,13 +7,14 @@ const FIRST_WAIT = 1_000
 const LONGEST_WAIT = 30_000
 
 /**
- * Asks until there is an answer. A failure that may pass is shown, and the question is asked again,
- * each time after twice as long. Throws any other failure, and once the signal is aborted.
+ * Asks until there is an answer. It shows a failure that can pass, and asks the question again,
+ * each time after twice as long. It throws any other failure, and throws once the signal is
+ * aborted.
  * @template T
  * @param {() => Promise<T>} ask
  * @param {object} options
  * @param {AbortSignal} options.signal
- * @param {(text: string) => void} options.onFailure shows what has failed, and when it is asked again
+ * @param {(text: string) => void} options.onFailure shows the failure, and the time until the next try
  * @param {(fn: () => void, milliseconds: number) => unknown} [options.wait] tests replace it
  * @returns {Promise<T>}
  */
@@ -36,7 +37,7 @@ export async function askUntilAnswered(ask, { signal, onFailure, wait = (fn, ms)
   }
 }
 
-// Whether the same question may have an answer later: 507 says that a pool is full.
+// Reports whether the same question can have an answer later: 507 means that a pool is full.
 function mayPass(error) {
   return error instanceof Refusal && (error.status === 0 || error.status === 429 || (error.status >= 500 && error.status !== 507))
 }

@@ -1,5 +1,5 @@
-// Whether what is shown is in step with the cluster: a sign that is always there, and a banner
-// in words while it is not.
+// Shows whether the page is in step with the cluster: a permanent sign, and a banner in words
+// while it is not.
 
 import { byId } from './dom.js'
 import { press } from './press.js'
@@ -14,7 +14,7 @@ export class Sign {
 
   /**
    * @param {import('./store.js').Store} store
-   * @param {(sentence: string) => void} say tells a screen reader
+   * @param {(sentence: string) => void} say speaks to a screen reader
    * @param {() => void} retry
    */
   constructor(store, say, retry) {
@@ -33,12 +33,12 @@ export class Sign {
     if (spoken) this.#spoken = spoken
   }
 
-  /** Shows how far the first state is read. */
+  /** Shows the progress of reading the first state. */
   refresh() {
     if (this.#state.phase === 'reading' || this.#state.phase === 'connecting') this.#show()
   }
 
-  // A banner that comes or goes moves the page.
+  // Waits until no pointer is pressed, because a banner that appears or disappears moves the page.
   #show() {
     press.after(() => this.#draw())
   }
@@ -57,11 +57,11 @@ export class Sign {
 }
 
 /**
- * What the sign and the banner say.
+ * Returns the texts of the sign and the banner.
  * @param {import('./stream.js').State} state
  * @param {{blocks: Map, complete: boolean}} store
  * @param {number} now
- * @returns {[string, string]} the banner is empty where there is none
+ * @returns {[string, string]} the text of the banner is empty if there is none
  */
 export function wordsOf(state, store, now) {
   const asOf = state.heard ? ` What is shown is as of ${clock(state.heard)}.` : ''

@@ -1,13 +1,13 @@
-// The register as the stream has told it: pools, blocks and claims that wait. Knows nothing
-// of the page. What is stored for a block is small, and strings that repeat are kept once.
+// Holds the register as received by the stream: pools, blocks and claims that wait. It knows
+// nothing of the page. The data of a block is small, and equal strings are kept once.
 
 import { rangeOf } from './ranges.js'
 
-/** A block, or a pool's own record. */
+/** Represents a block, or a pool's own record. */
 export class Block {
   /**
-   * @param {object} said as the stream says it
-   * @param {(text: string) => string} same returns one string for all that are equal
+   * @param {object} said the block in the form of the stream
+   * @param {(text: string) => string} same returns one string for all equal ones
    */
   constructor(said, same) {
     const range = rangeOf(said.cidr)
@@ -16,7 +16,7 @@ export class Block {
     this.domain = same(said.domain ?? '')
     this.cidr = said.cidr
     this.family = range?.family ?? 4
-    this.from = range?.from ?? -1n // a CIDR that cannot be read has no place
+    this.from = range?.from ?? -1n // a CIDR that cannot be read has no addresses
     this.to = range?.to ?? -1n
     this.state = same(said.state ?? '')
     this.child = same(said.child ?? '')
@@ -34,11 +34,11 @@ export class Block {
   }
 }
 
-// In what two blocks of one id can differ.
+// The properties in which two blocks of one id can differ.
 const CHANGING = ['pool', 'domain', 'cidr', 'state', 'child', 'drained', 'terminating', 'holderKind', 'holderNamespace', 'holderName', 'allocation', 'project', 'class', 'requestedBy', 'since', 'releaseAfter']
 
 /**
- * What has changed: pairs of before and after, of which one is null.
+ * Holds changes: pairs of before and after, of which one is null.
  * @typedef {object} Delta
  * @property {boolean} first before the first state was complete
  * @property {boolean} ready whether the state is complete now, and was not before
@@ -47,17 +47,17 @@ const CHANGING = ['pool', 'domain', 'cidr', 'state', 'child', 'drained', 'termin
  * @property {[object|null, object|null][]} waiting
  */
 
-/** The register. */
+/** Holds the register. */
 export class Store {
   pools = new Map()
   /** @type {Map<string, Block>} */
   blocks = new Map()
   waiting = new Map()
-  /** What the stream said first: version, context, namespace, readOnly. */
+  /** The first message of the stream: version, context, namespace, readOnly. */
   hello = null
-  /** What may not be read: text and resources. */
+  /** The resources that the caller cannot read, and a text about them. */
   unread = { text: '', resources: [] }
-  /** How many blocks are not the space of a pool. */
+  /** The number of blocks that are not the space of a pool. */
   blocksOfClaims = 0
   /** Whether a whole state was received. */
   complete = false
@@ -66,7 +66,7 @@ export class Store {
   #blocksOf = new Map() // by pool: a set of blocks
   #ownBlock = new Map() // by pool: the block that is its space
   #children = new Map() // by pool: a set of the ids of pools that name it as their parent
-  #seen = null // the ids that were said while a state is being received
+  #seen = null // the ids that have been received while a state is being received
   #listeners = new Set()
   #facets = { namespace: new Map(), project: new Map(), class: new Map(), kind: new Map() }
 
@@ -106,14 +106,14 @@ export class Store {
       case 'ready':
         this.#finish(delta)
         break
-      default: // a beat, and what a newer command may say
+      default: // a beat, and messages of a newer command
         return
     }
     for (const listener of this.#listeners) listener(delta)
   }
 
   /**
-   * The blocks of a pool, child pools among them, in no order.
+   * Returns the blocks of a pool, child pools among them, in no order.
    * @param {string} pool
    * @returns {Iterable<Block>}
    */
@@ -122,7 +122,7 @@ export class Store {
   }
 
   /**
-   * The ids of the child pools of a pool, as far as they are known.
+   * Returns the ids of the child pools of a pool, as far as they are known.
    * @param {string} pool
    * @returns {Iterable<string>}
    */
@@ -131,7 +131,7 @@ export class Store {
   }
 
   /**
-   * The block that is a pool's space, or undefined.
+   * Returns the block that is a pool's space, or undefined.
    * @param {string} pool
    * @returns {Block|undefined}
    */
@@ -140,7 +140,7 @@ export class Store {
   }
 
   /**
-   * The values of a facet of blocks, with how many blocks have each.
+   * Returns the values of a facet of blocks, with the number of blocks for each.
    * @param {'namespace'|'project'|'class'|'kind'} name
    * @returns {Map<string, number>}
    */
@@ -148,14 +148,14 @@ export class Store {
     return this.#facets[name]
   }
 
-  // A connection begins: what is known stays until the new state is complete.
+  // Begins a connection: the known state stays until the new state is complete.
   #begin(message) {
     this.hello = message
     this.#seen = new Set()
     this.#strings = new Map()
   }
 
-  // The state is complete: what was not said again is gone.
+  // Completes the state: removes everything that was not received again.
   #finish(delta) {
     const gone = (map) => [...map.keys()].filter((id) => !this.#seen.has(id))
     if (this.#seen) this.#remove({ pools: gone(this.pools), blocks: gone(this.blocks), claims: gone(this.waiting) }, delta)

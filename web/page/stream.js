@@ -1,36 +1,36 @@
-// The stream of messages from the command, and whether the page is in step with it.
+// Reads the stream of messages from the command, and watches whether the page is in step with it.
 
 import { press } from './press.js'
 
-const SILENCE = 12_000 // a beat comes every 5 s: after this the page may be behind
-const DEAD = 30_000 // after this the connection is given up
+const SILENCE = 12_000 // a beat comes every 5 s: after this time the page may be behind
+const DEAD = 30_000 // after this time the connection is given up
 const FIRST_WAIT = 500
 const LONGEST_WAIT = 15_000
 const LONGEST_LINE = 64 * 1024 * 1024
-const WORK = 12 // milliseconds of work before the browser may draw again
+const WORK = 12 // milliseconds of work before the browser can draw again
 
 /**
- * How the stream is.
+ * Holds the state of the stream.
  * @typedef {object} State
  * @property {'connecting'|'reading'|'live'|'behind'|'lost'|'refused'} phase reading: the first
  *   state is being sent; lost: it is tried again at retryAt; refused: it is not tried again
- * @property {string} text why, in words; empty where there is nothing to say
+ * @property {string} text the reason in words; empty if there is none
  * @property {number} retryAt milliseconds; 0: not known
- * @property {number} heard when the last message came; 0: none yet
+ * @property {number} heard the time of the last message; 0: none yet
  */
 
 /**
- * What the stream stands on; tests replace it.
+ * Holds the functions that the stream needs; tests replace it.
  * @typedef {object} Ground
  * @property {(url: string, options: object) => Promise<Response>} fetch
  * @property {() => number} now
  * @property {(fn: () => void, milliseconds: number) => unknown} setTimeout
  * @property {(timer: unknown) => void} clearTimeout
  * @property {() => number} random
- * @property {() => Promise<void>|null} released until then a pointer is pressed; null: none is
+ * @property {() => Promise<void>|null} released resolved when no pointer is pressed; null: none is pressed
  */
 
-/** @returns {Ground} that of the browser */
+/** @returns {Ground} the functions of the browser */
 function browser() {
   return {
     fetch: (url, options) => fetch(url, options),
@@ -75,7 +75,7 @@ export class Stream {
     return this.#state
   }
 
-  /** Connects; also at once where it waits to try again. */
+  /** Connects; at once, even if it waits to try again. */
   connect() {
     if (this.#closed || this.#abort) return
     this.#ground.clearTimeout(this.#retry)
@@ -83,7 +83,7 @@ export class Stream {
     this.#run().catch((error) => this.#lost(`the page could not read a message: ${error.message}`))
   }
 
-  /** Ends it for good. */
+  /** Ends the stream for good. */
   close() {
     this.#closed = true
     this.#ground.clearTimeout(this.#retry)
@@ -206,7 +206,7 @@ export class Stream {
   }
 }
 
-// What a refusal says.
+// Returns the reason of a refusal.
 async function refusal(response) {
   if (response.status === 401) return 'the token is missing or wrong'
   try {

@@ -1,13 +1,15 @@
-// From the register to what the map draws. This is the only file that knows both.
+// Turns the register into the strips that the map draws. This is the only file that knows both.
 
 import { blockState } from './places.js'
 import { domainName } from './words.js'
 
-/** Records may lead in a circle; pools lie this deep in each other at most. */
+/**
+ * The largest depth of pools in each other; a limit is needed because records can form a circle.
+ */
 const DEEPEST = 128
 
 /**
- * The key of a block, a pool or a waiting claim; it is the id of its strip.
+ * Returns the key of a block, a pool or a waiting claim; it is the id of its strip.
  * @param {object} thing
  * @returns {string}
  */
@@ -18,7 +20,7 @@ export function keyOf(thing) {
 }
 
 /**
- * The id of the space of a routing domain and an address family.
+ * Returns the id of the space of a routing domain and an address family.
  * @param {string} domain
  * @param {number} family
  * @returns {string}
@@ -27,12 +29,12 @@ export function spaceId(domain, family) {
   return `${domain || '?'}/${family}`
 }
 
-/** Keeps what was drawn, so that a delta of the register becomes one of the map. */
+/** Keeps the drawn strips, so that a delta of the register becomes a delta of the map. */
 export class Strips {
   #store
   #drawn = new Map() // strip id: space id
-  #spaces = new Map() // space id: {space, strips: how many}
-  #poolStrips = new Map() // pool id: its strip, so that one is drawn again only where it differs
+  #spaces = new Map() // space id: {space, strips: their number}
+  #poolStrips = new Map() // pool id: its strip, so that a strip is drawn again only if it differs
   #spans = new Map() // pool id: ids of the strips of its withheld and unknown spans
 
   /** @param {import('./store.js').Store} store */
@@ -40,19 +42,19 @@ export class Strips {
     this.#store = store
   }
 
-  /** How many strips are drawn. */
+  /** Returns the number of drawn strips. */
   get size() {
     return this.#drawn.size
   }
 
-  /** The spaces that have something to draw, by name and family. */
+  /** Returns the spaces that have strips to draw, by name and family. */
   get spaces() {
     return [...this.#spaces.values()].map((kept) => kept.space).sort((a, b) => compareSpaces(a, b))
   }
 
   /**
-   * The root pools of a space, in the order of their addresses; and of pools that may not be
-   * read, from where to where they have blocks.
+   * Returns the root pools of a space, in the order of their addresses. For a pool that the caller
+   * cannot read, it returns the range from its first to its last block.
    * @param {string} space
    * @returns {{key: string, from: bigint, to: bigint}[]}
    */
@@ -82,7 +84,7 @@ export class Strips {
   }
 
   /**
-   * The space in which a strip is, or undefined.
+   * Returns the space of a strip, or undefined.
    * @param {string} key
    * @returns {string|undefined}
    */
@@ -91,7 +93,7 @@ export class Strips {
   }
 
   /**
-   * Everything that is drawn of a space.
+   * Returns everything that is drawn of a space.
    * @param {string} space
    * @returns {{spaces: object[], strips: object[]}}
    */
@@ -111,8 +113,8 @@ export class Strips {
   }
 
   /**
-   * What a delta changes on the map. A strip that has moved to another space is removed and
-   * put: what is removed has to be removed first.
+   * Returns the changes of the map for a delta. A strip that has moved to another space is removed
+   * and put: the removals must come first.
    * @param {import('./store.js').Delta} delta
    * @returns {{put: {spaces: object[], strips: object[]}, remove: string[]}}
    */
@@ -136,8 +138,8 @@ export class Strips {
     return { put: { spaces: [...work.spaces.values()], strips: [...work.put.values()] }, remove: [...work.remove] }
   }
 
-  // Draws a strip, or takes it away where it is null. Reports whether it has appeared, gone
-  // or moved to another space.
+  // Draws a strip, or removes it if it is null. Reports whether it has appeared, gone or moved to
+  // another space.
   #take(id, strip, work) {
     const before = this.#drawn.get(id)
     const space = strip?.space
@@ -165,13 +167,13 @@ export class Strips {
     if (this.#spaces.get(id).strips === 0) this.#spaces.delete(id)
   }
 
-  // The strip of a pool that is drawn, as a parent.
+  // Returns the id of the drawn strip of a pool, as a parent.
   #parent(pool) {
     return pool && this.#drawn.has(`p:${pool}`) ? `p:${pool}` : null
   }
 
-  // The routing domain of a pool. That of one that may not be read is in the record of its
-  // space, or in that of a pool above it.
+  // Returns the routing domain of a pool. If the pool cannot be read, its domain is in the record
+  // of its space, or in the record of a pool above it.
   #domainOf(id, steps = 0) {
     const own = this.#store.ownBlock(id)
     const known = this.#store.pools.get(id)?.domain || own?.domain
@@ -221,7 +223,8 @@ export class Strips {
     }
   }
 
-  // What of a pool is withheld; and where its records may not all be read, what is not known.
+  // Draws the withheld spans of a pool, and its unknown spans if not all of its records can be
+  // read.
   #spansOf(id, work) {
     const pool = this.#store.pools.get(id)
     const space = this.#drawn.get(`p:${id}`)
@@ -271,7 +274,7 @@ function poolState(pool, own) {
   return pool?.known ? 'carved' : 'unknown'
 }
 
-// How much of a pool is used, where that is not seen from its blocks.
+// Returns the used share of a pool, if its blocks do not show it.
 function usedOf(pool) {
   const total = BigInt(pool?.usage?.total || 0)
   if (pool?.usageFrom !== 'status' || total === 0n) return undefined

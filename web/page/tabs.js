@@ -1,16 +1,16 @@
-// Tabs, as the ARIA practices describe them: one of them is in the order of Tab, the arrow keys
-// move between them.
+// Handles tabs, as the ARIA practices describe them: one of them is in the order of Tab, the arrow
+// keys move between them.
 
 import { byId } from './dom.js'
 
 const NAMES = ['list', 'free', 'changes']
 
-/** The tabs below the map. */
+/** Handles the tabs below the map. */
 export class Tabs {
   #current = 'list'
   #listener
 
-  /** @param {(name: string) => void} listener is called when another one is shown */
+  /** @param {(name: string) => void} listener called when another tab is shown */
   constructor(listener) {
     this.#listener = listener
     NAMES.forEach((name, i) => {
@@ -20,7 +20,7 @@ export class Tabs {
     })
   }
 
-  /** @returns {string} the name of the tab that is shown */
+  /** @returns {string} the name of the tab on the screen */
   get current() {
     return this.#current
   }

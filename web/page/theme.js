@@ -1,8 +1,8 @@
-// Light and dark: as the system has it, or as the person has chosen.
+// Handles light and dark: as set in the system, or as the user has chosen.
 
 const KEY = 'cadastre-theme'
 
-/** Keeps what was chosen, and tells of changes. */
+/** Keeps the choice, and notifies listeners of changes. */
 export class Theme {
   #choice
   #system = matchMedia('(prefers-color-scheme: dark)')

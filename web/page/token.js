@@ -1,13 +1,13 @@
-// The token: it comes in the link that the command has printed, and is kept for the next time
-// that the page is loaded. It is taken out of the address bar.
+// Handles the token: it comes in the link that the command has printed, is removed from the
+// address bar, and is kept for the next time that the page is loaded.
 
 import { parseLink } from './link.js'
 
 const KEY = 'cadastre-token'
 
 /**
- * Takes the token from the fragment, else from where it was kept.
- * @returns {string} empty where there is none
+ * Takes the token from the fragment, else from the storage.
+ * @returns {string} empty if there is none
  */
 export function takeToken() {
   const { token } = parseLink(location.hash)
@@ -19,7 +19,7 @@ export function takeToken() {
   return token || localStorage.getItem(KEY) || ''
 }
 
-/** Forgets the token: it is wrong. */
+/** Forgets the token, because it is wrong. */
 export function forgetToken() {
   localStorage.removeItem(KEY)
 }

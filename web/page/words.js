@@ -1,6 +1,6 @@
-// What people read: states, numbers and times in words.
+// Writes states, numbers and times in words.
 
-/** What the states of blocks are called, by the state of a strip. */
+/** The names of the states of blocks, by the state of a strip. */
 export const STATES = {
   held: 'held',
   carved: 'carved into a child pool',
@@ -18,8 +18,8 @@ const GROUPS = /\B(?=(\d{3})+(?!\d))/g
 const EXACT_DIGITS = 12
 
 /**
- * A number for people, with commas between thousands; one of more than twelve digits is a
- * power of two, or is rounded.
+ * Returns a number for people, with commas between thousands. A number of more than twelve digits
+ * becomes a power of two, or is rounded.
  * @param {string|number|bigint} value
  * @returns {string}
  */
@@ -34,7 +34,7 @@ export function count(value) {
 }
 
 /**
- * A number with its noun: "1 block", "2 blocks".
+ * Returns a number with its noun: "1 block", "2 blocks".
  * @param {string|number|bigint} value
  * @param {string} noun
  * @param {string} [plural]
@@ -45,7 +45,7 @@ export function counted(value, noun, plural = `${noun}s`) {
 }
 
 /**
- * A share in per cent. It is 0% only where there is nothing, and 100% only where there is all.
+ * Returns a share in percent. It is 0% only if there is nothing, and 100% only if there is all.
  * @param {bigint} part
  * @param {bigint} whole
  * @returns {string}
@@ -71,7 +71,7 @@ const STEPS = [
 const UNITS = { y: 365 * 86400, d: 86400, h: 3600, m: 60 }
 
 /**
- * A length of time, as kubectl writes an age: 40s, 5m10s, 3h20m, 4d.
+ * Returns a length of time in the form of an age in kubectl: 40s, 5m10s, 3h20m, 4d.
  * @param {number} milliseconds
  * @returns {string}
  */
@@ -87,8 +87,8 @@ export function duration(milliseconds) {
 }
 
 /**
- * A moment with how long ago it was: "2026-11-26 18:00:00 (4d ago)". Local time.
- * @param {number} time milliseconds, 0 where it is not known
+ * Returns a moment and the time since then: "2026-11-26 18:00:00 (4d ago)". Local time.
+ * @param {number} time milliseconds, 0 if it is not known
  * @param {number} now
  * @returns {string}
  */
@@ -98,7 +98,7 @@ export function moment(time, now) {
 }
 
 /**
- * A date and a time, in local time.
+ * Returns a date and a time, in local time.
  * @param {number} time milliseconds
  * @returns {string}
  */
@@ -109,7 +109,7 @@ export function date(time) {
 }
 
 /**
- * A time of day, in local time.
+ * Returns a time of day, in local time.
  * @param {number} time milliseconds
  * @returns {string}
  */
@@ -120,7 +120,7 @@ export function clock(time) {
 }
 
 /**
- * The name of a pool from its id: "core", or "team-a/lab".
+ * Returns the name of a pool from its id: "core", or "team-a/lab".
  * @param {string} id such as "IPPool/core" or "LocalIPPool/team-a/lab"
  * @returns {string}
  */
@@ -129,7 +129,7 @@ export function poolName(id) {
 }
 
 /**
- * The name of an object with its kind: "IPClaim team-a/web".
+ * Returns the name of an object with its kind: "IPClaim team-a/web".
  * @param {{kind: string, namespace?: string, name: string}} object
  * @returns {string}
  */
@@ -138,7 +138,7 @@ export function objectName(object) {
 }
 
 /**
- * A text as a sentence: a capital letter at its begin, and a full stop.
+ * Returns a text as a sentence: a capital letter at its beginning, and a full stop.
  * @param {string} text
  * @returns {string}
  */
@@ -148,8 +148,8 @@ export function sentence(text) {
 }
 
 /**
- * The name of a routing domain.
- * @param {string} domain empty where it is not known
+ * Returns the name of a routing domain.
+ * @param {string} domain empty if it is not known
  * @returns {string}
  */
 export function domainName(domain) {
@@ -157,7 +157,7 @@ export function domainName(domain) {
 }
 
 /**
- * A space of the map: "default · IPv4".
+ * Returns the name of a space of the map: "default · IPv4".
  * @param {{name: string, family: number}} space
  * @returns {string}
  */

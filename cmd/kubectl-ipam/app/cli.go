@@ -17,8 +17,8 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/view"
 )
 
-// Run runs a command line, without the name of the program, and prints what it says. An error
-// is printed after "error: ", on one line but where several fields are wrong.
+// Run runs a command line, without the name of the program, and prints its output. It prints an
+// error after "error: ", on one line unless several fields are wrong.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) command.ExitCode {
 	root := New(streams)
 	root.SetArgs(args)
@@ -78,7 +78,7 @@ out, and the command says so.`,
 	return root
 }
 
-// checkUsage has arguments that are wrong end with ExitUsage, in all commands below one.
+// checkUsage makes all commands below parent end with ExitUsage if their arguments are wrong.
 func checkUsage(parent *cobra.Command) {
 	for _, command := range parent.Commands() {
 		command.Args = usage(command.Args)
@@ -86,7 +86,7 @@ func checkUsage(parent *cobra.Command) {
 	}
 }
 
-// usage has arguments that are wrong end with ExitUsage.
+// usage returns a check that ends with ExitUsage if the arguments are wrong.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	if check == nil {
 		check = cobra.NoArgs

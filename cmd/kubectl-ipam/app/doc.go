@@ -1,7 +1,8 @@
-// Package app runs the commands of the kubectl plug-in, which are in the folders below it by groups.
+// Package app runs the commands of the kubectl plug-in, which are in the folders below it by
+// groups.
 //
-// A command reads what its caller may read, decides with what it has read, and prints a
-// report: a value that is the same for a person, as a table, and for a program, as JSON or
-// YAML. It writes nothing in the cluster but what its name says. The exit
-// code says how a command ended: see ExitCode.
+// A command reads the objects that its caller can read, decides by them, and prints a report: a
+// value that is the same for a person, as a table, and for a program, as JSON or YAML. In the
+// cluster, it writes only as its name indicates. The exit code states how a command ended: see
+// ExitCode.
 package app

@@ -1,7 +1,8 @@
-// The controllers of cert-manager that issue certificates and inject their authorities, in
-// one process. cert-manager's own commands are modules inside of its repository that have no
-// versions, and cannot be had as modules; what they run is in its main module, as here. ACME,
-// Vault, Venafi, the shims for Ingress and Gateway and its webhook are left out.
+// The certmanager command runs the controllers of cert-manager that issue certificates and inject
+// their authorities, in one process. cert-manager's own commands are modules inside of its
+// repository that have no versions, so no other module can require them; the code that they run
+// is in its main module, which this command uses. ACME, Vault, Venafi, the shims for Ingress and
+// Gateway and its webhook are left out.
 package main
 
 import (
@@ -39,7 +40,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// controllers are those between an Issuer, a Certificate and its Secret.
+// controllers returns the names of the controllers between an Issuer, a Certificate and its Secret.
 func controllers() []string {
 	return []string{
 		issuers.ControllerName,
@@ -49,7 +50,7 @@ func controllers() []string {
 	}
 }
 
-// workers is how many objects each controller takes at once.
+// workers is the number of objects that each controller takes at once.
 const workers = 2
 
 func main() {

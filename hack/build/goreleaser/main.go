@@ -1,5 +1,5 @@
-// goreleaser-check reads a configuration of goreleaser as goreleaser itself does: a field
-// that it does not know is an error.
+// goreleaser-check reads a configuration of goreleaser as goreleaser itself does: an unknown
+// field is an error.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // The chart command writes the parts of a Helm chart that are generated.
 //
-//	chart DIRECTORY MANIFEST...   the templates, from what kustomize renders; and from the
+//	chart DIRECTORY MANIFEST...   the templates, from the output of kustomize; and from the
 //	                              operator's flags, the schema of values and the table in the README
 package main
 

@@ -50,13 +50,13 @@ func demo(ctx context.Context, at place, wants wanted) (err error) {
 	return nil
 }
 
-// show runs kubectl and prints what a user would see.
+// show runs kubectl and prints the output that a user would see.
 type show struct {
 	cluster *cluster.Cluster
 	at      place
 }
 
-// claimed prints a claim and the block that it got.
+// claimed is an output format that prints a claim and the block that it got.
 const claimed = `jsonpath={.metadata.name}: {.spec.cidr}{"\n"}`
 
 const tryNext = `  kubectl create -o jsonpath='{.spec.cidr}{"\n"}' -f - <<END
@@ -93,8 +93,8 @@ func (s show) all(ctx context.Context, samples samples) error {
 	return nil
 }
 
-// counted waits until the pools have counted what the samples claim: they do that
-// once a second.
+// counted blocks until the pools have counted the blocks that the samples claim: they count once
+// a second.
 func (s show) counted(ctx context.Context) error {
 	for pool, allocations := range map[string]int{
 		"ippool/corporate": 3, "ippool/region-west": 2, "ippool/machines": 1, "ippool/corporate-v6": 1, "localippool/team-lab": 1,

@@ -11,7 +11,7 @@ import (
 // downTimeout bounds the wait for a supervisor to end all its processes.
 const downTimeout = 2 * time.Minute
 
-// down tells the supervisor to end and waits until it and all its processes are
+// down signals the supervisor to end, and waits until the supervisor and all its processes are
 // gone.
 func down(ctx context.Context, at place) error {
 	free, err := take(at)

@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// lock is held by the process that runs the cluster of a place, for as long as
-// it lives. Its file has the number of that process. (A number alone would not
-// tell whether the process still lives, or is another by now.)
+// lock represents the lock that the process that runs the cluster of a place holds, for as long
+// as it lives. Its file has the number of that process. (A number alone would not show whether
+// the process still lives, or whether another process has that number now.)
 type lock struct{ file *os.File }
 
 var errRunning = errors.New("it is running already: `make down` stops it")
@@ -26,7 +26,7 @@ func openLock(at place) (lock, error) {
 	return lock{file}, nil
 }
 
-// take gets the lock, or says that somebody has it.
+// take takes the lock. It returns errRunning if another process has it.
 func take(at place) (lock, error) {
 	l, err := openLock(at)
 	if err != nil {
@@ -51,7 +51,7 @@ func (l lock) sign() error {
 	return err
 }
 
-// holder is the process that last signed.
+// holder returns the number of the process that signed last.
 func (l lock) holder() (int, error) {
 	text, err := io.ReadAll(io.NewSectionReader(l.file, 0, 20))
 	if err != nil {
@@ -60,7 +60,7 @@ func (l lock) holder() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// await waits until nobody holds the lock.
+// await blocks until no other process holds the lock.
 func (l lock) await(ctx context.Context) error {
 	free := make(chan error, 1)
 	go func() { free <- syscall.Flock(l.fd(), syscall.LOCK_EX) }()

@@ -2,14 +2,14 @@
 // plane and the operator's managers as processes on loopback.
 //
 //	dev up [flags]    start it in the background, return when it is ready
-//	dev down          stop what up started
+//	dev down          stop the cluster that up started
 //	dev demo [flags]  start it, claim blocks from config/samples, stay until Ctrl-C
 //
-// --replicas=N runs so many managers. --cluster-api=false leaves out Cluster API's
+// --replicas=N runs N managers. --cluster-api=false leaves out Cluster API's
 // CRDs: of IPAddress, IPAddressClaim and Cluster, version v1beta2.
 //
-// It is what `make up`, `make down` and `make demo` call. Everything it writes is
-// below .run: kubeconfig, logs/NAME.log, supervisor.log.
+// `make up`, `make down` and `make demo` call it. It writes all files below .run:
+// kubeconfig, logs/NAME.log, supervisor.log.
 package main
 
 import (
@@ -29,12 +29,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// interrupted is the exit code of a command that Ctrl-C ended, as shells have it.
+// interrupted is the exit code of a command that Ctrl-C ended, as in shells.
 const interrupted = 130
 
 const usage = "usage: dev up|demo [--replicas=N] [--cluster-api=false] | dev down"
 
-// place is where one development cluster lives.
+// place holds the directories of one development cluster.
 type place struct {
 	moduleRoot string
 	dir        string // .run
@@ -42,7 +42,7 @@ type place struct {
 
 func (p place) in(name string) string { return filepath.Join(p.dir, name) }
 
-// shown is a path as a user in the module's root would type it.
+// shown returns a path as a user in the module's root would type it.
 func (p place) shown(path string) string {
 	if relative, err := filepath.Rel(p.moduleRoot, path); err == nil {
 		return relative
@@ -102,18 +102,18 @@ func findPlace() (place, error) {
 	return at, os.MkdirAll(at.dir, 0o700)
 }
 
-// wanted is what the flags say.
+// wanted holds the values of the flags.
 type wanted struct {
 	replicas   int
 	clusterAPI bool
 }
 
-// args are the flags that say so.
+// args returns the flags with these values.
 func (w wanted) args() []string {
 	return []string{"--replicas=" + strconv.Itoa(w.replicas), "--cluster-api=" + strconv.FormatBool(w.clusterAPI)}
 }
 
-// options of a cluster for people: with everything, and files that stay.
+// options returns the options of a cluster for people: with all components, and files that stay.
 func (w wanted) options(at place) cluster.Options {
 	return cluster.Options{
 		Dir: at.dir, ControllerManager: true, Managers: w.replicas, Revive: true, ClusterAPICRDs: w.clusterAPI,

@@ -14,8 +14,8 @@ import (
 
 const samplesDir = "config/samples"
 
-// samples are the files of config/samples, in the order of their names: claims,
-// and what has to be there before them.
+// samples holds the files of config/samples, in the order of their names: claims,
+// and the other objects, which must exist before them.
 type samples struct{ others, claims []string }
 
 func findSamples(at place) (samples, error) {
@@ -44,7 +44,7 @@ func findSamples(at place) (samples, error) {
 	return found, nil
 }
 
-// hasClaims reports whether a file is one of IPClaims. It has to be all of one sort.
+// hasClaims reports whether a file holds IPClaims. A file must hold only claims, or none.
 func hasClaims(path string) (bool, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// supervise runs a cluster until it is told to end (SIGTERM). It owns all the
+// supervise runs a cluster until a signal (SIGTERM) ends it. It owns all the
 // processes; its own log is its standard error.
 func supervise(ctx context.Context, at place, wants wanted) error {
 	held, err := take(at)
@@ -35,7 +35,7 @@ func supervise(ctx context.Context, at place, wants wanted) error {
 	return running.Stop()
 }
 
-// reportReady tells up, and closes its output.
+// reportReady notifies up, and closes the standard output.
 func reportReady() error {
 	ready := os.NewFile(readyFD, "ready")
 	if _, err := ready.Write([]byte{1}); err != nil {

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// superviseCommand is what up runs in the background.
+// superviseCommand is the command that up runs in the background.
 const superviseCommand = "supervise"
 
-// readyFD is the file that the supervisor writes to when all is ready.
+// readyFD is the file descriptor to which the supervisor writes when all is ready.
 const readyFD = 3
 
-// up starts the supervisor in a session of its own, shows what it says, and
-// returns when it is ready or has given up.
+// up starts the supervisor in a separate session and shows its output. It returns when the
+// supervisor is ready or has given up.
 func up(ctx context.Context, at place, with wanted) error {
 	free, err := take(at)
 	if err != nil {
@@ -49,10 +49,10 @@ func up(ctx context.Context, at place, with wanted) error {
 	return nil
 }
 
-// background is a supervisor that is starting.
+// background represents a supervisor that is starting.
 type background struct {
 	cmd *exec.Cmd
-	// says is what it prints until it is ready, ready gets a byte when it is.
+	// says carries its output until it is ready, and ready gets a byte then.
 	says, ready *os.File
 	log         string
 }
@@ -88,7 +88,7 @@ func launch(at place, with wanted) (*background, error) {
 	return &background{cmd: cmd, says: says, ready: ready, log: at.shown(log.Name())}, nil
 }
 
-// follow shows what the supervisor says until it is ready or ends.
+// follow shows the output of the supervisor until it is ready or ends.
 func (b *background) follow(out io.Writer) error {
 	if _, err := io.Copy(out, b.says); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (b *background) follow(out io.Writer) error {
 	return nil
 }
 
-// environment is what to type before kubectl.
+// environment returns the text that a user must type before kubectl.
 func environment(at place) string {
 	dir := os.Getenv("KUBEBUILDER_ASSETS")
 	if dir == "" {

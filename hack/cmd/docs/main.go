@@ -1,6 +1,6 @@
-// The docs command writes what is generated from the code into documents, and the dashboards for
-// Grafana. It runs at the root of the repository; `make docs` calls it after crd-ref-docs, which
-// writes docs/api.md up to the conditions.
+// The docs command writes the parts that are generated from the code into documents, and the
+// dashboards for Grafana. It runs at the root of the repository; `make docs` calls it after
+// crd-ref-docs, which writes docs/api.md up to the conditions.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 )
 
-// part is what stands between the markers of a document: see document.Splice.
+// part represents the text between the markers of a document: see document.Splice.
 type part struct {
 	file, name string
 	write      func(io.Writer) error
@@ -60,8 +60,8 @@ func run() error {
 
 var emptyLines = regexp.MustCompile(`\n{3,}`)
 
-// appendConditions writes the conditions and reasons at the end of a page, in place of those
-// that are there, and leaves one of several empty lines.
+// appendConditions replaces the conditions and reasons at the end of a page, and leaves one of
+// several empty lines.
 func appendConditions(file string) error {
 	api, err := apireference.Read(".")
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command mutants changes the code in small ways, and says which changes no test notices:
+// Command mutants changes the code in small ways, and lists the changes that no test notices:
 //
 //	mutants [flags] PACKAGE...     judges the packages' mutants, into out/mutants.json
-//	mutants table REPORT EXPLAINED the figures of a report and what survived, as Markdown
+//	mutants table REPORT EXPLAINED the figures of a report and the survivors, as Markdown
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// leftAlone is what is said to people, and to harnesses.
+// leftAlone returns the packages that write messages for people, and for harnesses.
 func leftAlone() []string {
 	return []string{"github.com/go-logr/logr"}
 }
@@ -104,7 +104,7 @@ func (o *options) judge(ctx context.Context) error {
 	return conclude(report, code.Mutants, why)
 }
 
-// report is that of the run that was cut off, where this one goes on with it, or else one
+// report returns the report of a run that was cut off if this run continues it, or else a report
 // without results.
 func (o *options) report(ctx context.Context, of []mutants.Mutant) (*mutants.Report, error) {
 	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
@@ -124,7 +124,7 @@ func (o *options) report(ctx context.Context, of []mutants.Mutant) (*mutants.Rep
 	return report, os.MkdirAll(filepath.Dir(o.out), 0o755)
 }
 
-// chosen are the mutants that are judged.
+// chosen returns the mutants that are judged.
 func (o *options) chosen(all []mutants.Mutant) ([]mutants.Mutant, error) {
 	only, err := regexp.Compile(o.only)
 	if err != nil {
@@ -153,7 +153,7 @@ func (o *options) chosen(all []mutants.Mutant) ([]mutants.Mutant, error) {
 	return chosen[:o.sample], nil
 }
 
-// judges are the packages whose tests are run.
+// judges returns the packages whose tests run.
 func (o *options) judges() []string {
 	if o.tests == "" {
 		return o.packages
@@ -161,7 +161,8 @@ func (o *options) judges() []string {
 	return slices.Concat(o.packages, strings.Split(o.tests, ","))
 }
 
-// every so many results the report is written, from which a run that is cut off goes on.
+// every is the number of results after which the report is written. If the run is cut off, the
+// next one continues from that report.
 const every = 20
 
 // run judges mutants, and adds the results to the report.
@@ -206,8 +207,8 @@ func (o *options) run(ctx context.Context, code *mutants.Instrumented, report *m
 	return errors.Join(err, report.Write(o.out), ctx.Err())
 }
 
-// places are where tests run: each has a control plane, if there are to be any. They end
-// when stop is called.
+// places returns the places in which tests run. Each has a control plane if the options ask for
+// control planes. stop ends the control planes.
 func (o *options) places(ctx context.Context) (places mutants.Places, stop func() error, err error) {
 	var planes []*cluster.Cluster
 	stop = func() (err error) {
@@ -234,7 +235,7 @@ func (o *options) places(ctx context.Context) (places mutants.Places, stop func(
 	return mutants.NewPlaces(environments...), stop, nil
 }
 
-// conclude prints the figures, and fails where a survivor is not explained.
+// conclude prints the figures, and fails if a survivor is not explained.
 func conclude(report *mutants.Report, all []mutants.Mutant, why mutants.Explanations) error {
 	if err := report.Table(os.Stdout, why); err != nil {
 		return err

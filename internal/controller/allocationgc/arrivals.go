@@ -13,17 +13,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// A record is made before its holder, so that at first none has one, and nearly
-// all have one within milliseconds. To look at each at once would mean to look at
-// it again when its grace is over, and to keep it in mind until then: at 500
-// claims a second and 180 seconds, 90,000 of them. So those that are new are gone
-// through together, a moment later, and only those without a holder are reconciled.
+// A record is made before its holder, so that at first no record has one, and nearly all have one
+// within milliseconds. To look at each record at once would mean to look at it again when its grace
+// is over, and to remember it until then: at 500 claims a second and 180 seconds, 90,000 records.
+// So new records are scanned together, a moment later, and only records without a holder are
+// reconciled.
 
-// arriveWithin is how long the holder of a new record has to come, before the
-// record's grace begins.
+// arriveWithin is the time in which the holder of a new record must appear, before the record's
+// grace begins.
 const arriveWithin = time.Second
 
-// arrivals enqueues those of the new records whose holders do not come.
+// arrivals returns a source that enqueues the new records whose holders do not appear.
 func (c *Controller) arrivals() source.Source {
 	return source.Func(func(ctx context.Context, q kubeutil.Queue) error {
 		c.Metrics.Lead()
@@ -43,9 +43,9 @@ func (c *Controller) arrivals() source.Source {
 	})
 }
 
-// scan goes through the records that are new. It costs O(1) for each, and passes
-// on those of which the cache does not say that their holder exists. Those that had none
-// before, and have one now, have no grace any more.
+// scan checks the new records. It costs O(1) for each, and enqueues the records for which the cache
+// does not show that their holder exists. It ends the grace of records that had no holder before,
+// and have one now.
 func (c *Controller) scan(ctx context.Context, q kubeutil.Queue) {
 	c.mu.Lock()
 	news, unheld := c.news, slices.Collect(maps.Keys(c.unheld))
@@ -63,7 +63,7 @@ func (c *Controller) scan(ctx context.Context, q kubeutil.Queue) {
 	}
 }
 
-// isHeld reports whether the cache has the holder of the record, and it names it.
+// isHeld reports whether the cache has the holder of the record, and the holder names the record.
 func (c *Controller) isHeld(ctx context.Context, name ipam.Name) bool {
 	record, ok := c.Ledger.Record(name)
 	if !ok {

@@ -39,8 +39,7 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 	return judge(ctx, reader, record)
 }
 
-// same compares UIDs, of which a record that was made before its holder has
-// none.
+// same compares UIDs. A record that was made before its holder has none, and matches any holder.
 func same(record ipam.Record, holder client.Object) bool {
 	return record.MayBeOf(string(holder.GetUID()))
 }
@@ -54,9 +53,8 @@ func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into cl
 	return nil
 }
 
-// collect does what is decided of a record without holder, in the state in which
-// it was judged. One that is gone is judged again when the view shows that, or after
-// another grace period.
+// collect acts on the decision about a record without holder, in the state in which it was judged.
+// A record that is gone is judged again when the view shows that, or after another grace period.
 func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
 	now := c.Clock.Now()
 	why := history.ReasonOf(c.reasonOf(record))
@@ -65,7 +63,7 @@ func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile
 	var err error
 	switch {
 	case decided.Release:
-		if err = c.release(ctx, record); err == nil { // and see that it is gone: an API server that has just started may have said so too early
+		if err = c.release(ctx, record); err == nil { // and check that it is gone: an API server that has just started may have reported that too early
 			return reconcile.Result{RequeueAfter: c.Grace}, nil
 		}
 	case decided.State != "":
@@ -83,8 +81,8 @@ func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile
 	return reconcile.Result{}, err
 }
 
-// recordEvent makes an event of a block that is retained: of its IPAllocation, as its claim
-// is gone. Of one that is released there is none: nothing is left that it could be of.
+// recordEvent makes an event of a block that is retained: of its IPAllocation, as its claim is
+// gone. It makes none of a block that is released: no object is left that the event could be of.
 func (c *Controller) recordEvent(record ipam.Record, decided ipam.Transition) {
 	if decided.State != ipam.StateRetained {
 		return
@@ -97,9 +95,9 @@ func retained(record ipam.Record, until time.Time) string {
 		record.Block, record.Pool, until.UTC().Format(time.RFC3339), record.Holder)
 }
 
-// asHeld is the record as its state has to be decided, and how it is kept: nothing is
-// retained, and nothing cools down, after a claim that never had the block, or not alone.
-// That is so where the claim was not stored, as far as this process can tell, and where
+// asHeld returns the record with which its next state is decided, and how it is kept: nothing is
+// retained, and nothing cools down, after a claim that never had the block, or did not have it
+// alone. That is so if the claim was not stored, as far as this process can determine, or if
 // another record is on the block.
 func (c *Controller) asHeld(record ipam.Record, keeping ipam.Keeping) (ipam.Record, ipam.Keeping) {
 	if record.State != ipam.StateBound || !record.ReleaseAfter.IsZero() {
@@ -113,8 +111,8 @@ func (c *Controller) asHeld(record ipam.Record, keeping ipam.Keeping) (ipam.Reco
 	return record, keeping
 }
 
-// isKept reports whether a record is kept without a holder. One that is being released
-// is not: the replica that marked it is about to delete it, and to use its name again.
+// isKept reports whether a record is kept without a holder. A record that is being released is not:
+// the replica that marked it is about to delete it, and to use its name again.
 func isKept(record ipam.Record) bool {
 	return record.State == ipam.StateRetained || record.State == ipam.StateCooling
 }
@@ -141,7 +139,7 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	return nil
 }
 
-// reasonOf is why a record is released.
+// reasonOf returns the reason why a record is released.
 func (c *Controller) reasonOf(record ipam.Record) metrics.ReleaseReason {
 	switch {
 	case record.State == ipam.StateRetained && record.Terminating:
@@ -156,9 +154,9 @@ func (c *Controller) reasonOf(record ipam.Record) metrics.ReleaseReason {
 	return metrics.Orphaned
 }
 
-// sawDeletion reports whether the deletion of this record's holder was seen. A name
-// is used for one claim only, so that of a claim is enough; a pool's record, and
-// one that was taken over, must carry the UID of the holder that went.
+// sawDeletion reports whether the deletion of this record's holder was seen. A name is used for one
+// claim only, so for a claim the name is enough; a pool's record, and a record that was taken over,
+// must carry the UID of the deleted holder.
 func (c *Controller) sawDeletion(record ipam.Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +170,7 @@ func (c *Controller) sawDeletion(record ipam.Record) bool {
 	return record.HolderUID == uid
 }
 
-// graceLeft is how long this state of the record may still be without holder.
+// graceLeft returns the time for which this state of the record can still be without holder.
 func (c *Controller) graceLeft(record ipam.Record) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +191,7 @@ func (c *Controller) clear(name ipam.Name) {
 	c.Metrics.Unheld(len(c.unheld))
 }
 
-// forget drops what is known of a record that is gone.
+// forget removes all notes about a record that is gone.
 func (c *Controller) forget(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,13 +201,13 @@ func (c *Controller) forget(name ipam.Name) {
 	delete(c.released, name)
 }
 
-// sighting is when one state of a record was first seen without its holder.
+// sighting holds the version of a record, and the time when it was first seen without its holder.
 type sighting struct {
 	version string
 	at      time.Time
 }
 
-// lastRelease is when a record was released last.
+// lastRelease holds the UID of a record, and the time when it was released last.
 type lastRelease struct {
 	uid string
 	at  time.Time

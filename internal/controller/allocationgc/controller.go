@@ -1,8 +1,7 @@
-// Package allocationgc collects IPAllocations whose holder does not exist, or does not
-// name them because their release was cut short: at once when the holder's deletion was
-// seen, and otherwise after a grace period on this process's own clock and a quorum
-// read that says so. The record is read first, the holder second, so that an
-// allocation in flight is never mistaken.
+// Package allocationgc collects IPAllocations whose holder does not exist, or does not name them
+// because their release was interrupted: at once when the holder's deletion was seen, and otherwise
+// after a grace period on this process's own clock and a quorum read that confirms it. The record
+// is read first, the holder second, so that an allocation in flight is never mistaken.
 package allocationgc
 
 import (
@@ -35,32 +34,32 @@ type Controller struct {
 	// Live reads without a cache.
 	Live  client.Reader
 	Clock clock.PassiveClock
-	// Grace is how long a record may be without holder whose deletion was not
+	// Grace is the time for which a record can be without holder if the holder's deletion was not
 	// seen.
 	Grace time.Duration
-	// Workers is how many records are reconciled at a time: as many as allocators make
-	// at a time at least, or, on an API server that has as much to do as it can, what is
-	// released falls behind what is recorded, without end.
+	// Workers is the number of records that are reconciled at a time. It must be at least the
+	// number that allocators make at a time: otherwise, on an API server that is fully loaded, the
+	// released records fall behind the new ones, without end.
 	Workers int
-	// Within are the namespaces whose records it reconciles.
+	// Within holds the namespaces whose records it reconciles.
 	Within kubeutil.Namespaces
-	// Events is where events go.
+	// Events receives the events.
 	Events events.EventRecorder
 
 	mu sync.Mutex
-	// judges say of other kinds of holders whether they exist.
+	// judges report for other kinds of holders whether they exist.
 	judges map[string]Judge
-	// queue is where records are put that are to be reconciled.
+	// queue is the work queue for records that are to be reconciled.
 	queue kubeutil.Queue
-	// unheld is since when a state of a record has been seen without holder.
+	// unheld has the time since which a state of a record has been seen without holder.
 	unheld map[ipam.Name]sighting
-	// gone is the UID of the holder whose deletion was seen, by its record.
+	// gone has the UID of the holder whose deletion was seen, by its record.
 	gone map[ipam.Name]string
-	// news are records that are to be reconciled only if they still have no holder
-	// when their holders have had time to come.
+	// news has the records that are reconciled only if they still have no holder after the time in
+	// which holders appear.
 	news []ipam.Name
-	// released is which record of a name was released and when; the view shows a
-	// moment later that it is gone.
+	// released has the last release by the record's name; the view shows the removal a moment
+	// later.
 	released map[ipam.Name]lastRelease
 }
 
@@ -113,7 +112,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if held { // the cache is behind and may never show a holder that goes in between, or a restored store has the holder back
+	if held { // the cache is behind and may never show a holder that is deleted in between, or a restore brought the holder back
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
 	}
 	if record.IsStamped() && !sawDeletion { // made for a holder that existed, and may be written into it yet

@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// records enqueues every record that has changed. One that is new is reconciled
-// if its holder has not come a moment later.
+// records returns a source that enqueues every record that has changed. A new record is reconciled
+// if its holder has not appeared a moment later.
 func (c *Controller) records() source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		c.mu.Lock()
@@ -36,16 +36,17 @@ func (c *Controller) records() source.Source {
 	})
 }
 
-// reconcileMissing enqueues the own record of a pool that is gone and of which a block
-// was released: that may have been the last.
+// reconcileMissing enqueues the own record of a pool that is gone and of which a block was
+// released: that block may have been the last.
 func (c *Controller) reconcileMissing(q kubeutil.Queue, pool ipam.PoolKey) {
 	if _, ok := c.Catalogue.Pool(pool); !ok {
 		q.Add(requestFor(c.Catalogue.RecordOfPool(pool)))
 	}
 }
 
-// claims notes the deletion of claims, and enqueues their record. The last that was seen of
-// a claim may be that it waited; then what is recorded for it is reconciled without a note.
+// claims returns a handler that notes the deletion of claims, and enqueues their records. The last
+// version of a claim that was seen may be one in which it waited; then the records of the claim are
+// reconciled without a note.
 func (c *Controller) claims() handler.EventHandler {
 	return kubeutil.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kubeutil.Queue) {
 		claim := e.Object.(*v1alpha1.IPClaim)
@@ -60,7 +61,7 @@ func (c *Controller) claims() handler.EventHandler {
 	}})
 }
 
-// pools notes the deletion of pools, and enqueues their records.
+// pools returns a handler that notes the deletion of pools, and enqueues their records.
 func (c *Controller) pools() handler.EventHandler {
 	return kubeutil.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kubeutil.Queue) {
 		for _, record := range c.Ledger.HeldBy(convert.HolderOfPool(convert.KeyOf(e.Object.(v1alpha1.Pool)))) {
@@ -79,8 +80,7 @@ func (c *Controller) note(uid string, record ipam.Name) {
 	c.gone[record] = uid
 }
 
-// Gone notes that the holder of the records has been deleted, of which no watch of
-// this controller tells.
+// Gone notes that the holder of the records was deleted, if no watch of this controller reports it.
 func (c *Controller) Gone(uid string, records ...ipam.Name) {
 	for _, name := range records {
 		c.note(uid, name)
@@ -88,14 +88,14 @@ func (c *Controller) Gone(uid string, records ...ipam.Name) {
 	}
 }
 
-// Look has the records judged, of whose holder nothing is known.
+// Look enqueues records for judgment if nothing is known of their holder.
 func (c *Controller) Look(records ...ipam.Name) {
 	for _, name := range records {
 		c.look(name)
 	}
 }
 
-// Judge has records of holders of the kind judged by f from now on.
+// Judge registers f as the judge of the records of holders of the kind from now on.
 func (c *Controller) Judge(kind string, f func(context.Context, client.Reader, ipam.Record) (bool, error)) {
 	c.mu.Lock()
 	c.judges[kind] = f
@@ -105,7 +105,7 @@ func (c *Controller) Judge(kind string, f func(context.Context, client.Reader, i
 	}
 }
 
-// noteNew notes a record that is new.
+// noteNew notes a new record.
 func (c *Controller) noteNew(name ipam.Name) {
 	if !c.Within.Has(name.Namespace) {
 		return
@@ -117,7 +117,7 @@ func (c *Controller) noteNew(name ipam.Name) {
 	}
 }
 
-// look enqueues a record, where this replica leads.
+// look enqueues a record if this replica leads.
 func (c *Controller) look(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -61,7 +61,7 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	return err
 }
 
-// askAgain asks whether who made the claim has the right to use its pool by now.
+// askAgain asks whether the creator of the claim has the right to use its pool now.
 func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
 	if c.Catalogue.MayBeGranted(s.request) {
 		s.request.Granted, s.again, err = c.Asker.Ask(ctx, s.claim, kind, s.request.Pool)
@@ -69,7 +69,7 @@ func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
 	return err
 }
 
-// forgetRequester removes who made a claim that waits no more.
+// forgetRequester removes the creator's identity from a claim that no longer waits.
 func (c *Controller) forgetRequester(ctx context.Context, s *scope) error {
 	if s.claim.Annotations[v1alpha1.AnnotationRequester] == "" {
 		return nil
@@ -81,13 +81,13 @@ func (c *Controller) forgetRequester(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// allocate binds a claim, and decides what it means for its turn that it cannot be.
+// allocate binds a claim. If it cannot be bound, allocate decides the effect on its turn.
 func (c *Controller) allocate(ctx context.Context, s *scope) error {
 	err := c.bind(ctx, s)
 	switch {
 	case errors.Is(err, errNotSeen), !s.mayWait():
 		return err
-	case err == nil: // nobody is to wait behind it, also where its IPAddress is refused
+	case err == nil: // no claim must wait behind it, even if its IPAddress is refused
 		c.Queue.Leave(s.holder())
 		return nil
 	}
@@ -96,8 +96,8 @@ func (c *Controller) allocate(ctx context.Context, s *scope) error {
 	return err
 }
 
-// isNew makes sure, where something is recorded for the claim or its status names
-// an address, that the IPAddress is not merely missing in the cache.
+// isNew returns errNotSeen if the claim has a record, or its status names an address, and its
+// IPAddress exists and is only missing in the cache.
 func (c *Controller) isNew(ctx context.Context, s *scope) error {
 	if s.claim.Status.AddressRef.Name == "" && len(c.Ledger.HeldBy(s.holder())) == 0 {
 		return nil
@@ -148,8 +148,8 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// subnet returns the prefix length and the gateway to configure with an address. The gateway
-// is that of the record, where it states one, so that both say the same.
+// subnet returns the prefix length and the gateway to configure with an address. If the record
+// states a gateway, it is that one, so that both agree.
 func subnet(pool ipam.Pool, record ipam.Record) (*int32, string) {
 	bits, gateway := pool.Subnet(record.Block)
 	if record.Gateway.IsValid() {
@@ -162,8 +162,8 @@ func subnet(pool ipam.Pool, record ipam.Record) (*int32, string) {
 	return &length, gateway.String()
 }
 
-// ensureMetadata gives an IPAddress what a move, a restore or a person may have left out:
-// owners, finalizer and labels. Its spec is not touched.
+// ensureMetadata adds to an IPAddress the metadata that a move, a restore or a user may have left
+// out: owners, finalizer and labels. It does not change the spec.
 func (c *Controller) ensureMetadata(ctx context.Context, s *scope, address *ipamv1.IPAddress) error {
 	controllerutil.AddFinalizer(address, v1alpha1.FinalizerProtect)
 	if address.Labels == nil {
@@ -183,8 +183,8 @@ func (c *Controller) ensureMetadata(ctx context.Context, s *scope, address *ipam
 	return nil
 }
 
-// owners are the claim, as controller, and the pool; and all that were owners before.
-// References to an earlier life of either are replaced.
+// owners returns the claim, as controller, and the pool; and all former owners. It replaces
+// references to an earlier life of either.
 func owners(before []metav1.OwnerReference, claim *ipamv1.IPAddressClaim, pool metav1.OwnerReference) []metav1.OwnerReference {
 	others := slices.DeleteFunc(slices.Clone(before), func(ref metav1.OwnerReference) bool {
 		return isClaim(ref, claim) || groupOf(ref.APIVersion) == v1alpha1.GroupVersion.Group && ref.Kind == pool.Kind
@@ -197,7 +197,7 @@ func owners(before []metav1.OwnerReference, claim *ipamv1.IPAddressClaim, pool m
 	return append([]metav1.OwnerReference{ours, pool}, others...)
 }
 
-// ownerPool is the reference to the pool as an owner.
+// ownerPool returns the owner reference to the pool.
 func (c *Controller) ownerPool(ctx context.Context, key ipam.PoolKey) (metav1.OwnerReference, error) {
 	pool := v1alpha1.NewPool(v1alpha1.PoolKind(key.Kind))
 	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, pool); err != nil {
@@ -209,10 +209,10 @@ func (c *Controller) ownerPool(ctx context.Context, key ipam.PoolKey) (metav1.Ow
 	}, nil
 }
 
-// repair gives the claim's IPAddress what it lacks.
+// repair adds to the claim's IPAddress the metadata that it lacks.
 func (c *Controller) repair(ctx context.Context, s *scope) error {
 	if !s.address.DeletionTimestamp.IsZero() {
-		return nil // it stays as long as its claim does
+		return nil // it stays as long as its claim
 	}
 	before := s.address.DeepCopy()
 	if err := c.ensureMetadata(ctx, s, s.address); err != nil {
@@ -228,7 +228,8 @@ func (c *Controller) repair(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// sameMetadata compares what ensureMetadata gives, but for the order of owners.
+// sameMetadata reports whether two IPAddresses have the same of the metadata that ensureMetadata
+// adds. It ignores the order of owners.
 func sameMetadata(a, b *ipamv1.IPAddress) bool {
 	return slices.Equal(a.Finalizers, b.Finalizers) &&
 		len(a.Labels) == len(b.Labels) && sameEntries(a.Labels, b.Labels) &&

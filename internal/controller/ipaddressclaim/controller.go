@@ -1,11 +1,11 @@
-// Package ipaddressclaim serves Cluster API's IPAddressClaims that name a pool or
-// a class of Cadastre, by the IPAM contract v1beta2 of Cluster API 1.14
-// (docs/book/src/developer/providers/contracts/ipam.md there). Claims of other
-// providers are left untouched.
+// Package ipaddressclaim serves Cluster API's IPAddressClaims that name a pool or a class of
+// Cadastre, by the IPAM contract v1beta2 of Cluster API 1.14
+// (docs/book/src/developer/providers/contracts/ipam.md there). Claims of other providers are left
+// untouched.
 //
-// What is held is what IPAllocations say, as for every holder; an IPAddress shows
-// it. One that is there already, after a move or a restore or because somebody
-// made it, is adopted: its block is recorded, and never renumbered.
+// IPAllocations record the held addresses, as for every holder; an IPAddress shows one. An
+// IPAddress that exists already, after a move or a restore or because a user made it, is adopted:
+// its block is recorded, and never renumbered.
 package ipaddressclaim
 
 import (
@@ -60,22 +60,22 @@ type Controller struct {
 	Asker *requester.Asker
 	// Orphans collects the records whose claims are gone.
 	Orphans Orphans
-	// Workers is how many claims are reconciled at a time.
+	// Workers is the number of claims that are reconciled at a time.
 	Workers int
-	// Within are the namespaces whose claims it reconciles.
+	// Within holds the namespaces whose claims it reconciles.
 	Within kubeutil.Namespaces
 	// WatchFilter is the value of Cluster API's label for filters that a claim must
 	// have to be reconciled; empty: any, or none.
 	WatchFilter string
 	Clock       clock.PassiveClock
-	// Events is where events go.
+	// Events receives the events.
 	Events events.EventRecorder
 
-	// expected is what the caches do not show yet.
+	// expected holds the changes that the caches do not show yet.
 	expected expectations
 }
 
-// SetupWithManager registers the controller. Cluster API's kinds are to be served.
+// SetupWithManager registers the controller. The API server must serve Cluster API's kinds.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	c.Orphans.Judge(kind, holds)
 	backoff := c.Backoff("ipaddressclaim")
@@ -103,7 +103,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if s.claim != nil && !c.serves(s.claim) {
 		return reconcile.Result{}, nil
 	}
-	if !s.mayWait() { // where it may, that is decided when it is not served
+	if !s.mayWait() { // if it can wait, that is decided when it is not served
 		c.Queue.Leave(s.holder())
 	}
 	coming := c.coming(s)
@@ -127,8 +127,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 }
 
-// coming is for how long an IPAddress without claim may yet appear that this process
-// created; 0 where there is none.
+// coming returns the time within which an IPAddress without claim that this process created can
+// still appear; 0 if there is none.
 func (c *Controller) coming(s *scope) time.Duration {
 	if s.claim != nil || s.address != nil {
 		return 0
@@ -136,9 +136,9 @@ func (c *Controller) coming(s *scope) time.Duration {
 	return c.expected.coming(s.name, c.Clock.Now())
 }
 
-// found forgets that the deletion of a claim was seen where there is another claim of its
-// name, or neither a claim nor an IPAddress. A pass that began before the deletion was
-// seen may still have that very claim.
+// found forgets that the deletion of a claim was seen if there is another claim of its name, or
+// neither a claim nor an IPAddress. A pass that began before the deletion was seen may still have
+// that same claim.
 func (c *Controller) found(s *scope, coming time.Duration) {
 	uid, seen := c.expected.deletedClaim(s.name)
 	switch {
@@ -152,8 +152,8 @@ func (c *Controller) serves(claim *ipamv1.IPAddressClaim) bool {
 	return isServed(claim, c.Within, c.WatchFilter)
 }
 
-// soon requeues a claim for which there is something that has not been seen
-// yet: where this process, or its leader before, made that, its appearance is no news.
+// soon requeues a claim if an object of it has not been seen yet: if this process, or the leader
+// before it, made the object, its appearance does not enqueue the claim.
 func soon(err error) (reconcile.Result, error) {
 	if errors.Is(err, errNotSeen) {
 		return reconcile.Result{RequeueAfter: showsWithin}, nil
@@ -161,8 +161,8 @@ func soon(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// again serves a claim, and has it reconciled again when it is time to ask again for
-// the right to use its pool, or to try one again that has lost its turn.
+// again serves a claim. It requeues the claim for the time when the right to use its pool is asked
+// for again, or when a claim that has lost its turn is tried again.
 func again(ctx context.Context, s *scope, serve func(context.Context, *scope) error) (reconcile.Result, error) {
 	result, err := soon(serve(ctx, s))
 	if err == nil && result.IsZero() {
@@ -171,7 +171,7 @@ func again(ctx context.Context, s *scope, serve func(context.Context, *scope) er
 	return result, err
 }
 
-// serve sees to it that the claim has its address, and says where it stands.
+// serve ensures that the claim has its address, and writes the result into its status.
 func (c *Controller) serve(ctx context.Context, s *scope) error {
 	held := c.recordExisting(ctx, s)
 	if why := c.halted(s); why != nil {
@@ -192,7 +192,7 @@ func (c *Controller) serve(ctx context.Context, s *scope) error {
 	return retry
 }
 
-// fulfil gives the claim an address, or repairs the one that it has.
+// fulfil gives the claim an address, or repairs its present one.
 func (c *Controller) fulfil(ctx context.Context, s *scope) error {
 	if err := c.give(ctx, s); err != nil {
 		return err
@@ -213,21 +213,21 @@ func (c *Controller) give(ctx context.Context, s *scope) error {
 	return c.createAddress(ctx, s)
 }
 
-// Replica is what every replica does for IPAddressClaims, whether it leads or not: it
-// knows which Clusters are paused, and who waits.
+// Replica implements the work of every replica for IPAddressClaims, whether it leads or not: it
+// knows which Clusters are paused, and which claims wait.
 type Replica struct {
 	allocator.Parts
-	// Within and WatchFilter are those of the Controller.
+	// Within and WatchFilter have the values of the Controller.
 	Within      kubeutil.Namespaces
 	WatchFilter string
 	// Notified is notified of all IPAddressClaims that the cache has.
 	Notified toolscache.ResourceEventHandler
-	// Lead has the leader run a Controller from now on. It is called when Cluster API's
-	// kinds are served: at once, or when it has been installed.
+	// Lead registers a Controller, which the leader runs from then on. It is called when Cluster
+	// API's kinds are served: at once, or when Cluster API has been installed.
 	Lead func() error
 }
 
-// SetupWithManager registers what every replica does.
+// SetupWithManager registers the work of every replica.
 func (r *Replica) SetupWithManager(mgr manager.Manager) error {
 	return (&arrival{
 		client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"),
@@ -237,9 +237,9 @@ func (r *Replica) SetupWithManager(mgr manager.Manager) error {
 	}).setup(mgr)
 }
 
-// start registers what there is to register once Cluster API's kinds are served.
+// start registers the indexes, handlers and controllers that need Cluster API's kinds to be served.
 func (r *Replica) start(mgr manager.Manager) error {
-	ctx := context.Background() // an index needs no cancelling
+	ctx := context.Background() // an index needs no canceling
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddressClaim{}, byCluster, indexedCluster); err != nil {
 		return err
 	}
@@ -259,8 +259,8 @@ func (r *Replica) start(mgr manager.Manager) error {
 	if _, err := claims.AddEventHandler(r.Notified); err != nil {
 		return err
 	}
-	// IPAddresses are watched on every replica, so that one that becomes the leader
-	// need not list them first.
+	// Every replica watches IPAddresses, so that a replica that becomes the leader need not list
+	// them first.
 	if _, err := mgr.GetCache().GetInformer(ctx, &ipamv1.IPAddress{}, cache.BlockUntilSynced(false)); err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func indexedCluster(obj client.Object) []string {
 	return nil
 }
 
-// indexedTarget is the pool or class that a claim of ours names.
+// indexedTarget returns the pool or class that a claim of ours names.
 func indexedTarget(obj client.Object) []string {
 	ref := obj.(*ipamv1.IPAddressClaim).Spec.PoolRef
 	if !isOurs(ref) {
@@ -291,13 +291,13 @@ func indexedTarget(obj client.Object) []string {
 
 func target(kind, name string) string { return kind + "/" + name }
 
-// claimsOf are the claims of a Cluster.
+// claimsOf returns a function that maps a Cluster to its claims.
 func claimsOf(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, cluster client.Object) []reconcile.Request {
 		claims := &ipamv1.IPAddressClaimList{}
 		err := reader.List(ctx, claims, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{byCluster: cluster.GetName()})
 		if err != nil {
-			return nil // the cache is not there yet, and will show every claim
+			return nil // the cache does not exist yet, and will show every claim
 		}
 		requests := make([]reconcile.Request, len(claims.Items))
 		for i := range claims.Items {
@@ -307,7 +307,8 @@ func claimsOf(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// pauseChanged passes Clusters that come, go, are paused or go on.
+// pauseChanged returns a predicate that passes Clusters that are created, deleted, paused or
+// resumed.
 func pauseChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
@@ -323,8 +324,8 @@ func requestOf(obj client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}
 }
 
-// watchClusters keeps in the catalogue, on every replica, which Clusters are paused. The
-// function that it returns reports whether all Clusters have been seen once.
+// watchClusters keeps in the catalog, on every replica, which Clusters are paused. The returned
+// function reports whether all Clusters have been seen once.
 func watchClusters(from cache.Cache, catalogue *inventory.Catalogue) (known func() bool, err error) {
 	informer, err := from.GetInformer(context.Background(), &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// claims enqueues claims that are new or have changed, and are not up to date,
-// and the records of those up to date that are gone.
+// claims returns a handler that enqueues claims that are new or have changed, and are not up to
+// date. If a claim was deleted, it also passes the claim's records to the collection of orphans.
 func (c *Controller) claims() handler.EventHandler {
 	return kubeutil.SplitReplacements(handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kubeutil.Queue) { c.consider(ctx, e.Object, q) },
@@ -36,8 +36,8 @@ func (c *Controller) claims() handler.EventHandler {
 	})
 }
 
-// addresses enqueues the claim of an IPAddress, but not because this process
-// has just made the IPAddress for it, unless the claim has gone meanwhile.
+// addresses returns a handler that enqueues the claim of an IPAddress. It leaves out an IPAddress
+// that this process has just made for the claim, unless the claim was deleted since.
 func (c *Controller) addresses() handler.EventHandler {
 	return kubeutil.SplitReplacements(handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kubeutil.Queue) {
@@ -63,9 +63,9 @@ func (c *Controller) consider(ctx context.Context, obj client.Object, q kubeutil
 	}
 }
 
-// claimGone notifies the collection of orphans of a claim that was deleted: its own
-// records, by its UID, have lost their holder. Others of its name are of another claim,
-// or of an IPAddress that is about to be stored, and are judged like all others.
+// claimGone notifies the collection of orphans of a claim that was deleted: its own records, by its
+// UID, have lost their holder. Other records of its name belong to another claim, or to an
+// IPAddress that is about to be stored, and are judged like all others.
 func (c *Controller) claimGone(claim client.Object) {
 	for _, record := range c.Ledger.HeldBy(holderNamed(claim.GetNamespace(), claim.GetName())) {
 		if record.HolderUID == string(claim.GetUID()) {
@@ -76,8 +76,8 @@ func (c *Controller) claimGone(claim client.Object) {
 	}
 }
 
-// addressGone does the same for an IPAddress, whose record is the one that it names, or
-// that was made for it once it was there.
+// addressGone does the same for an IPAddress. Its record is the one that it names, or the one that
+// was made for it once it existed.
 func (c *Controller) addressGone(address client.Object) {
 	holder := holderNamed(address.GetNamespace(), address.GetName())
 	for _, record := range c.Ledger.HeldBy(holder) {
@@ -89,8 +89,8 @@ func (c *Controller) addressGone(address client.Object) {
 	}
 }
 
-// records enqueues a claim when its record was changed, is lost, or was made
-// by somebody else than this controller.
+// records returns a source that enqueues a claim when its record was changed, is lost, or was made
+// by other code than this controller.
 func (c *Controller) records() source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Ledger.Listen(func(change ledger.Change) {
@@ -102,9 +102,8 @@ func (c *Controller) records() source.Source {
 	})
 }
 
-// changes enqueues the claims that wait for a class or a pool which
-// changed, those of a pool that is not paused any more, and the IPAddresses whose pool
-// is missing.
+// changes returns a source that enqueues the claims that wait for a class or a pool that changed,
+// the claims of a pool that is no longer paused, and the IPAddresses whose pool is missing.
 func (c *Controller) changes() source.Source {
 	return kubeutil.Subscription(func(ctx context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Catalogue.Listen(func(e inventory.Change) {
@@ -119,7 +118,7 @@ func (c *Controller) changes() source.Source {
 	})
 }
 
-// claimsFrom are the claims that name a pool or one of its classes.
+// claimsFrom returns the claims that name a pool or one of its classes.
 func (c *Controller) claimsFrom(ctx context.Context, e inventory.Change) []reconcile.Request {
 	targets := []string{target(string(e.Pool.Kind), e.Pool.Name)}
 	for _, class := range e.Classes {
@@ -129,7 +128,7 @@ func (c *Controller) claimsFrom(ctx context.Context, e inventory.Change) []recon
 	for _, t := range slices.Compact(slices.Sorted(slices.Values(targets))) {
 		claims := &ipamv1.IPAddressClaimList{}
 		if err := c.Client.List(ctx, claims, client.MatchingFields{byTarget: t}, client.InNamespace(e.Pool.Namespace)); err != nil {
-			continue // the cache is not there yet, and will show every claim
+			continue // the cache does not exist yet, and will show every claim
 		}
 		for i := range claims.Items {
 			requests = append(requests, requestOf(&claims.Items[i]))

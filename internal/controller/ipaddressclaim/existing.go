@@ -30,9 +30,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// recordExisting sees to it that the block of an IPAddress that exists is recorded: it is
-// in use, whatever wrote it. This is no allocation, and goes on while a Cluster is
-// paused, so that nobody else is given what is being moved.
+// recordExisting ensures that the block of an IPAddress that exists is recorded: the block is in
+// use, whatever wrote the IPAddress. This is no allocation, and goes on while a Cluster is paused,
+// so that no other holder gets an address that is being moved.
 func (c *Controller) recordExisting(ctx context.Context, s *scope) error {
 	if s.address == nil {
 		return nil
@@ -55,9 +55,9 @@ func (c *Controller) recordExisting(ctx context.Context, s *scope) error {
 	return c.recordAgain(ctx, s, addr)
 }
 
-// recordOf is the claim's record of the address, also one that is kept for a later claim of
-// the name: the IPAddress is there, so the block is in use. What was recorded for the claim
-// before it had this address is nobody's, although the claim lives: it is judged again.
+// recordOf returns the claim's record of the address, also a record that is kept for a later claim
+// of the name: the IPAddress exists, so the block is in use. A record that was made for the claim
+// before it had this address has no holder, although the claim exists: it is judged again.
 func (c *Controller) recordOf(s *scope, addr netip.Addr) (own ipam.Record, found bool) {
 	for _, record := range c.Ledger.HeldBy(s.holder()) {
 		switch {
@@ -70,8 +70,8 @@ func (c *Controller) recordOf(s *scope, addr netip.Addr) (own ipam.Record, found
 	return own, found
 }
 
-// takeOver takes a record over that holds the block, once the namespace may use its pool
-// and nothing else has the block.
+// takeOver takes over a record that holds the block, once the namespace can use its pool and no
+// other record has the block.
 func (c *Controller) takeOver(ctx context.Context, s *scope, record ipam.Record) error {
 	if err := c.own(ctx, s, record); err != nil {
 		return err
@@ -84,9 +84,9 @@ func (c *Controller) takeOver(ctx context.Context, s *scope, record ipam.Record)
 	return c.Allocator.Confirmed(s.record)
 }
 
-// own takes a record of the claim's name for the claim's own: one that was made
-// before the claim, or for an earlier one of the name, whose IPAddress lives on. One that is
-// kept without holder is bound again.
+// own makes a record of the claim's name the claim's own: a record that was made before the claim,
+// or for an earlier claim of the name whose IPAddress still exists. It binds again a record that is
+// kept without holder.
 func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) (err error) {
 	isKept := record.State != ipam.StateBound
 	if isKept {
@@ -106,8 +106,8 @@ func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) (err
 	return nil
 }
 
-// judgeUse judges whether the claim's namespace may use the pool of the record, which was
-// made before that was known. It is tried again when something changes that may be that.
+// judgeUse judges whether the claim's namespace can use the pool of the record, which was made
+// before that was known. It is tried again after any change that can have brought the pool.
 func (c *Controller) judgeUse(ctx context.Context, s *scope) error {
 	c.expected.poolMissing(s.name, true) // before the pool is looked for, so that no change is missed
 	record, err := c.Allocator.JudgeUse(ctx, s.tenancy(), s.record)
@@ -118,8 +118,8 @@ func (c *Controller) judgeUse(ctx context.Context, s *scope) error {
 	return err
 }
 
-// isUnrecorded makes sure that the record which the IPAddress names is not merely
-// missing in the view.
+// isUnrecorded returns errNotSeen if the record that the IPAddress names exists and is only missing
+// in the view.
 func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
 	name := s.address.Annotations[v1alpha1.AnnotationAllocation]
 	if name == "" {
@@ -140,14 +140,14 @@ func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isUnseen reports whether the view has yet to show this version of a record.
+// isUnseen reports whether the view does not show this version of a record yet.
 func (c *Controller) isUnseen(record ipam.Record) bool {
 	seen, ok := c.Ledger.Record(record.Name)
 	return !ok || seen.Version != record.Version
 }
 
-// recordAgain records the block that an IPAddress names. Where its pool is missing, it
-// is reconciled again when something changes that may be that.
+// recordAgain records the block that an IPAddress names. If its pool is missing, the IPAddress is
+// reconciled again after any change that can have brought the pool.
 func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr) error {
 	c.expected.poolMissing(s.name, true) // before the pools are read, so that no change is missed
 	pool, err := c.poolOf(s, addr)
@@ -170,14 +170,15 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr)
 	return c.judgeUse(ctx, s)
 }
 
-// tenancy is on whose behalf the IPAddress asks, also where there is no claim.
+// tenancy returns the request with the claim on whose behalf the IPAddress asks, also if the claim
+// does not exist.
 func (s *scope) tenancy() ipam.Request {
 	request := s.request
 	request.Claim = s.name
 	return request
 }
 
-// classOf is the class that the IPAddress names, or empty.
+// classOf returns the class that the IPAddress names, or "".
 func (c *Controller) classOf(s *scope) string {
 	if ref := s.address.Spec.PoolRef; convert.PoolOfAddress(ref.Kind, s.name.Namespace, ref.Name) == (ipam.PoolKey{}) {
 		return ref.Name
@@ -185,9 +186,8 @@ func (c *Controller) classOf(s *scope) string {
 	return ""
 }
 
-// poolOf is the pool that an IPAddress is from: the one that it names; where it
-// names a class, its owner or what its labels say, or else a pool of the class
-// that has the address.
+// poolOf returns the pool of an IPAddress: the pool that it names; or, if it names a class, its
+// owner or the pool in its labels, or else a pool of the class that contains the address.
 func (c *Controller) poolOf(s *scope, addr netip.Addr) (ipam.PoolKey, error) {
 	ref := s.address.Spec.PoolRef
 	if key := convert.PoolOfAddress(ref.Kind, s.name.Namespace, ref.Name); key != (ipam.PoolKey{}) {
@@ -216,17 +216,18 @@ func (c *Controller) poolOf(s *scope, addr netip.Addr) (ipam.PoolKey, error) {
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
 
-// arrival waits, on every replica, until Cluster API's kinds are served, and then
-// starts what serves them, once.
+// arrival implements the wait for Cluster API: on every replica it waits until Cluster API's kinds
+// are served, and then starts the code that serves them, once.
 type arrival struct {
 	client client.Reader
 	mapper meta.RESTMapper
 	log    logr.Logger
 	// watchClusters begins to watch Clusters; known reports whether all have been seen.
 	watchClusters func() (known func() bool, err error)
-	// require has nothing handed out, of any kind, before all are known.
+	// require stops the operator from handing out blocks, of any kind, before all Clusters are
+	// known.
 	require func(known func() bool)
-	// start serves claims, and needs caches that have begun.
+	// start serves claims, and needs caches that have started.
 	start func() error
 
 	mu      sync.Mutex
@@ -234,7 +235,7 @@ type arrival struct {
 	started bool
 }
 
-// needed are the kinds without which no claim can be served.
+// needed returns the kinds without which no claim can be served.
 func needed() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		ipamv1.GroupVersion.WithKind(kind),
@@ -243,7 +244,7 @@ func needed() []schema.GroupVersionKind {
 	}
 }
 
-// definitions are the names of their CRDs.
+// definitions returns the names of the CRDs of the needed kinds.
 func definitions() []string {
 	return []string{"ipaddressclaims." + ipamv1.GroupVersion.Group, "ipaddresses." + ipamv1.GroupVersion.Group, "clusters." + clusterv1.GroupVersion.Group}
 }
@@ -272,9 +273,9 @@ func (a *arrival) setup(mgr manager.Manager) error {
 		Complete(backoff.Passes(a))
 }
 
-// onEveryReplica is called when the caches that are there have all that they watch.
-// One that is made then has nobody wait for what it watches: there may be many claims
-// and addresses, and IPClaims are served without them.
+// onEveryReplica implements manager.Runnable: it is called when the existing caches have all
+// objects that they watch. If it creates another cache, no other code waits for the objects of that
+// cache: there can be many claims and addresses, and IPClaims are served without them.
 type onEveryReplica func() error
 
 // Start implements manager.Runnable.
@@ -283,17 +284,17 @@ func (f onEveryReplica) Start(context.Context) error { return f() }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
-// servedWithin is about how long the API server takes until it serves a kind whose
-// CRD it has accepted. Nothing notifies a client when it does.
+// servedWithin is the approximate time until the API server serves a kind whose CRD it has
+// accepted. Nothing notifies a client when it does.
 const servedWithin = time.Second
 
-// knownWithin is about how long it takes to list the Clusters of a cluster that had none
-// of Cluster API before.
+// knownWithin is the approximate time to list the Clusters of a cluster that did not have Cluster
+// API before.
 const knownWithin = 100 * time.Millisecond
 
-// Reconcile implements reconcile.Reconciler: a CRD has come or changed. When all
-// have come, it is tried again until all are served, and the Clusters are known. Nobody
-// else waits for these: IPClaims are served as before.
+// Reconcile implements reconcile.Reconciler: a CRD was created or changed. When all CRDs exist, it
+// is tried again until all kinds are served, and the Clusters are known. No other code waits for
+// these: IPClaims are served as before.
 func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -325,7 +326,7 @@ func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	return reconcile.Result{}, nil
 }
 
-// defined reports whether all CRDs have come.
+// defined reports whether all CRDs exist.
 func (a *arrival) defined(ctx context.Context) bool {
 	for _, name := range definitions() {
 		if a.client.Get(ctx, client.ObjectKey{Name: name}, definition()) != nil {
@@ -335,7 +336,7 @@ func (a *arrival) defined(ctx context.Context) bool {
 	return true
 }
 
-// definition is an empty CRD, of which the metadata are watched alone.
+// definition returns an empty CRD, of which only the metadata are watched.
 func definition() *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))

@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// release gives back the address of a claim that is being deleted (contract,
-// "Deleted IPAddressClaim"), once nobody else's finalizer says that it is in use.
-// The record is collected when the claim is gone, as its class and pool say.
+// release releases the address of a claim that is being deleted (contract, "Deleted
+// IPAddressClaim"), once no finalizer of another party marks it as in use. The record is collected
+// when the claim is gone, as its class and pool specify.
 func (c *Controller) release(ctx context.Context, s *scope) error {
 	if c.halted(s) != nil || inUse(s.claim) {
 		return nil
@@ -46,8 +46,8 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// lookAgain looks for an IPAddress that the cache does not show: its claim is not
-// to go before it.
+// lookAgain looks for an IPAddress that the cache does not show: its claim must not be removed
+// before it.
 func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
 	if s.address != nil {
 		return nil
@@ -60,9 +60,8 @@ func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// deleteAddress deletes the IPAddress, and reports whether it is gone. Where it is
-// not, the pass goes on when the cache shows the next step; somebody else's
-// finalizer may keep it.
+// deleteAddress deletes the IPAddress, and reports whether it is gone. If it is not gone, the pass
+// goes on when the cache shows the next step; the finalizer of another party can keep it.
 func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, err error) {
 	if s.address.DeletionTimestamp.IsZero() {
 		if err := c.isOfThisClaim(ctx, s); err != nil {
@@ -78,9 +77,9 @@ func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, er
 	return len(s.address.Finalizers) == 0, err
 }
 
-// isOfThisClaim is errNotSeen where the IPAddress may be that of the next claim of the
-// name: the cache may show it before it shows that this claim is gone. One that this claim
-// does not own, as after a restore, is its own as long as the claim is stored.
+// isOfThisClaim returns errNotSeen if the IPAddress may belong to the next claim of the name: the
+// cache can show it before it shows that this claim is gone. An IPAddress that this claim does not
+// own, as after a restore, belongs to this claim as long as the claim is stored.
 func (c *Controller) isOfThisClaim(ctx context.Context, s *scope) error {
 	if slices.ContainsFunc(s.address.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == s.claim.UID }) {
 		return nil
@@ -96,16 +95,17 @@ func (c *Controller) isOfThisClaim(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// hasFormerAddress reports whether the IPAddress was made for another claim of the name,
-// which is gone: it has our finalizer, and is from another pool than the claim names, whose
-// spec cannot be changed. A leader that was paused may send it when its claim was released
-// long ago, and nobody else would delete it.
+// hasFormerAddress reports whether the IPAddress was made for another claim of the name, which is
+// gone: it has our finalizer, and is from another pool than the claim names, whose spec cannot be
+// changed. A leader that was paused can send it long after its claim was released, and no other
+// code would delete it.
 func (s *scope) hasFormerAddress() bool {
 	return s.address != nil && s.address.Spec.PoolRef != s.claim.Spec.PoolRef &&
 		controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect)
 }
 
-// dropFormerAddress deletes it. The claim is served when the cache shows that it is gone.
+// dropFormerAddress deletes the IPAddress that was made for another claim. The claim is served when
+// the cache shows that this IPAddress is gone.
 func (c *Controller) dropFormerAddress(ctx context.Context, s *scope) error {
 	if _, err := c.deleteAddress(ctx, s); err != nil {
 		return err
@@ -113,13 +113,12 @@ func (c *Controller) dropFormerAddress(ctx context.Context, s *scope) error {
 	return errNotSeen
 }
 
-// keep records the block of an IPAddress that has no claim, or deletes the
-// IPAddress where it was a claim's that went without release: somebody took the
-// finalizer off, or the claim never was in what a restore brought back. The garbage
-// collector does not do so, because the pool owns the IPAddress too. That the claim
-// went must have been seen: a restore may bring back IPAddresses long before it
-// brings their claims. An IPAddress without our finalizer is somebody else's, who
-// made it for a claim to come.
+// keep records the block of an IPAddress that has no claim. It deletes the IPAddress if its claim
+// was removed without release: a user removed the finalizer, or the data of a restore never
+// contained the claim. The garbage collector does not delete it, because the pool owns the
+// IPAddress too. The removal of the claim must have been seen: a restore can bring back IPAddresses
+// long before it brings back their claims. An IPAddress without our finalizer belongs to another
+// party, which made it for a future claim.
 func (c *Controller) keep(ctx context.Context, s *scope) error {
 	held := c.recordExisting(ctx, s)
 	if held != nil && s.record.UID == "" {
@@ -137,8 +136,8 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 	return kubeutil.IgnoreNotFound(err)
 }
 
-// unprotect takes our finalizer off an IPAddress that is being deleted. The cache may have
-// yet to show that this was done.
+// unprotect removes our finalizer from an IPAddress that is being deleted. The cache may not show
+// yet that this was done.
 func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 	before := s.address.DeepCopy()
 	if !controllerutil.RemoveFinalizer(s.address, v1alpha1.FinalizerProtect) {
@@ -159,19 +158,19 @@ func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 
 // Orphans collects records without holder.
 type Orphans interface {
-	// Judge has records of holders of the kind judged by f.
+	// Judge registers f as the judge of the records of holders of the kind.
 	Judge(kind string, f func(context.Context, client.Reader, ipam.Record) (bool, error))
 	// Gone notes that the holder of the records, of the UID, has been deleted.
 	Gone(uid string, records ...ipam.Name)
-	// Look has the records judged, of whose holder nothing is known: one that has none
-	// is released after a grace period.
+	// Look enqueues records for judgment if nothing is known of their holder: a record without
+	// holder is released after a grace period.
 	Look(records ...ipam.Name)
 }
 
-// holds reports whether a record's holder exists: the IPAddress of the claim's name
-// with this address, or, while there is no IPAddress, the claim. A record that is
-// being deleted, while its claim is not and its status names no address, is what
-// is left of a release that was cut short: the claim cannot be served until it is gone.
+// holds reports whether a record's holder exists: the IPAddress of the claim's name with this
+// address, or, while there is no IPAddress, the claim. If a record is being deleted while its claim
+// is not, and the claim's status names no address, the record is left over from an interrupted
+// release: the claim cannot be served until the record is gone.
 func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool, error) {
 	key := client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}
 	address, claim := &ipamv1.IPAddress{}, &ipamv1.IPAddressClaim{}
@@ -195,7 +194,7 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 	return inUse || record.MayBeOf(string(claim.UID)), nil
 }
 
-// has reports whether an IPAddress is that of the record.
+// has reports whether an IPAddress has the address of the record.
 func has(address *ipamv1.IPAddress, record ipam.Record) bool {
 	addr, invalid := convert.AddressInUse(nil, address.Spec.Address)
 	return invalid == nil && addr == record.Block.Addr()

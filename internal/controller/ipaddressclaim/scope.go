@@ -27,35 +27,36 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// scope is what one pass knows of a claim and the IPAddress of its name, either
-// of which may be missing. Look sets all but the record.
+// scope holds the data of one pass over a claim and the IPAddress of its name. Either of them may
+// be missing. look sets all fields but record, again and retry.
 type scope struct {
 	name    ipam.Name
 	claim   *ipamv1.IPAddressClaim
 	address *ipamv1.IPAddress
-	// cluster is nil where the claim belongs to none, or to one that is missing.
+	// cluster is nil if the claim belongs to no Cluster, or to one that is missing.
 	cluster *clusterv1.Cluster
-	// request is what the claim asks for; invalid says why it asks for nothing that could
-	// be served, and is nil otherwise.
+	// request is the request of the claim; invalid is the reason why the request cannot be served,
+	// and nil otherwise.
 	request ipam.Request
 	invalid error
-	// finalizerRemoved is when the finalizer of the claim was removed last: the cache may have yet to show that.
+	// finalizerRemoved is the last removal of the claim's finalizer, which the cache may not show
+	// yet.
 	finalizerRemoved removal
-	// record is set by recordExisting or bind: the address is held.
+	// record is the record of the held address, set by recordExisting or bind.
 	record ipam.Record
-	// again is set by askAgain: when to ask again for the right to use the pool.
+	// again is the time until the right to use the pool is asked for again, set by askAgain.
 	again time.Duration
-	// retry is set by allocate where the claim has lost its turn: after how long it is
-	// tried again.
+	// retry is the time until the claim is tried again, set by allocate if the claim has lost its
+	// turn.
 	retry time.Duration
 }
 
 func (s *scope) holder() ipam.Holder { return convert.HolderOfAddressClaim(s.name) }
 
-// look reads what a pass needs from the caches, with what was done to the claim last.
+// look reads the data of a pass from the caches, with the last removal of the claim's finalizer.
 func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope, error) {
 	name := ipam.Name{Namespace: key.Namespace, Name: key.Name}
-	last := c.expected.claims.last(name) // before the cache is read, which forgets it after
+	last := c.expected.claims.last(name) // before the cache is read, because it is forgotten once the cache shows it
 	s, err := look(ctx, c.Client, key)
 	if err != nil {
 		return nil, err
@@ -97,25 +98,25 @@ func find(ctx context.Context, reader client.Reader, key types.NamespacedName, i
 	return true, nil
 }
 
-// step is what a pass does.
+// step represents the action of a pass.
 type step int
 
 const (
 	leaveAlone step = iota
-	// refuse says in the claim that no such kind of pool exists.
+	// refuse writes into the claim that no such kind of pool exists.
 	refuse
-	// serve gives the claim an address, or repairs what it has.
+	// serve gives the claim an address, or repairs the one that it has.
 	serve
-	// release gives back the address of a claim that is being deleted.
+	// release releases the address of a claim that is being deleted.
 	release
-	// keepAddress records the block of an IPAddress that has no claim: somebody
-	// made it before the claim, or is moving both.
+	// keepAddress records the block of an IPAddress that has no claim: a user made it before the
+	// claim, or is moving both.
 	keepAddress
-	// dropAddress removes the finalizer of an IPAddress that has no claim any more.
+	// dropAddress removes the finalizer of an IPAddress that no longer has a claim.
 	dropAddress
 )
 
-// next decides what there is to do.
+// next returns the action of the pass.
 func (s *scope) next() step {
 	switch {
 	case s.claim == nil && s.address == nil:
@@ -138,19 +139,18 @@ func (s *scope) next() step {
 
 func isOurs(ref ipamv1.IPPoolReference) bool { return convert.IsOurs(ref.APIGroup, ref.Kind) }
 
-// isOfUnknownKind reports whether a reference is into our group, and names none of its
-// kinds.
+// isOfUnknownKind reports whether a reference is into our group, but names none of its kinds.
 func isOfUnknownKind(ref ipamv1.IPPoolReference) bool {
 	return convert.IsOurGroup(ref.APIGroup) && !isOurs(ref)
 }
 
-// clusterName is the name of the claim's Cluster: spec.clusterName, or the label
-// that came before it; empty where there is none.
+// clusterName returns the name of the claim's Cluster: spec.clusterName, or the label that came
+// before it; empty if the claim has no Cluster.
 func clusterName(claim *ipamv1.IPAddressClaim) string {
 	return cmp.Or(claim.Spec.ClusterName, claim.Labels[clusterv1.ClusterNameLabel])
 }
 
-// clusterOf is the claim's Cluster, nil where it has none or it is missing.
+// clusterOf returns the claim's Cluster, nil if the claim has none or it is missing.
 func clusterOf(ctx context.Context, reader client.Reader, claim *ipamv1.IPAddressClaim) (*clusterv1.Cluster, error) {
 	name := clusterName(claim)
 	if name == "" {
@@ -167,7 +167,7 @@ func clusterOf(ctx context.Context, reader client.Reader, claim *ipamv1.IPAddres
 	return cluster, nil
 }
 
-// parts are what counts of a claim.
+// parts returns the fields of a claim that its request depends on.
 func parts(claim *ipamv1.IPAddressClaim) convert.AddressClaim {
 	ref := claim.Spec.PoolRef
 	return convert.AddressClaim{
@@ -177,26 +177,27 @@ func parts(claim *ipamv1.IPAddressClaim) convert.AddressClaim {
 	}
 }
 
-// kind is that of the claims, in Cluster API's group.
+// kind is the kind of the claims, in Cluster API's group.
 const kind = "IPAddressClaim"
 
-// errNotSeen means that what there is was made a moment ago, and is not in a
-// cache yet, or in the view. The claim is reconciled again soon.
+// errNotSeen means that an object was made a moment ago, and is not in a cache or in the view yet.
+// The claim is reconciled again soon.
 var errNotSeen = errors.New("the address is not in the cache yet")
 
-// isServed reports whether a claim is of the namespaces, and has the label, that this
-// operator is limited to.
+// isServed reports whether a claim is in the namespaces, and has the label, to which this operator
+// is limited.
 func isServed(claim *ipamv1.IPAddressClaim, namespaces kubeutil.Namespaces, filter string) bool {
 	return namespaces.Has(claim.Namespace) && (filter == "" || labels.HasWatchLabel(claim, filter))
 }
 
-// groupOf is the group of an apiVersion.
+// groupOf returns the group of an apiVersion.
 func groupOf(apiVersion string) string {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return group
 }
 
-// order is for the claim, with all that is known before its request is resolved.
+// order returns the order for the claim, with all data that is known before its request is
+// resolved.
 func (s *scope) order() allocator.Order {
 	order := allocator.Order{Origin: allocator.OriginAddress, Holder: s.holder(), Sticky: s.request.Sticky}
 	if s.claim != nil {
@@ -207,12 +208,12 @@ func (s *scope) order() allocator.Order {
 	return order
 }
 
-// waiting is the claim's place in the queue.
+// waiting returns the claim as a waiter in the queue.
 func (s *scope) waiting() queue.Waiter {
 	return queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Reason: waitReason(s.claim)}
 }
 
-// waitReason is what the condition of a claim says of its turn.
+// waitReason returns the reason why a claim waits, by its condition.
 func waitReason(claim *ipamv1.IPAddressClaim) queue.WaitReason {
 	switch conditions.GetReason(claim, ipamv1.IPAddressClaimReadyCondition) {
 	case v1alpha1.ReasonRecordRefused, v1alpha1.ReasonLimitReached:
@@ -223,31 +224,32 @@ func waitReason(claim *ipamv1.IPAddressClaim) queue.WaitReason {
 	return queue.ReasonUnknown
 }
 
-// inUse reports whether somebody's finalizer keeps the claim: a machine that has not
-// gone yet. The garbage collector's own waits for us, in turn.
+// inUse reports whether a finalizer of another party keeps the claim: of a machine that still
+// exists. The garbage collector's own finalizer waits for us, in turn.
 func inUse(claim *ipamv1.IPAddressClaim) bool {
 	return slices.ContainsFunc(claim.Finalizers, func(f string) bool {
 		return f != v1alpha1.FinalizerRelease && f != finalizerMetal3 && f != finalizerInCluster && f != metav1.FinalizerDeleteDependents
 	})
 }
 
-// finalizerMetal3 is on the claims of Cluster API's provider for Metal3, which
-// takes it off together with the deletion: it says nothing of an address in use.
+// finalizerMetal3 is the finalizer on the claims of Cluster API's provider for Metal3, which
+// removes it together with the deletion: it does not mean that the address is in use.
 const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"
 
-// finalizerInCluster is what Cluster API's in-cluster provider puts on all claims of a
-// Cluster whose pause ends, whatever pool they name, and takes off none but its own. (It
-// finds them by the name of the Cluster, in internal/controllers/ipaddressclaim.go and
-// pkg/ipamutil/reconciler.go of its v1.0.3.) On a claim of ours it says nothing.
+// finalizerInCluster is the finalizer that Cluster API's in-cluster provider puts on all claims of
+// a Cluster whose pause ends, whatever pool they name. It removes the finalizer only from its own
+// claims. (It finds the claims by the name of the Cluster, in
+// internal/controllers/ipaddressclaim.go and pkg/ipamutil/reconciler.go of its v1.0.3.) On a claim
+// of ours the finalizer has no meaning.
 const finalizerInCluster = "ipam.cluster.x-k8s.io/ReleaseAddress"
 
-// halt is why nothing may be done for a claim at the moment.
+// halt holds the reason why no action is allowed for a claim at the moment.
 type halt struct{ reason, message string }
 
-// halted is why nothing may be done for the claim at the moment: its Cluster is missing
-// or paused, or the claim or its pool is (contract, "Normal IPAddressClaim" 2, "Deleted
-// IPAddressClaim" 1); nil where that is not so. Nobody waits for the Cluster of a claim
-// that is being deleted: it is often the first to go.
+// halted returns the reason why no action is allowed for the claim at the moment: its Cluster is
+// missing or paused, or the claim or its pool is (contract, "Normal IPAddressClaim" 2, "Deleted
+// IPAddressClaim" 1); otherwise nil. A claim that is being deleted does not wait for its Cluster:
+// the Cluster is often removed first.
 func (c *Controller) halted(s *scope) *halt {
 	name := clusterName(s.claim)
 	switch {
@@ -261,7 +263,8 @@ func (c *Controller) halted(s *scope) *halt {
 	return c.poolHalted(s)
 }
 
-// poolHalted is that the pool is paused which the claim names, or has its address from.
+// poolHalted returns a reason if the pool that the claim names, or that its address is from, is
+// paused.
 func (c *Controller) poolHalted(s *scope) *halt {
 	keys := []ipam.PoolKey{s.request.Pool}
 	for _, record := range c.Ledger.HeldBy(s.holder()) {
@@ -275,14 +278,14 @@ func (c *Controller) poolHalted(s *scope) *halt {
 	return nil
 }
 
-// tellHalt says in the claim why nothing is done for it, where it has no address yet.
-// One that has it keeps that, and its condition.
+// tellHalt writes into the claim the reason why nothing is done for it, if it has no address yet. A
+// claim that has an address keeps it, and its condition.
 //
-// "Abort reconciliation" in the contract does not forbid to say so: the contracts of
-// other providers ask that a paused object shows it ("providers SHOULD surface the
-// paused status of an object", infra-machine.md, "InfraMachine: pausing"), and Cluster
-// API's own util/paused writes the status of paused objects. It stands in Ready, and
-// not in a condition Paused, which would cost every claim one more write.
+// "Abort reconciliation" in the contract does not forbid this: the contracts of other providers ask
+// that a paused object shows it ("providers SHOULD surface the paused status of an object",
+// infra-machine.md, "InfraMachine: pausing"), and Cluster API's own util/paused writes the status
+// of paused objects. The reason is in Ready, and not in a condition Paused, which would cost every
+// claim one more write.
 func (c *Controller) tellHalt(ctx context.Context, s *scope, why *halt) error {
 	if s.claim.Status.AddressRef.Name != "" {
 		return nil
@@ -295,8 +298,8 @@ func (c *Controller) tellHalt(ctx context.Context, s *scope, why *halt) error {
 	return err
 }
 
-// refuse says in a claim that our API group lacks the kind which it names. A reference
-// cannot be changed, so that this is all that is ever done for it.
+// refuse writes into a claim that our API group lacks the kind that it names. A reference cannot be
+// changed, so nothing else is ever done for the claim.
 func (c *Controller) refuse(ctx context.Context, s *scope) error {
 	unknown := convert.UnknownKind(s.claim.Spec.PoolRef.Kind)
 	before := s.claim.DeepCopy()
@@ -307,17 +310,16 @@ func (c *Controller) refuse(ctx context.Context, s *scope) error {
 	return c.writeAndTell(ctx, before, s.claim)
 }
 
-// upToDate reports whether a pass over the claim would change nothing: its record is
-// in the view, its IPAddress in the cache with its metadata, and its status reports
-// both. A leader that is new finds nearly all claims like that, and the waiters
-// are not to wait for them. It costs O(1), and is never true where a pass would do
-// something.
+// upToDate reports whether a pass over the claim would change nothing: its record is in the view,
+// its IPAddress in the cache with its metadata, and its status reports both. A new leader finds
+// nearly all claims in this state, and the waiting claims must not wait for them. It costs O(1),
+// and is never true if a pass would do something.
 func (c *Controller) upToDate(ctx context.Context, key types.NamespacedName) bool {
 	s, err := c.look(ctx, key)
 	return err == nil && c.isServed(s) && c.hasMetadata(ctx, s)
 }
 
-// isServed reports whether the claim has its address and says so. It sets the record.
+// isServed reports whether the claim has its address and its status reports it. It sets the record.
 func (c *Controller) isServed(s *scope) bool {
 	if s.next() != serve || s.address == nil || !s.address.DeletionTimestamp.IsZero() ||
 		s.address.Spec.PoolRef != s.claim.Spec.PoolRef || !slices.Contains(s.claim.Finalizers, v1alpha1.FinalizerRelease) {
@@ -331,13 +333,13 @@ func (c *Controller) isServed(s *scope) bool {
 	return c.statusUpToDate(s)
 }
 
-// isRecordOf reports whether the record is the claim's own and its IPAddress's.
+// isRecordOf reports whether the record belongs to the claim and to its IPAddress.
 func isRecordOf(s *scope, record ipam.Record) bool {
 	return record.HolderUID == string(s.claim.UID) && !record.PoolUnknown && record.State == ipam.StateBound && !record.Terminating &&
 		record.Block.Addr().String() == s.address.Spec.Address
 }
 
-// statusUpToDate reports whether the claim's status is what a pass would write.
+// statusUpToDate reports whether the claim has the status that a pass would write.
 func (c *Controller) statusUpToDate(s *scope) bool {
 	if c.Queue.Has(s.holder()) {
 		return false
@@ -348,7 +350,7 @@ func (c *Controller) statusUpToDate(s *scope) bool {
 		ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == s.claim.Generation && ready.Reason == reason && ready.Message == message
 }
 
-// hasMetadata reports whether the IPAddress lacks nothing of what ensureMetadata gives.
+// hasMetadata reports whether the IPAddress has all metadata that ensureMetadata adds.
 func (c *Controller) hasMetadata(ctx context.Context, s *scope) bool {
 	ensured := s.address.DeepCopy()
 	return c.ensureMetadata(ctx, s, ensured) == nil && sameMetadata(s.address, ensured)

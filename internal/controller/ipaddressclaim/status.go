@@ -22,10 +22,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// applyResult is the one place that decides what an error means for a claim: it sets
-// the condition Ready, and status.addressRef together with it (contract, "Normal
-// IPAddressClaim" 6). What it returns is for the queue: to be retried with
-// back-off.
+// applyResult sets the condition Ready from the error of a pass, and status.addressRef together
+// with it (contract, "Normal IPAddressClaim" 6). No other code decides the effect of an error on a
+// claim. The returned error is for the work queue, which retries with back-off.
 func (c *Controller) applyResult(s *scope, err error) error {
 	ready := metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse}
 	var retry error
@@ -42,7 +41,7 @@ func (c *Controller) applyResult(s *scope, err error) error {
 	return kubeutil.Reported(retry)
 }
 
-// retry is what of an error the queue has to know.
+// retry returns the error with which the work queue retries the claim, or nil.
 func (c *Controller) retry(s *scope, err error) error {
 	if err == nil {
 		return nil
@@ -51,7 +50,8 @@ func (c *Controller) retry(s *scope, err error) error {
 	return retry
 }
 
-// reason is what the condition says of an error; empty where it stays as it is.
+// reason returns the reason and message of the condition for an error, and the error for a retry.
+// An empty reason leaves the condition as it is.
 func (c *Controller) reason(s *scope, err error) (reason, message string, retry error) {
 	unserved, isUnserved := errors.AsType[ipam.Unserved](err)
 	switch {
@@ -74,8 +74,8 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 	}
 }
 
-// unservedReason is what the condition says of a request that is not served, with the
-// reasons of the contract where it has one.
+// unservedReason returns the reason and message of the condition for a request that is not served,
+// with the reasons of the contract if it has one.
 func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error) (reason, message string, retry error) {
 	reason, message = unserved.Condition(ipam.Wording{
 		Policy: ipamv1.IPAddressClaimReadyAllocationFailedReason, Exhausted: ipamv1.IPAddressClaimReadyPoolExhaustedReason, Limit: v1alpha1.ReasonLimitReached,
@@ -84,7 +84,7 @@ func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error)
 	switch unserved := unserved.(type) {
 	case *ipam.TakenError:
 		return c.takenReason(s, unserved, err)
-	case *ipam.LimitError: // of an IPAddress that is there already
+	case *ipam.LimitError: // of an IPAddress that exists already
 		retry = err
 	case *ipam.ParkedError:
 		retry = unserved.Cause
@@ -96,8 +96,8 @@ func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error)
 	return reason, message, retry
 }
 
-// ofPools adds to a message why the claim is not served from each pool that it may use,
-// where there are several: it has no status of its own for that.
+// ofPools adds to a message why the claim is not served from each pool that it can use, if there
+// are several: the claim's status has no field for that.
 func ofPools(message string, err error) string {
 	if reasons := convert.CandidateReasons(ipam.PoolsOf(err)); message != "" && reasons != "" {
 		return message + " (" + reasons + ")"
@@ -105,8 +105,8 @@ func ofPools(message string, err error) string {
 	return message
 }
 
-// refusal is what the condition says where the API server refuses something that belongs
-// to a record which is held: such as the IPAddress, by a quota.
+// refusal returns the message of the condition if the API server refuses an object that belongs to
+// a held record: such as the IPAddress, by a quota.
 func refusal(s *scope, err error) string {
 	if s.record.UID == "" {
 		return fmt.Sprintf("%s: remove the cause; it is tried again by itself", kubeutil.StableText(err))
@@ -114,8 +114,8 @@ func refusal(s *scope, err error) string {
 	return fmt.Sprintf("%s of %s is held for this claim, but %s: remove the cause; it is tried again by itself", s.record.Block, s.record.Pool, kubeutil.StableText(err))
 }
 
-// heldReason is what the condition says where the address is held: that it is, or that
-// another record overlaps it.
+// heldReason returns the reason and message of the condition for a held address: that it is held,
+// or that another record overlaps it.
 func (c *Controller) heldReason(s *scope) (reason, message string) {
 	if taken := c.Ledger.Conflict(s.record); taken != nil {
 		return ipamv1.IPAddressClaimReadyAllocationFailedReason, "conflict: " + c.conflict(s, taken) + ": have one of the two released"
@@ -123,12 +123,12 @@ func (c *Controller) heldReason(s *scope) (reason, message string) {
 	return v1alpha1.ReasonAddressAllocated, fmt.Sprintf("%s of %s is held for this claim", s.record.Block, s.record.Pool)
 }
 
-// takenReason is what the condition says where the address that is asked for is taken.
+// takenReason returns the reason and message of the condition if the requested address is taken.
 func (c *Controller) takenReason(s *scope, taken *ipam.TakenError, err error) (reason, message string, retry error) {
 	failed := ipamv1.IPAddressClaimReadyAllocationFailedReason
 	switch {
 	case taken.Holder == s.holder():
-		return "", "", err // our own record, which is about to be seen or to go
+		return "", "", err // our own record, which is about to be seen or removed
 	case s.address == nil && taken.IsWithheld():
 		return failed, fmt.Sprintf(
 			"%s is never handed out by %s: it is reserved, a gateway or edge address, or outside its ranges: ask for another address", taken.Block, taken.Pool), nil
@@ -138,7 +138,8 @@ func (c *Controller) takenReason(s *scope, taken *ipam.TakenError, err error) (r
 	return failed, "conflict: " + c.conflict(s, taken) + ": delete this claim and make a new one, or have the other released", err
 }
 
-// conflict names the holder of the other block, to a namespace that may know it.
+// conflict returns a message about the other block. It names the holder only to a namespace that
+// can know it.
 func (c *Controller) conflict(s *scope, taken *ipam.TakenError) string {
 	return c.Catalogue.Redacted(s.name.Namespace, taken).Error()
 }
@@ -157,7 +158,8 @@ func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAd
 	return true, nil
 }
 
-// tellRefused says in a claim that is being deleted what the API server refuses for it.
+// tellRefused writes into a claim that is being deleted the change that the API server refuses for
+// it.
 func (c *Controller) tellRefused(ctx context.Context, s *scope, err error) error {
 	if err == nil || !queue.IsRefused(err) {
 		return err
@@ -167,7 +169,7 @@ func (c *Controller) tellRefused(ctx context.Context, s *scope, err error) error
 	return cmp.Or(c.writeAndTell(ctx, before, s.claim), retry)
 }
 
-// writeAndTell writes the status, and makes an event of what it says now.
+// writeAndTell writes the status, and makes an event of its change.
 func (c *Controller) writeAndTell(ctx context.Context, before, claim *ipamv1.IPAddressClaim) error {
 	written, err := c.writeStatus(ctx, before, claim)
 	if written {
@@ -176,9 +178,8 @@ func (c *Controller) writeAndTell(ctx context.Context, before, claim *ipamv1.IPA
 	return err
 }
 
-// recordEvent makes an event of a change of the condition's reason, but not of a claim
-// that is served at once: its condition says the same, and an event would be one more
-// write.
+// recordEvent makes an event of a change of the condition's reason, but not of a claim that is
+// served at once: its condition reports the same, and an event would be one more write.
 func (c *Controller) recordEvent(ctx context.Context, before, claim *ipamv1.IPAddressClaim) {
 	was, ready := conditions.Get(before, ipamv1.IPAddressClaimReadyCondition), conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
 	if ready == nil || was != nil && was.Reason == ready.Reason {

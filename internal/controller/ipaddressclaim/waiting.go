@@ -20,11 +20,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// mayWait reports whether the claim may be in the queue: it is one of ours that asks for
-// something that could be served, it is not being deleted, neither it nor its Cluster is
-// paused, and that is not missing. One that has an IPAddress already, which is in conflict,
-// is served by no other address: nobody has to wait behind it. It is the one place that
-// decides this, on the leader and on the other replicas.
+// mayWait reports whether the claim can be in the queue: it is one of ours and asks for something
+// that could be served, it is not being deleted, neither it nor its Cluster is paused, and the
+// Cluster is not missing. A claim in conflict that has an IPAddress already is served by no other
+// address: no claim has to wait behind it. No other code decides this, on the leader or on the
+// other replicas.
 func (s *scope) mayWait() bool {
 	if s.claim == nil || s.address != nil || s.invalid != nil || !isOurs(s.claim.Spec.PoolRef) ||
 		!s.claim.DeletionTimestamp.IsZero() || annotations.HasPaused(s.claim) {
@@ -36,20 +36,20 @@ func (s *scope) mayWait() bool {
 	return !annotations.IsPaused(s.cluster, s.cluster)
 }
 
-// isUnserved reports whether the claim's status says that the leader could not serve it.
+// isUnserved reports whether the leader could not serve the claim, by the claim's status.
 func isUnserved(claim *ipamv1.IPAddressClaim) bool {
 	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
 	return ready != nil && ready.Status == metav1.ConditionFalse && claim.Status.AddressRef.Name == ""
 }
 
-// waiters keeps in the queue of every replica the claims that the leader could not serve,
-// so that no other replica lets a newcomer overtake them, and marks in the view addresses
-// that are about to be released. It writes nothing.
+// waiters implements a reconciler that keeps in the queue of every replica the claims that the
+// leader could not serve, so that no other replica lets a newer claim overtake them. It also marks
+// in the view addresses that are about to be released. It writes nothing.
 type waiters struct {
 	allocator.Parts
 	client client.Reader
-	// serves reports whether the controllers of this operator serve a claim: what they
-	// do not is not in the queue.
+	// serves reports whether the controllers of this operator serve a claim: other claims are not
+	// in the queue.
 	serves func(*ipamv1.IPAddressClaim) bool
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// read reads what the claim asks for.
+// read reads the request of the claim.
 func read(s *scope) error {
 	request, errs := convert.Claim(s.claim)
 	s.request = request
 	return convert.PolicyError(errs)
 }
 
-// askAgain asks whether who made the claim has the right to use its pool by now.
+// askAgain asks whether the creator of the claim has the right to use its pool now.
 func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
 	if c.Catalogue.MayBeGranted(s.request) {
 		s.request.Granted, s.again, err = c.Asker.Ask(ctx, s.claim, kind, s.request.Pool)
@@ -57,9 +57,8 @@ func fillIn(spec *v1alpha1.IPClaimSpec, terms ipam.Terms, record ipam.Record) {
 	}
 }
 
-// verify checks that the record which the claim names holds the claim's block,
-// and records it anew where there is none: after a restore, or when somebody
-// forced the record away.
+// verify checks that the record that the claim names holds the claim's block. It records the block
+// again if the record is missing: after a restore, or when a user removed the record by force.
 func (c *Controller) verify(ctx context.Context, s *scope) error {
 	name := ipam.Name{Namespace: s.claim.Namespace, Name: s.claim.Spec.AllocationName}
 	record, ok := c.Ledger.Record(name)
@@ -94,8 +93,7 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// recordAgain records the block that the claim names under the name that the
-// claim gives.
+// recordAgain records the block that the claim names, under the record name that it names.
 func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) error {
 	err := c.Live.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, &v1alpha1.IPAllocation{})
 	if err == nil {
@@ -117,8 +115,8 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) 
 	return err
 }
 
-// formerPool is the pool that the claim's block is from: as the status says, or
-// else one of those that the claim may use.
+// formerPool returns the pool that the claim's block is from: the pool in the status, or else one
+// of the pools that the claim can use.
 func (c *Controller) formerPool(ctx context.Context, s *scope) (ipam.PoolKey, inventory.Resolution, error) {
 	resolution, err := c.Resolve(ctx, s.request)
 	if ref := s.claim.Status.PoolRef; ref != nil {

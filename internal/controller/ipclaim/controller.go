@@ -1,6 +1,6 @@
-// Package ipclaim keeps IPClaims. Admission binds them and writes their status when they
-// are created; the controller binds those that had to wait, records again what was lost,
-// and reports conflicts.
+// Package ipclaim reconciles IPClaims. Admission binds them and writes their status when they are
+// created; the controller binds the claims that had to wait, restores records that were lost, and
+// reports conflicts.
 package ipclaim
 
 import (
@@ -40,19 +40,19 @@ type Controller struct {
 	Live client.Reader
 	// Asker asks again for the right to use a pool.
 	Asker *requester.Asker
-	// Workers is how many claims are reconciled at a time.
+	// Workers is the number of claims that are reconciled at a time.
 	Workers int
-	// Within are the namespaces whose claims it reconciles.
+	// Within holds the namespaces whose claims it reconciles.
 	Within kubeutil.Namespaces
-	// Events is where events go.
+	// Events receives the events.
 	Events events.EventRecorder
 
-	// untold are claims that were stored as waiting, of which no event tells yet.
+	// untold holds the claims that were stored as waiting, and of which no event was made yet.
 	untold untold
 }
 
-// SetupWithManager registers the controller. It receives its own writes too: a pass that worked from
-// an older version is followed by another one.
+// SetupWithManager registers the controller. It receives its own writes too: another pass follows a
+// pass that worked from an older version.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	backoff := c.Backoff("ipclaim")
 	return builder.ControllerManagedBy(mgr).
@@ -65,8 +65,8 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 		Complete(c.Within.Limit(backoff.Passes(c.Tracer.Passes("ipclaim", reconcile.AsReconciler(c.Client, c)))))
 }
 
-// Reconcile implements reconcile.ObjectReconciler. Nearly all claims are Bound since they
-// were created, and nothing is to be done.
+// Reconcile implements reconcile.ObjectReconciler. Nearly all claims are Bound since they were
+// created, and need no work.
 func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (reconcile.Result, error) {
 	if c.upToDate(claim) {
 		return reconcile.Result{}, nil
@@ -97,7 +97,7 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 	return reconcile.Result{RequeueAfter: cmp.Or(s.again, s.retry)}, nil
 }
 
-// hold sees to it that the claim's block is held.
+// hold ensures that the claim's block is held.
 func (c *Controller) hold(ctx context.Context, s *scope) error {
 	if err := read(s); err != nil {
 		return err
@@ -113,26 +113,25 @@ func (c *Controller) hold(ctx context.Context, s *scope) error {
 	return err
 }
 
-// scope is what one pass knows of a claim.
+// scope holds the data of one pass over a claim.
 type scope struct {
 	claim *v1alpha1.IPClaim
 	// request is set by read.
 	request ipam.Request
-	// record is set by bind or verify: the claim's block is held.
+	// record is the record of the held block, set by bind or verify.
 	record ipam.Record
-	// conflict is set by verify: what else is recorded on the claim's block.
+	// conflict names the other record on the claim's block, set by verify.
 	conflict string
-	// again is set by askAgain: when to ask again for the right to use the pool.
+	// again is the time until the right to use the pool is asked for again, set by askAgain.
 	again time.Duration
-	// retry is set by hold where the claim has lost its turn: after how long it is tried
-	// again.
+	// retry is the time until the claim is tried again, set by hold if the claim has lost its turn.
 	retry time.Duration
 }
 
 const kind = "IPClaim"
 
-// errNotSeen means that the record exists, but not yet in the view. The
-// claim is reconciled again when it turns up there.
+// errNotSeen means that the record exists, but is not in the view yet. The claim is reconciled
+// again when the record appears there.
 var errNotSeen = errors.New("the allocation is not in the view yet")
 
 func (c *Controller) order(s *scope, resolution inventory.Resolution) allocator.Order {
@@ -147,8 +146,8 @@ func (c *Controller) order(s *scope, resolution inventory.Resolution) allocator.
 	return order
 }
 
-// upToDate reports whether a pass over the claim would change nothing: it is Bound, its
-// record is seen and has the same block, and nothing else has that. It costs O(1).
+// upToDate reports whether a pass over the claim would change nothing: it is Bound, its record is
+// seen and has the same block, and no other record has that block. It costs O(1).
 func (c *Controller) upToDate(claim *v1alpha1.IPClaim) bool {
 	if claim.Spec.AllocationName == "" || !isReady(claim) {
 		return false
@@ -157,8 +156,8 @@ func (c *Controller) upToDate(claim *v1alpha1.IPClaim) bool {
 	return ok && isRecordOf(claim, record) && c.Allocator.Confirmed(record) == nil && c.Ledger.Conflict(record) == nil
 }
 
-// isRecordOf reports whether the record is the claim's and as the claim has it: whether
-// verify would find nothing to do about it.
+// isRecordOf reports whether the record belongs to the claim and agrees with it: whether verify
+// would find nothing to do.
 func isRecordOf(claim *v1alpha1.IPClaim, record ipam.Record) bool {
 	policy := ipam.Reclaim(claim.Spec.ReclaimPolicy)
 	return record.Holder == convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}) &&

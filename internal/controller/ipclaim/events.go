@@ -23,8 +23,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// claims has claims reconciled that are new or have changed, and are not up to date, and
-// notes those that are new and wait.
+// claims returns a handler that enqueues claims that are new or have changed, and are not up to
+// date. It notes the claims that are new and wait.
 func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request] {
 	look := func(claim *v1alpha1.IPClaim, q kubeutil.Queue) {
 		if !c.upToDate(claim) {
@@ -50,9 +50,8 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 	}
 }
 
-// records enqueues a claim whenever its record changes. What is recorded
-// already, in the view or to be listed yet, is reconciled with its claim, which is
-// notified later.
+// records returns a source that enqueues a claim whenever its record changes. A record that exists
+// already, in the view or yet to be listed, is reconciled with its claim, which is notified later.
 func (c *Controller) records() source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Ledger.Follow(func(change ledger.Change) {
@@ -63,9 +62,9 @@ func (c *Controller) records() source.Source {
 	})
 }
 
-// changes enqueues the claims that wait for a class which changed, or for
-// a pool which changed, by its name or its labels. Those that wait for a pool of
-// a class are woken in turn.
+// changes returns a source that enqueues the claims that wait for a class that changed, or, by its
+// name or its labels, for a pool that changed. Claims that wait for a pool of a class are woken in
+// turn.
 func (c *Controller) changes() source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Catalogue.Listen(func(e inventory.Change) {
@@ -74,8 +73,8 @@ func (c *Controller) changes() source.Source {
 	})
 }
 
-// notify logs a change of the status that was written, and makes an event of it. It does
-// so too of a claim that admission stored as waiting, once.
+// notify logs a change of the status that was written, and makes an event of it. It also does so,
+// once, for a claim that admission stored as waiting.
 func (c *Controller) notify(ctx context.Context, before, claim *v1alpha1.IPClaim, written bool) {
 	was, now := readyOf(before), readyOf(claim)
 	changed := now != nil && (was == nil || was.Reason != now.Reason)
@@ -90,9 +89,9 @@ func (c *Controller) notify(ctx context.Context, before, claim *v1alpha1.IPClaim
 	}
 }
 
-// recordEvent makes an event of what Ready says now; but not of a claim that is bound
-// without having waited: the answer to its create call says the same, and an event would be
-// one more write for every claim.
+// recordEvent makes an event of the condition Ready; but not of a claim that is bound without
+// having waited: the answer to its create call reports the same, and an event would be one more
+// write for every claim.
 func (c *Controller) recordEvent(claim *v1alpha1.IPClaim, was, now *metav1.Condition) {
 	switch {
 	case now == nil, was == nil && now.Status == metav1.ConditionTrue:
@@ -119,7 +118,7 @@ func readyOf(claim *v1alpha1.IPClaim) *metav1.Condition {
 	return meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
 }
 
-// untold is a set of claims. The zero value is empty. It may be used concurrently.
+// untold holds a set of claims. The zero value is empty. It can be used concurrently.
 type untold struct {
 	mu   sync.Mutex
 	uids map[types.UID]struct{}
@@ -138,7 +137,7 @@ func (u *untold) note(claim *v1alpha1.IPClaim) {
 	u.uids[claim.UID] = struct{}{}
 }
 
-// take removes a claim, and reports whether it was there.
+// take removes a claim, and reports whether it was in the set.
 func (u *untold) take(uid types.UID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// packed is a trimmed claim as the informer stores it: a kubeutil.Packed.
+// packed holds a trimmed claim as the informer stores it. It implements kubeutil.Packed.
 type packed struct {
 	alike        unique.Handle[alike]
 	name, record string
@@ -25,14 +25,14 @@ type packed struct {
 	deleted      *metav1.Time
 }
 
-// alike is what many claims say alike.
+// alike holds the fields that are equal in many claims.
 type alike struct {
 	namespace string
 	reclaim   v1alpha1.ReclaimPolicy
 }
 
-// Pack is a smaller form of a claim that Trim has made smaller, if all of it can be stated
-// from that form; and otherwise what it was given.
+// Pack returns a smaller form of a claim that Trim has made smaller, if that form can state all of
+// it; and otherwise its argument.
 func Pack(obj any) any {
 	claim, ok := obj.(*v1alpha1.IPClaim)
 	if !ok || !isTrimmed(claim) {
@@ -79,9 +79,9 @@ func (p *packed) meta() metav1.ObjectMeta {
 	}
 }
 
-// Trim leaves of a claim that is Bound only what the controllers read from the cache, of
-// which there may be a hundred thousand. Code that writes to a claim that isTrimmed reads it
-// live first.
+// Trim removes from a claim that is Bound all fields that the controllers do not read from the
+// cache, as there can be a hundred thousand claims. Code that writes to a claim that isTrimmed
+// reads it live first.
 func Trim(claim *v1alpha1.IPClaim) {
 	if !isReady(claim) {
 		return
@@ -104,8 +104,7 @@ func isTrimmed(claim *v1alpha1.IPClaim) bool {
 	return claim.Status.Phase == v1alpha1.ClaimBound && len(claim.Status.Conditions) == 0
 }
 
-// isReady reports whether the status of a claim is that of one that is Bound, with nothing
-// wrong.
+// isReady reports whether the status of a claim is Bound, without a problem.
 func isReady(claim *v1alpha1.IPClaim) bool {
 	return claim.Status.Phase == v1alpha1.ClaimBound &&
 		(isTrimmed(claim) || meta.IsStatusConditionTrue(claim.Status.Conditions, v1alpha1.ConditionReady))

@@ -15,10 +15,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
-// outcome is what a pass means for the status of the claim. The error is for the queue, to
-// be tried again with back-off. A claim that waits is not tried again, but notified when it
-// is its turn. One whose block somebody else holds is: it has no turn, because it must get
-// that block and no other.
+// outcome returns the outcome of a pass for the status of the claim. The error is for the work
+// queue, which retries with back-off. A claim that waits is not tried again, but notified when it
+// is its turn. A claim whose block another holder has is tried again: it has no turn, because it
+// must get that block and no other.
 func (c *Controller) outcome(s *scope, err error) (convert.ClaimOutcome, error) {
 	if err == nil {
 		pool, _ := c.Catalogue.Pool(s.record.Pool)
@@ -43,8 +43,9 @@ func (c *Controller) outcome(s *scope, err error) (convert.ClaimOutcome, error) 
 	return outcome, nil
 }
 
-// write writes what changed of spec and status in one patch, if the claim is still as it
-// was read, or as askAgain has written it. After a conflict a record that was made is found again, or collected.
+// write writes the changes of spec and status in one patch, if the claim is still as it was read,
+// or as askAgain has written it. After a conflict a record that was made is found again, or
+// collected.
 func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before.Spec, claim.Spec) && equality.Semantic.DeepEqual(before.Status, claim.Status) {
 		return false, nil
@@ -53,7 +54,7 @@ func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim)
 	base.Spec, base.Status = before.Spec, before.Status
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if claim.Spec.AllocationName != "" && claim.Annotations[v1alpha1.AnnotationRequester] != "" {
-		patch = requester.Forget(patch) // the claim waits no more
+		patch = requester.Forget(patch) // the claim no longer waits
 	}
 	err = c.Client.Patch(ctx, claim, patch)
 	if err != nil {

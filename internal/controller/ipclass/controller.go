@@ -1,5 +1,5 @@
-// Package ipclass says in the status of IPClasses how many pools back them and
-// how much is free there.
+// Package ipclass writes into the status of IPClasses the number of pools that back them and their
+// free capacity.
 package ipclass
 
 import (
@@ -26,8 +26,8 @@ type Controller struct {
 	allocator.Parts
 	// Client writes, and reads from the cache.
 	Client client.Client
-	// Workers is how many objects are reconciled at a time: a call that is not answered
-	// holds up one of them.
+	// Workers is the number of objects that are reconciled at a time: a call that is not answered
+	// blocks one of them.
 	Workers int
 	// Throttle limits how often the counts of a class are written.
 	Throttle *kubeutil.Throttle
@@ -58,7 +58,7 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 		return reconcile.Result{}, nil
 	}
 	if early := c.Throttle.Take(class.Name); early > 0 && equality.Semantic.DeepEqual(uncounted(before.Status), uncounted(class.Status)) {
-		return reconcile.Result{RequeueAfter: early}, nil // its own writes enqueue it: one would follow on the other
+		return reconcile.Result{RequeueAfter: early}, nil // its own writes enqueue it: one write would follow the other
 	}
 	if err := c.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return reconcile.Result{}, kubeutil.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
@@ -66,7 +66,7 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 	return reconcile.Result{}, nil
 }
 
-// uncounted is a status without its counts.
+// uncounted returns a status without its counts.
 func uncounted(s v1alpha1.IPClassStatus) v1alpha1.IPClassStatus {
 	s.Capacity = nil
 	return s

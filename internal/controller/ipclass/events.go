@@ -12,8 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// changes enqueues those classes that changed, or of which a pool did. Only
-// cluster-scoped pools are counted.
+// changes returns a source that enqueues the classes that changed, and the classes of a pool that
+// changed. Only cluster-scoped pools are counted.
 func (c *Controller) changes() source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Catalogue.Listen(func(e inventory.Change) {
@@ -27,8 +27,8 @@ func (c *Controller) changes() source.Source {
 	})
 }
 
-// records has the classes counted when anything in one of their pools changes,
-// in turn: what happens until then is counted along.
+// records returns a source that enqueues the classes of a pool, throttled, when anything in the
+// pool changes: a pass counts all changes until then.
 func (c *Controller) records() source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Ledger.Listen(func(change ledger.Change) {

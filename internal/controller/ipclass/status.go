@@ -13,10 +13,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// count adds up the cluster-scoped pools that back the class. Those that cannot
-// hand out blocks at the moment are not counted. Nor are LocalIPPools: everybody
-// may read a class, and a namespace's own pools are nobody else's business; what
-// they have is of no use to others either.
+// count adds up the cluster-scoped pools that back the class. It does not count pools that cannot
+// hand out blocks at the moment. Nor does it count LocalIPPools: every user can read a class, but a
+// LocalIPPool concerns its own namespace only, and no other namespace can use its capacity.
 func (c *Controller) count(class *v1alpha1.IPClass) {
 	var total, allocated, available, withheld, outOfRange space.Count
 	ready := int32(0)
@@ -40,9 +39,9 @@ func (c *Controller) count(class *v1alpha1.IPClass) {
 	class.Status.Capacity = convert.Capacity(total, allocated, available, withheld, outOfRange)
 }
 
-// condition is False only for what the class itself has to be changed for. A class that no
-// pool backs is Ready: its pools may come after it, and Flux applies nothing else before all
-// classes of a repository are.
+// condition sets the condition Ready. It is False only if the class itself must be changed. A class
+// that no pool backs is Ready: its pools may come after it, and Flux applies nothing else before
+// all classes of a repository are Ready.
 func (c *Controller) condition(class *v1alpha1.IPClass) {
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
@@ -62,7 +61,8 @@ func (c *Controller) condition(class *v1alpha1.IPClass) {
 	meta.SetStatusCondition(&class.Status.Conditions, ready)
 }
 
-// notDefault says why another class is the default of the family.
+// notDefault returns a message that gives the reason why another class is the default of the
+// family.
 func notDefault(first inventory.ClassEntry, class *v1alpha1.IPClass) string {
 	if first.Replaces == class.Name {
 		return fmt.Sprintf("the IPClass %q replaces this one as the default class for %s: remove the annotation %s here", first.Name, class.Spec.IPFamily, v1alpha1.AnnotationDefaultClass)

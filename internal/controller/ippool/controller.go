@@ -1,5 +1,5 @@
-// Package ippool keeps pools of both kinds, IPPools and LocalIPPools: it records
-// the CIDR of those for which admission could not, and counts their capacity.
+// Package ippool reconciles pools of both kinds, IPPools and LocalIPPools: it records the CIDR of a
+// pool if admission could not, and counts the capacity of pools.
 package ippool
 
 import (
@@ -34,18 +34,17 @@ type Controller struct {
 	Client client.Client
 	// Asker asks again for the right to use a pool.
 	Asker *requester.Asker
-	// Workers is how many objects are reconciled at a time: a call that is not answered
-	// holds up one of them.
+	// Workers is the number of objects that are reconciled at a time: a call that is not answered
+	// blocks one of them.
 	Workers int
 	// Throttle limits how often the counts of a pool are written.
 	Throttle *kubeutil.Throttle
-	// Events is where events go.
+	// Events receives the events.
 	Events events.EventRecorder
 }
 
-// SetupWithManager registers the controller, once for each kind. It is notified of its own status
-// writes too: a pass that worked from an older version than that is made good by
-// the next.
+// SetupWithManager registers the controller, once for each kind. Its own status writes also enqueue
+// a pool: if a pass worked from an older version than such a write, the next pass corrects it.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	return errors.Join(setup[*v1alpha1.IPPool](mgr, c), setup[*v1alpha1.LocalIPPool](mgr, c))
 }
@@ -66,7 +65,7 @@ func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
 		Complete(backoff.Passes(c.Tracer.Passes(name, reconcile.AsReconciler(c.Client, of[T]{c}))))
 }
 
-// of reconciles one kind of pool.
+// of implements reconcile.ObjectReconciler for one kind of pool.
 type of[T v1alpha1.Pool] struct{ *Controller }
 
 // Reconcile implements reconcile.ObjectReconciler.
@@ -107,17 +106,16 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 	return c.secure(ctx, s)
 }
 
-// scope is what one pass knows of a pool.
+// scope holds the data of one pass over a pool.
 type scope struct {
 	obj v1alpha1.Pool
 	// pool is set by read.
 	pool ipam.Pool
-	// record is set by secure: the pool's own.
+	// record is the pool's own record, set by secure.
 	record ipam.Record
-	// again is set by askAgain: when to ask again for the right to use the parent.
+	// again is the time until the right to use the parent is asked for again, set by askAgain.
 	again time.Duration
-	// retry is set by secure where the pool has lost its turn: after how long it is tried
-	// again.
+	// retry is the time until the pool is tried again, set by secure if the pool has lost its turn.
 	retry time.Duration
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// records enqueues a pool when its own record changes, and throttled when a record of
-// the pool does: the status of the pool counts all that have changed until then.
+// records returns a source that enqueues a pool when its own record changes, and, throttled, when a
+// record in the pool changes: the status of the pool counts all changes until then.
 func (c *Controller) records(kind ipam.PoolKind) source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Ledger.Listen(func(change ledger.Change) {
@@ -33,7 +33,7 @@ func (c *Controller) records(kind ipam.PoolKind) source.Source {
 	})
 }
 
-// changes enqueues a pool that changed, and those that wait for it as
+// changes returns a source that enqueues a pool that changed, and the pools that wait for it as
 // their parent.
 func (c *Controller) changes(kind ipam.PoolKind) source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
@@ -46,17 +46,17 @@ func (c *Controller) changes(kind ipam.PoolKind) source.Source {
 	})
 }
 
-// happening is what an event tells.
+// happening holds the content of an event.
 type happening struct{ kind, reason, action, note string }
 
-// recordEvents makes events of what the status says now and did not say before.
+// recordEvents makes an event of each difference between the former status and the present one.
 func (c *Controller) recordEvents(before, obj v1alpha1.Pool) {
 	for _, h := range happenings(obj, *before.PoolStatus(), *obj.PoolStatus()) {
 		c.Events.Eventf(obj, nil, h.kind, h.reason, h.action, "%s", h.note)
 	}
 }
 
-// happenings are what has happened to a pool between two states of its status.
+// happenings returns the events of a pool between two states of its status.
 func happenings(obj v1alpha1.Pool, before, after v1alpha1.PoolStatus) []happening {
 	var all []happening
 	was, now := readyOf(before), readyOf(after)
@@ -82,7 +82,7 @@ func readyOf(s v1alpha1.PoolStatus) *metav1.Condition {
 	return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 }
 
-// typeOf is Normal where the pool hands out blocks.
+// typeOf returns the type of an event: Normal if the pool hands out blocks, and Warning otherwise.
 func typeOf(ready metav1.Condition) string {
 	if ready.Status == metav1.ConditionTrue && ready.Reason != v1alpha1.ReasonFull {
 		return corev1.EventTypeNormal
@@ -90,9 +90,9 @@ func typeOf(ready metav1.Condition) string {
 	return corev1.EventTypeWarning
 }
 
-// noteOf is what the condition says. Events of cluster-scoped pools are in the namespace
-// default, where others may read them than who may read pools: the event of a
-// conflict does not name the other holder, as the condition does.
+// noteOf returns the note of an event: the message of the condition. Events of cluster-scoped pools
+// are in the namespace default, where users without the right to read pools can read events.
+// Therefore the event of a conflict does not name the other holder; only the condition does.
 func noteOf(obj v1alpha1.Pool, ready metav1.Condition) string {
 	if ready.Reason == v1alpha1.ReasonConflict && obj.GetNamespace() == "" {
 		return fmt.Sprintf("the CIDR of %s conflicts with another allocation: have one of the two released; the condition Ready names it", convert.KeyOf(obj))
@@ -100,7 +100,7 @@ func noteOf(obj v1alpha1.Pool, ready metav1.Condition) string {
 	return ready.Message
 }
 
-// outOfRange is how many addresses of the pool are drained, "0" where that is not known.
+// outOfRange returns the number of drained addresses of the pool, "0" if it is not known.
 func outOfRange(s v1alpha1.PoolStatus) string {
 	if s.Capacity == nil {
 		return "0"

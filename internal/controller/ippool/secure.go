@@ -25,8 +25,7 @@ func (c *Controller) read(s *scope) error {
 	return convert.PolicyError(errs)
 }
 
-// secure sees to it that the pool's own CIDR is recorded, and that the record
-// carries the pool's UID.
+// secure ensures that the pool's own CIDR is recorded, and that the record carries the pool's UID.
 func (c *Controller) secure(ctx context.Context, s *scope) error {
 	state := c.Catalogue.PoolState(s.pool)
 	s.record = state.Record
@@ -47,9 +46,9 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 	return c.ensureFinalizer(ctx, s)
 }
 
-// ensureFinalizer puts back the finalizer that somebody removed from a pool: without
-// it, deleting the pool would not wait for its blocks. A paused pool is left as it is:
-// its finalizer may have been removed because the operator is to go.
+// ensureFinalizer adds the finalizer again if it was removed from a pool: without it, deleting the
+// pool would not wait for its blocks. It leaves a paused pool unchanged: its finalizer may have
+// been removed because the operator is being uninstalled.
 func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 	before := copyOf(s.obj)
 	if s.pool.Paused || !controllerutil.AddFinalizer(s.obj, v1alpha1.FinalizerPool) {
@@ -62,12 +61,12 @@ func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// sameHolder compares UIDs, of which a record that was made before its pool has
-// none.
+// sameHolder compares UIDs. A record that was made before its pool has no UID, and matches any
+// pool.
 func sameHolder(recorded, actual string) bool { return recorded == "" || recorded == actual }
 
-// carve records the CIDR of a pool for which admission could not: its parent
-// was missing or full, or its record is lost.
+// carve records the CIDR of a pool if admission could not: the parent was missing or full, or the
+// record is lost.
 func (c *Controller) carve(ctx context.Context, s *scope) error {
 	if err := c.askAgain(ctx, s); err != nil {
 		return err
@@ -86,7 +85,7 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// askAgain asks whether who made a child pool has the right to use its parent by now.
+// askAgain asks whether the creator of a child pool has the right to use its parent now.
 func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
 	if s.pool.IsChild() && c.Catalogue.MayBeGranted(s.pool.ParentRequest()) {
 		s.pool.ParentGranted, s.again, err = c.Asker.Ask(ctx, s.obj, string(s.pool.Key.Kind), s.pool.Home)
@@ -94,7 +93,7 @@ func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
 	return err
 }
 
-// writeIn fills in what the pool was given, and the finalizer, if the pool is
+// writeIn writes the recorded block, its family and the finalizer into the pool, if the pool is
 // still as it was read.
 func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) error {
 	before, spec := copyOf(s.obj), s.obj.PoolSpec()
@@ -107,7 +106,7 @@ func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) 
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if noted {
-		patch = requester.Forget(patch) // the pool waits no more
+		patch = requester.Forget(patch) // the pool no longer waits
 	}
 	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
 		return fmt.Errorf("writing %s into the pool: %w", record.Block, err)
@@ -136,8 +135,8 @@ func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// refused has the status of the pool report an error by which the API server refuses to
-// change the pool.
+// refused converts an error by which the API server refuses to change the pool into one that the
+// status of the pool reports. It returns any other error unchanged.
 func refused(err error) error {
 	if err == nil || !queue.IsRefused(err) {
 		return err
@@ -145,8 +144,8 @@ func refused(err error) error {
 	return &ipam.ParkedError{Reason: v1alpha1.ReasonRecordRefused, Message: kubeutil.StableText(err) + ": remove the cause; it is tried again by itself", Cause: err}
 }
 
-// closePool has nothing handed out from the pool any more, and reports whether blocks
-// of it are in use, in which case the pool stays as it is.
+// closePool stops the pool from handing out blocks, and reports whether blocks of it are in use. If
+// blocks are in use, it leaves the pool unchanged.
 func (c *Controller) closePool(ctx context.Context, s *scope) (inUse bool, err error) {
 	if c.Ledger.Records(s.pool.Key) > 0 {
 		return true, nil

@@ -19,11 +19,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// unserved is why the pool's CIDR is not recorded; the zero value: it is.
+// unserved holds the reason why the pool's CIDR is not recorded. The zero value means that it is
+// recorded.
 type unserved struct{ reason, message string }
 
-// applyResult is the one place that decides what an error means for a pool. What it
-// returns is for the queue: to be retried with back-off.
+// applyResult sets the status of a pool from the error of a pass. No other code decides the effect
+// of an error on a pool. The returned error is for the work queue, which retries with back-off.
 func (c *Controller) applyResult(s *scope, err error) error {
 	now, retry := whyUnserved(c.Catalogue.Redacted(s.obj.GetNamespace(), err))
 	if retry != nil && now == (unserved{}) {
@@ -60,7 +61,7 @@ func whyUnserved(err error) (unserved, error) {
 	return unserved{reason, message}, retry
 }
 
-// count writes the pool's capacity, and reports whether nothing is left.
+// count writes the pool's capacity, and reports whether no address is left.
 func (c *Controller) count(s *scope) bool {
 	status := s.obj.PoolStatus()
 	status.FormerGateways = c.formerGateways(s.pool.Key)
@@ -79,10 +80,10 @@ func (c *Controller) count(s *scope) bool {
 	return capacity.LargestFree == ipam.NoLength
 }
 
-// mostFormerGateways is how many former gateways a status has at most.
+// mostFormerGateways is the largest number of former gateways in a status.
 const mostFormerGateways = 16
 
-// formerGateways returns what the status of the pool says of its former gateways.
+// formerGateways returns the former gateways that the status of the pool lists.
 func (c *Controller) formerGateways(pool ipam.PoolKey) []string {
 	var former []string
 	for _, gateway := range c.Ledger.FormerGateways(pool) {
@@ -123,14 +124,14 @@ func (c *Controller) conditions(s *scope, now unserved, exhausted bool) {
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, pausedBy(s.obj))
 	case exhausted && s.pool.LargestBlock() == ipam.NoLength:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "all addresses of the pool are withheld: change its ranges or reserved")
-	case exhausted: // it is ready all the same: waiting claims get what is released
+	case exhausted: // it is ready nevertheless: waiting claims get the released blocks
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "the pool is full: wait until a block is released, or add a pool")
 	default:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "the pool hands out blocks")
 	}
 }
 
-// firstReady returns when a pool first handed out blocks.
+// firstReady returns the time when a pool first handed out blocks.
 func firstReady(status *v1alpha1.PoolStatus) *metav1.Time {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if status.FirstReadyTime != nil || ready.Status != metav1.ConditionTrue {
@@ -154,7 +155,7 @@ func phase(s *scope, now unserved, exhausted bool) v1alpha1.PoolPhase {
 	}
 }
 
-// pausedBy names the annotations that pause a pool.
+// pausedBy returns a message that names the annotations that pause a pool.
 func pausedBy(obj v1alpha1.Pool) string {
 	var names []string
 	for _, name := range []string{v1alpha1.AnnotationPaused, v1alpha1.AnnotationClusterAPIPaused} {
@@ -168,9 +169,9 @@ func pausedBy(obj v1alpha1.Pool) string {
 	return "the annotations " + strings.Join(names, " and ") + " pause the pool, whatever their values: remove them to hand out blocks again"
 }
 
-// writeStatus writes the status if it changed, or says when to write it: a pool
-// that is worked on changes its counts all the time, and is enqueued by its own writes,
-// so that one would follow on the other.
+// writeStatus writes the status if it changed, or returns the time after which to write it. The
+// counts of a pool in use change all the time, and its own writes enqueue the pool, so that one
+// write would follow the other.
 func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool) (time.Duration, error) {
 	if equality.Semantic.DeepEqual(before.PoolStatus(), obj.PoolStatus()) {
 		return 0, nil
@@ -191,7 +192,7 @@ func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool)
 	return 0, nil
 }
 
-// logPhase logs that the phase of a pool changed; a conflict for all to see.
+// logPhase logs a change of a pool's phase or reason. It logs a conflict at the default level.
 func logPhase(ctx context.Context, before, obj v1alpha1.Pool) {
 	was, now := before.PoolStatus(), obj.PoolStatus()
 	reason := func(s *v1alpha1.PoolStatus) string {
@@ -211,7 +212,7 @@ func logPhase(ctx context.Context, before, obj v1alpha1.Pool) {
 		"pool", convert.KeyOf(obj).String(), "block", now.AllocatedCIDR, "phase", now.Phase, "reason", reason(now))
 }
 
-// uncounted is a status without its counts.
+// uncounted returns a status without its counts.
 func uncounted(s v1alpha1.PoolStatus) v1alpha1.PoolStatus {
 	s.Capacity, s.Allocations, s.UtilizationPercent, s.LargestFreePrefix = nil, 0, 0, ""
 	return s

@@ -5,24 +5,24 @@ import (
 	"sort"
 )
 
-// addresses is an immutable, sorted list of addresses, none of which is there twice.
+// addresses holds an immutable, sorted list of addresses without duplicates.
 //
-// A long list leaves out the first byte of each address, and says instead where in
-// the list the addresses with each first byte begin: 4,096 addresses then take 60
-// KiB and 1/2 KiB, and 64 KiB otherwise. It is kept in pages, as the allocator
-// rounds up what is larger than 32 KiB.
+// A long list leaves out the first byte of each address, and instead keeps the positions at
+// which the addresses with each first byte begin: 4,096 addresses then take 60 KiB and 1/2 KiB,
+// and 64 KiB otherwise. The list is kept in pages, because the allocator rounds up sizes above
+// 32 KiB.
 type addresses struct {
 	n int
-	// width is how many bytes of each address are kept: 16, or 15.
+	// width is the number of bytes that are kept of each address: 16, or 15.
 	width int
 	pages [][]byte
-	// starts are the positions at which the addresses with each first byte begin,
-	// and the end; nil where width is 16.
+	// starts are the positions at which the addresses with each first byte begin, and the end;
+	// nil if width is 16.
 	starts []uint16
 }
 
 const (
-	// longList is how many addresses a list has at least that leaves out first bytes.
+	// longList is the smallest length of a list that leaves out first bytes.
 	longList = 1024
 	// pageSize is a size class of the allocator.
 	pageSize = 4096
@@ -55,7 +55,7 @@ func newAddresses(sorted []uint128) addresses {
 
 func (s *addresses) perPage() int { return pageSize / s.width }
 
-// at is the i-th address.
+// at returns the i-th address.
 func (s *addresses) at(i int) uint128 {
 	if s.starts == nil {
 		return s.read(i, 0)
@@ -64,7 +64,7 @@ func (s *addresses) at(i int) uint128 {
 	return s.read(i, uint64(first))
 }
 
-// read is the i-th address, the first byte of which is first where that is left out.
+// read returns the i-th address. Its first byte is first if the list leaves that out.
 func (s *addresses) read(i int, first uint64) uint128 {
 	page, at := s.pages[i/s.perPage()], i%s.perPage()*s.width
 	return s.decode(page[at:at+s.width], first)
@@ -86,12 +86,12 @@ type cursor struct {
 	first int
 }
 
-// from is a cursor at the i-th address.
+// from returns a cursor at the i-th address.
 func (s *addresses) from(i int) cursor {
 	return cursor{of: s, i: i, page: i / s.perPage(), at: i % s.perPage() * s.width}
 }
 
-// next is the address at the cursor, which goes on to the one after it.
+// next returns the address at the cursor, and moves the cursor to the one after it.
 func (c *cursor) next() uint128 {
 	s := c.of
 	for s.starts != nil && int(s.starts[c.first+1]) <= c.i {
@@ -106,7 +106,7 @@ func (c *cursor) next() uint128 {
 	return a
 }
 
-// upTo is how many of the addresses are not above a.
+// upTo returns the number of addresses that are not above a.
 func (s *addresses) upTo(a uint128) int {
 	from, to, first := 0, s.n, a.firstByte()
 	if s.starts != nil {

@@ -6,9 +6,9 @@ import (
 	"net/netip"
 )
 
-// Count is an exact number of addresses, from 0 to 2^192-1. That is enough to add
-// up 2^64 pools of the size of ::/0, which alone has one address more than 128
-// bits can count. The zero value is 0. Counts can be compared with ==.
+// Count holds an exact number of addresses, from 0 to 2^192-1. That is enough to add up 2^64
+// pools of the size of ::/0, which alone has one address more than 128 bits can count. The zero
+// value is 0. Counts can be compared with ==.
 type Count struct{ top, hi, lo uint64 }
 
 // CountOf returns how many addresses p has: 0 when p is invalid.
@@ -22,8 +22,7 @@ func CountOf(p netip.Prefix) Count {
 // CountOf64 returns n.
 func CountOf64(n uint64) Count { return Count{lo: n} }
 
-// ParseCount reads a decimal number, and reports whether it is one that a Count can
-// be.
+// ParseCount reads a decimal number, and reports whether it fits into a Count.
 func ParseCount(text string) (Count, bool) {
 	n, ok := new(big.Int).SetString(text, 10)
 	if !ok || n.Sign() < 0 || n.BitLen() > 192 {
@@ -50,8 +49,7 @@ func (c Count) Add(d Count) Count {
 	return Count{top, hi, lo}
 }
 
-// Sub returns c - d, and 0 when d is more than c: there are no fewer addresses
-// than none.
+// Sub returns c - d, and 0 when d is more than c: there are no fewer addresses than none.
 func (c Count) Sub(d Count) Count {
 	lo, borrow := bits.Sub64(c.lo, d.lo, 0)
 	hi, borrow := bits.Sub64(c.hi, d.hi, borrow)
@@ -96,9 +94,9 @@ func (c Count) Float64() float64 {
 	return (float64(c.top)*word+float64(c.hi))*word + float64(c.lo)
 }
 
-// Percent returns what part of a whole c is, from 0 to 100, rounded down, but
-// such that the ends are never rounded to: 0 means none at all, even of an empty
-// whole, and 100 means all of it (or more, which counts as all).
+// Percent returns the part of a whole that c is, from 0 to 100, rounded down, but never rounded
+// to the ends: 0 means none at all, even of an empty whole, and 100 means all of it (or more,
+// which counts as all).
 func (c Count) Percent(of Count) int {
 	switch {
 	case c.IsZero():
@@ -113,7 +111,7 @@ func (c Count) Percent(of Count) int {
 	return max(percent, 1)
 }
 
-// times100 is exact for any sum of up to 2^57 pools.
+// times100 returns c times 100, exact for any sum of up to 2^57 pools.
 func (c Count) times100() Count {
 	over, lo := bits.Mul64(c.lo, 100)
 	top, hi := bits.Mul64(c.hi, 100)

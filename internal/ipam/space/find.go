@@ -5,17 +5,17 @@ import (
 	"net/netip"
 )
 
-// Fit says from which maximal free block a block is taken. In each case it is
-// the lowest of those that qualify, and the block is cut from its low end.
+// Fit represents the choice of the maximal free block from which a block is taken. Each fit
+// takes the lowest block that qualifies, and cuts from its low end.
 type Fit int
 
 const (
-	// FirstFit takes from any that is large enough: the lowest block there is.
+	// FirstFit takes from any block that is large enough: the lowest one.
 	FirstFit Fit = iota
-	// BestFit takes from the smallest that is large enough, and so keeps the large
-	// ones whole.
+	// BestFit takes from the smallest block that is large enough, and so keeps the large ones
+	// whole.
 	BestFit
-	// WorstFit takes from the largest, and so leaves room beside each block.
+	// WorstFit takes from the largest block, and so leaves room beside each block.
 	WorstFit
 )
 
@@ -32,7 +32,7 @@ func (f Fit) String() string {
 	return fmt.Sprintf("Fit(%d)", int(f))
 }
 
-// among returns which of the lengths of free blocks f takes from.
+// among returns the lengths of free blocks from which f takes.
 func (f Fit) among(free uint128) uint128 {
 	switch f {
 	case BestFit:
@@ -44,9 +44,9 @@ func (f Fit) among(free uint128) uint128 {
 	}
 }
 
-// Find returns a free block of the length bits, 0 to 32 in an IPv4 pool and 0 to
-// 128 in an IPv6 pool. It does not mark it as in use. There is none when no free
-// block of that length is left, or when the pool is smaller than that.
+// Find returns a free block of the length bits, 0 to 32 in an IPv4 pool and 0 to 128 in an IPv6
+// pool. It does not mark the block as in use. It returns none when no free block of that length
+// is left, or when the pool is smaller than that.
 func (s *Space) Find(fit Fit, bits int) (netip.Prefix, bool) {
 	want, ok := s.length(bits)
 	if !ok {
@@ -63,11 +63,10 @@ func (s *Space) Find(fit Fit, bits int) (netip.Prefix, bool) {
 	return prefix{found, want}.netip(s.is4), true
 }
 
-// FindFrom returns the lowest free block of the length bits that starts at from
-// or after it, or when there is none, the lowest there is. It is next fit when
-// from is the end of the last block found, and random fit when from is a random
-// address of the pool. Any address of the pool's family will do for from; there is
-// no block for one of the other family.
+// FindFrom returns the lowest free block of the length bits that starts at from or after it, or
+// if there is none, the lowest free block. It is next fit when from is the end of the last
+// found block, and random fit when from is a random address of the pool. Any address of the
+// pool's family will do for from; there is no block for one of the other family.
 func (s *Space) FindFrom(from netip.Addr, bits int) (netip.Prefix, bool) {
 	want, ok := s.length(bits)
 	if !ok || !from.IsValid() || from.Is4() != s.is4 {
@@ -84,8 +83,8 @@ func (s *Space) FindFrom(from netip.Addr, bits int) (netip.Prefix, bool) {
 	return s.Find(FirstFit, bits)
 }
 
-// LargestFree returns the length of the largest free block. There is none when
-// the whole pool is in use.
+// LargestFree returns the length of the largest free block. There is none when the whole pool
+// is in use.
 func (s *Space) LargestFree() (bits int, ok bool) {
 	if s.root == none {
 		return s.cidr.Bits(), true
@@ -94,20 +93,19 @@ func (s *Space) LargestFree() (bits int, ok bool) {
 	if free.isZero() {
 		return 0, false
 	}
-	// A length of the pool's family is as much longer here as the pool's is.
+	// Here a length is longer than in the pool's family by as much as the length of the pool.
 	return int(free.shortest()-s.pool.len) + s.cidr.Bits(), true
 }
 
-// FreeBlocks returns how many blocks of the length bits could still be handed
-// out, if nothing else were. Its cost grows with the number of blocks in use.
+// FreeBlocks returns the number of blocks of the length bits that could still be handed out, if
+// no others were. Its cost grows with the number of blocks in use.
 func (s *Space) FreeBlocks(bits int) Count {
 	want, ok := s.length(bits)
 	if !ok {
 		return Count{}
 	}
 	if s.root == none {
-		// 2^n blocks for n bits more, as a prefix n bits short of an address has
-		// 2^n addresses.
+		// 2^n blocks for n bits more, as a prefix n bits short of an address has 2^n addresses.
 		return sizeOf(128 - (want - s.pool.len))
 	}
 	n := s.freeIn(s.root, s.pool.len, ones(want)).shiftRight(128 - want)
@@ -123,12 +121,12 @@ func (s *Space) length(bits int) (uint8, bool) {
 	return uint8(bits-s.cidr.Bits()) + s.pool.len, true
 }
 
-// lowest returns where the lowest maximal free block starts whose length is one
-// of among, in the prefix of length top that covers the node at. There is one.
+// lowest returns the start of the lowest maximal free block whose length is one of among, in
+// the prefix of length top that covers the node at. There is one.
 //
-// An edge passes by free blocks on both sides. Those that lie before the node are
-// where its address has a 1, and the shortest of them comes first; those behind
-// it are where it has a 0, and the longest of them comes first:
+// An edge passes by free blocks on both sides. The blocks before the node have the lengths at
+// which its address has a 1, and the shortest of these lengths comes first. The blocks behind
+// it have the lengths at which it has a 0, and the longest of these comes first:
 //
 //	node 10110… below a prefix of length 0:
 //	before it  /1 00000, /3 10000, /4 10100
@@ -154,8 +152,8 @@ func (s *Space) lowest(at ref, top uint8, among uint128) uint128 {
 	}
 }
 
-// after returns where the lowest free block starts that is as long as from and is
-// from or behind it. Both from and the node at lie in one prefix of length top.
+// after returns the start of the lowest free block that is as long as from and is from or
+// behind it. Both from and the node at lie in one prefix of length top.
 func (s *Space) after(at ref, top uint8, from prefix) (uint128, bool) {
 	if at == none {
 		return from.addr, true
@@ -187,8 +185,8 @@ func (s *Space) after(at ref, top uint8, from prefix) (uint128, bool) {
 	return n.beside(behind.longest()).addr, true
 }
 
-// freeIn returns how many addresses there are in the maximal free blocks whose
-// lengths are among these, in the prefix of length top that covers the node at.
+// freeIn returns the number of addresses in the maximal free blocks whose lengths are among
+// these, in the prefix of length top that covers the node at.
 func (s *Space) freeIn(at ref, top uint8, among uint128) uint128 {
 	n := &s.nodes[at]
 	// The bit of a length has the value of the number of its addresses, so the set

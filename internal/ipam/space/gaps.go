@@ -2,9 +2,9 @@ package space
 
 import "iter"
 
-// The edges of a set cut its pool into regions, which by turns lie outside the set
-// and in it: region i ends before edge i, and is in the set where i is odd. A region
-// outside of it is a gap. For edges at 2, 5 and 6, with the pool ending at 7:
+// The edges of a set cut its pool into regions, which by turns lie outside the set and in it:
+// region i ends before edge i, and is in the set if i is odd. A region outside of it is a gap.
+// For edges at 2, 5 and 6, with the pool ending at 7:
 //
 //	 0   1   2   3   4   5   6   7
 //	[  ][  ][##][##][##][  ][##][##]
@@ -15,11 +15,11 @@ import "iter"
 // common. The blocks before m grow towards it and those from m on shrink, and their
 // sizes are the bits of the numbers of addresses on either side.
 
-// regionsSummed is how many regions one gapSums is about.
+// regionsSummed is the number of regions that one gapSums covers.
 const regionsSummed = 256
 
-// gapSums sum up gaps: the lengths of the maximal free blocks in them, and how many
-// addresses they have.
+// gapSums holds the sums of gaps: the lengths of the maximal free blocks in them, and the
+// number of their addresses.
 type gapSums struct{ lengths, size uint128 }
 
 func (s *gapSums) add(g gap) {
@@ -27,14 +27,14 @@ func (s *gapSums) add(g gap) {
 	s.size = s.size.plus(g.size())
 }
 
-// gap is a run of addresses outside the set, both ends included. It is never all of
-// the addresses that there are.
+// gap holds a run of addresses outside the set, both ends included. It is never all of the
+// addresses that exist.
 type gap struct{ from, to uint128 }
 
 func (g gap) size() uint128 { return g.to.minus(g.from).plus(uint128{0, 1}) }
 
-// sides are the numbers of addresses before and from m on, and m. Read as sets, they
-// are the lengths of the blocks on either side. The gap is not one block.
+// sides returns the numbers of addresses before m and from m on, and m. Read as sets, the
+// numbers are the lengths of the blocks on either side. The gap is not one block.
 func (g gap) sides() (before, behind, m uint128) {
 	m = g.to.and(ones(g.from.common(g.to) + 1))
 	return m.minus(g.from), g.to.minus(m).plus(uint128{0, 1}), m
@@ -46,7 +46,7 @@ func (g gap) whole() (length uint8, ok bool) {
 	return n, g.from == g.from.and(ones(n)) && g.to == g.to.or(ones(128).andNot(ones(n)))
 }
 
-// lengths are those of the maximal free blocks.
+// lengths returns the lengths of the maximal free blocks.
 func (g gap) lengths() uint128 {
 	if n, ok := g.whole(); ok {
 		return one(n)
@@ -55,7 +55,7 @@ func (g gap) lengths() uint128 {
 	return before.or(behind)
 }
 
-// lowest is where the lowest maximal free block starts whose length is one of among.
+// lowest returns the start of the lowest maximal free block whose length is one of among.
 func (g gap) lowest(among uint128) (uint128, bool) {
 	if n, ok := g.whole(); ok {
 		return g.from, !among.and(one(n)).isZero()
@@ -70,8 +70,8 @@ func (g gap) lowest(among uint128) (uint128, bool) {
 	return uint128{}, false
 }
 
-// after is where the lowest block starts that is as long as from, and is from or
-// behind it.
+// after returns the start of the lowest block that is as long as from, and is from or behind
+// it.
 func (g gap) after(from prefix) (uint128, bool) {
 	size := one(from.len)
 	start := from.addr
@@ -87,7 +87,7 @@ func (g gap) after(from prefix) (uint128, bool) {
 	return start, true
 }
 
-// sizeOf is how many addresses the maximal free blocks have whose length is one of
+// sizeOf returns the number of addresses in the maximal free blocks whose length is one of
 // among.
 func (g gap) sizeOf(among uint128) uint128 {
 	if n, ok := g.whole(); ok {
@@ -97,8 +97,7 @@ func (g gap) sizeOf(among uint128) uint128 {
 	return before.and(among).plus(behind.and(among))
 }
 
-// span is the first and the last region of which a part lies in p, which lies in the
-// pool.
+// span returns the first and the last region that overlap p. The prefix p lies in the pool.
 func (r *Ranges) span(p prefix) (lo, hi int) {
 	return r.edges.upTo(p.addr), r.edges.upTo(p.last())
 }
@@ -109,7 +108,7 @@ func (r *Ranges) covers(p prefix) bool {
 	return lo == hi && lo%2 == 1
 }
 
-// hull is the smallest prefix that has all addresses of the set in p, which has some.
+// hull returns the smallest prefix that has all addresses of the set in p, which has some.
 func (r *Ranges) hull(p prefix, lo, hi int) prefix {
 	first, last := p.addr, p.last()
 	if lo%2 == 0 {
@@ -122,7 +121,7 @@ func (r *Ranges) hull(p prefix, lo, hi int) prefix {
 	return prefix{first.and(ones(n)), n}
 }
 
-// scan goes over the gaps in a prefix, in order.
+// scan holds the state of a pass over the gaps in a prefix, in order.
 type scan struct {
 	r *Ranges
 	p prefix
@@ -145,7 +144,7 @@ func (s *scan) seek(i int) {
 	}
 }
 
-// next is the next gap, which there is where i is not behind hi.
+// next returns the next gap. There is one if i is not behind hi.
 func (s *scan) next() gap {
 	g := gap{s.p.addr, s.p.last()}
 	if s.i > s.lo {
@@ -158,9 +157,9 @@ func (s *scan) next() gap {
 	return g
 }
 
-// gapsAmong are the gaps in p, in order, from the one that has the address or comes
-// next, but for some in which there is no maximal free block of any of the lengths.
-// An edge of the set lies in p.
+// gapsAmong yields the gaps in p, in order, from the one that has the address or comes next. It
+// skips some gaps that have no maximal free block of any of the lengths. An edge of the set
+// lies in p.
 func (r *Ranges) gapsAmong(p prefix, from, lengths uint128) iter.Seq[gap] {
 	lo, hi := r.span(p)
 	return func(yield func(gap) bool) {
@@ -190,8 +189,8 @@ func (r *Ranges) gapsIn(p prefix, lo, hi int) gapSums {
 	return all
 }
 
-// summed is the sums of the gaps from region i on, where they are kept and all of
-// them lie between lo and hi.
+// summed returns the sums of the gaps from region i on, if they are kept and all of the gaps
+// lie between lo and hi.
 func (r *Ranges) summed(i, lo, hi int) (gapSums, bool) {
 	if i%regionsSummed != 0 || i == lo || i+regionsSummed > hi {
 		return gapSums{}, false
@@ -208,7 +207,8 @@ func (r *Ranges) sumGaps() {
 	}
 }
 
-// sizeIn is how many addresses of the set lie in p, which lies in the pool.
+// sizeIn returns the number of addresses of the set that lie in p. The prefix p lies in the
+// pool.
 func (r *Ranges) sizeIn(p prefix) Count {
 	switch lo, hi := r.span(p); {
 	case lo < hi:
@@ -221,8 +221,8 @@ func (r *Ranges) sizeIn(p prefix) Count {
 	}
 }
 
-// lowest is where the lowest maximal free block in p starts whose length is one of
-// among. There is one.
+// lowest returns the start of the lowest maximal free block in p whose length is one of among.
+// There is one.
 func (r *Ranges) lowest(p prefix, among uint128) uint128 {
 	for g := range r.gapsAmong(p, p.addr, among) {
 		if found, ok := g.lowest(among); ok {
@@ -232,8 +232,8 @@ func (r *Ranges) lowest(p prefix, among uint128) uint128 {
 	panic("space: the sums of the withheld ranges are wrong")
 }
 
-// after is where the lowest block in p starts that is free, as long as from, and is
-// from or behind it.
+// after returns the start of the lowest free block in p that is as long as from, and is from or
+// behind it.
 func (r *Ranges) after(p, from prefix) (uint128, bool) {
 	for g := range r.gapsAmong(p, from.addr, ones(from.len)) {
 		if found, ok := g.after(from); ok {
@@ -243,8 +243,8 @@ func (r *Ranges) after(p, from prefix) (uint128, bool) {
 	return uint128{}, false
 }
 
-// freeIn is how many addresses there are in the maximal free blocks in p whose
-// lengths are among these.
+// freeIn returns the number of addresses in the maximal free blocks in p whose lengths are
+// among these.
 func (r *Ranges) freeIn(p prefix, among uint128) uint128 {
 	var free uint128
 	for g := range r.gapsAmong(p, p.addr, among) {

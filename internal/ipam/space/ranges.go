@@ -7,27 +7,27 @@ import (
 	"slices"
 )
 
-// Range is a run of addresses of one family, both ends included.
+// Range holds a run of addresses of one family, both ends included.
 type Range struct{ From, To netip.Addr }
 
-// RangeOf is the addresses of a block, which must be valid.
+// RangeOf returns the addresses of a block, which must be valid.
 func RangeOf(block netip.Prefix) Range {
 	p := prefixOf(block)
 	is4 := block.Addr().Is4()
 	return Range{p.addr.netip(is4), p.last().netip(is4)}
 }
 
-// Ranges is a set of addresses of a pool, such as those that are never handed out.
-// It is immutable, and safe for concurrent use. A nil *Ranges is the empty set.
+// Ranges holds a set of addresses of a pool, such as those that are never handed out. It is
+// immutable, and safe for concurrent use. A nil *Ranges is the empty set.
 //
-// It is kept as the addresses at which the set begins and ends, in turn: 15 or 16
-// bytes for each end of each run of addresses, however many prefixes that comes to.
+// It keeps the addresses at which the set begins and ends, in turn: 15 or 16 bytes for each end
+// of each run of addresses, however many prefixes the run needs.
 type Ranges struct {
 	pool prefix
 	is4  bool
-	// edges are where the set begins, ends, begins again and so on. The one at
-	// which it ends is the first address that is not in the set; it is left out where
-	// the set ends with the pool.
+	// edges are the addresses at which the set begins, ends, begins again and so on. The edge
+	// at which it ends is the first address that is not in the set; it is left out if the set
+	// ends with the pool.
 	edges addresses
 	// free are the lengths of the maximal free blocks in all of the pool.
 	free uint128
@@ -35,9 +35,9 @@ type Ranges struct {
 	gaps []gapSums
 }
 
-// NewRanges returns the addresses of the pool cidr that lie in any of the ranges, and
-// nil where that is none. The ranges may overlap, in any order. One whose end comes
-// before its start, or that is not of the pool's family, has no address.
+// NewRanges returns the addresses of the pool cidr that lie in any of the ranges, or nil if
+// there are none. The ranges may overlap, in any order. A range has no address if its end comes
+// before its start, or if it is not of the pool's family.
 func NewRanges(cidr netip.Prefix, ranges []Range) *Ranges {
 	r := &Ranges{pool: prefixOf(cidr), is4: cidr.Addr().Is4()}
 	edges := r.merge(r.clip(ranges))
@@ -52,10 +52,10 @@ func NewRanges(cidr netip.Prefix, ranges []Range) *Ranges {
 	return r
 }
 
-// run is a run of addresses, both ends included.
+// run holds a run of addresses, both ends included.
 type run struct{ from, to uint128 }
 
-// clip is what of the ranges lies in the pool, sorted by where it begins.
+// clip returns the parts of the ranges that lie in the pool, sorted by their start.
 func (r *Ranges) clip(ranges []Range) []run {
 	runs := make([]run, 0, len(ranges))
 	for _, g := range ranges {
@@ -79,7 +79,7 @@ func (r *Ranges) clip(ranges []Range) []run {
 	return runs
 }
 
-// merge is the edges of the union of sorted runs.
+// merge returns the edges of the union of sorted runs.
 func (r *Ranges) merge(runs []run) []uint128 {
 	var edges []uint128
 	for i := 0; i < len(runs); {
@@ -101,7 +101,7 @@ func (r *Ranges) merge(runs []run) []uint128 {
 	return edges
 }
 
-// All are the ranges, sorted, as few as possible.
+// All yields the ranges, sorted, as few as possible.
 func (r *Ranges) All() iter.Seq[Range] {
 	return func(yield func(Range) bool) {
 		if r == nil {
@@ -119,7 +119,7 @@ func (r *Ranges) All() iter.Seq[Range] {
 	}
 }
 
-// Equal reports whether both are the same addresses of pools with the same end.
+// Equal reports whether both hold the same addresses of pools with the same end.
 func (r *Ranges) Equal(other *Ranges) bool {
 	if r == other || r == nil || other == nil {
 		return r == other
@@ -135,7 +135,7 @@ func (r *Ranges) Equal(other *Ranges) bool {
 	return true
 }
 
-// Size returns how many addresses there are.
+// Size returns the number of addresses.
 func (r *Ranges) Size() Count {
 	if r == nil {
 		return Count{}
@@ -143,7 +143,7 @@ func (r *Ranges) Size() Count {
 	return r.sizeIn(r.pool)
 }
 
-// SizeIn returns how many of the addresses lie in block.
+// SizeIn returns the number of the addresses that lie in block.
 func (r *Ranges) SizeIn(block netip.Prefix) Count {
 	if r == nil || !block.IsValid() || block.Addr().Is4() != r.is4 {
 		return Count{}
@@ -161,9 +161,9 @@ func (r *Ranges) SizeIn(block netip.Prefix) Count {
 // Overlaps reports whether any of the addresses lies in block.
 func (r *Ranges) Overlaps(block netip.Prefix) bool { return !r.SizeIn(block).IsZero() }
 
-// LargestGap returns the length of the largest block of the pool without any of the
-// addresses: what an empty pool could hand out at most. There is none when all of the
-// pool is in the set. It must not be called on the empty set.
+// LargestGap returns the length of the largest block of the pool without any of the addresses:
+// the most that an empty pool could hand out. There is none when all of the pool is in the set.
+// It must not be called on the empty set.
 func (r *Ranges) LargestGap() (bits int, ok bool) {
 	if r.free.isZero() {
 		return 0, false

@@ -1,16 +1,15 @@
 // Package space keeps the free space of one pool.
 //
-// A [Space] knows which addresses of its pool are in use, and finds free blocks
-// by several fits. It knows nothing of who uses an address, or why.
+// A [Space] knows which addresses of its pool are in use, and finds free blocks by several
+// fits. It knows neither the user of an address nor its purpose.
 //
 // # How it works
 //
-// The addresses in use are kept as a path-compressed binary trie of the fewest
-// prefixes that cover them. A leaf is a prefix that is wholly in use. An inner
-// node is the longest prefix that covers its two children, and keeps two sums of
-// what is below it: how many addresses are in use, and a mask with one bit per
-// prefix length that says "a maximal free block of this length is below me". A
-// maximal free block is one that is contained in no larger one.
+// The addresses in use are kept as a path-compressed binary trie of the fewest prefixes that
+// cover them. A leaf is a prefix that is wholly in use. An inner node is the longest prefix
+// that covers its two children, and keeps two sums of the nodes below it: the number of
+// addresses in use, and a mask with one bit per prefix length that means "a maximal free block
+// of this length is below me". A maximal free block is one that is contained in no larger one.
 //
 // Every fit is then a choice among the bits of that mask, and a descent that
 // follows the chosen bits. In 10.0.0.0/29, with .0, .1 and .6 in use:
@@ -30,30 +29,30 @@
 //	BestFit   the longest, {/32}: left has none, right    .7/32
 //	WorstFit  the shortest, {/31}: left has one           .2/32, cut from .2/31
 //
-// An IPv4 pool is kept as its IPv4-mapped IPv6 addresses, so that there is one
-// code path, and all lengths inside this package are those of a 128-bit address.
+// An IPv4 pool is kept as its IPv4-mapped IPv6 addresses, so that there is one code path, and
+// all lengths inside this package count from the start of a 128-bit address.
 //
 // # Withheld ranges
 //
-// Addresses that are never handed out are kept as sorted ranges, which the trie does
-// not repeat: see [Ranges]. Where nothing else is in use, it ends in a folded node, the
-// sums of which are worked out from the ranges below it. It is unfolded on the way to
-// a block that is used there, and folded again when the last one is released.
+// Addresses that are never handed out are kept as sorted ranges, which the trie does not
+// repeat: see [Ranges]. If nothing else is in use, the trie ends in a folded node, and the sums
+// of that node are calculated from the ranges below it. It is unfolded on the way to a block
+// that is used there, and folded again when the last one is released.
 //
 // # Cost
 //
-// An operation goes down the trie once, with a look at the sibling of each node on
-// its way. That is at most one node per bit of the address, and about log2(n) of
-// them for n scattered blocks. FindFrom goes down a second time when there is
-// nothing to be had on its way, and FreeBlocks visits every node above a fitting
-// block. To unfold a node, or to search a folded one, takes a look at up to 256 of the
-// ranges in it, whatever their number, and at a sum of each 256 of the others. In the
-// worst case, the first block of ::/0 with 2,048 withheld ranges, that is 0.1 ms.
+// An operation goes down the trie once, with a look at the sibling of each node on its way.
+// That is at most one node per bit of the address, and about log2(n) of them for n scattered
+// blocks. FindFrom goes down a second time when its way has no free block, and FreeBlocks
+// visits every node above a fitting block. To unfold a node, or to search a folded one, takes a
+// look at up to 256 of the ranges in it, whatever their number, and at a sum of each 256 of the
+// others. In the worst case, the first block of ::/0 with 2,048 withheld ranges, that is 0.1
+// ms.
 //
-// A block in use costs at most two nodes of 64 bytes, and where ranges are withheld
-// around it, two for each level at which it parts from one of them. Nodes live in one slice and
-// are reused, so that operations allocate only when the trie is larger than it ever
-// was; the memory is not given back.
+// A block in use costs at most two nodes of 64 bytes. If ranges are withheld around it, it
+// costs two for each level at which it parts from one of them. Nodes live in one slice and are
+// reused, so that operations allocate only when the trie is larger than it ever was; the memory
+// is not given back.
 package space
 
 import (
@@ -61,17 +60,16 @@ import (
 	"net/netip"
 )
 
-// Space is the free space of one pool. It is not safe for concurrent use, not
-// even by readers while one goroutine writes.
+// Space holds the free space of one pool. It is not safe for concurrent use, not even by
+// readers while one goroutine writes.
 //
-// Blocks are taken as sets of addresses: to use an address twice is to use it
-// once. Host bits of a block are ignored, and so is what lies outside the pool. A
-// block of the other address family than the pool's, or an invalid one, has no
-// address in the pool: it is neither free nor in use, and using or releasing it
-// does nothing.
+// Blocks are taken as sets of addresses: to use an address twice is to use it once. Host bits
+// of a block are ignored, and so are its addresses outside the pool. A block of the other
+// address family than the pool's, or an invalid one, has no address in the pool: it is neither
+// free nor in use, and using or releasing it does nothing.
 //
-// An IPv4-mapped IPv6 address (::ffff:10.0.0.1) is an IPv6 address here. Callers
-// that mean the IPv4 address call Unmap where they parse it. Zones are ignored.
+// An IPv4-mapped IPv6 address (::ffff:10.0.0.1) is an IPv6 address here. Callers that mean the
+// IPv4 address call Unmap when they parse it. Zones are ignored.
 type Space struct {
 	cidr netip.Prefix
 	pool prefix
@@ -84,13 +82,12 @@ type Space struct {
 	dropped []ref // tops of tries in nodes that nothing refers to
 }
 
-// New returns the space of a pool of which nothing is in use. Host bits of cidr
-// are ignored. It panics when cidr is invalid: a pool without a CIDR has no space.
+// New returns the space of a pool of which nothing is in use. Host bits of cidr are ignored. It
+// panics when cidr is invalid: a pool without a CIDR has no space.
 func New(cidr netip.Prefix) *Space { return NewWithout(cidr, nil) }
 
-// NewWithout is New for a pool of which some addresses, which may be nil, count as
-// used for ever: to release them does nothing. They are those of NewRanges for the
-// same cidr.
+// NewWithout returns the space of a pool as New does, but the withheld addresses count as used
+// for ever: to release them does nothing. NewRanges returns them for the same cidr; nil: none.
 func NewWithout(cidr netip.Prefix, withheld *Ranges) *Space {
 	if !cidr.IsValid() {
 		panic(fmt.Sprintf("space: invalid CIDR %v", cidr))
@@ -109,15 +106,15 @@ func NewWithout(cidr netip.Prefix, withheld *Ranges) *Space {
 // CIDR returns the pool, masked.
 func (s *Space) CIDR() netip.Prefix { return s.cidr }
 
-// Use marks what block and the pool have in common as in use.
+// Use marks the addresses that block and the pool have in common as in use.
 func (s *Space) Use(block netip.Prefix) {
 	if b, ok := s.clip(block); ok {
 		s.root = s.add(s.root, b)
 	}
 }
 
-// Release marks what block and the pool have in common as not in use, but for what
-// is withheld. That may be a part of what was used at once, or more.
+// Release marks the addresses that block and the pool have in common as not in use, except for
+// the withheld ones. They may be a part of a used block, or several used blocks.
 func (s *Space) Release(block netip.Prefix) {
 	if b, ok := s.clip(block); ok {
 		s.root = s.remove(s.root, b)
@@ -130,21 +127,21 @@ func (s *Space) IsFree(block netip.Prefix) bool {
 	return ok && block.Bits() >= s.cidr.Bits() && s.usedIn(b).IsZero()
 }
 
-// Overlaps reports whether something of block is in use.
+// Overlaps reports whether any address of block is in use.
 func (s *Space) Overlaps(block netip.Prefix) bool {
 	return !s.UsedIn(block).IsZero()
 }
 
-// Total returns how many addresses the pool has.
+// Total returns the number of addresses of the pool.
 func (s *Space) Total() Count { return sizeOf(s.pool.len) }
 
-// Used returns how many addresses of the pool are in use.
+// Used returns the number of addresses of the pool that are in use.
 func (s *Space) Used() Count { return s.usedIn(s.pool) }
 
-// Free returns how many addresses of the pool are not in use.
+// Free returns the number of addresses of the pool that are not in use.
 func (s *Space) Free() Count { return s.Total().Sub(s.Used()) }
 
-// UsedIn returns how many addresses of the pool that lie in block are in use.
+// UsedIn returns the number of addresses in use that lie both in the pool and in block.
 func (s *Space) UsedIn(block netip.Prefix) Count {
 	b, ok := s.clip(block)
 	if !ok {
@@ -171,7 +168,7 @@ func (s *Space) usedIn(b prefix) Count {
 	return Count{}
 }
 
-// clip returns what block and the pool have in common.
+// clip returns the part that block and the pool have in common.
 func (s *Space) clip(block netip.Prefix) (common prefix, ok bool) {
 	if !block.IsValid() || block.Addr().Is4() != s.is4 {
 		return prefix{}, false
@@ -183,14 +180,14 @@ func (s *Space) clip(block netip.Prefix) (common prefix, ok bool) {
 	return b, s.pool.covers(b)
 }
 
-// prefix is a masked prefix of 128-bit addresses. IPv4 lengths are 96 more here
-// than in a netip.Prefix.
+// prefix holds a masked prefix of 128-bit addresses. IPv4 lengths are 96 more here than in a
+// netip.Prefix.
 type prefix struct {
 	addr uint128
 	len  uint8
 }
 
-// mapped4 is how much longer a prefix of IPv4-mapped addresses is.
+// mapped4 is the number of bits by which a prefix of IPv4-mapped addresses is longer.
 const mapped4 = 96
 
 func prefixOf(p netip.Prefix) prefix {
@@ -213,20 +210,20 @@ func (p prefix) covers(q prefix) bool {
 	return p.len <= q.len && p.addr.common(q.addr) >= p.len
 }
 
-// last is the last address of p.
+// last returns the last address of p.
 func (p prefix) last() uint128 { return p.addr.or(ones(128).andNot(ones(p.len))) }
 
-// beside is the block of length n that an edge to p passes by: the sibling of
-// the prefix of that length that covers p.
+// beside returns the block of length n that an edge to p passes by: the sibling of the prefix
+// of that length that covers p.
 func (p prefix) beside(n uint8) prefix {
 	return prefix{p.addr.xor(one(n)).and(ones(n)), n}
 }
 
-// Withheld ranges cost no nodes: the trie ends in a folded node where nothing else is
-// in use. It is unfolded, a level at a time, on the way to a block that is used there,
-// and folded again when the last one below it is released.
+// Withheld ranges cost no nodes: the trie ends in a folded node if nothing else is in use. The
+// node is unfolded, a level at a time, on the way to a block that is used there, and folded
+// again when the last one below it is released.
 
-// unused returns the trie of p with nothing in use but what is withheld.
+// unused returns the trie of p with nothing in use except the withheld addresses.
 func (s *Space) unused(p prefix) ref {
 	if s.withheld == nil {
 		return none
@@ -242,8 +239,8 @@ func (s *Space) unused(p prefix) ref {
 	}
 }
 
-// foldedIn is what is withheld of p, which is something and not all: regions lo to hi
-// of the withheld ranges.
+// foldedIn returns the trie of the withheld addresses in p, which are some and not all of its
+// addresses: regions lo to hi of the withheld ranges.
 func (s *Space) foldedIn(p prefix, lo, hi int) ref {
 	p = s.withheld.hull(p, lo, hi)
 	if lo, hi = s.withheld.span(p); lo == hi {
@@ -266,8 +263,8 @@ func (s *Space) unfold(at ref) {
 	s.nodes[at].child = n.child
 }
 
-// fold makes an inner node a folded one where nothing in its children is in use but
-// what is withheld. Its sums stay the same.
+// fold makes an inner node a folded one if nothing in its children is in use except withheld
+// addresses. Its sums stay the same.
 func (s *Space) fold(at ref) {
 	n := &s.nodes[at]
 	if !s.isUnused(n.child[0]) || !s.isUnused(n.child[1]) {
@@ -278,8 +275,8 @@ func (s *Space) fold(at ref) {
 	n.child = [2]ref{fold, fold}
 }
 
-// isUnused reports whether nothing in the trie at is in use but what is withheld.
-// Where that is so, it is a leaf or folded.
+// isUnused reports whether nothing in the trie at is in use except withheld addresses. Such a
+// trie is a leaf or folded.
 func (s *Space) isUnused(at ref) bool {
 	n := &s.nodes[at]
 	return n.folded() || n.full() && s.withheld.covers(n.prefix)

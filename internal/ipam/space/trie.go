@@ -1,35 +1,34 @@
 package space
 
-// ref is the place of a node in Space.nodes. Places rather than pointers: half
-// the size, nothing for the garbage collector to follow, and no allocation when
-// a node is reused.
+// ref holds the index of a node in Space.nodes. Indexes have advantages over pointers: half the
+// size, nothing for the garbage collector to follow, and no allocation when a node is reused.
 type ref int32
 
-// none is the empty trie. Place 0 of Space.nodes is kept empty for it.
+// none is the empty trie. Index 0 of Space.nodes is kept empty for it.
 const none ref = 0
 
-// fold is in the place of the children of a node that is folded.
+// fold stands in for the children of a node that is folded.
 const fold ref = -1
 
-// node is a prefix of which something is in use. It is either wholly in use, and
-// has no children; or it has two, one in each of its halves; or it is folded: it has
-// something withheld in each half, nothing else of it is in use, and its children
-// follow from the withheld ranges.
+// node holds a prefix of which something is in use. It is either wholly in use, and has no
+// children; or it has two, one in each of its halves; or it is folded: it has something
+// withheld in each half, nothing else of it is in use, and its children follow from the
+// withheld ranges.
 //
 // It is 64 bytes, a cache line.
 type node struct {
 	prefix
 	free  uint128 // the lengths of the maximal free blocks inside the prefix
-	used  uint128 // how many of its addresses are in use; 2^128 wraps to 0
+	used  uint128 // the number of its addresses in use; 2^128 wraps to 0
 	child [2]ref
 }
 
 func (n *node) full() bool   { return n.child[0] == none }
 func (n *node) folded() bool { return n.child[0] == fold }
 
-// below is the set of lengths of the maximal free blocks in the prefix of length
-// top that covers n, where nothing else of that prefix is in use. The edge from
-// there down to n passes by one free block of each length on its way.
+// below returns the set of lengths of the maximal free blocks in the prefix of length top that
+// covers n, if nothing else of that prefix is in use. The edge from there down to n passes by
+// one free block of each length on its way.
 func (n *node) below(top uint8) uint128 {
 	return n.free.or(between(top, n.len))
 }
@@ -65,7 +64,7 @@ func (s *Space) add(at ref, b prefix) ref {
 	return at
 }
 
-// remove returns the trie at with nothing of b in use but what is withheld.
+// remove returns the trie at with nothing of b in use except withheld addresses.
 func (s *Space) remove(at ref, b prefix) ref {
 	if at == none {
 		return none
@@ -94,8 +93,7 @@ func (s *Space) remove(at ref, b prefix) ref {
 	return at
 }
 
-// allBut returns the trie of n, which is wholly in use, once b, a smaller part of it,
-// is not.
+// allBut returns the trie of n, which is wholly in use, once b, a smaller part of it, is not.
 func (s *Space) allBut(n, b prefix) ref {
 	rest := s.unused(b)
 	for l := b.len; l > n.len; l-- {
@@ -126,9 +124,8 @@ func (s *Space) join(a, b ref) ref {
 	return at
 }
 
-// sum brings an inner node up to date with its children, makes it a leaf when both of
-// its halves are full, and folds it when nothing in them is in use but what is
-// withheld.
+// sum updates an inner node from its children, makes it a leaf when both of its halves are
+// full, and folds it when nothing in them is in use except withheld addresses.
 func (s *Space) sum(at ref) {
 	n := &s.nodes[at]
 	a, b := &s.nodes[n.child[0]], &s.nodes[n.child[1]]
@@ -145,7 +142,7 @@ func (s *Space) sum(at ref) {
 	}
 }
 
-// place stores n, where a dropped node was if there is one.
+// place stores n, in the slot of a dropped node if there is one.
 func (s *Space) place(n node) ref {
 	last := len(s.dropped) - 1
 	if last < 0 {

@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/config"
 )
 
-// Schemas validate objects as the API server will once they are admitted: what
-// it would refuse then must not be recorded now. The CEL rules, which cost more,
-// are left to it; package convert says the same of what is created.
+// Schemas validates objects as the API server will once they are admitted: if it would refuse
+// an object then, the object must not be recorded now. The CEL rules, which cost more, are left
+// to the API server; package adapt states the same for created objects.
 type Schemas map[string]kindSchema
 
 type kindSchema struct {
@@ -65,7 +65,7 @@ func schemaOf(manifest []byte) (string, kindSchema, error) {
 	return definition.Spec.Names.Kind, kindSchema{validator: validator, structural: structural}, err
 }
 
-// Errors returns what the API server will refuse of an object.
+// Errors returns the errors for which the API server will refuse an object.
 func (s Schemas) Errors(kind string, object map[string]any) field.ErrorList {
 	errs := validation.ValidateCustomResource(nil, object, s[kind].validator)
 	return append(errs, listtype.ValidateListSetsAndMaps(nil, s[kind].structural, object)...)

@@ -1,10 +1,10 @@
-// Package history says what became of each block: every grant, retention and release of one,
-// and every refusal of a request, is an Entry, which a Recorder hands to its sinks: the log,
-// a file, an OTLP endpoint (package export).
+// Package history records the changes of each block: every grant, retention and release of a
+// block, and every refusal of a request, is an Entry, which a Recorder hands to its sinks: the
+// log, a file, an OTLP endpoint (package export).
 //
-// The register (the IPAllocations) says who holds a block now; the history says who held it
-// before. It is written by the replica that did it, after it was done: a replica that dies
-// between the two leaves an entry out. Nothing is decided by it.
+// The register (the IPAllocations) shows the present holder of a block; the history shows its
+// former holders. The replica that changes a block writes the entry after the change: a replica
+// that dies between the two leaves the entry out. No decision depends on the history.
 package history
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
-// Action is what was done.
+// Action represents the action that an Entry records.
 type Action string
 
-// What is done with a block, or with a request for one.
+// These are the actions on a block, or on a request for one.
 const (
 	// Granted blocks were recorded for a holder.
 	Granted Action = "Granted"
@@ -29,11 +29,11 @@ const (
 	Refused Action = "Refused"
 )
 
-// Reason says why a block was granted, retained or released. That of a refusal is the reason
-// of the Status that the client was answered (metav1.StatusReason).
+// Reason represents the reason why a block was granted, retained or released. The reason of a
+// refusal is the reason of the Status that the client got (metav1.StatusReason).
 type Reason string
 
-// Why blocks are granted.
+// These are the reasons why blocks are granted.
 const (
 	// Allocated: the block was free.
 	Allocated Reason = "Allocated"
@@ -45,7 +45,7 @@ const (
 	Adopted Reason = "Adopted"
 )
 
-// Why blocks are retained or released.
+// These are the reasons why blocks are retained or released.
 const (
 	HolderDeleted    Reason = "HolderDeleted"
 	RetentionExpired Reason = "RetentionExpired"
@@ -55,23 +55,23 @@ const (
 	// Orphaned: no holder was found: its claim was never stored, or was deleted while no
 	// leader watched.
 	Orphaned Reason = "Orphaned"
-	// Unused: the request for which it was granted was over before it was answered.
+	// Unused: the request for which the block was granted ended before it was answered.
 	Unused Reason = "Unused"
 	// GivenUp: the record was not its holder's, or its holder may not have as much.
 	GivenUp Reason = "GivenUp"
-	// NotAllowed: the holder may not use the pool, which was not known when the block was
+	// NotAllowed: the holder may not use the pool. This was not known when the block was
 	// recorded.
 	NotAllowed Reason = "NotAllowed"
 )
 
-// Explained is a reason with what it means.
+// Explained holds a reason, its actions and its meaning.
 type Explained struct {
 	Reason  Reason
 	Of      []Action
 	Meaning string
 }
 
-// Reasons are all reasons but those of refusals.
+// Reasons returns all reasons except the reasons of refusals.
 func Reasons() []Explained {
 	granted, ended := []Action{Granted}, []Action{Retained, Released}
 	released := ended[1:]
@@ -91,7 +91,7 @@ func Reasons() []Explained {
 	}
 }
 
-// ReasonOf is the reason by which the controllers count what they release.
+// ReasonOf returns the reason for a release that the controllers count by a metric's reason.
 func ReasonOf(counted metrics.ReleaseReason) Reason {
 	switch counted {
 	case metrics.HolderDeleted:
@@ -107,8 +107,8 @@ func ReasonOf(counted metrics.ReleaseReason) Reason {
 	}
 }
 
-// Entry is one thing that was done. Its JSON is one line of a history file. Fields may be
-// added to it; none changes its meaning or goes.
+// Entry represents one action. Its JSON is one line of a history file. Later versions can add
+// fields to it; they change the meaning of no field, and remove none.
 type Entry struct {
 	Time    time.Time `json:"time"`
 	Action  Action    `json:"action"`
@@ -139,14 +139,14 @@ type Entry struct {
 	Replica   string `json:"replica,omitempty"`
 }
 
-// Field is one field of an Entry: its name in JSON, in the log and in OTLP, its meaning, and
-// its value: a string or an int64, or nil where the entry says nothing of it.
+// Field holds one field of an Entry: its name in JSON, in the log and in OTLP, its meaning, and
+// its value: a string or an int64, or nil if the entry does not have it.
 type Field struct {
 	Name, Meaning string
 	Value         func(*Entry) any
 }
 
-// Fields are all fields, in the order of the JSON.
+// Fields returns all fields, in the order of the JSON.
 func Fields() []Field {
 	return []Field{
 		{"time", "When it was done: RFC 3339, UTC.", func(e *Entry) any { return moment(e.Time) }},

@@ -7,10 +7,10 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// closeWithin bounds what is written after the end.
+// closeWithin bounds the time for the last writes and the closing of the sink.
 const closeWithin = 5 * time.Second
 
-// outlet is a sink with the entries that wait for it.
+// outlet holds a sink and the entries that wait for it.
 type outlet struct {
 	name    string
 	sink    Sink
@@ -18,8 +18,8 @@ type outlet struct {
 	lost    Lost
 	log     logr.Logger
 
-	// failing says that the last write failed, and missing how many entries were since then
-	// not written. They are run's.
+	// failing is true if the last write failed, and missing is the number of entries that were
+	// not written since then. Only run uses them.
 	failing bool
 	missing int
 }
@@ -44,7 +44,7 @@ func (o *outlet) run(ctx context.Context) {
 	}
 }
 
-// batch is an entry with those that wait behind it.
+// batch returns an entry and the entries that wait behind it, most at most.
 func (o *outlet) batch(first Entry) []Entry {
 	entries := []Entry{first}
 	for len(entries) < most {
@@ -58,7 +58,7 @@ func (o *outlet) batch(first Entry) []Entry {
 	return entries
 }
 
-// end writes what is left, and closes the sink.
+// end writes the remaining entries, and closes the sink.
 func (o *outlet) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
@@ -70,7 +70,8 @@ func (o *outlet) end() {
 	}
 }
 
-// write says in the log when writing begins to fail, and when it is over, but not each time.
+// write hands entries to the sink. It logs when writing begins to fail, and when it works again,
+// but not each failure.
 func (o *outlet) write(ctx context.Context, entries []Entry) {
 	if err := o.sink.Write(ctx, entries); err != nil {
 		o.lost(o.name, len(entries))

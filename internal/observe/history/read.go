@@ -9,9 +9,9 @@ import (
 )
 
 // Read calls take for each entry of a history file, or of a log in JSON, in the order of the
-// lines. What is no entry is passed over; unreadable is how many lines are not even JSON,
-// such as the one that a crash cut off. The error is that of the reader, or of take, which
-// ends it.
+// lines. It skips lines that are not entries; unreadable is the number of lines that are not even
+// JSON, such as a line that a crash cut off. An error of the reader or of take ends Read, which
+// returns it.
 func Read(from io.Reader, take func(Entry) error) (unreadable int, err error) {
 	lines := bufio.NewReaderSize(from, 64<<10)
 	for {
@@ -21,7 +21,7 @@ func Read(from io.Reader, take func(Entry) error) (unreadable int, err error) {
 			switch err := json.Unmarshal(line, &e); {
 			case err != nil && !json.Valid(line):
 				unreadable++
-			case err != nil || e.Action == "" || e.Time.IsZero(): // of something else
+			case err != nil || e.Action == "" || e.Time.IsZero(): // another JSON line
 			default:
 				if err := take(e); err != nil {
 					return unreadable, err

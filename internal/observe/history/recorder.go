@@ -13,19 +13,21 @@ import (
 )
 
 const (
-	// A namespace has refusalsBurst refusals written at once, and refusalsPerSecond from then
-	// on: who may create claims could otherwise push what matters out of the file.
+	// The history takes refusalsBurst refusals of a namespace at once, and refusalsPerSecond
+	// after that. Otherwise a user who can create claims could push more important entries out
+	// of the file.
 	refusalsBurst     = 25
 	refusalsPerSecond = 0.2
-	// waiting is how many entries wait for a sink, and most how many it is handed at once.
+	// waiting is the number of entries that can wait for a sink, and most is the number that a
+	// sink gets at once.
 	waiting = 8192
 	most    = 512
-	// messageLength and nameLength bound what a client can write, in bytes.
+	// messageLength and nameLength bound the texts that a client can write, in bytes.
 	messageLength = 1024
 	nameLength    = 256
 )
 
-// Sink takes entries, such as a file. It is called from one goroutine.
+// Sink represents a destination of entries, such as a file. It is called from one goroutine.
 type Sink interface {
 	// Write takes entries, in order. The slice is the caller's. After an error none of them
 	// counts as written.
@@ -38,9 +40,9 @@ type Sink interface {
 // beginning, with 0.
 type Lost func(sink string, entries int)
 
-// Options are what a Recorder is given when it is made.
+// Options holds the settings of a Recorder.
 type Options struct {
-	// Sinks by name, which metrics and the log say.
+	// Sinks holds the sinks by name, as metrics and the log name them.
 	Sinks map[string]Sink
 	// Replica is the name of this replica.
 	Replica string
@@ -49,8 +51,8 @@ type Options struct {
 	Log     logr.Logger
 }
 
-// Recorder hands entries to sinks. Its methods may be called from any goroutine and never
-// wait: where a sink is too slow, entries for it are dropped and counted. A nil Recorder
+// Recorder hands entries to sinks. Its methods can be called from any goroutine and never
+// wait: if a sink is too slow, entries for it are dropped and counted. A nil Recorder
 // records nothing.
 type Recorder struct {
 	outlets  []*outlet
@@ -59,7 +61,7 @@ type Recorder struct {
 	refusals *kubeutil.Budget
 }
 
-// New is a Recorder. What it is given before Run is called waits.
+// New returns a Recorder. Entries that it gets before Run is called wait.
 func New(o Options) *Recorder {
 	r := &Recorder{
 		replica: o.Replica, clock: o.Clock,
@@ -75,7 +77,7 @@ func New(o Options) *Recorder {
 	return r
 }
 
-// Run hands entries to the sinks until ctx is done, and then those that are left.
+// Run hands entries to the sinks until ctx is done, and then the remaining entries.
 func (r *Recorder) Run(ctx context.Context) {
 	if r == nil {
 		return
@@ -87,18 +89,18 @@ func (r *Recorder) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Granted says that the block of a record is its holder's.
+// Granted records that the block of a record belongs to its holder.
 func (r *Recorder) Granted(record ipam.Record, why Reason) {
 	r.recordOf(record, Granted, why)
 }
 
-// Retained says that the block of a record, which is in its new state, is kept without its
-// holder.
+// Retained records that the block of a record is kept without its holder. The record is in its
+// new state.
 func (r *Recorder) Retained(record ipam.Record, why Reason) {
 	r.recordOf(record, Retained, why)
 }
 
-// Released says that the block of a record is free.
+// Released records that the block of a record is free.
 func (r *Recorder) Released(record ipam.Record, why Reason) {
 	r.recordOf(record, Released, why)
 }
@@ -121,21 +123,21 @@ func (r *Recorder) recordOf(record ipam.Record, action Action, why Reason) {
 	r.add(e)
 }
 
-// Refusal is a request that a webhook refuses.
+// Refusal represents a request that a webhook refuses.
 type Refusal struct {
-	// Kind, Namespace and Name are of the object of the request, and Operation is what was
-	// to be done with it.
+	// Kind, Namespace and Name identify the object of the request, and Operation is the
+	// operation of the request on it.
 	Kind, Namespace, Name, Operation string
-	// Block is what it asks for; not valid where it asks for none.
+	// Block is the block that the request asks for; not valid if it asks for none.
 	Block netip.Prefix
 	// User made the request.
 	User string
-	// Code, Reason and Message are of the Status that answers it.
+	// Code, Reason and Message come from the Status that answers the request.
 	Code            int32
 	Reason, Message string
 }
 
-// Refused says that a request was refused, unless many of its namespace were.
+// Refused records that a request was refused, unless too many requests of its namespace were.
 func (r *Recorder) Refused(refusal Refusal) {
 	if r == nil {
 		return

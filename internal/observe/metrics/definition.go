@@ -7,33 +7,33 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Definition is a metric that the operator exports, as docs/metrics.md lists it.
+// Definition represents a metric that the operator exports, as docs/metrics.md lists it.
 type Definition struct {
 	Name string
 	// Type is a counter, a gauge or a histogram.
 	Type dto.MetricType
-	// Help is one line, as a scrape has it.
+	// Help is one line, as a scrape shows it.
 	Help string
 	// Labels are in the order in which their values are given.
 	Labels []string
-	// Buckets are those of a histogram.
+	// Buckets holds the buckets of a histogram.
 	Buckets []float64
-	// Leader reports whether the leader alone exports it.
+	// Leader reports whether only the leader exports it.
 	Leader bool
 }
 
-// Definitions are all metrics, in the order of the documentation.
+// Definitions returns all metrics, in the order of the documentation.
 func Definitions() []Definition {
 	return slices.Concat(allocating(), waiting(), pools(), keeping(), serving())
 }
 
-// Of is the definition of a name. A name without definition is an error of the program.
+// Of returns the definition of a name. A name without definition is an error of the program.
 func Of(name string) Definition {
 	all := Definitions()
 	return all[slices.IndexFunc(all, func(d Definition) bool { return d.Name == name })]
 }
 
-// Desc describes the metric to a registry.
+// Desc returns the description of the metric for a registry.
 func (d Definition) Desc() *prometheus.Desc { return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil) }
 
 func (d Definition) counter() *prometheus.CounterVec {
@@ -60,7 +60,7 @@ func histogram(name, help string, buckets []float64, labels ...string) Definitio
 	return Definition{Name: name, Type: dto.MetricType_HISTOGRAM, Help: help, Buckets: buckets, Labels: labels}
 }
 
-// ofLeader is a metric that the leader alone exports.
+// ofLeader returns the metric as one that only the leader exports.
 func ofLeader(d Definition) Definition {
 	d.Leader = true
 	return d

@@ -1,9 +1,9 @@
 // Package metrics defines the metrics of the operator: all of them in one table, from
-// which they are made, documented and checked; and the Instruments, which count what
-// happens. What is measured when it is asked for is collected by internal/operator.
+// which they are made, documented and checked; and the Instruments, which count
+// events. internal/operator collects the metrics that are measured at each scrape.
 //
-// No label has a claim, an address or a user as its value: there are as many time series as
-// pools, classes and, where a limit is set, projects.
+// No label has a claim, an address or a user as its value: the number of time series depends on
+// the pools, the classes and, if a limit is set, the projects.
 package metrics
 
 import (
@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Instruments count and time what one replica does. All methods may be called from any
+// Instruments counts and times the work of one replica. All methods can be called from any
 // goroutine, and cost less than a microsecond.
 type Instruments struct {
 	clock       clock.PassiveClock
@@ -50,15 +50,15 @@ func New(now clock.PassiveClock) *Instruments {
 	return m
 }
 
-// Collectors are what a registry takes.
+// Collectors returns the collectors for a registry.
 func (m *Instruments) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.allocations, m.durations, m.steps, m.lost, m.releases, m.refusals, m.unheld, m.passes, m.historyLost}
 }
 
-// Result is what became of an allocation.
+// Result represents the result of an allocation.
 type Result string
 
-// What becomes of an allocation.
+// These are the results of allocations.
 const (
 	ResultAllocated        Result = "allocated"
 	ResultExhausted        Result = "exhausted"
@@ -70,18 +70,18 @@ const (
 	ResultError            Result = "error"
 )
 
-// Allocation is one allocation for a request.
+// Allocation represents one allocation for a request.
 type Allocation struct {
-	// Origin is where the request came from.
+	// Origin is the origin of the request.
 	Origin Origin
-	// Class is empty where the request names none.
+	// Class is empty if the request names none.
 	Class, Family string
 }
 
-// Origin is where a request came from.
+// Origin represents the origin of a request.
 type Origin string
 
-// Where requests come from: a create call that is being admitted; a controller, for an
+// These are the origins of requests: a create call that is being admitted; a controller, for an
 // object that exists; or an object that has its block already.
 const (
 	OriginAdmission  Origin = "admission"
@@ -89,7 +89,7 @@ const (
 	OriginExisting   Origin = "existing"
 )
 
-// Now is the time, from which Allocated measures.
+// Now returns the present time of the clock by which Allocated measures.
 func (m *Instruments) Now() time.Time { return m.clock.Now() }
 
 // Allocated counts an allocation that has ended, and began at the given time.
@@ -98,17 +98,17 @@ func (m *Instruments) Allocated(a Allocation, result Result, began time.Time) {
 	m.durations.WithLabelValues(string(a.Origin), string(result)).Observe(m.clock.Since(began).Seconds())
 }
 
-// Step is a step of an allocation.
+// Step represents a step of an allocation.
 type Step string
 
-// The steps of an allocation.
+// These are the steps of an allocation.
 const (
 	StepFind    Step = "find"
 	StepRecord  Step = "record"
 	StepConfirm Step = "confirm"
 )
 
-// Time times a step, from now until the returned function is called.
+// Time measures the duration of a step, from now until the returned function is called.
 func (m *Instruments) Time(step Step) (done func()) {
 	began := m.clock.Now()
 	return func() { m.steps.WithLabelValues(string(step)).Observe(m.clock.Since(began).Seconds()) }
@@ -117,10 +117,10 @@ func (m *Instruments) Time(step Step) (done func()) {
 // LostRace counts a record that was given up for another one.
 func (m *Instruments) LostRace() { m.lost.WithLabelValues().Inc() }
 
-// ReleaseReason is why a record was released.
+// ReleaseReason represents the reason why a record was released.
 type ReleaseReason string
 
-// Why records are released.
+// These are the reasons why records are released.
 const (
 	HolderDeleted    ReleaseReason = "holder_deleted"
 	Orphaned         ReleaseReason = "orphaned"
@@ -129,8 +129,8 @@ const (
 	Deleted          ReleaseReason = "deleted"
 )
 
-// Lead has what the leader alone exports there, on a replica that begins to lead, each with
-// 0: a counter that first appears with 1 has not increased for those that read it.
+// Lead exports the metrics of the leader with 0, on a replica that begins to lead: a counter that
+// first appears with 1 has not increased for its readers.
 func (m *Instruments) Lead() {
 	for _, reason := range []ReleaseReason{HolderDeleted, Orphaned, RetentionExpired, ReuseDelayOver, Deleted} {
 		m.releases.WithLabelValues(string(reason))
@@ -143,7 +143,7 @@ func (m *Instruments) Released(reason ReleaseReason) {
 	m.releases.WithLabelValues(string(reason)).Inc()
 }
 
-// Unheld notes how many records are without holder.
+// Unheld sets the number of records without holder.
 func (m *Instruments) Unheld(records int) { m.unheld.WithLabelValues().Set(float64(records)) }
 
 // Refused counts a request that a webhook has refused.

@@ -1,6 +1,6 @@
 package metrics
 
-// The names of all metrics.
+// These are the names of all metrics.
 const (
 	Allocations        = "cadastre_allocations_total"
 	AllocationDuration = "cadastre_allocation_duration_seconds"
@@ -40,7 +40,7 @@ const (
 	Build             = "cadastre_build_info"
 )
 
-// allocating are of what allocations come to, and how long they take.
+// allocating returns the metrics of the results and the durations of allocations.
 func allocating() []Definition {
 	return []Definition{
 		counter(Allocations, "Allocations that have ended, by result, by where the request came from (admission, controller, existing), by class, which is empty where none is named, and by address family.", "result", "origin", "class", "family"),
@@ -50,7 +50,7 @@ func allocating() []Definition {
 	}
 }
 
-// waiting are of claims, and of what waits.
+// waiting returns the metrics of claims, and of the waiting claims and child pools.
 func waiting() []Definition {
 	return []Definition{
 		gauge(Claims, "IPClaims, and IPAddressClaims of this operator's pools and classes, by phase and by the reason of the condition Ready.", "kind", "phase", "reason"),
@@ -59,7 +59,8 @@ func waiting() []Definition {
 	}
 }
 
-// pools are of address space. A pool without namespace is an IPPool, others are LocalIPPools.
+// pools returns the metrics of address space. A pool without namespace is an IPPool, others are
+// LocalIPPools.
 func pools() []Definition {
 	pool := func(name, help string, more ...string) Definition {
 		return gauge(name, help, append([]string{"pool_namespace", "pool"}, more...)...)
@@ -78,7 +79,7 @@ func pools() []Definition {
 	}
 }
 
-// keeping are of the register.
+// keeping returns the metrics of the register.
 func keeping() []Definition {
 	return []Definition{
 		ofLeader(counter(Releases, "Records that were released, by reason: the holder's deletion was seen (holder_deleted), no holder was found (orphaned), the retention is over (retention_expired), the reuse delay is over (reuse_delay_over), somebody deleted a retained one (deleted).", "reason")),
@@ -89,7 +90,7 @@ func keeping() []Definition {
 	}
 }
 
-// serving are of this process.
+// serving returns the metrics of this process.
 func serving() []Definition {
 	return []Definition{
 		counter(WatchRestarts, "Restarts of the watch of IPAllocations because it did not show an acknowledged record in time."),
@@ -105,7 +106,7 @@ func serving() []Definition {
 	}
 }
 
-// durations are buckets from a millisecond to the longest that a request may take.
+// durations returns buckets from a millisecond to the longest time that a request can take.
 func durations() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
 }

@@ -2,8 +2,8 @@ package tracing
 
 import "go.opentelemetry.io/otel/attribute"
 
-// The names of spans. Those of admission and of controllers are followed by what they are
-// about: NameOfAdmission, NameOfPass.
+// These are the names of spans. The names of spans of admission and of controllers continue with
+// their subject: NameOfAdmission, NameOfPass.
 const (
 	Admission = "admission"
 	Reconcile = "reconcile"
@@ -15,16 +15,16 @@ const (
 	Release   = "release"
 )
 
-// NameOfAdmission is the name of the span of an admission request.
+// NameOfAdmission returns the name of the span of an admission request.
 func NameOfAdmission(operation, resource string) string {
 	return Admission + " " + operation + " " + resource
 }
 
-// NameOfPass is the name of the span of a pass of a controller.
+// NameOfPass returns the name of the span of a pass of a controller.
 func NameOfPass(controller string) string { return Reconcile + " " + controller }
 
-// The attributes of spans. Those without the prefix cadastre are of OpenTelemetry's semantic
-// conventions.
+// These are the attributes of spans. Attributes without the prefix cadastre come from
+// OpenTelemetry's semantic conventions.
 const (
 	ErrorType      attribute.Key = "error.type"
 	Kind           attribute.Key = "cadastre.object.kind"
@@ -51,15 +51,15 @@ const (
 	Reason         attribute.Key = "cadastre.reason"
 )
 
-// Attribute is an attribute of spans, as docs/tracing.md lists it.
+// Attribute represents an attribute of spans, as docs/tracing.md lists it.
 type Attribute struct {
 	Key attribute.Key
-	// Type is that of its values.
+	// Type is the type of its values.
 	Type attribute.Type
 	Help string
 }
 
-// Attributes are all of them, in the order of the documentation.
+// Attributes returns all attributes, in the order of the documentation.
 func Attributes() []Attribute {
 	const text, number, seconds, yes = attribute.STRING, attribute.INT64, attribute.FLOAT64, attribute.BOOL
 	return []Attribute{
@@ -89,16 +89,16 @@ func Attributes() []Attribute {
 	}
 }
 
-// Definition is a kind of span, as docs/tracing.md lists it.
+// Definition represents a kind of span, as docs/tracing.md lists it.
 type Definition struct {
-	// Name is what its name begins with.
+	// Name is the beginning of the names of its spans.
 	Name string
 	Help string
-	// Attributes are those that it can have.
+	// Attributes holds the attributes that its spans can have.
 	Attributes []attribute.Key
 }
 
-// Definitions are all spans, in the order of the documentation.
+// Definitions returns all kinds of spans, in the order of the documentation.
 func Definitions() []Definition {
 	return []Definition{
 		{

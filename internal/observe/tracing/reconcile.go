@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// What comes of a pass of a controller.
+// These are the results of a pass of a controller.
 const (
 	passDone     = "done"
 	passRequeued = "requeued"
 	passError    = "error"
 )
 
-// Passes returns a reconciler that has a span for each pass of r. A nil Tracer returns r.
+// Passes returns a reconciler that makes a span for each pass of r. A nil Tracer returns r.
 func (t *Tracer) Passes(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	if t == nil {
 		return r
@@ -36,13 +36,13 @@ func (t *Tracer) Passes(controller string, r reconcile.Reconciler) reconcile.Rec
 	})
 }
 
-// typeOf is the reason of an error of the API server, and otherwise what OpenTelemetry has for
+// typeOf returns the reason of an error of the API server, and otherwise OpenTelemetry's value for
 // an error without type.
 func typeOf(err error) string {
 	return cmp.Or(string(apierrors.ReasonForError(err)), "_OTHER")
 }
 
-// passed notes what came of a pass.
+// passed sets the result of a pass on its span.
 func (s Span) passed(result reconcile.Result, err error) {
 	switch {
 	case err != nil:

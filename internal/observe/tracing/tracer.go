@@ -1,8 +1,8 @@
-// Package tracing defines the spans of the operator and their attributes, and has the Tracer
-// that starts them. It imports the API of OpenTelemetry alone: a program that records spans
-// makes a provider by package export.
+// Package tracing defines the spans of the operator and their attributes, and the Tracer that
+// starts them. It imports only the API of OpenTelemetry: a program that records spans makes a
+// provider by package export.
 //
-// Spans may name claims, pools, blocks and users' objects. No span has a secret.
+// Spans can name claims, pools, blocks and users' objects. No span has a secret.
 package tracing
 
 import (
@@ -15,11 +15,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope names what the spans are of.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/cadastre-dev/cadastre"
 
 // Tracer starts spans. A nil Tracer starts none, and costs nothing: no method of it, and none
-// of the Span that it returns, allocates. All methods may be called from any goroutine.
+// of the Span that it returns, allocates. All methods can be called from any goroutine.
 type Tracer struct {
 	tracer trace.Tracer
 }
@@ -27,8 +27,7 @@ type Tracer struct {
 // New makes a tracer whose spans go to a provider.
 func New(to trace.TracerProvider) *Tracer { return &Tracer{tracer: to.Tracer(scope)} }
 
-// Start starts a span, which is a child of the span that ctx has, where it has one. The caller
-// ends it.
+// Start starts a span. It is a child of the span in ctx, if there is one. The caller ends it.
 func (t *Tracer) Start(ctx context.Context, name string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -36,7 +35,7 @@ func (t *Tracer) Start(ctx context.Context, name string) (context.Context, Span)
 	return t.start(ctx, name, trace.SpanKindInternal)
 }
 
-// Serve is Start for a request of another process.
+// Serve starts a span like Start, but for a request of another process.
 func (t *Tracer) Serve(ctx context.Context, name string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -49,7 +48,7 @@ func (t *Tracer) start(ctx context.Context, name string, kind trace.SpanKind) (c
 	return ctx, Span{span}
 }
 
-// Current is the span that ctx has.
+// Current returns the span in ctx.
 func (t *Tracer) Current(ctx context.Context) Span {
 	if t == nil {
 		return Span{}
@@ -63,23 +62,23 @@ func Received(ctx context.Context, from *http.Request) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(from.Header))
 }
 
-// Span is what a Tracer has started. The zero value is none.
+// Span represents a span that a Tracer has started. The zero value represents no span.
 type Span struct {
 	span trace.Span
 }
 
-// IsRecording reports whether somebody will see the span. Attributes are made only then: they
+// IsRecording reports whether the span is recorded. Callers make attributes only then: they
 // cost more than the span.
 func (s Span) IsRecording() bool { return s.span != nil && s.span.IsRecording() }
 
-// TraceID is that of the trace, as the collector has it.
+// TraceID returns the ID of the trace, as the collector shows it.
 func (s Span) TraceID() string { return s.span.SpanContext().TraceID().String() }
 
 // Set adds attributes to a span that is recording.
 func (s Span) Set(attributes ...attribute.KeyValue) { s.span.SetAttributes(attributes...) }
 
-// Fail notes on a span that is recording that what it is about has failed, as what type of
-// error, and why.
+// Fail records on a span that is recording that its work has failed, with the type of the error
+// and a message.
 func (s Span) Fail(errorType, message string) {
 	s.span.SetAttributes(ErrorType.String(errorType))
 	s.span.SetStatus(codes.Error, message)

@@ -1,16 +1,15 @@
-// Package balancer is a small TCP balancer: what a Service is in a cluster, for
+// Package balancer implements a small TCP balancer: it replaces a Service of a cluster for
 // operators that run as processes on one machine.
 //
-// Each connection goes to the next backend in turn; one that refuses it is
-// skipped. A connection stays with its backend until either side closes it, as
-// with kube-proxy, and a backend that dies takes its connections with it. A
-// stopped (SIGSTOP) backend still accepts connections: the kernel does that for
-// it. Withdraw it to play the readiness probe that would notice.
+// Each connection goes to the next backend in turn; one that refuses it is skipped. A
+// connection stays with its backend until either side closes it, as with kube-proxy, and a
+// backend that dies takes its connections with it. A stopped (SIGSTOP) backend still accepts
+// connections: the kernel does that for it. Withdraw it to play the readiness probe that would
+// notice.
 //
-// Nothing here closes a connection early to spread the load. It could only cut
-// off requests in flight, and it is not needed: the API server talks HTTP/1.1 to
-// webhooks that are named by a Service, so that concurrent reviews use
-// connections of their own.
+// Nothing here closes a connection early to spread the load. It could only cut off requests in
+// flight, and it is not needed: the API server talks HTTP/1.1 to webhooks that are named by a
+// Service, so that concurrent reviews use their own connections.
 package balancer
 
 import (
@@ -37,10 +36,10 @@ type Balancer struct {
 	next     int
 }
 
-// Stats is what became of the connections that were meant for one backend.
+// Stats holds the counts of the connections that were meant for one backend.
 type Stats struct {
 	Address string
-	// Served counts the connections the backend accepted.
+	// Served counts the connections that the backend accepted.
 	Served int
 	// Refused counts the connections it did not accept.
 	Refused int
@@ -56,7 +55,7 @@ type backend struct {
 	open  map[net.Conn]struct{}
 }
 
-// Listen makes a balancer on a TCP address ("127.0.0.1:0" picks a port). It
+// Listen returns a balancer that listens on a TCP address ("127.0.0.1:0" picks a port). It
 // passes connections on once Serve runs.
 func Listen(address string, backends ...string) (*Balancer, error) {
 	listener, err := net.Listen("tcp", address)
@@ -70,7 +69,7 @@ func Listen(address string, backends ...string) (*Balancer, error) {
 	return b, nil
 }
 
-// Addr is the address that the balancer listens on.
+// Addr returns the address that the balancer listens on.
 func (b *Balancer) Addr() *net.TCPAddr {
 	return b.listener.Addr().(*net.TCPAddr)
 }
@@ -97,7 +96,7 @@ func (b *Balancer) Serve(ctx context.Context) error {
 	}
 }
 
-// Add adds a backend, behind those that there are.
+// Add adds a backend, behind the existing ones.
 func (b *Balancer) Add(address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +116,7 @@ func (b *Balancer) Cut(address string) {
 	}
 }
 
-// Withdraw keeps new connections from a backend. Those that are open stay open.
+// Withdraw keeps new connections from a backend. Open connections stay open.
 func (b *Balancer) Withdraw(address string) { b.setWithdrawn(address, true) }
 
 // Restore gives a withdrawn backend new connections again.
@@ -133,7 +132,7 @@ func (b *Balancer) setWithdrawn(address string, withdrawn bool) {
 	}
 }
 
-// Stats reports on all backends, in the order they were given.
+// Stats returns the counts of all backends, in the order in which they were added.
 func (b *Balancer) Stats() []Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,7 +16,7 @@ func AddressClaim(namespace, name string) *AddressClaimBuilder {
 	return &AddressClaimBuilder{ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}
 }
 
-// Obj is the claim.
+// Obj returns the claim.
 func (b *AddressClaimBuilder) Obj() *ipamv1.IPAddressClaim { return b.obj.DeepCopy() }
 
 // Pool names an IPPool.
@@ -29,7 +29,7 @@ func (b *AddressClaimBuilder) Class(name string) *AddressClaimBuilder {
 	return b.From(v1alpha1.GroupVersion.Group, "IPClass", name)
 }
 
-// From names whatever gives addresses.
+// From names the object that gives addresses, of any kind.
 func (b *AddressClaimBuilder) From(group, kind, name string) *AddressClaimBuilder {
 	b.obj.Spec.PoolRef = ipamv1.IPPoolReference{APIGroup: group, Kind: kind, Name: name}
 	return b
@@ -58,7 +58,7 @@ func (b *AddressClaimBuilder) Annotation(key, value string) *AddressClaimBuilder
 	return b
 }
 
-// Finalizer adds somebody's finalizer.
+// Finalizer adds a finalizer of another program.
 func (b *AddressClaimBuilder) Finalizer(name string) *AddressClaimBuilder {
 	b.obj.Finalizers = append(b.obj.Finalizers, name)
 	return b

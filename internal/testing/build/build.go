@@ -19,10 +19,10 @@ func Pool(name string) *PoolBuilder {
 	return &PoolBuilder{v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 }
 
-// Obj is the pool.
+// Obj returns the pool.
 func (b *PoolBuilder) Obj() *v1alpha1.IPPool { return b.obj.DeepCopy() }
 
-// In is the same pool as a namespace's own.
+// In returns the same pool as a namespace's own.
 func (b *PoolBuilder) In(namespace string) *v1alpha1.LocalIPPool {
 	local := &v1alpha1.LocalIPPool{ObjectMeta: *b.obj.ObjectMeta.DeepCopy()}
 	local.Namespace = namespace
@@ -36,14 +36,14 @@ func (b *PoolBuilder) CIDR(cidr string) *PoolBuilder {
 	return b
 }
 
-// Child makes it a child of a parent, of a length.
+// Child makes the pool a child of a parent, of a length.
 func (b *PoolBuilder) Child(parent string, length int32) *PoolBuilder {
 	b.obj.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent}
 	b.obj.Spec.PrefixLength = &length
 	return b
 }
 
-// Beside makes it a child of a LocalIPPool, of a length.
+// Beside makes the pool a child of a LocalIPPool, of a length.
 func (b *PoolBuilder) Beside(parent string, length int32) *PoolBuilder {
 	b.Child(parent, length).obj.Spec.ParentRef.Kind = v1alpha1.PoolKindLocalIPPool
 	return b
@@ -55,7 +55,7 @@ func (b *PoolBuilder) Domain(name string) *PoolBuilder {
 	return b
 }
 
-// Classes are those that the pool backs.
+// Classes sets the classes that the pool backs.
 func (b *PoolBuilder) Classes(names ...string) *PoolBuilder {
 	b.obj.Spec.ClassNames = names
 	return b
@@ -67,7 +67,7 @@ func (b *PoolBuilder) Label(key, value string) *PoolBuilder {
 	return b
 }
 
-// Ranges restricts what is handed out.
+// Ranges restricts the addresses that are handed out.
 func (b *PoolBuilder) Ranges(ranges ...string) *PoolBuilder {
 	b.obj.Spec.Ranges = ranges
 	return b
@@ -79,25 +79,25 @@ func (b *PoolBuilder) Reserved(ranges ...string) *PoolBuilder {
 	return b
 }
 
-// Network makes it a pool of host addresses; the gateway may be empty.
+// Network makes the pool one of host addresses; the gateway may be empty.
 func (b *PoolBuilder) Network(length int32, gateway string) *PoolBuilder {
 	b.obj.Spec.Network = &v1alpha1.PoolNetwork{PrefixLength: length, Gateway: gateway}
 	return b
 }
 
-// Strategy says which free block is handed out.
+// Strategy sets the choice of the free block that is handed out.
 func (b *PoolBuilder) Strategy(s v1alpha1.Strategy) *PoolBuilder {
 	b.allocation().Strategy = s
 	return b
 }
 
-// Lengths bounds what is handed out.
+// Lengths bounds the lengths that are handed out.
 func (b *PoolBuilder) Lengths(shortest, longest int32) *PoolBuilder {
 	b.allocation().MinPrefixLength, b.allocation().MaxPrefixLength = &shortest, &longest
 	return b
 }
 
-// Rejects has it refuse claims for which there is no room.
+// Rejects makes the pool refuse claims for which there is no room.
 func (b *PoolBuilder) Rejects() *PoolBuilder {
 	b.obj.Spec.OnExhaustion = v1alpha1.OnExhaustionReject
 	return b
@@ -126,7 +126,7 @@ func Class(name string) *ClassBuilder {
 	return b
 }
 
-// Obj is the class.
+// Obj returns the class.
 func (b *ClassBuilder) Obj() *v1alpha1.IPClass { return b.obj.DeepCopy() }
 
 // LocalPools lets LocalIPPools back the class.
@@ -135,25 +135,25 @@ func (b *ClassBuilder) LocalPools() *ClassBuilder {
 	return b
 }
 
-// V6 makes it a class for IPv6.
+// V6 makes the class one for IPv6.
 func (b *ClassBuilder) V6() *ClassBuilder {
 	b.obj.Spec.IPFamily = v1alpha1.IPv6
 	return b
 }
 
-// Default makes it the default class of its family.
+// Default makes the class the default of its family.
 func (b *ClassBuilder) Default() *ClassBuilder {
 	b.obj.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
 	return b
 }
 
-// Length is that of claims that name none.
+// Length sets the length for claims that name none.
 func (b *ClassBuilder) Length(bits int32) *ClassBuilder {
 	b.obj.Spec.DefaultPrefixLength = &bits
 	return b
 }
 
-// Lengths bounds what claims may ask for.
+// Lengths bounds the lengths that claims can ask for.
 func (b *ClassBuilder) Lengths(shortest, longest int32) *ClassBuilder {
 	b.obj.Spec.AllowedPrefixLengths = &v1alpha1.PrefixLengthBounds{Min: &shortest, Max: &longest}
 	return b
@@ -173,7 +173,7 @@ func Claim(namespace, name string) *ClaimBuilder {
 	return &ClaimBuilder{v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}
 }
 
-// Obj is the claim.
+// Obj returns the claim.
 func (b *ClaimBuilder) Obj() *v1alpha1.IPClaim { return b.obj.DeepCopy() }
 
 // Pool names the pool.
@@ -200,7 +200,7 @@ func (b *ClaimBuilder) Selecting(key, value string) *ClaimBuilder {
 	return b
 }
 
-// Length is the size of the block.
+// Length sets the size of the block.
 func (b *ClaimBuilder) Length(bits int32) *ClaimBuilder {
 	b.obj.Spec.PrefixLength = &bits
 	return b
@@ -218,7 +218,7 @@ func (b *ClaimBuilder) Generated(prefix string) *ClaimBuilder {
 	return b
 }
 
-// Finalizer adds somebody's finalizer.
+// Finalizer adds a finalizer of another program.
 func (b *ClaimBuilder) Finalizer(name string) *ClaimBuilder {
 	b.obj.Finalizers = append(b.obj.Finalizers, name)
 	return b

@@ -7,12 +7,12 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// Namespace is a namespace, a project of its own.
+// Namespace returns a namespace that is its own project.
 func Namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// NamespaceOf is a namespace that belongs to a project.
+// NamespaceOf returns a namespace that belongs to a project.
 func NamespaceOf(project, name string) *corev1.Namespace {
 	namespace := Namespace(name)
 	namespace.Labels = map[string]string{v1alpha1.LabelProject: project}

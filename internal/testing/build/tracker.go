@@ -18,7 +18,7 @@ import (
 func Tracker(scheme *runtime.Scheme) testing.ObjectTracker {
 	t := &tracker{ObjectTracker: testing.NewFieldManagedObjectTracker(scheme,
 		serializer.NewCodecFactory(scheme).UniversalDecoder(), managedfields.NewDeducedTypeConverter())}
-	t.revision.Store(1000) // the fake client gives what it begins with 999
+	t.revision.Store(1000) // the fake client gives its first objects 999
 	return t
 }
 

@@ -13,8 +13,7 @@ const (
 	assetsEnv  = "KUBEBUILDER_ASSETS"
 )
 
-// ModuleRoot is the directory of Cadastre's go.mod: the working directory or
-// one above it.
+// ModuleRoot returns the directory of Cadastre's go.mod: the working directory or one above it.
 func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -33,11 +32,11 @@ func ModuleRoot() (string, error) {
 	}
 }
 
-// assets is the directory of the control plane's binaries.
+// assets holds the directory of the control plane's binaries.
 type assets string
 
-// findAssets takes the directory that is named, else the one of
-// $KUBEBUILDER_ASSETS, else bin/k8s, and makes sure that nothing is missing.
+// findAssets returns the named directory, else the one of $KUBEBUILDER_ASSETS, else bin/k8s,
+// and makes sure that nothing is missing.
 func findAssets(named, moduleRoot string) (assets, error) {
 	dir := named
 	if dir == "" {
@@ -56,8 +55,8 @@ func findAssets(named, moduleRoot string) (assets, error) {
 	return found, nil
 }
 
-// Binary is the path of a program of the control plane, such as kubectl, to be run
-// without a cluster or with other input than Cluster.Kubectl has.
+// Binary returns the path of a program of the control plane, such as kubectl, to be run without
+// a cluster or with other input than Cluster.Kubectl has.
 func Binary(name string) (string, error) {
 	root, err := ModuleRoot()
 	if err != nil {

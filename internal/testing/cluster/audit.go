@@ -9,8 +9,7 @@ import (
 	"os"
 )
 
-// auditPolicy has the API server note what the operator asks of it, and nothing
-// else.
+// auditPolicy makes the API server log the requests of the operator, and nothing else.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -20,7 +19,7 @@ rules:
 - level: None
 `
 
-// Audited is one request of the operator, as the API server noted it.
+// Audited represents one request of the operator, as the API server logged it.
 type Audited struct {
 	Verb      string
 	ObjectRef struct {
@@ -31,10 +30,10 @@ type Audited struct {
 	Annotations    map[string]string
 }
 
-// Forbidden reports whether the operator had no right to ask for that.
+// Forbidden reports whether the operator had no right to make the request.
 func (a Audited) Forbidden() bool { return a.Annotations["authorization.k8s.io/decision"] == "forbid" }
 
-// audit turns the API server's audit log on. To be called before it starts.
+// audit turns the API server's audit log on. It must be called before the API server starts.
 func (c *Cluster) audit() error {
 	policy := c.files.in("auth", "audit-policy.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
@@ -46,8 +45,8 @@ func (c *Cluster) audit() error {
 	return nil
 }
 
-// Audit is all that the operator has asked of the API server so far, where
-// Options.Audit said so.
+// Audit returns all requests that the operator has made to the API server so far, if
+// Options.Audit is set.
 func (c *Cluster) Audit() ([]Audited, error) {
 	log, err := os.Open(c.files.logPath("audit"))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// InstallCertManager installs the CRDs of cert-manager, out of its module.
+// InstallCertManager installs the CRDs of cert-manager, from its module.
 func (c *Cluster) InstallCertManager(ctx context.Context) error {
 	module, err := c.moduleDir(ctx, "certmanager", "github.com/cert-manager/cert-manager")
 	if err != nil {
@@ -16,8 +16,8 @@ func (c *Cluster) InstallCertManager(ctx context.Context) error {
 	return c.installBases(ctx, filepath.Join(module, "deploy", "crds"))
 }
 
-// NewCertManager is the process of cert-manager's controllers, as an administrator, which does
-// not run yet. The caller stops it.
+// NewCertManager returns the process of cert-manager's controllers, as an administrator, which
+// does not run yet. The caller stops it.
 func (c *Cluster) NewCertManager() (*Process, error) {
 	path := filepath.Join(c.moduleRoot, "bin", "cert-manager")
 	if _, err := os.Stat(path); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// Scheme has the kinds of Kubernetes, of Cadastre and of Cluster API.
+// Scheme returns a scheme with the kinds of Kubernetes, of Cadastre and of Cluster API.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	return scheme, errors.Join(
@@ -24,7 +24,7 @@ func Scheme() (*runtime.Scheme, error) {
 	)
 }
 
-// NewClient is a client for the kinds of Scheme, without a rate limit.
+// NewClient returns a client for the kinds of Scheme, without a rate limit.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1

@@ -12,18 +12,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/balancer"
 )
 
-// Cluster is a running control plane, with Cadastre if Options said so.
+// Cluster represents a running control plane, with Cadastre if Options include it.
 type Cluster struct {
 	// Etcd and APIServer can be stopped, killed, paused and started again.
 	Etcd, APIServer *Part
-	// ControllerManager is nil where Options did not ask for it.
+	// ControllerManager is nil if Options did not ask for it.
 	ControllerManager *Process
-	// ClusterAPI is Cluster API's core manager, nil where it was not asked for.
+	// ClusterAPI is Cluster API's core manager; nil if it was not asked for.
 	ClusterAPI *Process
 	// Managers are the replicas of the operator.
 	Managers []*Manager
-	// Balancer is in front of the webhooks of all replicas. It is nil where there
-	// are none.
+	// Balancer is in front of the webhooks of all replicas. It is nil if there are none.
 	Balancer *balancer.Balancer
 
 	options    Options
@@ -84,18 +83,18 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Config is the administrator's configuration, without a rate limit.
+// Config returns the administrator's configuration, without a rate limit.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// EtcdURL is where etcd answers its clients, for tests that need to know what is
-// stored without asking the API server.
+// EtcdURL returns the URL at which etcd answers its clients, for tests that need the stored
+// state without asking the API server.
 func (c *Cluster) EtcdURL() string { return c.plane.Etcd.URL.String() }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.files.in("kubeconfig") }
 
-// User makes a user, known by a client certificate, and returns a configuration
-// without a rate limit.
+// User makes a user, known by a client certificate, and returns a configuration without a rate
+// limit.
 func (c *Cluster) User(name string, groups ...string) (*rest.Config, error) {
 	user, err := c.plane.AddUser(envtest.User{Name: name, Groups: groups}, &rest.Config{QPS: -1})
 	if err != nil {
@@ -104,8 +103,8 @@ func (c *Cluster) User(name string, groups ...string) (*rest.Config, error) {
 	return user.Config(), nil
 }
 
-// OperatorConfig is a configuration under the operator's own service account,
-// for a manager that a test runs in its own process.
+// OperatorConfig returns a configuration under the operator's own service account, for a
+// manager that a test runs in its own process.
 func (c *Cluster) OperatorConfig(ctx context.Context) (*rest.Config, error) {
 	return serviceAccountConfig(ctx, c.admin, c.namespace, c.account)
 }

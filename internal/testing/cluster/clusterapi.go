@@ -12,11 +12,10 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// StartClusterAPI installs all of Cluster API's CRDs and webhooks, in place of
-// what is there of them, and runs its core manager, as an administrator, until
-// Stop. From then on its validation, its defaults and its conversion between
-// v1beta1 and v1beta2 are in force. The manager serves its webhooks on all
-// interfaces: it has no flag for that.
+// StartClusterAPI installs all of Cluster API's CRDs and webhooks, in place of existing ones,
+// and runs its core manager, as an administrator, until Stop. From then on its validation, its
+// defaults and its conversion between v1beta1 and v1beta2 are in force. The manager serves its
+// webhooks on all interfaces: it has no flag for that.
 func (c *Cluster) StartClusterAPI(ctx context.Context) error {
 	if c.ClusterAPI != nil {
 		return errors.New("it runs already")
@@ -41,9 +40,9 @@ func (c *Cluster) StartClusterAPI(ctx context.Context) error {
 	return c.ClusterAPI.Start(ctx)
 }
 
-// InstallClusterAPICRDs installs Cluster API's CRDs that an IPAM provider deals
-// with: IPAddress, IPAddressClaim, Cluster and Machine. Nobody converts between their
-// versions, so only the stored one, v1beta2, is served.
+// InstallClusterAPICRDs installs Cluster API's CRDs that an IPAM provider deals with:
+// IPAddress, IPAddressClaim, Cluster and Machine. No program converts between their versions,
+// so only the stored one, v1beta2, is served.
 func (c *Cluster) InstallClusterAPICRDs(ctx context.Context) error {
 	objects, err := c.coreManifests(ctx)
 	if err != nil {
@@ -53,8 +52,7 @@ func (c *Cluster) InstallClusterAPICRDs(ctx context.Context) error {
 		"ipaddresses.ipam.cluster.x-k8s.io", "ipaddressclaims.ipam.cluster.x-k8s.io", "clusters.cluster.x-k8s.io", "machines.cluster.x-k8s.io"))
 }
 
-// ClusterAPIDir is the directory of the Cluster API module that bin/capi is
-// built from.
+// ClusterAPIDir returns the directory of the Cluster API module from which bin/capi is built.
 func (c *Cluster) ClusterAPIDir(ctx context.Context) (string, error) {
 	return c.moduleDir(ctx, "capi", "sigs.k8s.io/cluster-api")
 }
@@ -82,8 +80,8 @@ func (c *Cluster) newCoreManager(webhooks, health int) *Process {
 	}
 }
 
-// issueCertificate writes a certificate for the webhooks on loopback where the
-// core manager looks for it, and returns what to trust.
+// issueCertificate writes a certificate for the webhooks on loopback to the place where the
+// core manager looks for it, and returns the authority to trust.
 func (c *Cluster) issueCertificate() (authority []byte, err error) {
 	localhost := net.IPv4(127, 0, 0, 1)
 	certificate, key, err := cert.GenerateSelfSignedCertKey(localhost.String(), []net.IP{localhost}, nil)

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// controllers are those that run, by the names that kube-controller-manager has
-// for them: what deletes, counts and authorizes, nothing that needs nodes or a
-// cloud.
+// controllers returns the controllers that run, by the names that kube-controller-manager has
+// for them: those that delete, count and authorize, and none that needs nodes or a cloud.
 func controllers() []string {
 	return []string{
 		"clusterrole-aggregation-controller",
@@ -22,9 +21,8 @@ func controllers() []string {
 	}
 }
 
-// newControllerManager prepares kube-controller-manager. Each of its controllers
-// acts under its own service account, as in a real cluster: policies tell them
-// apart by that.
+// newControllerManager prepares kube-controller-manager. Each of its controllers acts under its
+// own service account, as in a real cluster: policies distinguish them by that.
 func newControllerManager(bin assets, files *runDir, port int, kubeconfig string, authority []byte) (*Process, error) {
 	rootCA := files.in("auth", "apiserver-ca.crt")
 	if err := os.WriteFile(rootCA, authority, 0o600); err != nil {
@@ -44,7 +42,7 @@ func newControllerManager(bin assets, files *runDir, port int, kubeconfig string
 			"--controllers=" + strings.Join(controllers(), ","),
 			"--concurrent-gc-syncs=20",
 			"--concurrent-namespace-syncs=10",
-			"--authentication-skip-lookup", // it would look for what only aggregation needs
+			"--authentication-skip-lookup", // it would look for a configuration that only aggregation needs
 			"--leader-elect=false",
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(port),

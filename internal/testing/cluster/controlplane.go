@@ -15,19 +15,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// historyQuota is how large etcd's file may become, in bytes: the largest that etcd
-// recommends. The API server compacts history every 5 minutes, but none while it is
-// killed more often than that, and past the quota etcd takes no more writes.
+// historyQuota is the largest size of etcd's file, in bytes: the largest that etcd recommends.
+// The API server compacts history every 5 minutes, but none while it is killed more often than
+// that, and past the quota etcd takes no more writes.
 const historyQuota = "8589934592"
 
-// startTimeout is for etcd and kube-apiserver, which are not what is tested: to start takes
-// them seconds of CPU time, which are minutes beside other work. One that ends is noticed at
+// startTimeout is for etcd and kube-apiserver, which the tests do not test: to start takes them
+// seconds of CPU time, which are minutes beside other work. If one ends, that is noticed at
 // once.
 const startTimeout = 5 * time.Minute
 
-// newControlPlane prepares etcd and kube-apiserver, run by envtest. Both are
-// started through a launcher that notes their process, and keep their ports,
-// data and certificates when they are started again.
+// newControlPlane prepares etcd and kube-apiserver, run by envtest. Both are started through a
+// launcher that notes their process, and keep their ports, data and certificates when they are
+// started again.
 func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*envtest.ControlPlane, error) {
 	given, err := free.several(3)
 	if err != nil {
@@ -73,10 +73,10 @@ func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*
 	return &envtest.ControlPlane{Etcd: etcd, APIServer: api, KubectlPath: bin.path("kubectl")}, nil
 }
 
-// writeLauncher writes a script that runs one of the binaries, with its output
-// in its log, and notes its process. Envtest also calls it to ask for flags.
-// CONTROL_PLANE_GOGC in the environment is the binary's GOGC, and nobody else's: what
-// shares a machine with many suites may take memory rather than time.
+// writeLauncher writes a script that runs one of the binaries, with its output in its log, and
+// notes its process. Envtest also calls it to ask for flags. CONTROL_PLANE_GOGC in the
+// environment is the GOGC of the binary, and of no other process: a control plane that shares a
+// machine with many suites may take memory rather than time.
 func writeLauncher(files *runDir, bin assets, name string) (string, error) {
 	script := fmt.Sprintf(`#!/bin/sh
 case "$1" in
@@ -90,8 +90,8 @@ exec '%[1]s' "$@" >>'%[3]s' 2>&1
 	return path, os.WriteFile(path, []byte(script), 0o700)
 }
 
-// awaitDefaultNamespace waits for what the API server makes by itself shortly
-// after it is ready.
+// awaitDefaultNamespace waits for the default namespace, which the API server makes by itself
+// shortly after it is ready.
 func awaitDefaultNamespace(ctx context.Context, config *rest.Config) error {
 	reader, err := client.New(config, client.Options{})
 	if err != nil {

@@ -54,8 +54,8 @@ func decode(stream []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// reachedAt selects the CRDs and the webhook configurations, and has the API
-// server reach their webhooks at a URL instead of a Service.
+// reachedAt selects the CRDs and the webhook configurations, and makes the API server reach
+// their webhooks at a URL instead of a Service.
 func reachedAt(objects []*unstructured.Unstructured, url string, authority []byte) []*unstructured.Unstructured {
 	var selected []*unstructured.Unstructured
 	for _, object := range objects {
@@ -88,7 +88,7 @@ func at(url string, authority []byte, object map[string]any, fields ...string) {
 	}, fields...)
 }
 
-// unconverted selects CRDs by name, and serves of each the stored version alone.
+// unconverted selects CRDs by name, and serves only the stored version of each.
 func unconverted(objects []*unstructured.Unstructured, names ...string) []*unstructured.Unstructured {
 	var selected []*unstructured.Unstructured
 	for _, object := range objects {
@@ -107,9 +107,9 @@ func unconverted(objects []*unstructured.Unstructured, names ...string) []*unstr
 	return selected
 }
 
-// put creates objects, or replaces what is there but for its labels, and waits
-// until the API server serves all kinds. (To apply them would leave the old
-// client configuration beside the new one.)
+// put creates objects, or replaces existing ones except for their labels, and waits until the
+// API server serves all kinds. (To apply them would leave the old client configuration beside
+// the new one.)
 func (c *Cluster) put(ctx context.Context, objects []*unstructured.Unstructured) error {
 	writer, err := client.New(c.admin, client.Options{})
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// tokenLifetime is that of a manager's token. Nobody renews it, as a kubelet
-// would; no control plane runs here for so long.
+// tokenLifetime is the lifetime of a manager's token. It is never renewed, as a kubelet would
+// do; no control plane runs here for so long.
 const tokenLifetime = 365 * 24 * time.Hour
 
-// serviceAccountConfig is a configuration under a service account, with a token
-// of its own as a Pod would have.
+// serviceAccountConfig returns a configuration under a service account, with its own token as a
+// Pod would have.
 func serviceAccountConfig(ctx context.Context, admin *rest.Config, namespace, name string) (*rest.Config, error) {
 	clients, err := kubernetes.NewForConfig(admin)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// SnapshotEtcd writes what etcd holds at this moment into a file, by its
-// maintenance API (over the JSON gateway, as `etcdctl snapshot save` does by gRPC).
+// SnapshotEtcd writes the present content of etcd into a file, by its maintenance API (over the
+// JSON gateway, as `etcdctl snapshot save` does by gRPC).
 func (c *Cluster) SnapshotEtcd(ctx context.Context, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.EtcdURL()+"/v3/maintenance/snapshot", strings.NewReader("{}"))
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *Cluster) SnapshotEtcd(ctx context.Context, path string) error {
 	return errors.Join(copySnapshot(file, answer.Body), file.Close())
 }
 
-// EtcdRevision returns the revision of what etcd holds at this moment.
+// EtcdRevision returns the revision of the present content of etcd.
 func (c *Cluster) EtcdRevision(ctx context.Context) (int64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.EtcdURL()+"/v3/kv/range", strings.NewReader(`{"key":"AA==","count_only":true}`))
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Cluster) EtcdRevision(ctx context.Context) (int64, error) {
 	return found.Header.Revision, err
 }
 
-// copySnapshot puts together the parts in which a snapshot is sent. The last is
+// copySnapshot writes the parts in which a snapshot is sent, one after the other. The last is
 // the checksum of the others, which a restore verifies.
 func copySnapshot(to io.Writer, from io.Reader) error {
 	decoder := json.NewDecoder(from)
@@ -77,9 +77,9 @@ func copySnapshot(to io.Writer, from io.Reader) error {
 	}
 }
 
-// RestoreEtcd stops the API server and etcd, puts what a snapshot holds into a new
-// data directory in place of etcd's, and starts both again. The arguments are for
-// `etcdutl snapshot restore`.
+// RestoreEtcd stops the API server and etcd, puts the content of a snapshot into a new data
+// directory in place of etcd's, and starts both again. The arguments are for `etcdutl snapshot
+// restore`.
 func (c *Cluster) RestoreEtcd(ctx context.Context, snapshot string, args ...string) error {
 	etcdutl := c.assets.path("etcdutl")
 	if _, err := os.Stat(etcdutl); err != nil {

@@ -18,9 +18,8 @@ import (
 //go:embed overlay.yaml.tmpl
 var overlay string
 
-// Kubectl runs kubectl as the administrator, in the module's root, and returns its
-// output. An error has
-// what it wrote to its standard error.
+// Kubectl runs kubectl as the administrator, in the module's root, and returns its output. An
+// error contains its standard error output.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	args = append([]string{"--kubeconfig=" + c.Kubeconfig(), "--cache-dir=" + c.files.in("cache", "kubectl")}, args...)
 	cmd := exec.CommandContext(ctx, c.assets.path("kubectl"), args...)
@@ -48,8 +47,8 @@ func (c *Cluster) Reinstall(ctx context.Context) error {
 	return c.apply(ctx, into)
 }
 
-// ReinstallAs applies the operator's manifests again as another field manager, which
-// fails where it would change a field that somebody else owns, unless a flag forces it.
+// ReinstallAs applies the operator's manifests again as another field manager. That fails if it
+// would change a field that another manager owns, unless a flag forces it.
 func (c *Cluster) ReinstallAs(ctx context.Context, manager string, flags ...string) error {
 	into, err := filepath.EvalSymlinks(c.files.in("install"))
 	if err != nil {
@@ -67,8 +66,8 @@ func (c *Cluster) apply(ctx context.Context, dir string) error {
 	return c.AwaitKinds(ctx)
 }
 
-// installOperator applies config/default without its Deployment and with the
-// Service of the webhooks leading to the balancer.
+// installOperator applies config/default without its Deployment and with the Service of the
+// webhooks leading to the balancer.
 func (c *Cluster) installOperator(ctx context.Context) error {
 	// Kustomize takes no absolute path, and resolves links before it compares.
 	into, err := filepath.EvalSymlinks(c.files.in("install"))

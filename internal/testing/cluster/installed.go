@@ -17,13 +17,13 @@ import (
 // webhookService is in front of the operator's webhooks.
 const webhookService = "cadastre-webhook-service"
 
-// deployment is the operator's.
+// deployment is the name of the operator's Deployment.
 const deployment = "cadastre-controller-manager"
 
-// StartInstalled runs managers for a Deployment of the operator that somebody
-// else has installed in a namespace, such as clusterctl: under its service account,
-// with the flags of its container but for where to listen. The Service of the
-// webhooks is made to lead to the balancer. It returns when all are ready.
+// StartInstalled runs managers for a Deployment of the operator that another program, such as
+// clusterctl, has installed in a namespace: under its service account, with the flags of its
+// container except for the addresses to listen on. The Service of the webhooks is made to lead
+// to the balancer. StartInstalled returns when all are ready.
 func (c *Cluster) StartInstalled(ctx context.Context, namespace string, managers int) error {
 	if c.Balancer != nil {
 		return errors.New("it has a balancer already")
@@ -43,7 +43,8 @@ func (c *Cluster) StartInstalled(ctx context.Context, namespace string, managers
 	return c.startManagers(ctx, webhooks)
 }
 
-// readDeployment has managers run, from now on, as the operator's Deployment says.
+// readDeployment sets the options of managers, from now on, to those of the operator's
+// Deployment.
 func (c *Cluster) readDeployment(ctx context.Context) error {
 	k8s, err := client.New(c.admin, client.Options{})
 	if err != nil {
@@ -62,8 +63,8 @@ func (c *Cluster) readDeployment(ctx context.Context) error {
 	return nil
 }
 
-// RollOut replaces the managers of an installed operator one by one by such as its
-// Deployment says now, as the controller of Deployments does.
+// RollOut replaces the managers of an installed operator one by one by managers of its present
+// Deployment, as the controller of Deployments does.
 func (c *Cluster) RollOut(ctx context.Context) error {
 	if err := c.readDeployment(ctx); err != nil {
 		return err
@@ -82,8 +83,8 @@ func (c *Cluster) RollOut(ctx context.Context) error {
 	return nil
 }
 
-// StopInstalled ends the managers of an installed operator, and the balancer, as its
-// Deployment and its Service are gone.
+// StopInstalled ends the managers of an installed operator, and the balancer, as its Deployment
+// and its Service are gone.
 func (c *Cluster) StopInstalled() error {
 	var errs []error
 	for _, manager := range c.Managers {
@@ -94,8 +95,8 @@ func (c *Cluster) StopInstalled() error {
 	return errors.Join(errs...)
 }
 
-// expand is what a kubelet does with the arguments of a container: the values of
-// its environment in place of $(NAME).
+// expand returns the arguments of a container as a kubelet expands them: with the values of its
+// environment in place of $(NAME).
 func expand(container corev1.Container) []string {
 	var pairs []string
 	for _, variable := range container.Env {
@@ -109,10 +110,10 @@ func expand(container corev1.Container) []string {
 	return args
 }
 
-// RenewCredentials gives the managers new tokens, as a kubelet does for a new Pod. They
-// count from the next start on. It is to be done when the operator was installed anew:
-// clusterctl deletes its service account on an upgrade, and the API server refuses the
-// tokens of that as soon as it does not remember them any more, which takes 10 s.
+// RenewCredentials gives the managers new tokens, as a kubelet does for a new Pod. They count
+// from the next start on. Call it when the operator was installed again: clusterctl deletes its
+// service account on an upgrade, and the API server refuses the tokens of that as soon as it
+// does not remember them any more, which takes 10 s.
 func (c *Cluster) RenewCredentials(ctx context.Context) error {
 	config, err := c.OperatorConfig(ctx)
 	if err != nil {
@@ -126,9 +127,9 @@ func (c *Cluster) RenewCredentials(ctx context.Context) error {
 	return nil
 }
 
-// LeadToBalancer makes the Service of the webhooks of an installed operator lead
-// to the balancer of StartInstalled, as overlay does beforehand. It is to be done
-// again when the operator was installed anew.
+// LeadToBalancer makes the Service of the webhooks of an installed operator lead to the
+// balancer of StartInstalled, as overlay does beforehand. Call it again when the operator was
+// installed again.
 func (c *Cluster) LeadToBalancer(ctx context.Context) error {
 	k8s, err := client.New(c.admin, client.Options{})
 	if err != nil {
@@ -139,7 +140,7 @@ func (c *Cluster) LeadToBalancer(ctx context.Context) error {
 		return err
 	}
 	address := c.Balancer.Addr()
-	// What the manifests say stays, so that they can be applied again.
+	// The fields of the manifests stay, so that the manifests can be applied again.
 	service.Spec = corev1.ServiceSpec{
 		Type: corev1.ServiceTypeExternalName, ExternalName: address.IP.String(),
 		Selector: service.Spec.Selector, Ports: service.Spec.Ports,
@@ -159,7 +160,7 @@ func (c *Cluster) LeadToBalancer(ctx context.Context) error {
 	return nil
 }
 
-// setPort has all webhooks of a configuration called at a port.
+// setPort sets the port at which all webhooks of a configuration are called.
 func setPort(ctx context.Context, k8s client.Client, kind, name string, port int64) error {
 	configuration := &unstructured.Unstructured{}
 	configuration.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})

@@ -7,19 +7,18 @@ import (
 	"syscall"
 )
 
-// killNoted waits for the end of its standard input and then kills the process
+// killNoted is a script that waits for the end of its standard input and then kills the process
 // groups that are noted in the directory $1.
 const killNoted = `cat >/dev/null
 for noted in "$1"/*.pid; do
 	[ -e "$noted" ] && kill -s KILL -- "-$(cat "$noted")"
 done`
 
-// leash is a shell that holds the other end of a pipe. When this process ends,
-// be it by a panic, the timeout of `go test` or kill -9, the kernel closes the
-// pipe and the shell kills what is still noted in the run directory. (The
-// alternative, a parent death signal, is sent when the thread that started the
-// child ends, not the process, and exists on Linux alone.) A leash that is not
-// referred to any more is released as well.
+// leash holds a shell that holds the other end of a pipe. When this process ends, be it by a
+// panic, the timeout of `go test` or kill -9, the kernel closes the pipe and the shell kills
+// the processes that are still noted in the run directory. (The alternative, a parent death
+// signal, is sent when the thread that started the child ends, not the process, and exists on
+// Linux alone.) A leash that is not referred to any more is released as well.
 type leash struct {
 	cmd  *exec.Cmd
 	hold io.Closer
@@ -38,7 +37,7 @@ func newLeash(files *runDir) (*leash, error) {
 	return &leash{cmd: cmd, hold: hold}, nil
 }
 
-// release ends the leash. It kills whatever is still noted.
+// release ends the leash. It kills the processes that are still noted.
 func (l *leash) release() {
 	_ = l.hold.Close()
 	_ = l.cmd.Wait()

@@ -10,27 +10,26 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/proxy"
 )
 
-// Namespace and ServiceAccount are the operator's own, where nobody has installed it
-// elsewhere.
+// Namespace and ServiceAccount are the operator's own, unless it was installed elsewhere.
 const (
 	Namespace      = "cadastre-system"
 	ServiceAccount = "cadastre-controller-manager"
 )
 
-// Manager is one replica of the operator, a process under the operator's
-// service account. It is ready when its /readyz says so.
+// Manager represents one replica of the operator, a process under the operator's service
+// account. It is ready when its /readyz reports that.
 type Manager struct {
 	*Process
-	// WebhookAddress is where it serves its webhooks, behind the balancer.
+	// WebhookAddress is the address at which it serves its webhooks, behind the balancer.
 	WebhookAddress string
-	// MetricsAddress and ProbeAddress are where it serves /metrics, and /healthz
-	// and /readyz.
+	// MetricsAddress and ProbeAddress are the addresses at which it serves /metrics, and
+	// /healthz and /readyz.
 	MetricsAddress, ProbeAddress string
-	// API is the way by which it reaches the API server; nil where that is direct.
+	// API is the proxy through which it reaches the API server; nil if it reaches it directly.
 	API *proxy.Proxy
 }
 
-// replica is what one manager is made of.
+// replica holds the settings of one manager.
 type replica struct {
 	number     int
 	namespace  string
@@ -44,7 +43,7 @@ type replica struct {
 	api        *proxy.Proxy
 }
 
-// reviveAfter is how long a manager has to have lived to be started again.
+// reviveAfter is the time that a manager must have lived to be started again.
 const reviveAfter = 3 * time.Second
 
 func newManager(r replica, free *ports) (*Manager, error) {
@@ -66,7 +65,7 @@ func newManager(r replica, free *ports) (*Manager, error) {
 	m.Process = &Process{
 		Name: name,
 		path: r.binary,
-		// Where it listens comes last, so that it holds whatever r.args say.
+		// The addresses to listen on come last, so that they hold whatever r.args contain.
 		Args: append(slices.Clone(r.args),
 			"--kubeconfig="+r.kubeconfig,
 			"--webhook-bind-host="+host,

@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NoRetry has a client see every refusal: those of client-go try again by themselves,
-// where an answer says when.
+// NoRetry returns a configuration whose clients see every refusal: those of client-go try again
+// by themselves if an answer states when.
 func NoRetry(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetry{next} })

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Part is etcd or kube-apiserver, which envtest starts and stops. Its methods
-// are not to be called concurrently for one Part.
+// Part represents etcd or kube-apiserver, which envtest starts and stops. Its methods must not
+// be called concurrently for one Part.
 type Part struct {
 	Name string
 
@@ -24,14 +24,14 @@ func (p *Part) Start(context.Context) error {
 	return nil
 }
 
-// Stop ends the part in good order (SIGTERM) and waits until it is gone. One
-// that is paused wakes up for it.
+// Stop ends the part in good order (SIGTERM) and waits until it is gone. A paused part wakes up
+// for it.
 func (p *Part) Stop() error { return p.end(syscall.SIGCONT) }
 
 // Kill ends the part at once (SIGKILL) and waits until it is gone.
 func (p *Part) Kill() error { return p.end(syscall.SIGKILL) }
 
-// Pause stops the part where it is (SIGSTOP).
+// Pause suspends the part (SIGSTOP).
 func (p *Part) Pause() error { return p.signal(syscall.SIGSTOP) }
 
 // Resume lets a paused part go on (SIGCONT).
@@ -45,17 +45,17 @@ func (p *Part) Restart(ctx context.Context) error {
 	return p.Start(ctx)
 }
 
-// PID is the process that was last started; zero where none runs.
+// PID returns the process that was last started; zero if none runs.
 func (p *Part) PID() int {
 	pid, _ := p.files.pid(p.Name)
 	return pid
 }
 
-// LogPath is the file with the output of all runs of this part.
+// LogPath returns the path of the file with the output of all runs of this part.
 func (p *Part) LogPath() string { return p.files.logPath(p.Name) }
 
-// end sends a first signal and lets envtest do the rest: SIGTERM, and the wait.
-// To stop what is gone already is no error.
+// end sends a first signal and lets envtest do the rest: SIGTERM, and the wait. To stop a part
+// that is gone already is no error.
 func (p *Part) end(first syscall.Signal) error {
 	if err := p.signal(first); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err

@@ -11,18 +11,18 @@ import (
 	"syscall"
 )
 
-// Ports are looked for below the range from which kernels take the local ports
-// of outgoing connections (from 32768 on Linux), so that none of them is taken
-// that way before its process listens.
+// Ports are chosen below the range from which kernels take the local ports of outgoing
+// connections (from 32768 on Linux), so that none of them is taken that way before its process
+// listens.
 const lowestPort, highestPort = 20000, 32000
 
-// portLocks is the directory, below that for temporary files, with a file for each port
-// that was given away. Its owner holds a lock on the file, as suites that run
+// portLocks is the directory, below that for temporary files, with a file for each port that
+// was given away. The process that owns the port holds a lock on the file, as suites that run
 // side by side find a port free until the process that it is for listens.
 const portLocks = "cadastre-test-ports"
 
-// ports finds TCP ports on loopback that nobody listens on, each once, and keeps them
-// from other processes until this one ends.
+// ports finds TCP ports on loopback that no process listens on, each once, and keeps them from
+// other processes until this one ends.
 type ports struct {
 	locks []*os.File
 }
@@ -48,7 +48,7 @@ func (p *ports) next() (int, error) {
 	return 0, fmt.Errorf("100 ports between %d and %d, and none was free", lowestPort, highestPort)
 }
 
-// lock reports whether the port is this process's from now on.
+// lock reports whether this process owns the port from now on.
 func (p *ports) lock(port int) (bool, error) {
 	dir := filepath.Join(os.TempDir(), portLocks)
 	if err := os.MkdirAll(dir, 0o777); err != nil {

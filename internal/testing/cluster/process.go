@@ -15,34 +15,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// stopGrace is how long a process may take to end after SIGTERM.
+// stopGrace is the time that a process may take to end after SIGTERM.
 const stopGrace = 20 * time.Second
 
-// Process is a child process that can be stopped, killed, paused and started
-// again. It runs in a process group of its own, so that Ctrl-C in a terminal
-// reaches only its parent. Start, Stop, Kill and Restart are not to be called
-// concurrently for one Process; everything else may be.
+// Process represents a child process that can be stopped, killed, paused and started again. It
+// runs in its own process group, so that Ctrl-C in a terminal reaches only its parent. Start,
+// Stop, Kill and Restart must not be called concurrently for one Process; everything else may
+// be.
 type Process struct {
 	Name string
-	// Args and Env (beside the environment of this process) count from the next
-	// start on.
+	// Args and Env (besides the environment of this process) count from the next start on.
 	Args, Env []string
 
 	path  string
 	ready func(context.Context) error
 	files *runDir
-	// reviveAfter makes a process that ends by itself start again, as a kubelet does, if
-	// it has lived for so long: otherwise it would only end again. 0: never.
+	// reviveAfter makes a process that ends by itself start again, as a kubelet does, if it has
+	// lived for so long: otherwise it would only end again. 0: never.
 	reviveAfter time.Duration
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when cmd has ended
-	ending bool          // it was told to
+	ending bool          // it was asked to end
 }
 
-// Start runs the process and waits until it is ready. That fails when the
-// process ends or ctx is done before; then it does not run.
+// Start runs the process and waits until it is ready. That fails if the process ends or ctx is
+// done before; then the process does not run.
 func (p *Process) Start(ctx context.Context) error {
 	done, err := p.launch()
 	if err != nil {
@@ -102,26 +101,26 @@ func (p *Process) launchLocked() (done <-chan struct{}, err error) {
 	return ended, nil
 }
 
-// revive starts the process again that has ended, unless it was told to, or has been
+// revive starts the process again that has ended, unless it was asked to end, or has been
 // started again since.
 func (p *Process) revive(ended *exec.Cmd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ending && p.cmd == ended {
-		_, _ = p.launchLocked() // there is nobody to tell
+		_, _ = p.launchLocked() // no caller can receive the error
 	}
 }
 
-// Done is closed when the process that was last started has ended, be it revived
-// after that or not. It is nil when none was started.
+// Done returns a channel that is closed when the process that was last started has ended, be it
+// revived after that or not. It is nil when none was started.
 func (p *Process) Done() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done
 }
 
-// Running reports whether the process was started and has not ended. One that is
-// paused is running.
+// Running reports whether the process was started and has not ended. A paused process is
+// running.
 func (p *Process) Running() bool {
 	done := p.Done()
 	if done == nil {
@@ -135,7 +134,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// PID is the process that was last started.
+// PID returns the process that was last started.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,12 +144,11 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// LogPath is the file with the output of all runs of this process.
+// LogPath returns the path of the file with the output of all runs of this process.
 func (p *Process) LogPath() string { return p.files.logPath(p.Name) }
 
-// Stop ends the process in good order (SIGTERM) and waits until it is gone. One
-// that is paused wakes up for it; one that takes too long is killed, and that is
-// an error.
+// Stop ends the process in good order (SIGTERM) and waits until it is gone. A paused process
+// wakes up for it. A process that takes too long is killed, and that is an error.
 func (p *Process) Stop() error { return p.endBy(syscall.SIGTERM) }
 
 // Dump ends the process, a Go program, with the stacks of its goroutines at the end
@@ -184,8 +182,8 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Pause stops the process where it is (SIGSTOP), and returns when it has stopped. Its
-// connections stay open, and the kernel goes on accepting new ones for it.
+// Pause suspends the process (SIGSTOP), and returns when it has stopped. Its connections stay
+// open, and the kernel goes on accepting new ones for it.
 func (p *Process) Pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -199,8 +197,8 @@ func (p *Process) Pause() error {
 	return nil
 }
 
-// isStopped reports whether a process is stopped by a signal, as Linux tells
-// (proc_pid_stat(5)). Where nobody tells, it is taken for stopped.
+// isStopped reports whether a process is stopped by a signal, as Linux reports it
+// (proc_pid_stat(5)). If the system does not report it, the process is taken for stopped.
 func isStopped(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// InstallInCluster installs the CRDs of the in-cluster IPAM provider, out of its module.
-// Nobody converts between their versions, so only the stored one is served.
+// InstallInCluster installs the CRDs of the in-cluster IPAM provider, from its module. No
+// program converts between their versions, so only the stored one is served.
 func (c *Cluster) InstallInCluster(ctx context.Context) error {
 	module, err := c.moduleDir(ctx, "incluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster")
 	if err != nil {
@@ -22,7 +22,7 @@ func (c *Cluster) InstallInCluster(ctx context.Context) error {
 	return c.installBases(ctx, filepath.Join(module, "config", "crd", "bases"))
 }
 
-// moduleDir is the directory of a module of the version that a module below test/framework
+// moduleDir returns the directory of a module of the version that a module below hack/build
 // requires.
 func (c *Cluster) moduleDir(ctx context.Context, requiredBy, path string) (string, error) {
 	dir := filepath.Join(c.moduleRoot, "hack", "build", requiredBy)
@@ -73,9 +73,9 @@ func (c *Cluster) installBases(ctx context.Context, dir string) error {
 	return c.put(ctx, unconverted(objects, names...))
 }
 
-// NewInCluster is the manager of the in-cluster IPAM provider, as an administrator, which
-// does not run yet. Its webhooks are not installed. Cluster API has to run, for it converts
-// the version of IPAddressClaims that the provider reads. The caller stops it.
+// NewInCluster returns the manager of the in-cluster IPAM provider, as an administrator, which
+// does not run yet. Its webhooks are not installed. Cluster API has to run, for it converts the
+// version of IPAddressClaims that the provider reads. The caller stops it.
 func (c *Cluster) NewInCluster() (*Process, error) {
 	path := filepath.Join(c.moduleRoot, "bin", "providers", "in-cluster")
 	if _, err := os.Stat(path); err != nil {

@@ -31,7 +31,7 @@ func answersOK(url string) func(context.Context) error {
 		err := wait.PollUntilContextTimeout(ctx, readyInterval, readyTimeout, true,
 			func(ctx context.Context) (bool, error) {
 				answer := get(ctx, &client, url)
-				if ctx.Err() == nil || answer == "" { // else the last one says more than that it was cut off
+				if ctx.Err() == nil || answer == "" { // else the last one explains more than that it was cut off
 					last = answer
 				}
 				return answer == "", nil
@@ -43,7 +43,7 @@ func answersOK(url string) func(context.Context) error {
 	}
 }
 
-// get returns why a URL does not answer 200, or nothing if it does.
+// get returns the reason why a URL does not answer 200, or nothing if it does.
 func get(ctx context.Context, client *http.Client, url string) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

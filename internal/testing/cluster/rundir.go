@@ -11,22 +11,23 @@ import (
 )
 
 const (
-	// tailLines is how much of a log is quoted when its process did not get ready.
+	// tailLines is the number of lines of a log that are quoted when its process did not get
+	// ready.
 	tailLines = 40
-	// readyAsked is what a manager logs each time when it is asked whether it is ready, and
-	// is not. It is left out of the quote.
+	// readyAsked is the text that a manager logs each time when it is asked whether it is
+	// ready, and is not. It is left out of the quote.
 	readyAsked = "healthz check failed"
 )
 
-// runDir is where one cluster keeps its files: credentials, the data of etcd,
-// one log a process (logs/NAME.log) and the process that runs (pids/NAME.pid).
+// runDir holds the directory in which one cluster keeps its files: credentials, the data of
+// etcd, one log a process (logs/NAME.log) and the process that runs (pids/NAME.pid).
 type runDir struct {
 	path      string
 	temporary bool
 }
 
-// newRunDir takes the directory that is named, without what an earlier cluster
-// left in it, or makes a temporary one.
+// newRunDir takes the named directory, without the files that an earlier cluster left in it, or
+// makes a temporary one.
 func newRunDir(named string) (*runDir, error) {
 	d := &runDir{path: named}
 	if named == "" {
@@ -59,7 +60,7 @@ func (d *runDir) in(parts ...string) string {
 func (d *runDir) logPath(name string) string { return d.in("logs", name+".log") }
 func (d *runDir) pidPath(name string) string { return d.in("pids", name+".pid") }
 
-// log opens the log of a process, behind what earlier runs of it wrote.
+// log opens the log of a process, behind the output of its earlier runs.
 func (d *runDir) log(name string) (*os.File, error) {
 	return os.OpenFile(d.logPath(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
@@ -91,7 +92,7 @@ func (d *runDir) pid(name string) (int, error) {
 
 func (d *runDir) forgetPID(name string) { _ = os.Remove(d.pidPath(name)) }
 
-// remove deletes a temporary directory; one that was named stays, for its logs.
+// remove deletes a temporary directory. A named one stays, for its logs.
 func (d *runDir) remove() error {
 	if !d.temporary {
 		return nil

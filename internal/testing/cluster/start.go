@@ -124,7 +124,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	return c.ControllerManager.Start(ctx)
 }
 
-// installClusterAPI installs of Cluster API what the options ask for.
+// installClusterAPI installs the parts of Cluster API that the options ask for.
 func (c *Cluster) installClusterAPI(ctx context.Context) error {
 	switch {
 	case c.options.ClusterAPI:
@@ -136,8 +136,8 @@ func (c *Cluster) installClusterAPI(ctx context.Context) error {
 	}
 }
 
-// startBalancer puts the balancer in front of the webhooks, those of the
-// managers included, and returns the addresses for the latter.
+// startBalancer puts the balancer in front of the webhooks, those of the managers included, and
+// returns the addresses for the latter.
 func (c *Cluster) startBalancer(ctx context.Context) ([]string, error) {
 	given, err := c.free.several(c.options.Managers + 1)
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *Cluster) startManagers(ctx context.Context, webhooks []string) error {
 	return group.Wait()
 }
 
-// managerKubeconfig is the file with the credentials of a replica.
+// managerKubeconfig returns the file with the credentials of a replica.
 func (c *Cluster) managerKubeconfig(number int) string {
 	return c.files.in("auth", fmt.Sprintf("manager-%d.kubeconfig", number))
 }
@@ -215,8 +215,7 @@ func (c *Cluster) prepareManager(ctx context.Context, config *rest.Config, webho
 	return nil
 }
 
-// startProxy starts a way to the API server for one manager, where Options ask
-// for it.
+// startProxy starts a proxy to the API server for one manager, if Options ask for it.
 func (c *Cluster) startProxy(ctx context.Context, config *rest.Config) (*proxy.Proxy, error) {
 	if !c.options.Proxied {
 		return nil, nil
@@ -235,8 +234,8 @@ func (c *Cluster) startProxy(ctx context.Context, config *rest.Config) (*proxy.P
 	return way, nil
 }
 
-// by is the configuration of who takes a way to the API server; nil is the direct
-// one.
+// by returns the configuration for a client that uses a proxy to the API server; nil means the
+// direct way.
 func by(config *rest.Config, way *proxy.Proxy) *rest.Config {
 	if way == nil {
 		return config
@@ -244,7 +243,7 @@ func by(config *rest.Config, way *proxy.Proxy) *rest.Config {
 	return &rest.Config{Host: way.URL()}
 }
 
-// step does a part of the work and says how long it took.
+// step does a part of the work and reports how long it took.
 func (c *Cluster) step(what string, do func() error) error {
 	out := c.options.Progress
 	if out == nil {

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// trace has etcd and the API server send their traces to a collector.
+// trace makes etcd and the API server send their traces to a collector.
 func (c *Cluster) trace(to string) error {
 	c.plane.Etcd.Configure().
 		Set("enable-distributed-tracing", "true").

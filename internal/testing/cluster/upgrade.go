@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// Upgrade installs the manifests of this module over those that were installed
-// before, CRDs first, while all managers run. Those that are added from then on run
-// bin/manager of this module.
+// Upgrade installs the manifests of this module over those that were installed before, CRDs
+// first, while all managers run. Managers that are added from then on run bin/manager of this
+// module.
 func (c *Cluster) Upgrade(ctx context.Context) error {
 	c.options.Manifests, c.options.ManagerBinary = "", filepath.Join(c.moduleRoot, "bin", "manager")
 	if err := c.Install(ctx, "config/crd"); err != nil {

@@ -17,30 +17,30 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Span is a span that was received.
+// Span represents a received span.
 type Span struct {
-	// Service is the program that it is of.
+	// Service is the program that made the span.
 	Service string
 	Name    string
-	// Trace, ID and Parent are hexadecimal; Parent is empty of a span that begins a trace.
+	// Trace, ID and Parent are hexadecimal; Parent is empty for a span that begins a trace.
 	Trace, ID, Parent string
 	Begin, End        time.Time
 	Attributes        map[string]any
-	// Resource is the attributes of the program.
+	// Resource holds the attributes of the program.
 	Resource map[string]any
 	// Links are the IDs of spans of other traces.
 	Links []string
-	// Failed has the message where its status is Error.
+	// Failed has the message if the status of the span is Error.
 	Failed string
 }
 
-// Lasted is how long it took.
+// Lasted returns the duration of the span.
 func (s Span) Lasted() time.Duration { return s.End.Sub(s.Begin) }
 
 // Collector receives spans on loopback.
 type Collector struct {
 	collectorv1.UnimplementedTraceServiceServer
-	// Address is where it listens.
+	// Address is the address that the collector listens on.
 	Address string
 
 	server *grpc.Server
@@ -54,7 +54,7 @@ type Collector struct {
 	grown chan struct{}
 }
 
-// Start starts a collector. One that is not to keep spans only counts them.
+// Start starts a collector. If it is not to keep spans, it only counts them.
 func Start(keep bool) (*Collector, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,13 +66,13 @@ func Start(keep bool) (*Collector, error) {
 	return c, nil
 }
 
-// Stop stops it.
+// Stop stops the collector.
 func (c *Collector) Stop() {
 	c.server.Stop()
 	c.served.Wait()
 }
 
-// Count is how many spans were received.
+// Count returns the number of received spans.
 func (c *Collector) Count() int { return int(c.count.Load()) }
 
 // Export implements collectorv1.TraceServiceServer.
@@ -98,7 +98,7 @@ func (c *Collector) Export(_ context.Context, r *collectorv1.ExportTraceServiceR
 	return &collectorv1.ExportTraceServiceResponse{}, nil
 }
 
-// Spans are those that were received and fit, in the order in which they began; and a channel
+// Spans returns the received spans that fit, in the order in which they began; and a channel
 // that is closed when there are more.
 func (c *Collector) Spans(fits func(Span) bool) (spans []Span, more <-chan struct{}) {
 	c.mu.Lock()

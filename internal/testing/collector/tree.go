@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Spans are those of one or more traces.
+// Spans holds the spans of one or more traces.
 type Spans []Span
 
-// Of is the first span of a service with that name, whose ancestors fit.
+// Of returns the first span of a service with that name, whose ancestors fit.
 func (s Spans) Of(service, name string, below ...string) (Span, bool) {
 	i := slices.IndexFunc(s, func(span Span) bool {
 		return span.Service == service && span.Name == name && s.IsBelow(span, below...)
@@ -38,19 +38,19 @@ func (s Spans) IsBelow(span Span, names ...string) bool {
 	return true
 }
 
-// Picture is how spans are drawn.
+// Picture holds the settings with which spans are drawn.
 type Picture struct {
 	// Passes reports whether a span is left out, and those below it drawn in its place.
 	Passes func(Span) bool
-	// Describe is what is said of a span.
+	// Describe returns the text about a span.
 	Describe func(Span) string
 }
 
-// line is one span as it is drawn.
+// line holds one span as it is drawn.
 type line struct{ name, service, lasted, said string }
 
 // Draw draws spans as text, each below its parent, in the order in which they began, with its
-// service and how long it took. The trace that is linked to a span is drawn below it, behind an
+// service and its duration. The trace that is linked to a span is drawn below it, behind an
 // arrow.
 func (p Picture) Draw(spans Spans) string {
 	known := map[string]bool{}
@@ -60,7 +60,7 @@ func (p Picture) Draw(spans Spans) string {
 	return align(p.lines(spans, "", func(span Span) bool { return !known[span.Parent] && len(span.Links) == 0 }))
 }
 
-// lines are those of the spans that fit, and of all below them.
+// lines returns the lines of the spans that fit, and of all below them.
 func (p Picture) lines(spans Spans, indent string, fit func(Span) bool) (lines []line) {
 	for _, span := range spans {
 		if !fit(span) {
@@ -81,7 +81,7 @@ func (p Picture) lines(spans Spans, indent string, fit func(Span) bool) (lines [
 	return lines
 }
 
-// align puts lines below each other.
+// align returns the lines as text, with their columns aligned.
 func align(lines []line) string {
 	name, service, lasted := 0, 0, 0
 	for _, l := range lines {

@@ -1,4 +1,4 @@
-// Package entries has recorders of the history that keep in memory what they are given.
+// Package entries holds recorders of the history that keep the given entries in memory.
 package entries
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
-// Kept is a sink that keeps what it is given.
+// Kept implements a sink that keeps the given entries.
 type Kept []history.Entry
 
 // Write implements history.Sink.
@@ -26,13 +26,14 @@ func (*Kept) Close(context.Context) error { return nil }
 func (k *Kept) Take(of *history.Recorder) []history.Entry {
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	of.Run(stopped) // hands over what waits
+	of.Run(stopped) // hands over the entries that wait
 	all := *k
 	*k = nil
 	return all
 }
 
-// Recorder is a recorder, and a function that returns the entries since it was last called.
+// Recorder returns a recorder, and a function that returns the entries since it was last
+// called.
 func Recorder() (r *history.Recorder, take func() []history.Entry) {
 	k := &Kept{}
 	r = history.New(history.Options{

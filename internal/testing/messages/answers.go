@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Answered are the rows of the webhooks' golden answers, from the root of the module.
+// Answered returns the rows of the webhooks' golden answers, from the root of the module.
 func Answered(root fs.FS) ([]Row, error) {
 	rows, err := eachFile(root, "webhooks/testdata/answers/*.txt", func(text []byte) ([]Row, error) { return AnswersIn(string(text)) })
 	return slices.Concat(rows...), err
 }
 
-// eachFile is what read makes of each file of a pattern.
+// eachFile returns the result of read for each file of a pattern.
 func eachFile[T any](root fs.FS, pattern string, read func([]byte) (T, error)) ([]T, error) {
 	files, err := fs.Glob(root, pattern)
 	if err != nil {
@@ -39,15 +39,16 @@ func eachFile[T any](root fs.FS, pattern string, read func([]byte) (T, error)) (
 var (
 	heading = regexp.MustCompile(`^== (create|update|delete) (\w+): `)
 	refusal = regexp.MustCompile(`^([45]\d\d \w*): (.*)$`)
-	// about is what the API machinery puts in front of a message: which object it is about.
+	// about is the text that the API machinery puts in front of a message: the object that it
+	// is about.
 	about = regexp.MustCompile(`^(\w+\.[\w.-]+ "[^"]*" is invalid|Operation cannot be fulfilled on [\w.]+ "[^"]*"|[\w.]+ "[^"]*" is forbidden|Internal error occurred): (.*)$`)
 )
 
-// AnswersIn are the rows of answers as they stand in a file, with a heading each, such as
+// AnswersIn returns the rows of answers as they stand in a file, with a heading each, such as
 // "== create IPClaim: with a name".
 func AnswersIn(text string) ([]Row, error) {
 	var rows []Row
-	var at Row // the object, and what leads to the answer
+	var at Row // the object, and the request that leads to the answer
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if match := heading.FindStringSubmatch(line); match != nil {
@@ -63,7 +64,7 @@ func AnswersIn(text string) ([]Row, error) {
 	return rows, nil
 }
 
-// rowsOf are the rows of one line of an answer.
+// rowsOf returns the rows of one line of an answer.
 func rowsOf(at Row, line string) ([]Row, error) {
 	if warning, is := strings.CutPrefix(line, "warning: "); is {
 		at.Answer, at.Message = "warning", warning
@@ -88,10 +89,10 @@ func rowsOf(at Row, line string) ([]Row, error) {
 	return rows, nil
 }
 
-// several begins another error of a list: a field that is followed by what is wrong.
+// several matches the start of another error of a list: a field that is followed by its fault.
 var several = regexp.MustCompile(`, ((?:spec|metadata)[\w.\[\]/-]*: (?:Invalid|Required|Forbidden|Unsupported))`)
 
-// split are the errors of a list.
+// split returns the errors of a list.
 func split(message string) []string {
 	list, is := strings.CutPrefix(message, "[")
 	if !is {
@@ -100,7 +101,7 @@ func split(message string) []string {
 	return strings.Split(several.ReplaceAllString(strings.TrimSuffix(list, "]"), "\x00$1"), "\x00")
 }
 
-// statusRows is the condition Ready of a status that admission writes.
+// statusRows returns the row of the condition Ready of a status that admission writes.
 func statusRows(at Row, text string) ([]Row, error) {
 	var status struct {
 		Conditions []struct{ Type, Status, Reason, Message string }

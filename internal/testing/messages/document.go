@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// introduction begins the document.
+// introduction is the start of the document.
 const introduction = `# Messages
 
 Every message that people can get from Cadastre: refusals and warnings of its webhooks,
@@ -35,10 +35,10 @@ This file is generated from runs of the tests with bad inputs, by ` + "`make mes
 fails where a message lacks something, or is missing here.
 `
 
-// section is what the document says of one kind of object.
+// section holds the heading and the text about one kind of object in the document.
 type section struct{ object, title, about string }
 
-// sections are the objects in the order of the document.
+// sections returns the sections in the order of the document.
 func sections() []section {
 	return []section{
 		{"IPClaim", "IPClaim", ""},
@@ -50,8 +50,8 @@ func sections() []section {
 	}
 }
 
-// Document is docs/messages.md: one row for each message of an object and a field or a
-// reason, with one example.
+// Document returns the text of docs/messages.md: one row for each message of an object and a
+// field or a reason, with one example.
 func Document(rows []Row, templates []Template) string {
 	var text strings.Builder
 	text.WriteString(introduction)
@@ -72,7 +72,7 @@ var (
 	index  = regexp.MustCompile(`\[\d+\]`)
 )
 
-// about is the field that a message is about, or the reason of the condition.
+// about returns the field that a message is about, or the reason of the condition.
 func (r Row) about() string {
 	if _, reason, is := strings.Cut(r.Answer, ", "); is {
 		return reason
@@ -83,18 +83,18 @@ func (r Row) about() string {
 	return "–"
 }
 
-// where is where the message appears.
+// where returns the request or the condition in which the message appears, and its status.
 func (r Row) where() string {
 	status, _, _ := strings.Cut(r.Answer, ", ")
 	return r.On + ": " + status
 }
 
-// cell is a text as a table of Markdown has it.
+// cell returns a text as a table of Markdown has it.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "](", `]\(`).Replace(text)
 }
 
-// distinct are the rows without those that say the same of other values.
+// distinct returns the rows without those that repeat another one with other values.
 func distinct(rows []Row, templates []Template) []Row {
 	ordered := slices.Clone(rows)
 	slices.SortStableFunc(ordered, func(a, b Row) int {
@@ -117,7 +117,7 @@ func distinct(rows []Row, templates []Template) []Row {
 	return kept
 }
 
-// kindOfPlace is a request or a condition.
+// kindOfPlace returns "request" or "condition", for the place in which the message appears.
 func (r Row) kindOfPlace() string {
 	if strings.HasPrefix(r.On, "condition") {
 		return "condition"
@@ -125,15 +125,15 @@ func (r Row) kindOfPlace() string {
 	return "request"
 }
 
-// together is what leads to one of two messages that say the same.
+// together returns the causes of two messages that differ only in their values, as one list.
 func together(a, b string) string {
 	all := append(strings.Split(a, ", "), strings.Split(b, ", ")...)
 	slices.Sort(all)
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// shape is which of the templates a message meets: the same for two that say the same of
-// other values. One that meets none is of a rule, or of Kubernetes.
+// shape returns the templates that a message meets. They are the same for two messages that
+// differ only in their values. A message that meets none is of a rule, or of Kubernetes.
 func shape(message string, templates []Template) string {
 	var met []string
 	for _, t := range templates {

@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// kindOf is the kind of a resource that policies are about. A LocalIPPool is answered
-// as an IPPool is.
+// kindOf returns the kind of a resource that policies are about. A LocalIPPool is answered like
+// an IPPool.
 func kindOf(resource string) string {
 	return map[string]string{
 		"ipclaims": "IPClaim", "ippools": "IPPool", "localippools": "IPPool", "ipaddressclaims": "IPAddressClaim", "ipallocations": "IPAllocation",
 	}[resource]
 }
 
-// Policies are the rows of the policies, from the root of the module.
+// Policies returns the rows of the policies, from the root of the module.
 func Policies(root fs.FS) ([]Row, error) {
 	rows, err := eachFile(root, "config/policy/*.yaml", policiesIn)
 	return slices.Concat(rows...), err
@@ -53,8 +53,8 @@ func policiesIn(text []byte) ([]Row, error) {
 	}
 }
 
-// objectsOf are the kinds that a message of a policy is about: of those that the policy is
-// for, the claim alone where the message is about what only a claim has.
+// objectsOf returns the kinds that a message of a policy is about: the kinds that the policy is
+// for, or the claim alone if the message is about a field that only a claim has.
 func objectsOf(rules []admissionv1.NamedRuleWithOperations, message string) []string {
 	var kinds []string
 	for _, rule := range rules {
@@ -64,7 +64,7 @@ func objectsOf(rules []admissionv1.NamedRuleWithOperations, message string) []st
 	}
 	slices.Sort(kinds)
 	kinds = slices.Compact(kinds)
-	if strings.HasPrefix(message, "spec.") { // a claim of Cluster API's has no such field
+	if strings.HasPrefix(message, "spec.") { // a claim of Cluster API has no such field
 		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "IPAddressClaim" })
 	}
 	if slices.Contains(kinds, "IPClaim") && (strings.HasPrefix(message, "status:") || strings.HasPrefix(message, "spec.allocationName:")) {

@@ -1,10 +1,10 @@
-// Package messages keeps docs/messages.md, the table of all messages that people can get
-// from the API: it collects them from runs of tests with bad inputs, checks their form, and
-// has every message in the code met by a row of the table.
+// Package messages keeps docs/messages.md, the table of all messages that people can get from
+// the API: it collects them from runs of tests with bad inputs, checks their form, and makes
+// sure that every message in the code is met by a row of the table.
 //
-// A test that has a list of bad inputs notes with Golden which messages they lead to, in
-// testdata/messages beside it; those of the webhooks stand in webhooks/testdata/answers.
-// With -update both write what they got. The test of this package reads them, with the
+// A test that has a list of bad inputs uses Golden to record the messages that they lead to, in
+// testdata/messages beside it; those of the webhooks stand in webhooks/testdata/answers. With
+// -update both write the messages that they got. The test of this package reads them, with the
 // rules of the CRDs and the policies, and compares the table: `make messages` writes it.
 package messages
 
@@ -24,22 +24,22 @@ var update = flag.Bool("update", false, "write what the test gets into its golde
 // Updating reports whether tests are to write their golden files.
 func Updating() bool { return *update }
 
-// Row is a message, and where people get it.
+// Row holds a message, and the place in which people get it.
 type Row struct {
 	// Object is the kind that it is about, such as IPClaim.
 	Object string
-	// On is what leads to it: create, update, delete, create or update; or the
+	// On is the request that leads to it: create, update, delete, create or update; or the
 	// condition that has it.
 	On string
 	// Answer is the HTTP code and reason, such as 422 Invalid, "warning", or the status and
 	// reason of a condition.
 	Answer string
-	// Value is what is wrong, as the message has it; empty where it is not one value.
+	// Value is the wrong value, as the message has it; empty if it is not one value.
 	Value   string
 	Message string
 }
 
-// CreateOrUpdate is where a message is of an object's own fields.
+// CreateOrUpdate is the On of a message about an object's own fields.
 const CreateOrUpdate = "create, update"
 
 // Invalid is the answer to an object whose fields are wrong.
@@ -59,8 +59,9 @@ func rowOf(line string) (Row, error) {
 	return Row{fields[0], fields[1], fields[2], fields[3], fields[4]}, nil
 }
 
-// Golden compares what a test's bad inputs lead to with testdata/messages/<test>.txt, in
-// the directory of the test. It may not be called where only some of them are run.
+// Golden compares the messages that a test's bad inputs lead to with
+// testdata/messages/<test>.txt, in the directory of the test. It must not be called if only
+// some of the inputs are run.
 func Golden(t *testing.T, rows []Row) {
 	t.Helper()
 	if run := flag.Lookup("test.run"); run != nil && strings.Contains(run.Value.String(), "/") {
@@ -101,7 +102,7 @@ func compare(t *testing.T, file, got string) {
 	}
 }
 
-// difference are the lines of a text that another one does not have.
+// difference returns the lines of a text that another one does not have.
 func difference(text, other string) []string {
 	there := map[string]bool{}
 	for line := range strings.Lines(other) {
@@ -110,7 +111,7 @@ func difference(text, other string) []string {
 	return slices.DeleteFunc(slices.Collect(strings.Lines(text)), func(line string) bool { return there[line] })
 }
 
-// Noted are the rows that tests have noted, from the root of the module.
+// Noted returns the rows that tests have recorded, from the root of the module.
 func Noted(root fs.FS) ([]Row, error) {
 	var rows []Row
 	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Rules are the CEL rules of one CRD, which the API server evaluates.
+// Rules holds the CEL rules of one CRD, which the API server evaluates.
 type Rules struct {
 	Kind       string
 	structural *schema.Structural
@@ -45,8 +45,8 @@ func rulesIn(text []byte) (Rules, error) {
 	return Rules{definition.Spec.Names.Kind, structural, cel.NewValidator(structural, true, math.MaxInt64)}, nil
 }
 
-// Refuse are the rows of what the rules refuse of an object with this spec, in YAML. The
-// older spec is empty where the object is created.
+// Refuse returns the rows of the refusals of an object with this spec, in YAML, by the rules.
+// The older spec is empty if the object is created.
 func (r Rules) Refuse(ctx context.Context, spec, older string) ([]Row, error) {
 	object, err := objectOf(r.Kind, spec)
 	if err != nil {
@@ -72,8 +72,8 @@ func (r Rules) Refuse(ctx context.Context, spec, older string) ([]Row, error) {
 	return rows, nil
 }
 
-// valueAt is the field at a path such as spec.cidr, where that is a text. A number cannot be
-// in the message of a rule: by the API server's estimate to write one costs too much.
+// valueAt returns the field at a path such as spec.cidr, if it is a text. A number cannot be in
+// the message of a rule: by the API server's estimate, to write one costs too much.
 func valueAt(object map[string]any, path string) string {
 	var at any = object
 	for name := range strings.SplitSeq(path, ".") {
@@ -97,7 +97,7 @@ func objectOf(kind, spec string) (map[string]any, error) {
 	return map[string]any{"apiVersion": "ipam.cadastre.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "a"}, "spec": fields}, err
 }
 
-// Templates are the messages of the rules, each with the field that it is about.
+// Templates returns the messages of the rules, each with the field that it is about.
 func (r Rules) Templates() []Template {
 	found := templatesOf(r.structural, "")
 	for i := range found {
@@ -124,7 +124,7 @@ func templatesOf(s *schema.Structural, path string) []Template {
 	return found
 }
 
-// longest is the longest of the texts in an expression.
+// longest returns the longest of the texts in an expression.
 func longest(expression string) string {
 	return slices.MaxFunc(strings.Split(expression, "'"), func(a, b string) int { return len(a) - len(b) })
 }

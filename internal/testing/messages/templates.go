@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// places are the directories whose code says something to people.
+// places returns the directories whose code makes messages for people.
 func places() []string {
 	return []string{
 		"internal/convert", "internal/allocator", "internal/inventory", "internal/controller", "internal/ipam",
@@ -19,8 +19,8 @@ func places() []string {
 	}
 }
 
-// Template is a text in the code that comes to be a message, or a part of one: its
-// constant parts, with whatever is put between them.
+// Template holds a text in the code that becomes a message, or a part of one: its constant
+// parts, which may have any text between them.
 type Template struct {
 	// At is the file and the line.
 	At    string
@@ -39,18 +39,18 @@ func (t Template) Meets(message string) bool {
 	return true
 }
 
-// Text is the constant text of the template, with … for what is put into it.
+// Text returns the constant text of the template, with … for the texts that are put into it.
 func (t Template) Text() string { return strings.Join(t.parts, "…") }
 
 func (t Template) String() string { return t.At + ": " + t.Text() }
 
 var (
 	verb = regexp.MustCompile(`%(\[\d+\])?[-+# 0]*\d*[a-zA-Z]`)
-	// prose has three words or more: a message, and no key, format or name.
+	// prose matches a text of words: a message, and no key, format or name.
 	prose = regexp.MustCompile(`[A-Za-z]+[,:;]? [A-Za-z%]+`)
 )
 
-// templateOf is the template of an expression; false where that is no text of words.
+// templateOf returns the template of an expression; false if that is no text of words.
 func templateOf(at string, expr ast.Expr) (Template, bool) {
 	text, ok := constant(expr)
 	if !ok || !prose.MatchString(text) {
@@ -65,10 +65,10 @@ func templateOf(at string, expr ast.Expr) (Template, bool) {
 	return t, true
 }
 
-// gap stands for what is put into a text.
+// gap stands for a text that is put into another one.
 const gap = "\x00"
 
-// constant is the constant text of an expression, with gaps; false where it has none.
+// constant returns the constant text of an expression, with gaps; false if it has none.
 func constant(expr ast.Expr) (string, bool) {
 	switch e := expr.(type) {
 	case *ast.BasicLit:
@@ -92,7 +92,7 @@ func orGap(text string, known bool) string {
 	return gap
 }
 
-// Templates are the texts in the code that people can get, from the root of the module.
+// Templates returns the texts in the code that people can get, from the root of the module.
 func Templates(root fs.FS) ([]Template, error) {
 	var all []Template
 	for _, place := range places() {
@@ -140,10 +140,10 @@ func templatesIn(path string, source []byte) ([]Template, error) {
 	return found, nil
 }
 
-// isForOthers reports whether the texts of a node are not for the people who use the API:
-// log lines, which are for operators of the cluster (Info, Error, and functions named log…
-// and trace…), struct tags and imports, and what says which call failed, as the message is
-// then that of the API server.
+// isForOthers reports whether the texts of a node are not for the people that use the API: log
+// lines, which are for operators of the cluster (Info, Error, and functions named log… and
+// trace…), struct tags and imports, and the names of failed calls, as the message is then that
+// of the API server.
 func isForOthers(node ast.Node) bool {
 	switch n := node.(type) {
 	case *ast.ImportSpec, *ast.Field:

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// HeldCreate is one create call that does not reach the API server before it is
+// HeldCreate represents one create call that does not reach the API server before it is
 // released.
 type HeldCreate struct {
 	proxy    *Proxy
@@ -17,9 +17,9 @@ type HeldCreate struct {
 	once     sync.Once
 }
 
-// HoldCreate holds back the next create of a resource, and no other: the next POST
-// to a path that ends with it, such as "namespaces/team/ipallocations". It is
-// released by Release; a caller that gives up before has it never sent.
+// HoldCreate holds back the next create of a resource, and no other: the next POST to a path
+// that ends with it, such as "namespaces/team/ipallocations". Release releases it. If the
+// caller gives up before, the create is never sent.
 func (p *Proxy) HoldCreate(resource string) *HeldCreate {
 	h := &HeldCreate{proxy: p, resource: resource, arrived: make(chan struct{}), released: make(chan struct{})}
 	p.mu.Lock()
@@ -28,11 +28,11 @@ func (p *Proxy) HoldCreate(resource string) *HeldCreate {
 	return h
 }
 
-// Arrived is closed when the create has come, and waits.
+// Arrived returns a channel that is closed when the create has come, and waits.
 func (h *HeldCreate) Arrived() <-chan struct{} { return h.arrived }
 
-// Release passes the create on, or holds none back if none has come. It may be
-// called more than once.
+// Release passes the create on; if none has come, none will be held back. It may be called more
+// than once.
 func (h *HeldCreate) Release() {
 	h.proxy.mu.Lock()
 	defer h.proxy.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *Proxy) holdCreate(req *http.Request) error {
 	}
 }
 
-// takeHeld removes the first that waits for a create of the path from the list, so
+// takeHeld removes the first HeldCreate that waits for a create of the path from the list, so
 // that it holds no second one.
 func (p *Proxy) takeHeld(path string) *HeldCreate {
 	p.mu.Lock()

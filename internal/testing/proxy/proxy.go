@@ -1,11 +1,11 @@
-// Package proxy stands between one manager and the API server, and does to its
-// watches what networks do: it cuts them, delivers them late, or delivers
-// nothing while the connection stays open. Lists can be held back, as a slow API
-// server does to a process that has just started; so can one create, to let other
-// things happen between a decision and the write that follows from it.
+// Package proxy stands between one manager and the API server, and treats its watches as
+// networks do: it cuts them, delivers them late, or delivers nothing while the connection stays
+// open. Lists can be held back, as a slow API server does to a process that has just started;
+// so can one create, to let other things happen between a decision and the write that follows
+// from it.
 //
-// It listens without TLS on loopback and authenticates to the API server in the
-// manager's place, so that it can tell requests apart.
+// It listens without TLS on loopback and authenticates to the API server in the manager's
+// place, so that it can distinguish requests.
 package proxy
 
 import (
@@ -31,8 +31,7 @@ type Proxy struct {
 	handler  http.Handler
 
 	mu sync.Mutex
-	// weather is what watches that are open have to bear; changed is closed when
-	// it is replaced.
+	// weather is the treatment of open watches; changed is closed when it is replaced.
 	weather weather
 	changed chan struct{}
 	watches map[*stream]struct{}
@@ -40,18 +39,18 @@ type Proxy struct {
 	creates []*HeldCreate
 }
 
-// weather is what the network is like.
+// weather holds the state of the network.
 type weather struct {
 	delay  time.Duration
 	silent bool
-	// held is for how long lists of a resource are held back.
+	// held is the time for which lists of a resource are held back.
 	held     time.Duration
 	resource string
 }
 
-// Listen makes a proxy on a TCP address ("127.0.0.1:0" picks a port) to the API
-// server of a configuration, under that configuration's identity. It passes
-// requests on once Serve runs.
+// Listen returns a proxy that listens on a TCP address ("127.0.0.1:0" picks a port) and leads
+// to the API server of a configuration, under that configuration's identity. It passes requests
+// on once Serve runs.
 func Listen(address string, to *rest.Config) (*Proxy, error) {
 	to = rest.CopyConfig(to)
 	to.NextProtos = []string{"http/1.1"}
@@ -80,7 +79,7 @@ func Listen(address string, to *rest.Config) (*Proxy, error) {
 	return p, nil
 }
 
-// URL is where the proxy answers.
+// URL returns the URL at which the proxy answers.
 func (p *Proxy) URL() string { return "http://" + p.listener.Addr().String() }
 
 // Serve passes requests on until ctx is done.
@@ -94,7 +93,7 @@ func (p *Proxy) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Cut breaks the watches that are open, and says how many.
+// Cut breaks the open watches, and returns their number.
 func (p *Proxy) Cut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,14 +103,14 @@ func (p *Proxy) Cut() int {
 	return len(p.watches)
 }
 
-// Delay has everything on a watch arrive later by so much; 0 ends that.
+// Delay delays everything on a watch by that time; 0 ends that.
 func (p *Proxy) Delay(by time.Duration) { p.change(func(w *weather) { w.delay = by }) }
 
-// Silence has nothing arrive on any watch, while the connections stay open; what
-// was to arrive does when it ends.
+// Silence stops the delivery on all watches, while the connections stay open; the held events
+// arrive when it ends.
 func (p *Proxy) Silence(silent bool) { p.change(func(w *weather) { w.silent = silent }) }
 
-// HoldReads holds back for so long each list of a resource ("ippools"), streamed or not, or
+// HoldReads holds back for that time each list of a resource ("ippools"), streamed or not, or
 // each read of one object ("ippools/a"); 0 ends that.
 func (p *Proxy) HoldReads(resource string, by time.Duration) {
 	p.change(func(w *weather) { w.held, w.resource = by, resource })
@@ -131,7 +130,7 @@ func (p *Proxy) now() (weather, <-chan struct{}) {
 	return p.weather, p.changed
 }
 
-// through is the way to the API server.
+// through implements the transport to the API server.
 type through struct {
 	*Proxy
 	next http.RoundTripper
@@ -158,7 +157,7 @@ func (t through) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// hold waits for as long as the list that is asked for is held back.
+// hold waits for as long as the requested list is held back.
 func (t through) hold(req *http.Request) error {
 	began := time.Now()
 	for {

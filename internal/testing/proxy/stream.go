@@ -10,7 +10,7 @@ import (
 
 var errCut = errors.New("the watch was cut")
 
-// stream is the body of a watch that is open.
+// stream holds the body of an open watch.
 type stream struct {
 	ctx    context.Context //nolint:containedctx // it is that of the request whose body this is
 	body   io.ReadCloser
@@ -22,7 +22,7 @@ type stream struct {
 	cutOnce sync.Once
 }
 
-// chunk is what came in one piece, and when.
+// chunk holds the data that came in one piece, and the time when it came.
 type chunk struct {
 	data []byte
 	err  error
@@ -38,7 +38,7 @@ func (p *Proxy) follow(ctx context.Context, body io.ReadCloser) *stream {
 	return s
 }
 
-// pump takes in what the API server sends.
+// pump reads the data that the API server sends.
 func (s *stream) pump() {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -57,7 +57,7 @@ func (s *stream) pump() {
 	}
 }
 
-// Read implements io.Reader: it hands on what is due.
+// Read implements io.Reader: it hands on the data that is due.
 func (s *stream) Read(into []byte) (int, error) {
 	if len(s.rest.data) == 0 && s.rest.err == nil {
 		select {
@@ -80,7 +80,7 @@ func (s *stream) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// untilDue waits until what came at that time may be handed on.
+// untilDue waits until the data that came at that time may be handed on.
 func (s *stream) untilDue(at time.Time) error {
 	for {
 		w, changed := s.proxy.now()

@@ -10,17 +10,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// Masters is a group whose members may do everything.
+// Masters is a group whose members can do everything.
 const Masters = "system:masters"
 
-// Asker asks the API server for the rights of those who made an object.
+// Asker returns an asker that asks the API server for the rights of the users that made an
+// object.
 func (w *World) Asker() *requester.Asker {
 	w.t.Helper()
 	return requester.NewAsker(w.ring(), requester.NewRights(w.K8s), w.K8s, w.Clock)
 }
 
-// RequestedBy has an object that is not stored yet name who made it, as admission does: a
-// user of some groups, who names a pool of another project.
+// RequestedBy makes an object that is not stored yet name the user that made it, as admission
+// does: a user of some groups, which names a pool of another project.
 func (w *World) RequestedBy(obj client.Object, pool string, groups ...string) {
 	w.t.Helper()
 	of := requester.Subject{Kind: kindOf(obj), Namespace: obj.GetNamespace(), Name: obj.GetName(), Pool: pool}
@@ -31,7 +32,7 @@ func (w *World) RequestedBy(obj client.Object, pool string, groups ...string) {
 	obj.SetAnnotations(meta.Annotations)
 }
 
-// ring has the keys of the control plane, which outlast a story.
+// ring returns a ring with the keys of the control plane, which outlast a story.
 func (w *World) ring() *requester.Ring {
 	w.t.Helper()
 	ring := requester.NewRing(w.plane.admin, w.plane.admin, System, w.Clock)

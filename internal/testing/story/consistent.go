@@ -12,9 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// Consistent expects that no two records of a pool overlap, and that each object which is
-// Ready has the record of its block: under its name, and not of an earlier object of its
-// name.
+// Consistent expects that no two records of a pool overlap, and that each object which is Ready
+// has the record of its block: under its name, and not of an earlier object of its name.
 func (w *World) Consistent() {
 	w.t.Helper()
 	records := w.storedRecords()
@@ -80,8 +79,8 @@ func (w *World) expectRecord(obj client.Object, records []ipam.Record) {
 	w.t.Fatalf("%s is Ready with %s, of which there is no record for its UID %s", holder, block, obj.GetUID())
 }
 
-// heldBy returns which block an object has, and as which holder. The block is empty if the
-// object has none.
+// heldBy returns the block of an object, and the holder that the object is. The block is empty
+// if the object has none.
 func (w *World) heldBy(obj client.Object) (ipam.Holder, string) {
 	w.t.Helper()
 	name := ipam.Name{Namespace: obj.GetNamespace(), Name: obj.GetName()}

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Events notes the events of a story, in the order in which they were made. It implements
+// Events records the events of a story, in the order in which they were made. It implements
 // events.EventRecorder.
 type Events struct {
 	mu sync.Mutex
-	// of is which object each event is of, such as IPClaim a, and texts what it says, such as
-	// "Warning PoolExhausted: no free /24".
+	// of is the object of each event, such as IPClaim a, and texts holds the texts of the
+	// events, such as "Warning PoolExhausted: no free /24".
 	of, texts []string
 }
 
@@ -34,7 +34,7 @@ func (e *Events) count() int {
 	return len(e.texts)
 }
 
-// Of are the events of one object, without their notes, such as "Warning PoolExhausted".
+// Of returns the events of one object, without their notes, such as "Warning PoolExhausted".
 func (e *Events) Of(obj client.Object) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,7 +48,7 @@ func (e *Events) Of(obj client.Object) []string {
 	return all
 }
 
-// HasEvents expects which events an object has had since the story began, each once and in
+// HasEvents expects the events that an object has had since the story began, each once and in
 // this order.
 func (w *World) HasEvents(obj client.Object, want ...string) {
 	w.t.Helper()

@@ -6,10 +6,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Failing tells a story twice for each call of the API that a pass makes: once the API server
-// fails without doing what it is asked, and once it does that, and fails then. The pass is
-// expected to end with an error, so that it is tried again. Those after it do the rest. What
-// begin returns has no Act.
+// Failing runs a story twice for each call of the API that a pass makes: once the API server
+// fails without doing the request, and once it does the request and then fails. The pass is
+// expected to end with an error, so that it is tried again. The passes after it do the rest.
+// The Interruption that begin returns has no Act.
 func (w *World) Failing(begin func(n int) Interruption) {
 	w.t.Helper()
 	for n, failed := 0, true; failed; n++ {

@@ -12,21 +12,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Interruption is a few passes over one object, in which a second actor comes in once.
+// Interruption holds a few passes over one object, in which a second actor comes in once.
 type Interruption struct {
 	// By reconciles Object.
 	By     reconcile.Reconciler
 	Object client.Object
-	// Act is what the second actor does. It uses the verbs of the story, so that the
-	// pass that it interrupts decides with what the actor has done.
+	// Act is the action of the second actor. It uses the verbs of the story, so that the pass
+	// that it interrupts decides with the result of the action.
 	Act func()
-	// Check states what is expected in the end, beside what Consistent and Keeps expect.
+	// Check expects the end state, besides the expectations of Consistent and Keeps.
 	Check func()
 }
 
 const (
-	// passesInterrupted is how many passes are made while the actor may come in, and
-	// passesAfter how many follow: what a pass leaves to the next is done by then.
+	// passesInterrupted is the number of passes that are made while the actor may come in, and
+	// passesAfter the number that follow: they finish the work that a pass leaves to the next.
 	passesInterrupted = 2
 	passesAfter       = 4
 	// passesEvery is the time between two of them. It is longer than the controllers wait
@@ -34,10 +34,10 @@ const (
 	passesEvery = 10 * time.Second
 )
 
-// Interrupted tells a story once for each moment at which another actor can come in while
-// Reconcile works: just before and just after each of its calls of the API, and after the
-// last. What has been read from the view is old by then, or is not read yet. Each time begin
-// sets up other objects, of which the names contain n.
+// Interrupted runs a story once for each moment at which another actor can come in while
+// Reconcile works: just before and just after each of its calls of the API, and after the last.
+// The data that has been read from the view is old then, or is not read yet. Each time begin
+// sets up other objects, whose names contain n.
 func (w *World) Interrupted(begin func(n int) Interruption) {
 	w.t.Helper()
 	for n, acted := 0, true; acted; n++ {
@@ -73,8 +73,8 @@ func (w *World) settled(i Interruption) {
 	}
 }
 
-// passed makes a pass, which may fail: what a controller cannot do at the moment it tries
-// again.
+// passed makes a pass, which may fail: a controller tries again if it cannot do something at
+// the moment.
 func (w *World) passed(i Interruption) error {
 	w.t.Helper()
 	_, err := w.pass(i.By, i.Object.DeepCopyObject().(client.Object))
@@ -84,8 +84,8 @@ func (w *World) passed(i Interruption) error {
 	return err
 }
 
-// moments counts the moments at which another actor may come in, and has it act at one. Where
-// it returns an error, so does the call.
+// moments counts the moments at which another actor may come in, and lets it act at one. If the
+// actor returns an error, so does the call.
 type moments struct {
 	mu   sync.Mutex
 	left int
@@ -136,12 +136,12 @@ func (m *moments) pass(what string) error {
 	return act(what)
 }
 
-// OthersFinalizer is that of another controller.
+// OthersFinalizer is the finalizer of another controller.
 const OthersFinalizer = "example.com/other"
 
-// Replaced deletes an object, whatever finalizers it has, and creates another one of its
-// name, which has the finalizer of another controller and is kept. The object is updated to
-// what is stored then.
+// Replaced deletes an object, whatever finalizers it has, and creates another one of its name,
+// which has the finalizer of another controller and is kept. The object is then updated to the
+// stored state.
 func (w *World) Replaced(obj client.Object) {
 	w.t.Helper()
 	w.Forced(obj.DeepCopyObject().(client.Object))
@@ -153,8 +153,8 @@ func (w *World) Replaced(obj client.Object) {
 	w.Keeps(obj)
 }
 
-// Finalized puts the finalizer of another controller on an object, where it is stored, and
-// keeps it.
+// Finalized puts the finalizer of another controller on an object, if it is stored, and keeps
+// it.
 func Finalized[T client.Object](w *World, obj T) {
 	w.t.Helper()
 	if w.isStored(obj) {
@@ -167,7 +167,7 @@ func hasOthers(obj client.Object) bool {
 	return slices.Contains(obj.GetFinalizers(), OthersFinalizer)
 }
 
-// Keeps has the end of an interruption expect that the object is still stored, no more
+// Keeps makes the end of an interruption expect that the object is still stored, no more
 // deleted than now, and with the finalizer of another controller if it has that now.
 func (w *World) Keeps(obj client.Object) {
 	w.t.Helper()

@@ -40,8 +40,8 @@ func hasLabels(m *dto.Metric, values []string) bool {
 	return true
 }
 
-// HasHistory expects what the history says since it was called last, such as
-// "Released 10.0.0.0/28 Orphaned", in this order.
+// HasHistory expects the entries of the history since it was last called, such as "Released
+// 10.0.0.0/28 Orphaned", in this order.
 func (w *World) HasHistory(want ...string) {
 	w.t.Helper()
 	var got []string

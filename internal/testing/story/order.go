@@ -12,9 +12,9 @@ import (
 )
 
 // inOrder fails the story if the object comes, by its name, before one of the same order that
-// was created earlier. Creation times are whole seconds, and of the same age the name
-// decides: in any other order the older object would be the first only if a second began in
-// between.
+// was created earlier. Creation times are whole seconds, and the name decides between objects
+// of the same age: in any other order the older object would be the first only if a second
+// began in between.
 func (w *World) inOrder(obj client.Object) {
 	w.t.Helper()
 	if orderOf(obj) == noOrder {
@@ -29,12 +29,13 @@ func (w *World) inOrder(obj client.Object) {
 	w.ordered = append(w.ordered, obj)
 }
 
-// order is one in which the operator puts objects, by their age and then by their names.
+// order represents an order in which the operator puts objects, by their age and then by their
+// names.
 type order int
 
 const (
 	noOrder order = iota
-	// queueOrder has those that wait for a block.
+	// queueOrder has the objects that wait for a block.
 	queueOrder
 	// defaultOrder has the classes that are the default.
 	defaultOrder
@@ -60,8 +61,8 @@ func compareNames(a, b client.Object) int {
 	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(kindOf(a), kindOf(b)))
 }
 
-// counts reports whether an object still has its place in its order: it is stored, and has no
-// block yet.
+// counts reports whether an object still has its position in its order: it is stored, and has
+// no block yet.
 func (w *World) counts(obj client.Object) bool {
 	w.t.Helper()
 	now := obj.DeepCopyObject().(client.Object)

@@ -15,18 +15,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// Pass is what one call of Reconcile did. Its methods say what is expected of it.
+// Pass holds the result of one call of Reconcile. Its methods state the expected results.
 type Pass struct {
 	t      *testing.T
 	writes []string
 	result reconcile.Result
 	events int
-	// conditions are those of the object after the pass.
+	// conditions are the conditions of the object after the pass.
 	conditions []metav1.Condition
 }
 
-// Reconciled calls Reconcile for an object, which is updated to what is stored then. The
-// pass is expected to be without error.
+// Reconciled calls Reconcile for an object, which is then updated to the stored state. The pass
+// is expected to be without error.
 func (w *World) Reconciled(by reconcile.Reconciler, obj client.Object) *Pass {
 	w.t.Helper()
 	pass, err := w.pass(by, obj)
@@ -34,8 +34,8 @@ func (w *World) Reconciled(by reconcile.Reconciler, obj client.Object) *Pass {
 	return pass
 }
 
-// Retried is Reconciled, but for a pass that is expected to end with an error, so that it
-// is tried again with back-off.
+// Retried calls Reconcile as Reconciled does, but the pass is expected to end with an error, so
+// that it is tried again with back-off.
 func (w *World) Retried(by reconcile.Reconciler, obj client.Object) *Pass {
 	w.t.Helper()
 	pass, err := w.pass(by, obj)
@@ -120,8 +120,8 @@ func (p *Pass) ready() metav1.Condition {
 	return *ready
 }
 
-// Wrote expects what the pass wrote, in order: "create IPAllocation", or
-// "patch IPPool/status". Without arguments it is nothing.
+// Wrote expects the writes of the pass, in order: "create IPAllocation", or "patch
+// IPPool/status". Without arguments it expects none.
 func (p *Pass) Wrote(writes ...string) *Pass {
 	p.t.Helper()
 	if !slices.Equal(p.writes, writes) {
@@ -130,7 +130,7 @@ func (p *Pass) Wrote(writes ...string) *Pass {
 	return p
 }
 
-// HasEvents expects how many events the pass made.
+// HasEvents expects the number of events that the pass made.
 func (p *Pass) HasEvents(n int) *Pass {
 	p.t.Helper()
 	if p.events != n {
@@ -139,7 +139,7 @@ func (p *Pass) HasEvents(n int) *Pass {
 	return p
 }
 
-// RequeueAfter is after which time the object is reconciled again.
+// RequeueAfter returns the time after which the object is reconciled again.
 func (p *Pass) RequeueAfter() time.Duration { return p.result.RequeueAfter }
 
 // After expects that the object is reconciled again after a time; 0: not before something

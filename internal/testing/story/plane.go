@@ -29,7 +29,7 @@ const (
 	Team = "team"
 )
 
-// Plane is a control plane for stories.
+// Plane represents a control plane for stories.
 type Plane struct {
 	config *rest.Config
 	admin  client.WithWatch
@@ -37,8 +37,8 @@ type Plane struct {
 }
 
 // Kubeconfig is the environment variable that names the kubeconfig of a control plane which
-// runs already, with all CRDs. Stories use it in place of one of their own, one test at a
-// time, so that a test which is run again and again takes as long as its stories alone.
+// runs already, with all CRDs. Stories use it in place of a new one, one test at a time, so
+// that a test which is run again and again takes as long as its stories alone.
 const Kubeconfig = "STORY_KUBECONFIG"
 
 // Start starts a control plane, which stops when the test ends. Each story is a subtest,
@@ -60,7 +60,7 @@ func Start(t *testing.T, options cluster.Options) *Plane {
 	if options.ClusterAPICRDs {
 		p.kinds = append(p.kinds, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}, &clusterv1.Cluster{})
 	}
-	suite.Must(t, p.wipe(t.Context())) // of what a test that was cut off has left there
+	suite.Must(t, p.wipe(t.Context())) // of the objects that a test that was cut off has left there
 	return p
 }
 
@@ -76,10 +76,10 @@ func (p *Plane) attach(t *testing.T, kubeconfig string) {
 	suite.Must(t, err)
 }
 
-// Config is the administrator's configuration, without a rate limit.
+// Config returns the administrator's configuration, without a rate limit.
 func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.config) }
 
-// wipe takes away all that a story has made, whatever finalizers say.
+// wipe deletes everything that a story has made, whatever finalizers it has.
 func (p *Plane) wipe(ctx context.Context) error {
 	var wiping errgroup.Group
 	for _, kind := range p.kinds {

@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// Requests notes what is enqueued for a controller. It implements the part of kubeutil.Queue that
-// sources use.
+// Requests records the requests that are enqueued for a controller. It implements the part of
+// kubeutil.Queue that sources use.
 type Requests struct {
 	kubeutil.Queue
 
@@ -47,8 +47,8 @@ func (r *Requests) AddAfter(request reconcile.Request, after time.Duration) {
 	r.came = append(r.came, name)
 }
 
-// Enqueued expects what was enqueued since it was called last, such as "team/a", or
-// "p after 1s", in any order and any number of times. Without arguments it is nothing.
+// Enqueued expects the requests that were enqueued since it was last called, such as "team/a",
+// or "p after 1s", in any order and any number of times. Without arguments it expects none.
 func (r *Requests) Enqueued(want ...string) {
 	r.t.Helper()
 	r.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// shown notes which version of each object the view, the catalogue and the queue have
-// been shown, once they have taken it in.
+// shown records the version of each object that the view, the catalog and the queue have been
+// shown, once they have taken it in.
 type shown struct {
 	mu      sync.Mutex
 	objects map[key]version
@@ -42,7 +42,7 @@ func newShown() *shown {
 
 func keyOf(obj client.Object) key { return key{kindOf(obj), client.ObjectKeyFromObject(obj)} }
 
-// kindOf is the name of the object's type.
+// kindOf returns the name of the object's type.
 func kindOf(obj client.Object) string {
 	name := fmt.Sprintf("%T", obj)
 	return name[strings.LastIndex(name, ".")+1:]
@@ -66,7 +66,7 @@ func (s *shown) note(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// record notes what the view of allocations shows.
+// record notes the changes that the view of allocations shows.
 func (s *shown) record(c ledger.Change) {
 	k := key{kindOf(&v1alpha1.IPAllocation{}), types.NamespacedName(c.Record.Name)}
 	switch {
@@ -78,8 +78,8 @@ func (s *shown) record(c ledger.Change) {
 	}
 }
 
-// await waits until an object has been shown as it is stored, or in a newer version. It
-// reports false where ctx is done before.
+// await waits until an object has been shown as it is stored, or in a newer version. It reports
+// false if ctx is done before.
 func (s *shown) await(ctx context.Context, k key, stored version) bool {
 	return s.until(ctx, func() bool {
 		seen, ok := s.objects[k]
@@ -88,7 +88,8 @@ func (s *shown) await(ctx context.Context, k key, stored version) bool {
 	})
 }
 
-// awaitGone waits until an object has been shown to be gone, or ctx is done.
+// awaitGone waits until an object has been shown to be gone. It reports false if ctx is done
+// before.
 func (s *shown) awaitGone(ctx context.Context, k key) bool {
 	return s.until(ctx, func() bool {
 		_, ok := s.objects[k]
@@ -96,7 +97,8 @@ func (s *shown) awaitGone(ctx context.Context, k key) bool {
 	})
 }
 
-// until waits until a condition holds, which is called under the lock.
+// until waits until a condition holds, which is called under the lock. It reports false if ctx
+// is done before.
 func (s *shown) until(ctx context.Context, condition func() bool) bool {
 	for {
 		s.mu.Lock()
@@ -113,7 +115,7 @@ func (s *shown) until(ctx context.Context, condition func() bool) bool {
 	}
 }
 
-// noting is a cache that notes what its handlers have been shown.
+// noting implements a cache that notes the objects that its handlers have been shown.
 type noting struct {
 	ctrlcache.Cache
 	shown *shown

@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// Applied creates objects as they come out of admission: a pool with a CIDR has its
-// family and our finalizer, and there is the record of that CIDR.
+// Applied creates objects as they leave admission: a pool with a CIDR has its family and our
+// finalizer, and the record of that CIDR exists.
 func (w *World) Applied(objects ...client.Object) {
 	w.t.Helper()
 	for _, obj := range objects {
@@ -32,8 +32,9 @@ func (w *World) Applied(objects ...client.Object) {
 	}
 }
 
-// Created creates objects, as if no admission was there. It fails the story if the order of
-// two of them, or of one and an earlier one, depends on which second it is: see inOrder.
+// Created creates objects as if there were no admission. It fails the story if the order of two
+// of them, or of one and an earlier one, depends on the second in which they are created: see
+// inOrder.
 func (w *World) Created(objects ...client.Object) {
 	w.t.Helper()
 	for _, obj := range objects {
@@ -49,7 +50,8 @@ func (w *World) Recorded(record ipam.Record) {
 	w.Created(convert.Allocation(record))
 }
 
-// Block is the record of a block that an IPClaim of the team was given when it was created.
+// Block returns the record of a block that an IPClaim of the team was given when it was
+// created.
 func Block(claim, pool, cidr string) ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: Team, Name: claim + "-12345678"}, Block: netip.MustParsePrefix(cidr), Pool: ipam.PoolNamed(pool),
@@ -57,19 +59,19 @@ func Block(claim, pool, cidr string) ipam.Record {
 	}
 }
 
-// Claim is an IPClaim of the team as a holder.
+// Claim returns an IPClaim of the team as a holder.
 func Claim(name string) ipam.Holder {
 	return convert.HolderOfClaim(ipam.Name{Namespace: Team, Name: name})
 }
 
-// Stored is an object as it is stored now.
+// Stored returns an object as it is stored now.
 func Stored[T client.Object](w *World, obj T) T {
 	w.t.Helper()
 	suite.Must(w.t, w.K8s.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj))
 	return obj
 }
 
-// Edited changes an object as somebody else: edit is called with what is stored.
+// Edited changes an object as another actor: it calls edit with the stored object.
 func Edited[T client.Object](w *World, obj T, edit func(T)) {
 	w.t.Helper()
 	edit(Stored(w, obj))
@@ -85,7 +87,7 @@ func (w *World) Gone(obj client.Object) {
 	}
 }
 
-// isStored reads an object, and reports whether there is one.
+// isStored reads an object, and reports whether it exists.
 func (w *World) isStored(obj client.Object) bool {
 	w.t.Helper()
 	err := w.K8s.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj)
@@ -93,7 +95,7 @@ func (w *World) isStored(obj client.Object) bool {
 	return err == nil
 }
 
-// Deleted deletes an object. Where it has finalizers it stays.
+// Deleted deletes an object. If it has finalizers, it stays.
 func (w *World) Deleted(obj client.Object) {
 	w.t.Helper()
 	suite.Must(w.t, w.K8s.Delete(w.t.Context(), obj))
@@ -107,8 +109,7 @@ func (w *World) Forced(obj client.Object) {
 	w.Seen()
 }
 
-// Collected does to the records of a holder that is gone what the collection of orphans
-// does.
+// Collected treats the records of a holder that is gone as the collection of orphans does.
 func (w *World) Collected(holder ipam.Holder) {
 	w.t.Helper()
 	for _, record := range w.RecordsOf(holder) {
@@ -122,7 +123,7 @@ func (w *World) Collected(holder ipam.Holder) {
 	w.Seen()
 }
 
-// RecordsOf are what is recorded for a holder.
+// RecordsOf returns the records of a holder.
 func (w *World) RecordsOf(holder ipam.Holder) []ipam.Record { return w.Ledger.HeldBy(holder) }
 
 // Passes lets time pass on the controller's clock.

@@ -23,19 +23,19 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// shownWithin bounds how long the watches may take. It is far more than they need.
+// shownWithin bounds the time that the watches may take. It is far more than they need.
 const shownWithin = time.Minute
 
-// World is what one story has.
+// World holds the state of one story.
 type World struct {
 	// Parts are fed by watches.
 	allocator.Parts
-	// K8s reads and writes as a controller does, but without a cache: a pass sees what
-	// is stored. What it writes is noted in the pass.
+	// K8s reads and writes as a controller does, but without a cache: a pass sees the stored
+	// state. Its writes are noted in the pass.
 	K8s client.WithWatch
 	// Clock is the controller's.
 	Clock *clocktesting.FakeClock
-	// Events are those that the controller has made.
+	// Events holds the events that the controller has made.
 	Events *Events
 
 	t       *testing.T
@@ -44,14 +44,14 @@ type World struct {
 	writes  *writes
 	moments *moments
 	entries *entries.Kept
-	// kept are objects that an interruption is expected to leave.
+	// kept are the objects that an interruption is expected to leave.
 	kept []client.Object
 	// ordered are the objects created so far that the operator puts into an order.
 	ordered []client.Object
 }
 
-// Begin begins a story: as a process that has just started, and has seen all that there
-// is. The test's end ends it.
+// Begin begins a story: as a process that has just started, and has seen everything that
+// exists. The test's end ends it.
 func (p *Plane) Begin(t *testing.T) *World {
 	t.Helper()
 	w := &World{
@@ -68,7 +68,8 @@ func (p *Plane) Begin(t *testing.T) *World {
 	return w
 }
 
-// feed has everything fed until the test ends, and returns when all has been seen once.
+// feed starts the feeds of all parts, which run until the test ends, and returns when
+// everything has been seen once.
 func (w *World) feed() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
@@ -113,7 +114,7 @@ func (w *World) cache(cfg *rest.Config, over *http.Client) ctrlcache.Cache {
 	return noting{from, w.shown}
 }
 
-// Seen waits until the view, the catalogue and the queue have been shown all that the
+// Seen waits until the view, the catalog and the queue have been shown everything that the
 // story has written. Every verb does so itself.
 func (w *World) Seen() {
 	w.t.Helper()
@@ -132,7 +133,7 @@ func (w *World) Seen() {
 	w.Ledger.Synced() // the ledger notifies under its lock: wait until it has done the rest
 }
 
-// isFed reports whether the view, the catalogue or the queue is fed with such objects.
+// isFed reports whether the view, the catalog or the queue is fed with such objects.
 func isFed(obj client.Object) bool {
 	switch obj.(type) {
 	case *v1alpha1.IPClaim, v1alpha1.Pool, *v1alpha1.IPClass, *v1alpha1.IPAllocation:

@@ -9,19 +9,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// writes are what a client has written.
+// writes holds the writes of a client.
 type writes struct {
 	mu sync.Mutex
 	// calls are in order, as Pass.Wrote has them.
 	calls []string
 	// hooks are called just before the next call of that description.
 	hooks map[string]func()
-	// objects are those that have been written to, of which the story has yet to see that
-	// they are shown.
+	// objects are the written objects that the story has not yet seen to be shown.
 	objects []client.Object
 }
 
-// take returns the calls since it was called last.
+// take returns the calls since it was last called.
 func (w *writes) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -30,7 +29,7 @@ func (w *writes) take() []string {
 	return taken
 }
 
-// written returns the objects that were written to since it was called last.
+// written returns the objects that were written to since it was last called.
 func (w *writes) written() []client.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +52,7 @@ func (w *writes) call(what string, obj client.Object, do func() error) error {
 	return err
 }
 
-// hook returns what is to happen just before a call, once.
+// hook returns the function to call just before a call, once.
 func (w *writes) hook(what string) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,7 +61,7 @@ func (w *writes) hook(what string) func() {
 	return hook
 }
 
-// Meanwhile has f called just before the next write of that description, as somebody who
+// Meanwhile makes the next write of that description call f just before it, as an actor that
 // comes in between: see Pass.Wrote.
 func (w *World) Meanwhile(what string, f func()) {
 	w.writes.mu.Lock()
@@ -70,7 +69,7 @@ func (w *World) Meanwhile(what string, f func()) {
 	w.writes.hooks[what] = f
 }
 
-// noteWrites returns the client with what it writes noted.
+// noteWrites returns the client with its writes noted.
 func noteWrites(k8s client.WithWatch, w *writes) client.WithWatch {
 	return interceptor.NewClient(k8s, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {

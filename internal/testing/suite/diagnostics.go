@@ -24,7 +24,7 @@ func (w *World) Account(name string) string {
 }
 
 // Diagnostics asks a replica at a path of its endpoint for metrics, such as /metrics, with a
-// token or, where that is empty, without, and returns the code and the body of the answer.
+// token or, if that is empty, without, and returns the code and the body of the answer.
 func (w *World) Diagnostics(replica int, path, token string) (int, []byte) {
 	w.Helper()
 	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "https://"+w.Managers[replica].MetricsAddress+path, nil)

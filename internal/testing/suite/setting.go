@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Setting is what an environment variable says; what is usual, where it is not set.
+// Setting returns the value of an environment variable, or the usual value if it is not set.
 func Setting[T any](t testing.TB, name string, usual T, parse func(string) (T, error)) T {
 	t.Helper()
 	text := os.Getenv(name)
@@ -20,7 +20,7 @@ func Setting[T any](t testing.TB, name string, usual T, parse func(string) (T, e
 	return value
 }
 
-// Seed is the Setting of a seed for random choices.
+// Seed returns the Setting of a seed for random choices.
 func Seed(t testing.TB, name string, usual uint64) uint64 {
 	t.Helper()
 	return Setting(t, name, usual, func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) })

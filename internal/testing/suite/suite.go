@@ -1,5 +1,5 @@
-// Package suite has what most suites do: start a cluster for a test, make clients
-// and objects, and wait for what other processes do. Everything fails the test
+// Package suite holds the common parts of most suites: it starts a cluster for a test, makes
+// clients and objects, and waits for the actions of other processes. Everything fails the test
 // that it is called for; in a suite of Ginkgo that is GinkgoTB().
 //
 //	w := suite.Start(t, cluster.Options{Managers: 2})
@@ -24,18 +24,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// World is a cluster with the administrator's client, for one test.
+// World holds a cluster with the administrator's client, for one test.
 type World struct {
 	*cluster.Cluster
 	client.WithWatch
 	testing.TB
 
-	// Patience is how long is waited for anything.
+	// Patience is the time limit of every wait.
 	Patience time.Duration
 }
 
-// Start starts a cluster, which stops when the test ends. It is waited for
-// 30 seconds in this world.
+// Start starts a cluster, which stops when the test ends. Waits in this world take up to 30
+// seconds.
 func Start(t testing.TB, options cluster.Options) *World {
 	t.Helper()
 	log.SetLogger(logr.Discard()) // warnings of the API server
@@ -52,7 +52,7 @@ func Start(t testing.TB, options cluster.Options) *World {
 	return w
 }
 
-// For is the same world for another test.
+// For returns the same world for another test.
 func (w *World) For(t testing.TB) *World {
 	other := *w
 	other.TB = t
@@ -67,7 +67,7 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Client is a client without a rate limit.
+// Client returns a client without a rate limit.
 func (w *World) Client(config *rest.Config) client.WithWatch {
 	w.Helper()
 	k8s, err := cluster.NewClient(config)
@@ -75,7 +75,7 @@ func (w *World) Client(config *rest.Config) client.WithWatch {
 	return k8s
 }
 
-// As is a client of a user, without a rate limit.
+// As returns a client of a user, without a rate limit.
 func (w *World) As(name string, groups ...string) client.WithWatch {
 	w.Helper()
 	config, err := w.User(name, groups...)
@@ -83,7 +83,7 @@ func (w *World) As(name string, groups ...string) client.WithWatch {
 	return w.Client(config)
 }
 
-// AsOperator is a client under the operator's own service account.
+// AsOperator returns a client under the operator's own service account.
 func (w *World) AsOperator() client.WithWatch {
 	w.Helper()
 	config, err := w.OperatorConfig(w.Context())
@@ -142,13 +142,13 @@ func (w *World) Gone(objects ...client.Object) {
 	}
 }
 
-// Await asks another process until it says yes.
+// Await polls another process with yes, until that returns true.
 func (w *World) Await(what string, yes func(context.Context) bool) {
 	w.Helper()
 	w.AwaitUnlessFailed(what, func(ctx context.Context) (bool, error) { return yes(ctx), nil })
 }
 
-// AwaitUnlessFailed is Await that gives up at the first error.
+// AwaitUnlessFailed polls as Await does, but gives up at the first error.
 func (w *World) AwaitUnlessFailed(what string, yes func(context.Context) (bool, error)) {
 	w.Helper()
 	if err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, w.Patience, true, yes); err != nil {

@@ -11,7 +11,7 @@ import (
 // KindDomain is the kind of a routing domain, which has no object.
 const KindDomain = "RoutingDomain"
 
-// domainOf returns the routing domain that a pool lies in; false where that is not known.
+// domainOf returns the routing domain in which a pool lies; false if that is not known.
 func (j *judgement) domainOf(key ipam.PoolKey) (ipam.PoolKey, bool) {
 	for range len(j.Pools) + 1 {
 		pool := j.poolsBy[key]
@@ -25,8 +25,8 @@ func (j *judgement) domainOf(key ipam.PoolKey) (ipam.PoolKey, bool) {
 	return ipam.PoolKey{}, false
 }
 
-// domains notes that blocks of claims are handed out in more than one routing domain. There is
-// one note, however many they are.
+// domains notes that blocks of claims are handed out in more than one routing domain. It adds one
+// note for any number of blocks.
 func (j *judgement) domains() {
 	var held []register.Held
 	for i := range j.Records {
@@ -57,7 +57,7 @@ func domainObject(key ipam.PoolKey) Object {
 	return Object{Kind: KindDomain, Namespace: key.Namespace, Name: key.Name}
 }
 
-// mostExamples is how many blocks a finding about many names.
+// mostExamples limits the blocks that a finding about many blocks names.
 const mostExamples = 3
 
 // examplesOf returns the texts of the first of many, and the number of the others.

@@ -8,26 +8,25 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Severity says how bad a finding is.
+// Severity represents the severity of a finding.
 type Severity string
 
-// How bad a finding is.
+// The severities of findings.
 const (
 	// SeverityError: a promise is broken. A block may be given to two holders, or a holder
 	// may lose its block.
 	SeverityError Severity = "error"
-	// SeverityWarning: addresses are held for nobody, and others cannot have them; or are used
-	// for two things.
+	// SeverityWarning: addresses are held without a holder, and others cannot have them; or they
+	// are used for two things.
 	SeverityWarning Severity = "warning"
-	// SeverityNote: nothing is wrong. It is so because somebody asked for it, and is for a
-	// person to know.
+	// SeverityNote: nothing is wrong. The state was requested, and the note informs a person.
 	SeverityNote Severity = "note"
 )
 
-// Kind says what does not agree.
+// Kind represents the kind of a disagreement.
 type Kind string
 
-// What does not agree.
+// The kinds of disagreements.
 const (
 	// BlocksOverlap: two records of one pool or routing domain overlap.
 	BlocksOverlap Kind = "BlocksOverlap"
@@ -43,8 +42,8 @@ const (
 	// HolderWithoutRecord: a claim, pool or IPAddress has a block that is not recorded, so
 	// another one may be given it.
 	HolderWithoutRecord Kind = "HolderWithoutRecord"
-	// HolderDiffersFromRecord: a claim, pool or IPAddress says something else of its block
-	// than its record does.
+	// HolderDiffersFromRecord: a claim, pool or IPAddress differs from its record about its
+	// block.
 	HolderDiffersFromRecord Kind = "HolderDiffersFromRecord"
 	// RetainedPastDue: a retained block is kept for longer than its retention period.
 	RetainedPastDue Kind = "RetainedPastDue"
@@ -54,16 +53,16 @@ const (
 	AddressWithoutClaim Kind = "AddressWithoutClaim"
 	// ClaimWithoutAddress: an IPAddressClaim names an IPAddress that does not exist.
 	ClaimWithoutAddress Kind = "ClaimWithoutAddress"
-	// GatewayHeld: a claim holds the address that is the gateway of a pool by now.
+	// GatewayHeld: a claim holds the address that is now the gateway of a pool.
 	GatewayHeld Kind = "GatewayHeld"
 	// NetworkDiffersFromPool: addresses were handed out with another gateway, name server or
-	// the like than their pool has by now.
+	// the like than their pool has now.
 	NetworkDiffersFromPool Kind = "NetworkDiffersFromPool"
 	// BlockInSeveralDomains: the same addresses are handed out in several routing domains.
 	BlockInSeveralDomains Kind = "BlockInSeveralDomains"
 )
 
-// Severity of the findings of the kind.
+// Severity returns the severity of the findings of the kind.
 func (k Kind) Severity() Severity {
 	switch k {
 	case RecordWithoutHolder, RetainedPastDue, CoolingPastDue, RecordUnreadable, GatewayHeld:
@@ -75,7 +74,7 @@ func (k Kind) Severity() Severity {
 	}
 }
 
-// Object names what a finding is about.
+// Object represents the object that a finding is about.
 type Object struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -87,27 +86,27 @@ func (o Object) String() string {
 	return ipam.Holder{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}.String()
 }
 
-// Finding is one thing that does not agree with another.
+// Finding represents one thing that does not agree with another.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Kind     Kind     `json:"kind"`
 	Object   Object   `json:"object"`
-	// Other is what the object does not agree with, where that exists.
+	// Other is the object with which Object does not agree, if that exists.
 	Other *Object `json:"other,omitempty"`
-	// Block that it is about.
+	// Block is the block that it is about.
 	Block string `json:"block,omitempty"`
-	// Field of a pool that it is about, and the value that was handed out; empty where that was
-	// not set.
+	// Field is the field of a pool that it is about, and Given the value that was handed out;
+	// empty if that was not set.
 	Field string `json:"field,omitempty"`
 	Given string `json:"given,omitempty"`
-	// Message says what is wrong, and what to do about it.
+	// Message describes the problem, and the remedy.
 	Message string `json:"message"`
-	// Releasable says that deleting the object, an IPAllocation, is a person's to do and
-	// gives the block back.
+	// Releasable reports that a person can delete the object, an IPAllocation, to give the block
+	// back.
 	Releasable bool `json:"releasable,omitempty"`
 }
 
-// identity is equal for two findings of two snapshots that are about the same.
+// identity returns a text that is equal for findings about the same in two snapshots.
 func (f *Finding) identity() string {
 	parts := []string{string(f.Kind), f.Object.String(), f.Object.UID, f.Field, f.Given}
 	if f.Other != nil {
@@ -116,7 +115,7 @@ func (f *Finding) identity() string {
 	return strings.Join(parts, "|")
 }
 
-// Both are the findings of a that are in b too.
+// Both returns the findings of a that are in b too.
 func Both(a, b []Finding) []Finding {
 	known := make(map[string]bool, len(b))
 	for i := range b {

@@ -5,7 +5,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// claims judges IPClaims that say that they hold a block.
+// claims judges the IPClaims whose status reports that they hold a block.
 func (j *judgement) claims() {
 	for i := range j.Snapshot.Claims {
 		claim := &j.Snapshot.Claims[i]
@@ -50,7 +50,7 @@ func (j *judgement) compare(claim *Claim, record *Record, object Object) {
 	f.Block, f.Other = claim.Block, &other
 }
 
-// pools judges pools whose status says that their CIDR is recorded.
+// pools judges the pools whose status reports that their CIDR is recorded.
 func (j *judgement) pools() {
 	for i := range j.Snapshot.Pools {
 		pool := &j.Snapshot.Pools[i]
@@ -73,7 +73,8 @@ func (p *Pool) object() Object {
 	return Object{Kind: string(p.Key.Kind), Namespace: p.Key.Namespace, Name: p.Key.Name, UID: p.UID}
 }
 
-// recordOfPool is the record of a pool's own CIDR, one that says so before others.
+// recordOfPool returns the record of a pool's own CIDR: a record with exactly that block before
+// others.
 func (j *judgement) recordOfPool(pool *Pool) *Record {
 	var found *Record
 	for _, record := range j.holdersOf[convert.HolderOfPool(pool.Key)] {
@@ -101,7 +102,8 @@ func (j *judgement) comparePool(pool *Pool, record *Record, object Object) {
 	f.Block, f.Other = pool.CIDR.String(), &other
 }
 
-// addresses judges what Cluster API has of ours. What is being deleted is under way.
+// addresses judges Cluster API's IPAddresses and IPAddressClaims of Cadastre. An object that is
+// being deleted is under way.
 func (j *judgement) addresses() {
 	for i := range j.Snapshot.Addresses {
 		address := &j.Snapshot.Addresses[i]

@@ -8,9 +8,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Judge finds what does not agree in a snapshot. What was written within the grace period
-// may be under way: it is counted and not judged. The order of the findings does not depend
-// on the order in which objects were read.
+// Judge finds the objects in a snapshot that do not agree. A record that was written within the
+// grace period may be under way: Judge counts it and does not judge it. The order of the findings
+// does not depend on the order in which objects were read.
 func Judge(s *Snapshot, grace time.Duration) (findings []Finding, underWay int) {
 	j := newJudgement(s, grace)
 	j.records()
@@ -25,12 +25,12 @@ func Judge(s *Snapshot, grace time.Duration) (findings []Finding, underWay int) 
 	return j.findings, len(j.young)
 }
 
-// judgement is a snapshot, indexed, and what was found in it so far.
+// judgement holds an indexed snapshot, and the findings in it so far.
 type judgement struct {
 	*Snapshot
 	grace    time.Duration
 	findings []Finding
-	// young are the records that may be under way.
+	// young holds the records that may be under way.
 	young map[ipam.Name]bool
 
 	recordsBy   map[ipam.Name]*Record
@@ -77,7 +77,8 @@ func (j *judgement) add(kind Kind, object Object, format string, args ...any) *F
 	return &j.findings[len(j.findings)-1]
 }
 
-// isOver reports whether the grace period is over that began at a time, or with the leader.
+// isOver reports whether the grace period is over. It began at since, or with the leader if that
+// is later.
 func (j *judgement) isOver(since time.Time) bool {
 	if since.Before(j.LeaderSince) {
 		since = j.LeaderSince
@@ -113,8 +114,8 @@ func (j *judgement) holder(record *Record) {
 	}
 }
 
-// missing is why a record that should have a holder has none; empty where it has one, or
-// that is not known. It is what the operator's collector of orphans goes by.
+// missing returns the reason why a record that should have a holder has none; empty if it has
+// one, or if that is not known. The operator's collector of orphans uses the same rule.
 func (j *judgement) missing(record *Record) string {
 	holder := record.Holder
 	if record.State != ipam.StateBound && record.State != ipam.StateReleasing {
@@ -189,7 +190,7 @@ func (j *judgement) missingAddress(record *Record) string {
 	return ""
 }
 
-// place judges where a record's block lies.
+// place judges the pool of a record, and whether the record's block lies in it.
 func (j *judgement) place(record *Record) {
 	if !record.Pool.Kind.IsPool() || j.young[record.Name] {
 		return

@@ -11,14 +11,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// setting is what was handed out with an address that a pool has otherwise by now, by the field
-// of the pool; without a value where it was or is not set.
+// setting represents a value that was handed out with an address and that is different in the
+// pool now, by the field of the pool. A value is empty if it was or is not set.
 type setting struct {
 	pool              ipam.PoolKey
 	field, given, now string
 }
 
-// address is an address that a claim holds.
+// address represents an address that a claim holds.
 type address struct {
 	addr   netip.Addr
 	holder string
@@ -39,7 +39,8 @@ func (j *judgement) networks() {
 	}
 }
 
-// compareClaim compares what an IPClaim was given with what its pool would hand out now.
+// compareClaim compares the settings that an IPClaim was given with the settings that its pool
+// would hand out now.
 func (j *judgement) compareClaim(claim *Claim, found map[setting][]address) {
 	pool := j.poolsBy[claim.Pool]
 	block, err := netip.ParsePrefix(claim.Block)
@@ -56,7 +57,8 @@ func (j *judgement) compareClaim(claim *Claim, found map[setting][]address) {
 	}
 }
 
-// compareAddress compares what an IPAddress has with what its pool would hand out now.
+// compareAddress compares the settings of an IPAddress with the settings that its pool would hand
+// out now.
 func (j *judgement) compareAddress(a *Address, found map[setting][]address) {
 	holder := convert.HolderOfAddressClaim(ipam.Name{Namespace: a.Name.Namespace, Name: a.Claim})
 	for _, record := range j.holdersOf[holder] {
@@ -76,12 +78,12 @@ func (j *judgement) compareAddress(a *Address, found map[setting][]address) {
 	}
 }
 
-// settings are the fields of a network that are handed out with an address.
+// settings returns the fields of a network that are handed out with an address.
 func settings() []string {
 	return []string{"spec.network.prefixLength", "spec.network.gateway", "spec.network.dnsServers", "spec.network.searchDomains", "spec.network.mtu", "spec.network.vlan"}
 }
 
-// settingsOf returns the values of the settings, each empty where it is not set.
+// settingsOf returns the values of the settings, each empty if it is not set.
 func settingsOf(n *v1alpha1.ClaimNetwork) []string {
 	if n == nil {
 		return make([]string, len(settings()))

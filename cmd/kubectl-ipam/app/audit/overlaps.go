@@ -8,8 +8,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// overlaps finds the records that overlap another of the same pool or routing domain. One
-// that may be under way is left out: the loser of a race overlaps the winner for a moment.
+// overlaps finds the records that overlap another of the same pool or routing domain. It leaves
+// out a record that may be under way: the loser of a race overlaps the winner for a moment.
 func (j *judgement) overlaps() {
 	spaces := map[ipam.PoolKey][]*Record{}
 	for i := range j.Snapshot.Records {
@@ -22,9 +22,9 @@ func (j *judgement) overlaps() {
 	}
 }
 
-// overlapsOf goes through the blocks of one space, the larger ones first where they begin
-// at one address. Blocks contain each other or are apart, so that those which contain the
-// present one are a stack. A block is reported with the smallest that contains it.
+// overlapsOf goes through the blocks of one space, the larger ones first if they begin at the
+// same address. Blocks contain each other or are apart, so the blocks that contain the present
+// one form a stack. It reports a block with the smallest one that contains it.
 func (j *judgement) overlapsOf(records []*Record) {
 	slices.SortFunc(records, func(a, b *Record) int {
 		return cmp.Or(a.Block.Addr().Compare(b.Block.Addr()), cmp.Compare(a.Block.Bits(), b.Block.Bits()), cmp.Compare(a.Name.String(), b.Name.String()))

@@ -19,11 +19,13 @@ import (
 // Reader reads snapshots.
 type Reader struct {
 	Client client.Reader
-	// Namespace is where that is listed which may not be listed in all namespaces.
+	// Namespace is the namespace in which resources are listed that the caller cannot list in
+	// all namespaces.
 	Namespace string
-	// Now is the API server's time. It is asked after the first call to the API server.
+	// Now returns the API server's time. It is called after the first call to the API server.
 	Now func() time.Time
-	// LeaderSince is when the operator's leader began; zero where that is not known.
+	// LeaderSince returns the time at which the operator's leader began; zero if that is not
+	// known.
 	LeaderSince func(context.Context) time.Time
 }
 
@@ -68,7 +70,7 @@ func (s *Snapshot) keepRecords(page client.ObjectList) {
 	}
 }
 
-// written is when an object was last written by anybody.
+// written returns the time at which an object was last written, by any writer.
 func written(obj *metav1.ObjectMeta) time.Time {
 	last := obj.CreationTimestamp.Time
 	for i := range obj.ManagedFields {
@@ -108,8 +110,8 @@ func (s *Snapshot) keepLocalPools(page client.ObjectList) {
 	}
 }
 
-// keepPool keeps what can be read of a pool, whatever else is wrong in its spec: the
-// conditions of the pool say that.
+// keepPool keeps the readable part of a pool, whatever else is wrong in its spec: the conditions
+// of the pool report that.
 func (s *Snapshot) keepPool(obj v1alpha1.Pool) {
 	pool, _ := convert.Pool(obj)
 	s.Pools = append(s.Pools, Pool{Pool: pool, UID: string(obj.GetUID()), Recorded: obj.PoolStatus().AllocatedCIDR})
@@ -136,7 +138,7 @@ func (s *Snapshot) keepAddresses(page client.ObjectList) {
 		}
 		addr, err := netip.ParseAddr(obj.Spec.Address)
 		if err != nil {
-			continue // its claim's condition says so
+			continue // its claim's condition reports this
 		}
 		s.Addresses = append(s.Addresses, Address{
 			Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID),

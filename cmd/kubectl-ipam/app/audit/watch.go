@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Options say what counts as under way.
+// Options holds the limits for operations that are under way.
 type Options struct {
-	// Grace is how long a record may be without a holder, or past its time.
+	// Grace is the longest time that a record may be without a holder, or past its time.
 	Grace time.Duration
-	// Settle is how long anything must stay wrong to be reported.
+	// Settle is the time for which anything must stay wrong to be reported.
 	Settle time.Duration
 }
 
-// Watch reads and judges until nothing is wrong any more, or has been wrong for as long as
-// the options say. It returns the last snapshot, what was found in all of them, and the notes
-// on the last.
+// Watch reads and judges snapshots until nothing is wrong any more, or something has been wrong
+// for Options.Settle. It returns the last snapshot, the findings that are in all snapshots, and
+// the notes on the last.
 func Watch(ctx context.Context, read func(context.Context) (*Snapshot, error), o Options) (last *Snapshot, findings []Finding, underWay int, err error) {
 	first := true
 	var until time.Time
@@ -33,7 +33,7 @@ func Watch(ctx context.Context, read func(context.Context) (*Snapshot, error), o
 		if wrong < 0 {
 			wrong = len(found)
 		}
-		found, notes = found[:wrong], found[wrong:] // which come last, and need not stay
+		found, notes = found[:wrong], found[wrong:] // the notes come last, and need not stay
 		if first {
 			first, findings, until = false, found, last.Now.Add(o.Settle)
 		} else {

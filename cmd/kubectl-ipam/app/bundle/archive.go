@@ -9,33 +9,33 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Index is what a bundle holds, and what could not be read.
+// Index lists the files of a bundle, and the objects that could not be read.
 type Index struct {
 	// Created is the API server's time.
 	Created string `json:"created"`
-	// Scope is the namespaces that it is of.
+	// Scope names the namespaces of the bundle.
 	Scope string `json:"scope"`
 	// Operator is the operator's namespace.
 	Operator string `json:"operatorNamespace"`
 	Files    []File `json:"files"`
-	// Unread is what could not be read.
+	// Unread lists the objects that could not be read.
 	Unread []Unread `json:"unread,omitempty"`
 }
 
-// File is one file of a bundle.
+// File describes one file of a bundle.
 type File struct {
 	Name string `json:"name"`
-	// Objects is how many objects it holds; zero for reports and logs.
+	// Objects is the number of objects in the file; zero for reports and logs.
 	Objects int `json:"objects,omitempty"`
 }
 
-// Unread is something that could not be read.
+// Unread names objects or logs that could not be read, and the reason.
 type Unread struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
 }
 
-// archive is a ZIP file that is being written. All that goes into it passes the filter.
+// archive writes a ZIP file. All its contents pass the filter.
 type archive struct {
 	*zip.Writer
 	index  Index
@@ -68,7 +68,7 @@ func (a *archive) value(name string, value any) error {
 	return a.text(name, string(text))
 }
 
-// unread notes what could not be read.
+// unread records in the index that something could not be read, and why.
 func (a *archive) unread(what string, err error) {
 	a.index.Unread = append(a.index.Unread, Unread{What: what, Why: a.filter.Text(err.Error())})
 }

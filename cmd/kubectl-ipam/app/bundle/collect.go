@@ -20,18 +20,18 @@ type Collector struct {
 	Client client.Client
 	// Clients read the logs of pods.
 	Clients kubernetes.Interface
-	// Namespace is that to which what is namespaced is limited; empty: all. Own is where
-	// that is read which may not be read in all.
+	// Namespace limits the namespaced objects to one namespace; empty: all. If the caller cannot
+	// read objects in all namespaces, those of Own are read.
 	Namespace, Own string
 	// Operator is the operator's namespace.
 	Operator string
 	Now      func() time.Time
-	// Reports are written beside what is collected, by the names of their files; an error
-	// is noted in the index.
+	// Reports are written beside the collected objects, by the names of their files; an error is
+	// noted in the index.
 	Reports []Report
 }
 
-// Report is a report of another command.
+// Report represents a report of another command.
 type Report struct {
 	File string
 	Make func(context.Context) (any, error)
@@ -70,12 +70,12 @@ func (c *Collector) Collect(ctx context.Context, into io.Writer) (*Index, error)
 	return &a.index, a.finish()
 }
 
-// learn has the filter know the paths of the webhooks before anything is written.
+// learn teaches the filter the paths of the webhooks before anything is written.
 func (c *Collector) learn(ctx context.Context, filter *Filter) {
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 		list := listOf(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
 		if err := c.Client.List(ctx, list); err != nil {
-			continue // noted where they are to be written
+			continue // noted when they are written
 		}
 		for i := range list.Items {
 			filter.LearnPaths(&list.Items[i])
@@ -89,7 +89,7 @@ func listOf(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
 	return list
 }
 
-// list writes what a listing selects into a file of its own, a page at a time.
+// list writes the objects that a listing selects into a separate file, a page at a time.
 func (c *Collector) list(ctx context.Context, a *archive, l listing) error {
 	var w io.Writer
 	keep := func(page []unstructured.Unstructured) (err error) {

@@ -1,7 +1,7 @@
-// Package bundle writes what is needed to understand a problem into a ZIP file, and no
-// secrets.
+// Package bundle writes the objects and logs that are needed to understand a problem into a ZIP
+// file, and no secrets.
 //
-// Secrets are never read. What is read passes two filters: [Redact] takes out of an object
-// the fields that hold secrets, and a [Filter] takes out of every text what looks like one,
-// or is known to be one: the paths of the webhooks, tokens and private keys.
+// It never reads Secrets. All data passes two filters: [Redact] takes the fields that hold secrets
+// out of an object, and a [Filter] takes out of every text all that looks like a secret, or is
+// known to be one: the paths of the webhooks, tokens and private keys.
 package bundle

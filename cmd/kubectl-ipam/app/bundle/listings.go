@@ -13,18 +13,19 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
-// listing is one kind of object, and which of them a bundle holds.
+// listing describes one kind of object, and which objects of it a bundle holds.
 type listing struct {
 	file string
 	kind schema.GroupVersionKind
-	// namespace is the only one of which they are; empty: of those that the caller asks for.
+	// namespace is the only namespace that is listed; empty: the namespaces that the caller asks
+	// for.
 	namespace     string
 	clusterScoped bool
-	// only selects some of them; nil: all.
+	// only selects some of the objects; nil: all.
 	only func(*unstructured.Unstructured) bool
 }
 
-// what is the resource, as in a role.
+// what returns the resource, as in a role.
 func (l *listing) what() string {
 	resource, _ := meta.UnsafeGuessKindToResource(l.kind)
 	return resource.Resource
@@ -43,7 +44,8 @@ func (l *listing) selected(page []unstructured.Unstructured) []unstructured.Unst
 	return selected
 }
 
-// listings are all that a bundle holds, in the order of its files. Secrets are none of them.
+// listings returns all listings of a bundle, in the order of its files. Secrets are not among
+// them.
 func listings(operator string) []listing {
 	ours := func(kind string) schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKind(kind) }
 	kind := func(group, version, kind string) schema.GroupVersionKind {
@@ -77,8 +79,8 @@ func listings(operator string) []listing {
 	}
 }
 
-// Rights are those to collect a whole bundle but for its reports: in all namespaces, and in
-// the operator's alone.
+// Rights returns the rights to collect a whole bundle except its reports: in all namespaces, and
+// in the operator's namespace alone.
 func Rights() (everywhere, operator []rbacv1.PolicyRule) {
 	for _, l := range listings("operator") {
 		into := &everywhere
@@ -98,13 +100,14 @@ func labelled() client.MatchingLabels {
 	return client.MatchingLabels{"app.kubernetes.io/name": "cadastre"}
 }
 
-// refersToUs selects Cluster API's objects that name a pool or class of ours.
+// refersToUs reports whether an object of Cluster API names a pool or class of ours.
 func refersToUs(obj *unstructured.Unstructured) bool {
 	group, _, _ := unstructured.NestedString(obj.Object, "spec", "poolRef", "apiGroup")
 	return convert.IsOurGroup(group)
 }
 
-// regardsUs selects events about our objects, and about Cluster API's that are for addresses.
+// regardsUs reports whether an event is about our objects, or about the address objects of Cluster
+// API.
 func regardsUs(event *unstructured.Unstructured) bool {
 	version, _, _ := unstructured.NestedString(event.Object, "regarding", "apiVersion")
 	group, _, _ := strings.Cut(version, "/")
@@ -116,7 +119,7 @@ func isOurDefinition(obj *unstructured.Unstructured) bool {
 	return convert.IsOurGroup(group)
 }
 
-// isNamedAfterUs selects what the manifests install cluster-wide.
+// isNamedAfterUs reports whether an object is one that the manifests install cluster-wide.
 func isNamedAfterUs(obj *unstructured.Unstructured) bool {
 	return strings.Contains(obj.GetName(), "cadastre")
 }

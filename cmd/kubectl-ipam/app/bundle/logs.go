@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// logLines and logBytes bound the log of a container. The lines are what the API server is
-// asked for. By its own bound of bytes it would leave out the end, which matters most.
+// logLines and logBytes bound the log of a container. Only logLines is sent to the API server: its
+// own bound of bytes would leave out the end, which matters most.
 const (
 	logLines = int64(5000)
 	logBytes = 2 << 20
@@ -55,7 +55,7 @@ func (c *Collector) log(ctx context.Context, a *archive, pod, container string, 
 		a.unread(file, err)
 		return nil
 	}
-	defer stream.Close() //nolint:errcheck // it was read
+	defer stream.Close() //nolint:errcheck // all of it was read
 	var end tail
 	if _, err := io.Copy(&end, stream); err != nil {
 		a.unread("the end of "+file, err)
@@ -63,13 +63,13 @@ func (c *Collector) log(ctx context.Context, a *archive, pod, container string, 
 	return a.text(file, string(end.text()))
 }
 
-// tail keeps the end of what is written: whole lines of logBytes at most.
+// tail keeps the end of the written text: whole lines of logBytes at most.
 type tail struct {
 	kept []byte
 	cut  bool
 }
 
-// Write keeps up to twice as much, so that a byte is moved once at most.
+// Write keeps up to twice as much, so that it moves each byte once at most.
 func (t *tail) Write(p []byte) (int, error) {
 	if t.kept = append(t.kept, p...); len(t.kept) > 2*logBytes {
 		t.shorten()

@@ -9,15 +9,15 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// redacted stands for what was taken out.
+// redacted replaces a removed value.
 const redacted = "<redacted>"
 
-// hidden are annotations that hold what is encrypted, or a copy of all fields.
+// hidden returns the annotations that hold encrypted data, or a copy of all fields.
 func hidden() []string {
 	return []string{v1alpha1.AnnotationRequester, "kubectl.kubernetes.io/last-applied-configuration"}
 }
 
-// Redact takes out of an object what holds secrets, and who wrote which field.
+// Redact takes out of an object the fields that hold secrets, and the managed fields.
 func Redact(obj *unstructured.Unstructured) {
 	obj.SetManagedFields(nil)
 	annotations := obj.GetAnnotations()
@@ -57,7 +57,7 @@ func redactWebhook(webhook map[string]any) {
 	}
 }
 
-// redactPod takes out the values of environment variables: those of proxies may have
+// redactPod takes out the values of environment variables: the values for proxies may have
 // passwords.
 func redactPod(object map[string]any, fields ...string) {
 	for _, containers := range []string{"containers", "initContainers", "ephemeralContainers"} {
@@ -71,7 +71,7 @@ func redactPod(object map[string]any, fields ...string) {
 	}
 }
 
-// eachMap calls do for every map of a list in an object, and has the object keep what it changes.
+// eachMap calls do for every map of a list in an object. The changes of do stay in the object.
 func eachMap(object map[string]any, do func(map[string]any), fields ...string) {
 	list, found, _ := unstructured.NestedFieldNoCopy(object, fields...)
 	items, isList := list.([]any)
@@ -85,11 +85,11 @@ func eachMap(object map[string]any, do func(map[string]any), fields ...string) {
 	}
 }
 
-// Filter takes secrets out of texts. The zero value knows none but by their form.
+// Filter takes secrets out of texts. The zero value knows secrets by their form only.
 type Filter struct{ known []string }
 
-// LearnPaths has a filter know the secrets in the paths of webhook configurations, before
-// they are redacted.
+// LearnPaths adds the secrets in the paths of webhook configurations to the filter, before they
+// are redacted.
 func (f *Filter) LearnPaths(configuration *unstructured.Unstructured) {
 	eachMap(configuration.Object, func(webhook map[string]any) {
 		path, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "path")
@@ -99,8 +99,8 @@ func (f *Filter) LearnPaths(configuration *unstructured.Unstructured) {
 	}, "webhooks")
 }
 
-// aSecret is what is secret by its form: the first element of a webhook's path, tokens,
-// passwords in URLs, private keys.
+// aSecret lists the forms of secrets: the first element of a webhook's path, tokens, passwords in
+// URLs, private keys.
 var aSecret = []struct { //nolint:gochecknoglobals // compiled once
 	pattern *regexp.Regexp
 	instead string
@@ -110,11 +110,11 @@ var aSecret = []struct { //nolint:gochecknoglobals // compiled once
 	{regexp.MustCompile(`(?i)\b(bearer|basic) +[\w.~+/=-]+`), "$1 " + redacted},
 	{regexp.MustCompile(`://[^/\s:@"]+:[^/\s@"]+@`), "://" + redacted + "@"},
 	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`), redacted},
-	// Its beginning is before that of the text.
+	// A key that begins before the text.
 	{regexp.MustCompile(`[\w+/=:.\s-]*-----END [A-Z ]*PRIVATE KEY-----`), redacted},
 }
 
-// Text is a text without secrets.
+// Text returns a text without its secrets.
 func (f *Filter) Text(text string) string {
 	for _, secret := range f.known {
 		text = strings.ReplaceAll(text, secret, redacted)

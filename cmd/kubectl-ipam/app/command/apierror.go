@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Explained is an error as a person reads it. What the API server answers is shown without
-// the name of the webhook that said it, a field that is wrong on a line of its own where there
-// are several, and with a remedy where it has none.
+// Explained returns an error as a person reads it. It shows the answer of the API server without
+// the name of the webhook that gave it, each wrong field on a separate line if there are several,
+// and with a remedy if the answer has none.
 func Explained(err error) string {
 	text := err.Error()
 	if meta.IsNoMatchError(err) {
@@ -30,7 +30,7 @@ func Explained(err error) string {
 	return strings.Replace(text, status.Status().Message, describe(status.Status()), 1)
 }
 
-// describe is the message of a status.
+// describe returns the message of a status.
 func describe(status metav1.Status) string {
 	message := regexp.MustCompile(`^admission webhook "[^"]*" denied the request: `).ReplaceAllString(status.Message, "")
 	switch {
@@ -48,7 +48,7 @@ func describe(status metav1.Status) string {
 	return message
 }
 
-// Get reads an object, and says what to do where there is none.
+// Get reads an object. If there is none, the error names a remedy.
 func Get(ctx context.Context, c client.Client, obj client.Object) error {
 	err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 	if !apierrors.IsNotFound(err) {
@@ -68,7 +68,7 @@ func NotFound(c client.Client, obj client.Object) error {
 		kind.Kind, obj.GetName(), where, strings.ToLower(kind.Kind), InNamespace(obj)))
 }
 
-// InNamespace is the flag of kubectl for the namespace of an object.
+// InNamespace returns the flag of kubectl for the namespace of an object.
 func InNamespace(obj client.Object) string {
 	if obj.GetNamespace() == "" {
 		return ""

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Waiting is the flag --wait: for how long to wait; zero: not at all.
+// Waiting represents the flag --wait: the longest time to wait; zero means not at all.
 type Waiting struct{ AtMost time.Duration }
 
-// waitDefault is for how long --wait waits where it has no value.
+// waitDefault is the longest time that --wait waits if it has no value.
 const waitDefault = 5 * time.Minute
 
 // BindWait binds the flags --wait and --timeout; until completes their help.
@@ -34,21 +34,21 @@ func BindWait(cmd *cobra.Command, until string) *Waiting {
 // ErrInterrupted means that the caller does not want to wait any longer.
 var ErrInterrupted = errors.New("interrupted")
 
-// Awaited is one object that is watched.
+// Awaited represents one object that is watched.
 type Awaited[T client.Object] struct {
 	Client client.WithWatch
-	// named has the name, and list is a list of the kind.
+	// Named has the name, and List is a list of the kind.
 	Named T
 	List  client.ObjectList
-	// until reports whether the object is as is waited for. It is called with each state
-	// that is seen, and gone once it is deleted.
+	// Until reports whether the object is in the awaited state. Wait calls it with each state
+	// that it sees, and calls Gone when the object is deleted.
 	Until func(T) (bool, error)
 	Gone  func() error
 }
 
-// Wait watches the object until it is as is waited for. The error is
-// context.DeadlineExceeded where it is not in time, and errInterrupted where the caller
-// does not wait any longer.
+// Wait watches the object until it is in the awaited state. The error is
+// context.DeadlineExceeded if it is not in time, and ErrInterrupted if the caller does not wait
+// any longer.
 func (a *Awaited[T]) Wait(ctx context.Context, atMost time.Duration) error {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), atMost)

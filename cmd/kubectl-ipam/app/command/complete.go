@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Completion lists what the shell may offer for a word.
+// Completion represents a function that lists the values that the shell can offer for a word.
 type Completion = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
 
-// Complete has the shell offer values for a flag.
+// Complete registers the values that the shell offers for a flag.
 func Complete(cmd *cobra.Command, flag string, values ...string) {
 	CompleteWith(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// CompleteWith has a shell complete the values of a flag.
+// CompleteWith registers the completion of the values of a flag.
 func CompleteWith(cmd *cobra.Command, flag string, list Completion) {
 	utilruntime.Must(cmd.RegisterFlagCompletionFunc(flag, list))
 }
@@ -26,7 +26,8 @@ func (e *Env) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]st
 	return e.Names(cmd, &corev1.NamespaceList{})
 }
 
-// First offers the names of objects for the first argument, and nothing for others.
+// First returns a completion that offers the names of objects for the first argument, and nothing
+// for others.
 func (e *Env) First(lists ...client.ObjectList) Completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -36,15 +37,15 @@ func (e *Env) First(lists ...client.ObjectList) Completion {
 	}
 }
 
-// CompleteNames offers the names of objects.
+// CompleteNames returns a completion that offers the names of objects.
 func (e *Env) CompleteNames(lists ...client.ObjectList) Completion {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return e.Names(cmd, lists...)
 	}
 }
 
-// Names are those of objects in the namespace, and of cluster-scoped ones. What cannot be
-// listed is not offered.
+// Names returns the names of objects in the namespace, and of cluster-scoped objects. It leaves
+// out objects that cannot be listed.
 func (e *Env) Names(cmd *cobra.Command, lists ...client.ObjectList) ([]string, cobra.ShellCompDirective) {
 	c, err := e.Client()
 	if err != nil {

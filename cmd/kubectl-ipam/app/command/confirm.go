@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Confirmed asks on a terminal whether to go on. Where nobody can be asked, it takes --yes.
+// Confirmed asks on a terminal whether to go on. If there is no terminal, it requires --yes.
 func (e *Env) Confirmed(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
@@ -24,8 +24,8 @@ func (e *Env) Confirmed(ctx context.Context, yes bool, question string) error {
 	return ask(ctx, e.In, e.ErrOut, question)
 }
 
-// ask asks a question, to which only y and yes mean yes. It does not wait for the answer once
-// the context is done.
+// ask asks a question, to which only y and yes mean yes. It stops waiting for the answer when the
+// context is done.
 func ask(ctx context.Context, in io.Reader, out io.Writer, question string) error {
 	fmt.Fprint(out, question+" [y/N] ")
 	answer := make(chan string, 1)

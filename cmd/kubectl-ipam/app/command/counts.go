@@ -7,11 +7,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// exactDigits is how many digits a number has at most in a table.
+// exactDigits limits the digits of a number in a table.
 const exactDigits = 12
 
-// Readable is a number of addresses for people: exact where it is short, else as a power of
-// two where it is one, else rounded to two digits. Reports for programs are always exact.
+// Readable returns a number of addresses for people: exact if it is short, else as a power of two
+// if it is one, else rounded to two digits. Reports for programs are always exact.
 func Readable(n space.Count) string {
 	exact := n.String()
 	if len(exact) <= exactDigits {
@@ -32,8 +32,8 @@ func isPowerOfTwo(n space.Count, power int) bool {
 	return m == n
 }
 
-// Percent is a share for people. It is 0% only where there is nothing, and 100% only where
-// there is all.
+// Percent returns a share for people. It is 0% only if there is nothing, and 100% only if there
+// is all.
 func Percent(part, of space.Count) string {
 	switch share := part.Float64() / of.Float64(); {
 	case part.IsZero() || of.IsZero():
@@ -49,7 +49,7 @@ func Percent(part, of space.Count) string {
 	}
 }
 
-// AddressesOf is a number of addresses with the noun.
+// AddressesOf returns a number of addresses with the noun.
 func AddressesOf(n space.Count) string {
 	if n == space.CountOf64(1) {
 		return "1 address"

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// DryRun is the flag --dry-run, as kubectl has it. Without a value it means the server,
-// which alone knows which block would be had.
+// DryRun represents the flag --dry-run, as in kubectl. Without a value it means the server,
+// because only the server knows which block would be given.
 type DryRun string
 
 // The values of --dry-run.
@@ -34,7 +34,7 @@ func BindDryRun(cmd *cobra.Command) *DryRun {
 	return d
 }
 
-// Check returns an error if the value is none of those that exist.
+// Check returns an error if the value does not exist.
 func (d DryRun) Check() error {
 	if !slices.Contains(dryRuns(), string(d)) {
 		return Coded(ExitUsage, fmt.Errorf("--dry-run=%s: is none of none, client and server", string(d)))
@@ -42,7 +42,7 @@ func (d DryRun) Check() error {
 	return nil
 }
 
-// Done says that something was done, or would be.
+// Done returns the report that something was done, or would be.
 func (d DryRun) Done(what string) string {
 	switch d {
 	case DryRunClient:

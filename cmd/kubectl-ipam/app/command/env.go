@@ -23,14 +23,14 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 )
 
-// Env is what all commands work with: the cluster and the namespace that the caller
-// chooses, as in kubectl, and where to print.
+// Env holds the environment of all commands: the cluster and the namespace that the caller
+// chooses, as in kubectl, and the streams to print to.
 type Env struct {
 	genericiooptions.IOStreams
 	Flags *genericclioptions.ConfigFlags
 	color string
 	Clock clock.PassiveClock
-	// everywhere has an error where the caller may not list something in all namespaces.
+	// everywhere makes a command fail if the caller cannot list something in all namespaces.
 	everywhere bool
 	// server is the API server's clock.
 	Server *serverClock
@@ -51,8 +51,8 @@ func (e *Env) Bind(root *cobra.Command) {
 	CompleteWith(root, "namespace", e.completeNamespaces)
 }
 
-// BindEverywhere registers the flag of kubectl for a command that reads all namespaces where
-// the caller may.
+// BindEverywhere registers the flag of kubectl for a command that reads all namespaces if the
+// caller can.
 func (e *Env) BindEverywhere(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&e.everywhere, "all-namespaces", "A", false, "fail where you may not read all namespaces; without it, what you may not read is left out")
 }
@@ -67,7 +67,7 @@ func (e *Env) CheckColor() error {
 	return nil
 }
 
-// Painted reports whether to print in colour. NO_COLOR counts where nothing is asked for
+// Painted reports whether to print in color. NO_COLOR counts if --color is auto
 // (https://no-color.org).
 func (e *Env) Painted() bool {
 	if e.color != "auto" {
@@ -77,8 +77,8 @@ func (e *Env) Painted() bool {
 	return isFile && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))
 }
 
-// Config is the client configuration that the caller's kubeconfig and flags come to. The
-// API server limits the rate of requests, not the client.
+// Config returns the client configuration that results from the caller's kubeconfig and flags.
+// The API server limits the rate of requests, not the client.
 func (e *Env) Config() (*rest.Config, error) {
 	config, err := e.Flags.ToRESTConfig()
 	if err != nil {
@@ -100,7 +100,7 @@ func (e *Env) Client() (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: Scheme()})
 }
 
-// Namespace is what -n says, or else the kubeconfig's context.
+// Namespace returns the namespace of -n, else that of the kubeconfig's context.
 func (e *Env) Namespace() (string, error) {
 	namespace, _, err := e.Flags.ToRawKubeConfigLoader().Namespace()
 	return namespace, err
@@ -116,13 +116,13 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// read reads the whole register with the caller's rights. What is missing in it is said on
-// the error stream.
+// Read reads the whole register with the caller's rights. It reports the missing parts on the
+// error stream.
 func (e *Env) Read(cmd *cobra.Command) (*register.Register, error) {
 	return e.ReadScope(cmd, register.Scope{})
 }
 
-// ReadScope is read with some of the records.
+// ReadScope reads the register like Read, but only the records in the scope.
 func (e *Env) ReadScope(cmd *cobra.Command, scope register.Scope) (*register.Register, error) {
 	r, err := e.ReadQuietly(cmd, scope)
 	if err != nil {
@@ -140,7 +140,8 @@ func (e *Env) ReadScope(cmd *cobra.Command, scope register.Scope) (*register.Reg
 	return r, nil
 }
 
-// ReadQuietly is readScope for the completion of a command line.
+// ReadQuietly reads the register like ReadScope, but without notes, for the completion of a
+// command line.
 func (e *Env) ReadQuietly(cmd *cobra.Command, scope register.Scope) (*register.Register, error) {
 	config, err := e.Config()
 	if err != nil {
@@ -161,7 +162,7 @@ func (e *Env) ReadQuietly(cmd *cobra.Command, scope register.Scope) (*register.R
 	return register.Read(cmd.Context(), source, namespace, scope)
 }
 
-// Note tells the caller something beside the report.
+// Note prints a note for the caller beside the report.
 func (e *Env) Note(format string, args ...any) {
 	fmt.Fprintf(e.ErrOut, "note: "+format+"\n", args...)
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// ExitCode says how a command ended. The codes are part of the interface: they keep their
-// meaning in all versions.
+// ExitCode represents the result of a command. The codes are part of the interface: they keep
+// their meaning in all versions.
 type ExitCode int
 
-// How a command ended.
+// The results of a command.
 const (
-	// ExitDone: the command did what was asked.
+	// ExitDone: the command did as requested.
 	ExitDone ExitCode = 0
-	// ExitError: the command failed for a reason that has no code of its own.
+	// ExitError: the command failed for a reason that has no separate code.
 	ExitError ExitCode = 1
 	// ExitUsage: the command, an argument or a flag is wrong, or an object is refused as
 	// invalid. Nothing was done.
@@ -36,16 +36,16 @@ const (
 	ExitLimit ExitCode = 7
 	// ExitUnhealthy: the check was done, and something is wrong.
 	ExitUnhealthy ExitCode = 8
-	// ExitTimedOut: what was waited for did not happen in time; as for timeout(1).
+	// ExitTimedOut: the awaited state was not reached in time; as for timeout(1).
 	ExitTimedOut ExitCode = 124
 )
 
-// ExitCodes are all exit codes, in order.
+// ExitCodes returns all exit codes, in order.
 func ExitCodes() []ExitCode {
 	return []ExitCode{ExitDone, ExitError, ExitUsage, ExitExhausted, ExitNotFound, ExitForbidden, ExitConflict, ExitLimit, ExitUnhealthy, ExitTimedOut}
 }
 
-// codedError is an error that decides the exit code.
+// codedError represents an error that decides the exit code.
 type codedError struct {
 	code ExitCode
 	err  error
@@ -63,7 +63,7 @@ func Coded(code ExitCode, err error) error {
 	return &codedError{code: code, err: err}
 }
 
-// CodeOf is the one place that decides with which code an error ends a command.
+// CodeOf returns the code with which an error ends a command. Only CodeOf decides this.
 func CodeOf(err error) ExitCode {
 	var own *codedError
 	var status apierrors.APIStatus

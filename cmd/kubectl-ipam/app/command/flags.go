@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// Length is a flag that says how large a block is: 24 or /24. It is nil where it is not set.
+// Length represents a flag for the size of a block: 24 or /24. It is nil if it is not set.
 type Length struct{ Bits **int32 }
 
 var _ pflag.Value = Length{}
@@ -46,5 +46,5 @@ func AsBlock(text string) string {
 	return text
 }
 
-// Families are the values of a flag that names an address family.
+// Families returns the values of a flag that names an address family.
 func Families() []string { return []string{string(v1alpha1.IPv4), string(v1alpha1.IPv6)} }

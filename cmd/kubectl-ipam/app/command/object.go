@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Object is an API object as a report: a program gets the object itself.
+// Object represents an API object as a report: a program gets the object itself.
 type Object struct {
 	client.Object
 	kind schema.GroupVersionKind
-	// rows is the object for people.
+	// Rows returns the object as a table for people.
 	Rows func(wide bool) *Table
-	// asManifest leaves out what a manifest has not.
+	// AsManifest leaves out the fields that a manifest does not have.
 	AsManifest bool
 }
 
@@ -30,7 +30,7 @@ func NewObject(obj client.Object, rows func(wide bool) *Table) (*Object, error) 
 	return &Object{Object: obj, kind: kind, Rows: rows}, nil
 }
 
-// Outcome is an object of which is said what was done with it.
+// Outcome returns an object that is printed with the action that was done with it.
 func Outcome(obj client.Object, done string) (*Object, error) {
 	o, err := NewObject(obj, nil)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // ReportVersion is the apiVersion of the reports that commands print with -o json and -o
-// yaml. Fields may be added to it; none changes its meaning or goes.
+// yaml. Fields can be added to it; no field changes its meaning or is removed.
 const ReportVersion = "cli.ipam.cadastre.dev/v1alpha1"
 
 // ReportType returns the type of a report of this kind.
@@ -21,18 +21,18 @@ func ReportType(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: ReportVersion, Kind: kind}
 }
 
-// Report is what a command has found. Its JSON is the report for programs.
+// Report represents the result of a command. Its JSON is the report for programs.
 type Report interface {
-	// Table is the report for people; wide has more columns.
+	// Table returns the report for people; wide has more columns.
 	Table(wide bool) *Table
-	// Names are the objects that the report is about, such as ippool/nodes.
+	// Names returns the objects that the report is about, such as ippool/nodes.
 	Names() []string
 }
 
-// drawing is a report that is not a table for people.
+// drawing represents a report that is not a table for people.
 type drawing interface{ Draw(painted bool) string }
 
-// Output is the flag -o of a command.
+// Output holds the flag -o of a command.
 type Output struct {
 	Flags     *genericclioptions.PrintFlags
 	noHeaders bool
@@ -49,7 +49,7 @@ func BindOutput(cmd *cobra.Command) *Output {
 	return o
 }
 
-// Print prints a report in the format that was asked for.
+// Print prints a report in the requested format.
 func (e *Env) Print(o *Output, r Report) error {
 	format := *o.Flags.OutputFormat
 	switch {

@@ -18,21 +18,22 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// MaxOwners is how many owners above an object are looked for.
+// MaxOwners limits the owners above an object that are looked up.
 const MaxOwners = 10
 
-// ObjectRef names an object of any kind.
+// ObjectRef represents a reference to an object of any kind.
 type ObjectRef struct {
 	APIGroup  string `json:"apiGroup,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 
-	// Version of its API; empty where a person has named the object, and it is not read.
+	// Version is the version of its API; empty if a person has named the object. It is not read
+	// then.
 	Version string `json:"-"`
 }
 
-// String is the kind and the name.
+// String returns the kind and the name.
 func (r ObjectRef) String() string { return r.Kind + " " + r.FullName() }
 
 // FullName returns the name with its namespace, if it has one.
@@ -60,12 +61,12 @@ func RefOfHolder(h ipam.Holder) ObjectRef {
 // RefOfPool returns the reference to a pool.
 func RefOfPool(key ipam.PoolKey) ObjectRef { return RefOfHolder(convert.HolderOfPool(key)) }
 
-// Owners finds who owns an object, and who owns that, with the rights of the caller. An
-// object is read once.
+// Owners holds the owners of objects. It finds the owners of an object, and their owners, with
+// the rights of the caller, and reads an object once.
 type Owners struct {
 	client client.Client
 	Read   map[ObjectRef][]ObjectRef
-	// unread is why an object of a kind could not be read, by kind.
+	// unread holds the reason why an object of a kind could not be read, by kind.
 	unread map[string]error
 }
 
@@ -74,8 +75,8 @@ func NewOwners(c client.Client) *Owners {
 	return &Owners{client: c, Read: map[ObjectRef][]ObjectRef{}, unread: map[string]error{}}
 }
 
-// Above are the owners of an object, the nearest first: the controller of each where it has
-// one, else its first owner. An owner that may not be read is the last one.
+// Above returns the owners of an object, the nearest first: the controller of each if it has one,
+// else its first owner. An owner that the caller cannot read is the last one.
 func (o *Owners) Above(ctx context.Context, object ObjectRef) []ObjectRef {
 	var above []ObjectRef
 	seen := map[ObjectRef]bool{object: true}
@@ -91,7 +92,7 @@ func (o *Owners) Above(ctx context.Context, object ObjectRef) []ObjectRef {
 	return above
 }
 
-// of are the owners of an object, its controller first.
+// of returns the owners of an object, its controller first.
 func (o *Owners) of(ctx context.Context, object ObjectRef) []ObjectRef {
 	if owners, known := o.Read[object]; known || object.Version == "" {
 		return owners
@@ -117,7 +118,7 @@ func (o *Owners) get(ctx context.Context, object ObjectRef) ([]ObjectRef, error)
 	return OwnersOf(found), err
 }
 
-// OwnersOf are those that an object names, its controller first.
+// OwnersOf returns the owners that an object names, its controller first.
 func OwnersOf(object client.Object) []ObjectRef {
 	var owners []ObjectRef
 	for _, reference := range object.GetOwnerReferences() {
@@ -135,7 +136,7 @@ func OwnersOf(object client.Object) []ObjectRef {
 	return owners
 }
 
-// ownersOfClaim are those that a claim names as any object does, and else the user of the
+// ownersOfClaim returns the owners that a claim names as any object does, else the user of the
 // block that its spec names.
 func ownersOfClaim(claim *v1alpha1.IPClaim) []ObjectRef {
 	if owners := OwnersOf(claim); len(owners) > 0 || claim.Spec.OwnerRef == nil {
@@ -145,7 +146,7 @@ func ownersOfClaim(claim *v1alpha1.IPClaim) []ObjectRef {
 	return []ObjectRef{{APIGroup: owner.APIGroup, Kind: owner.Kind, Namespace: claim.Namespace, Name: owner.Name}}
 }
 
-// Explain says what could not be read.
+// Explain notes the kinds of which an object could not be read.
 func (o *Owners) Explain(e *Env) {
 	for _, kind := range slices.Sorted(maps.Keys(o.unread)) {
 		err := o.unread[kind]
@@ -159,7 +160,7 @@ func (o *Owners) Explain(e *Env) {
 	}
 }
 
-// UserOf is the owner that a person looks for: the Machine, or else the nearest one.
+// UserOf returns the owner that a person looks for: the Machine, else the nearest one.
 func UserOf(above []ObjectRef) string {
 	for _, owner := range above {
 		if owner.IsMachine() {
@@ -172,5 +173,5 @@ func UserOf(above []ObjectRef) string {
 	return above[0].InNamespace()
 }
 
-// InNamespace is the kind and the name beside an object of the same namespace.
+// InNamespace returns the kind and the name, for use beside an object of the same namespace.
 func (r ObjectRef) InNamespace() string { return r.Kind + " " + r.Name }

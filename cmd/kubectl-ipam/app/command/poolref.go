@@ -12,7 +12,7 @@ import (
 )
 
 // SplitKind splits an argument as kubectl writes an object, kind/name. The kind is in lower
-// case, in the singular and without its group; empty where there is only a name.
+// case, in the singular and without its group; empty if there is only a name.
 func SplitKind(argument string) (kind, name string) {
 	kind, name, found := strings.Cut(argument, "/")
 	if !found {
@@ -22,9 +22,9 @@ func SplitKind(argument string) (kind, name string) {
 	return strings.TrimSuffix(kind, "s"), name
 }
 
-// PoolNamed is the pool that an argument names: localippool/NAME, ippool/NAME, or NAME alone
-// for a LocalIPPool of the namespace, else an IPPool. It does not tell whether there is an
-// IPPool of the name: a caller may use pools that they may not read.
+// PoolNamed returns the pool that an argument names: localippool/NAME, ippool/NAME, or NAME alone
+// for a LocalIPPool of the namespace, else an IPPool. It does not check whether there is an
+// IPPool of the name: a caller can use pools that they cannot read.
 func PoolNamed(ctx context.Context, c client.Client, namespace, argument string) (v1alpha1.PoolReference, error) {
 	kind, name := SplitKind(argument)
 	switch kind {

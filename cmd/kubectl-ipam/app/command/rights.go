@@ -10,21 +10,21 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/bundle"
 )
 
-// Needs are the rights that a command asks for.
+// Needs holds the rights that a command asks for.
 type Needs struct {
-	// Command without "kubectl ipam".
+	// Command is the command without "kubectl ipam".
 	Command string
-	// Needed are those without which it fails.
+	// Needed holds the rights without which it fails.
 	Needed []rbacv1.PolicyRule
-	// Wanted are those without which it leaves something out, and says so.
+	// Wanted holds the rights without which it leaves something out, and reports that.
 	Wanted []rbacv1.PolicyRule
-	// Operator are such that it asks for in the operator's namespace alone.
+	// Operator holds the rights that it asks for in the operator's namespace alone.
 	Operator []rbacv1.PolicyRule
-	// Like are the commands whose reports it makes too, with their rights.
+	// Like names the commands whose reports it makes too, with their rights.
 	Like []string
 }
 
-// Rights are those of the commands, in the order of their names. docs/import.md has the
+// Rights returns the rights of the commands, in the order of their names. docs/import.md has the
 // rights of import.
 func Rights() []Needs {
 	register := rules(ours("list", "ippools", "localippools", "ipallocations", "ipclaims"))
@@ -55,8 +55,8 @@ func Rights() []Needs {
 	}
 }
 
-// doctorRights are those to read an installation, to ask for the operator's rights, and to
-// try in dry runs what webhooks and policies answer.
+// doctorRights returns the rights to read an installation, to ask for the operator's rights, and
+// to try the answers of webhooks and policies in dry runs.
 func doctorRights() Needs {
 	return Needs{
 		Command: "doctor",
@@ -74,8 +74,8 @@ func doctorRights() Needs {
 	}
 }
 
-// uiRights are those to follow the register, and to answer what the page asks. To create and to
-// delete is for --read-only=false.
+// uiRights returns the rights to follow the register, and to answer the requests of the page. The
+// rights to create and to delete are for --read-only=false.
 func uiRights() Needs {
 	return Needs{
 		Command: "ui",
@@ -88,20 +88,20 @@ func uiRights() Needs {
 
 func rules(all ...rbacv1.PolicyRule) []rbacv1.PolicyRule { return all }
 
-// ours is a rule about our own API group.
+// ours returns a rule about our own API group.
 func ours(verbs string, resources ...string) rbacv1.PolicyRule {
 	return rule(v1alpha1.GroupVersion.Group, verbs, resources...)
 }
 
-// capi is a rule about Cluster API's group of address management.
+// capi returns a rule about Cluster API's group of address management.
 func capi(verbs string, resources ...string) rbacv1.PolicyRule {
 	return rule(ipamv1.GroupVersion.Group, verbs, resources...)
 }
 
-// core is a rule about the core group.
+// core returns a rule about the core group.
 func core(verbs string, resources ...string) rbacv1.PolicyRule { return rule("", verbs, resources...) }
 
-// admission is a rule about webhooks and admission policies.
+// admission returns a rule about webhooks and admission policies.
 func admission(verbs string, resources ...string) rbacv1.PolicyRule {
 	return rule("admissionregistration.k8s.io", verbs, resources...)
 }
@@ -110,7 +110,7 @@ func definitions() rbacv1.PolicyRule {
 	return rule("apiextensions.k8s.io", "get", "customresourcedefinitions")
 }
 
-// lease is to read who leads, since when, and of which version.
+// lease returns the rule to read the leader, its start, and its version.
 func lease() rbacv1.PolicyRule { return rule("coordination.k8s.io", "get", "leases") }
 
 func rule(group, verbs string, resources ...string) rbacv1.PolicyRule {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// serverClock is the API server's clock, as its answers tell it. What is stored has the
-// time of the API server, and the clock of the caller's machine may be another.
+// serverClock represents the API server's clock, as its answers report it. Stored objects have
+// the time of the API server, and the clock of the caller's machine may differ.
 type serverClock struct {
 	clock clock.PassiveClock
 
@@ -17,10 +17,10 @@ type serverClock struct {
 	ahead time.Duration
 }
 
-// over is a way to the API server on which the clock is read.
+// over returns a way to the API server that reads the clock.
 func (c *serverClock) over(way http.RoundTripper) http.RoundTripper { return &clockedWay{way, c} }
 
-// clockedWay reads the clock of each answer.
+// clockedWay implements http.RoundTripper, and reads the clock of each answer.
 type clockedWay struct {
 	http.RoundTripper
 	clock *serverClock
@@ -44,7 +44,7 @@ func (c *serverClock) set(at time.Time) {
 	c.ahead = at.Sub(c.clock.Now())
 }
 
-// Now is the API server's time; that of the caller before the first answer.
+// Now returns the API server's time; the time of the caller before the first answer.
 func (c *serverClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

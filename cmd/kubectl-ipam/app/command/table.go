@@ -10,11 +10,11 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
 )
 
-// Style is how a text is shown on a terminal: the parameters of an escape sequence (ECMA-48
-// section 8.3.117, SGR). Empty: as it is.
+// Style represents the style of a text on a terminal: the parameters of an escape sequence
+// (ECMA-48 section 8.3.117, SGR). The empty style shows the text as it is.
 type Style string
 
-// The styles, by what they stand for. Whatever a colour says, the text says too.
+// The styles, by their meaning. The text always states the meaning of a color too.
 const (
 	Plain    Style = ""
 	Strong   Style = "1"
@@ -26,7 +26,7 @@ const (
 	Withheld Style = "35"
 )
 
-// Paint returns the text with the style, where it is to be painted.
+// Paint returns the text, with the style if painted is set.
 func (s Style) Paint(text string, painted bool) string {
 	if s == Plain || !painted || text == "" {
 		return text
@@ -34,28 +34,29 @@ func (s Style) Paint(text string, painted bool) string {
 	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
 }
 
-// Cell is one value of a table.
+// Cell represents one value of a table.
 type Cell struct {
 	Text  string
 	Style Style
 }
 
-// Text is a cell without a style.
+// Text returns a cell without a style.
 func Text(format string, args ...any) Cell { return Cell{Text: fmt.Sprintf(format, args...)} }
 
-// Table is a list of rows in columns, as kubectl prints one.
+// Table represents a list of rows in columns, as kubectl prints one.
 type Table struct {
 	Headers []string
 	Rows    [][]Cell
-	// empty is said in place of a table without rows.
+	// Empty is the text in place of a table without rows.
 	Empty string
-	// gap is between two columns, in spaces; 0: as in kubectl.
+	// Gap is the gap between two columns, in spaces; 0 means as in kubectl.
 	Gap int
-	// footer stands below the rows, such as how much is left out; empty where there is none.
+	// Footer is the text below the rows, such as the number of omitted rows; empty if there is
+	// none.
 	Footer string
-	// below are texts that stand below the rows, by their numbers.
+	// below holds the texts below single rows, by the index of the row.
 	below map[int]string
-	// next is another table, below this one; nil where there is none.
+	// Next is another table, below this one; nil if there is none.
 	Next *Table
 }
 
@@ -70,10 +71,10 @@ func (t *Table) Explain(text string) {
 	t.below[len(t.Rows)-1] = text
 }
 
-// usualGap is between two columns.
+// usualGap is the usual gap between two columns, in spaces.
 const usualGap = 3
 
-// write writes the table, and those that follow it. Nothing is padded at the end of a line.
+// Write writes the table, and the tables that follow it. It adds no padding at the end of a line.
 func (t *Table) Write(out io.Writer, painted, headers bool) error {
 	if err := t.writeOne(out, painted, headers); err != nil || t.Next == nil {
 		return err
@@ -122,7 +123,7 @@ func (t *Table) writeOne(out io.Writer, painted, headers bool) error {
 	return err
 }
 
-// printableRows are the rows, each text of which is printable.
+// printableRows returns the rows with printable texts.
 func printableRows(rows [][]Cell) [][]Cell {
 	all := make([][]Cell, len(rows))
 	for i, row := range rows {
@@ -147,7 +148,7 @@ func columnWidths(rows [][]Cell) []int {
 	return widths
 }
 
-// wrapped is a text in lines of lineWidth columns, indented.
+// wrapped returns a text in lines of LineWidth columns, indented.
 func wrapped(text string) string {
 	var b strings.Builder
 	const indent = "  "
@@ -169,7 +170,7 @@ func wrapped(text string) string {
 	return b.String()
 }
 
-// LineWidth is how wide a line of prose is.
+// LineWidth is the width of a line of prose, in columns.
 const LineWidth = 100
 
 // OrNone returns the text, or a dash if it is empty.

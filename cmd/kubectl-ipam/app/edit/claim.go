@@ -49,7 +49,7 @@ same command again is safe with --name: what asks for the same gets the same cla
 	return cmd
 }
 
-// claiming is one run of the command.
+// claiming represents one run of the command.
 type claiming struct {
 	*command.Env
 	asked  *claimFlags
@@ -104,7 +104,7 @@ func (c *claiming) run(ctx context.Context) error {
 	return c.waits(claim)
 }
 
-// create makes the claim, or returns the one that is there where that asked for the same.
+// create creates the claim, or returns the stored one if that asked for the same.
 func (c *claiming) create(ctx context.Context, claim *v1alpha1.IPClaim) (*v1alpha1.IPClaim, error) {
 	made := claim.DeepCopy()
 	err := c.client.Create(ctx, made, c.dryRun)
@@ -124,7 +124,7 @@ func (c *claiming) create(ctx context.Context, claim *v1alpha1.IPClaim) (*v1alph
 	return stored, sameRequest(claim, stored)
 }
 
-// show prints a claim: its block alone, or the claim in the format that was asked for.
+// show prints a claim: its block alone, or the claim in the requested format.
 func (c *claiming) show(claim *v1alpha1.IPClaim) error {
 	if c.quiet && *c.dryRun != command.DryRunClient {
 		fmt.Fprintln(c.Out, claim.Status.AllocatedCIDR)

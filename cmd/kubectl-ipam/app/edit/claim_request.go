@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 )
 
-// claimFlags are what a claim asks for.
+// claimFlags holds the flags of the request of a claim.
 type claimFlags struct {
 	name, class, pool, selector, family, cidr, reclaim string
 
@@ -50,7 +50,7 @@ func (f *claimFlags) check() error {
 	return nil
 }
 
-// claim is the claim that asks for it.
+// claim returns the claim that the flags describe.
 func (f *claimFlags) claim(ctx context.Context, c client.Client, namespace string) (*v1alpha1.IPClaim, error) {
 	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.name}}
 	if f.name == "" {
@@ -77,8 +77,8 @@ func (f *claimFlags) claim(ctx context.Context, c client.Client, namespace strin
 	return claim, nil
 }
 
-// sameRequest reports an error where a claim that is stored asked for something else. What is
-// left out now may be anything: it was filled in when the claim was stored.
+// sameRequest returns an error if a stored claim asked for something else. A field that is left
+// out now can have any value there: it was filled in when the claim was stored.
 func sameRequest(asked, stored *v1alpha1.IPClaim) error {
 	if !stored.DeletionTimestamp.IsZero() {
 		return command.Coded(command.ExitConflict, fmt.Errorf("IPClaim %s: is being deleted: wait until it is gone, or choose another --name", stored.Name))
@@ -91,7 +91,7 @@ func sameRequest(asked, stored *v1alpha1.IPClaim) error {
 		stored.Name, field, cmp.Or(has, "not set"), cmp.Or(wants, "left out"), stored.Name, command.InNamespace(stored)))
 }
 
-// difference names the first field in which what is asked for is not what is stored.
+// difference names the first field in which the request differs from the stored claim.
 func difference(asked, stored *v1alpha1.IPClaimSpec) (field, has, wants string) {
 	switch {
 	case poolOf(asked.PoolRef) != poolOf(stored.PoolRef):
@@ -113,7 +113,7 @@ func difference(asked, stored *v1alpha1.IPClaimSpec) (field, has, wants string) 
 	return "", "", ""
 }
 
-// poolOf names a pool as an argument does; empty where there is none.
+// poolOf names a pool as an argument does; empty if there is none.
 func poolOf(ref *v1alpha1.PoolReference) string {
 	switch {
 	case ref == nil:

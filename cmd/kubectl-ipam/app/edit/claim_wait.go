@@ -13,7 +13,7 @@ import (
 
 func isBound(claim *v1alpha1.IPClaim) bool { return claim.Status.Phase == v1alpha1.ClaimBound }
 
-// await watches a claim until it has its block. The claim stays whatever happens.
+// await watches a claim until it has its block. The claim stays in every case.
 func (c *claiming) await(ctx context.Context, claim *v1alpha1.IPClaim) (*v1alpha1.IPClaim, error) {
 	c.Note("%s; waiting for %s at most", whyWaiting(claim, "waits"), c.wait.AtMost)
 	last := claim
@@ -37,7 +37,7 @@ func (c *claiming) await(ctx context.Context, claim *v1alpha1.IPClaim) (*v1alpha
 	return last, err
 }
 
-// waits is the error of a claim that is stored and has no block; nil where it has one.
+// waits returns the error of a claim that is stored and has no block; nil if it has one.
 func (c *claiming) waits(claim *v1alpha1.IPClaim) error {
 	if isBound(claim) {
 		return nil
@@ -48,7 +48,7 @@ func (c *claiming) waits(claim *v1alpha1.IPClaim) error {
 	return command.Coded(codeOfReason(readyReason(claim)), fmt.Errorf("%s\n%s", whyWaiting(claim, "is stored and waits"), whatNow(claim)))
 }
 
-// whatNow says what can be done about a claim that waits, a command a line.
+// whatNow lists the commands for a claim that waits, one per line.
 func whatNow(claim *v1alpha1.IPClaim) string {
 	of := claim.Name + command.InNamespace(claim)
 	return "  see why:      kubectl ipam explain " + of +
@@ -56,7 +56,7 @@ func whatNow(claim *v1alpha1.IPClaim) string {
 		"\n  give it up:   kubectl ipam release ipclaim/" + of
 }
 
-// whyWaiting says why a claim that does so has no block.
+// whyWaiting explains why a claim that does this, such as wait, has no block.
 func whyWaiting(claim *v1alpha1.IPClaim, does string) string {
 	return fmt.Sprintf("IPClaim %s %s (%s): %s", claim.Name, does, readyReason(claim), readyMessage(claim))
 }
@@ -75,7 +75,7 @@ func readyMessage(claim *v1alpha1.IPClaim) string {
 	return "no operator has answered it: see whether Cadastre runs"
 }
 
-// codeOfReason is the exit code for a claim that waits for a reason.
+// codeOfReason returns the exit code for a claim that waits for a reason.
 func codeOfReason(reason string) command.ExitCode {
 	switch reason {
 	case v1alpha1.ReasonClassNotFound, v1alpha1.ReasonNoDefaultClass, v1alpha1.ReasonPoolNotFound, v1alpha1.ReasonNoPoolForClass, v1alpha1.ReasonClusterNotFound:

@@ -24,7 +24,7 @@ func NewCreate(e *command.Env) *cobra.Command {
 	return cmd
 }
 
-// policyFlags are what pools and classes both state.
+// policyFlags holds the flags that pools and classes have in common.
 type policyFlags struct {
 	cmd *cobra.Command
 
@@ -58,7 +58,7 @@ func (f *policyFlags) bind(cmd *cobra.Command) {
 
 func (f *policyFlags) changed(flag string) bool { return f.cmd.Flags().Changed(flag) }
 
-// duration is the value of a flag; nil where it is not set.
+// duration returns the value of a flag; nil if it is not set.
 func (f *policyFlags) duration(flag string, value time.Duration) *metav1.Duration {
 	if !f.changed(flag) {
 		return nil
@@ -66,7 +66,7 @@ func (f *policyFlags) duration(flag string, value time.Duration) *metav1.Duratio
 	return &metav1.Duration{Duration: value}
 }
 
-// limits are what one project may hold; nil where nothing is said.
+// limits returns the limits on the holdings of one project; nil if no flag sets them.
 func (f *policyFlags) limits() *v1alpha1.Limits {
 	limits := &v1alpha1.ProjectLimits{}
 	if f.limitAddresses != "" {
@@ -81,8 +81,8 @@ func (f *policyFlags) limits() *v1alpha1.Limits {
 	return &v1alpha1.Limits{PerProject: limits}
 }
 
-// visibleTo is the visibility. What is made for a project is for that alone, unless another
-// is asked for.
+// visibleTo returns the visibility. An object of a project is for that project alone, unless the
+// caller asks for another visibility.
 func (f *policyFlags) visibleTo() v1alpha1.Visibility {
 	if f.visibility == "" && f.project != "" {
 		return v1alpha1.VisibilityConsumer

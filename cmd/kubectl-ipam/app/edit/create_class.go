@@ -53,7 +53,7 @@ func createClass(ctx context.Context, e *command.Env, class *v1alpha1.IPClass, d
 	return e.Print(o, printed)
 }
 
-// classFlags are what a class states.
+// classFlags holds the flags of a class.
 type classFlags struct {
 	policyFlags
 	family, poolSelection, reclaim, provisioner string
@@ -78,7 +78,7 @@ func (f *classFlags) bind(cmd *cobra.Command) {
 	command.Complete(cmd, "reclaim-policy", string(v1alpha1.ReclaimDelete), string(v1alpha1.ReclaimRetain))
 }
 
-// class is the class as the flags state it.
+// class returns the class that the flags describe.
 func (f *classFlags) class(name string) *v1alpha1.IPClass {
 	class := &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: f.labels}}
 	if f.isDefault {

@@ -46,7 +46,7 @@ LocalIPPool: only claims of the namespace are served from it.`,
 	return cmd
 }
 
-// poolMaking is one run of the command.
+// poolMaking represents one run of the command.
 type poolMaking struct {
 	*command.Env
 	flags  *poolFlags
@@ -108,7 +108,7 @@ func (p *poolMaking) show(pool v1alpha1.Pool) error {
 	return p.Print(p.output, printed)
 }
 
-// await watches a pool until it is ready. The pool stays whatever happens.
+// await watches a pool until it is ready. The pool stays in every case.
 func (p *poolMaking) await(ctx context.Context, c client.WithWatch, pool v1alpha1.Pool) (v1alpha1.Pool, error) {
 	last := pool
 	watched := &command.Awaited[v1alpha1.Pool]{

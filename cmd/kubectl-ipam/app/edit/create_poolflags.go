@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 )
 
-// poolFlags are what a pool states.
+// poolFlags holds the flags of a pool.
 type poolFlags struct {
 	policyFlags
 	local                        bool
@@ -64,7 +64,7 @@ func (f *poolFlags) check() error {
 	return nil
 }
 
-// pool is the pool as the flags state it.
+// pool returns the pool that the flags describe.
 func (f *poolFlags) pool(namespace, name string) v1alpha1.Pool {
 	if f.local {
 		pool := &v1alpha1.LocalIPPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: f.labels}}
@@ -106,8 +106,8 @@ func (f *poolFlags) hasNetwork() bool {
 	return f.gateway != "" || f.networkLength != nil || f.edges || len(f.dnsServers) > 0 || len(f.searchDomains) > 0 || f.mtu != 0 || f.vlan != 0
 }
 
-// subnetLength is the length of the subnet: that of the pool where it is not said. It is nil
-// where neither is known.
+// subnetLength returns the length of the subnet: the length of the pool if no flag sets it. It
+// returns nil if neither is known.
 func (f *poolFlags) subnetLength() *int32 {
 	if f.networkLength != nil {
 		return f.networkLength
@@ -120,7 +120,7 @@ func (f *poolFlags) subnetLength() *int32 {
 	}
 	cidr, err := netip.ParsePrefix(f.cidr)
 	if err != nil {
-		return new(int32(0)) // the API server says what is wrong with the CIDR
+		return new(int32(0)) // the API server reports the error in the CIDR
 	}
 	return new(int32(cidr.Bits())) //nolint:gosec // 0 to 128
 }

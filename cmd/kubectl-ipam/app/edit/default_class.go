@@ -43,7 +43,7 @@ It refuses to switch where the new class would not serve what the present one se
 	return cmd
 }
 
-// switching is one run of the command.
+// switching represents one run of the command.
 type switching struct {
 	*command.Env
 	dryRun *command.DryRun
@@ -51,12 +51,12 @@ type switching struct {
 	force  bool
 
 	client client.Client
-	// classes by their names, and the one that is to be the default.
+	// classes holds the classes by their names, and target the one that is to be the default.
 	classes map[string]*v1alpha1.IPClass
 	target  *v1alpha1.IPClass
 }
 
-// mostSteps bounds a run: a switch takes three writes, and as many to finish an earlier one.
+// mostSteps limits a run: a switch takes three writes, and as many to finish an earlier one.
 const mostSteps = 16
 
 func (s *switching) run(ctx context.Context, name string) error {
@@ -79,8 +79,8 @@ func (s *switching) run(ctx context.Context, name string) error {
 	return s.say(before.Name, written)
 }
 
-// steps does one step after the other until none is left, and returns how many it wrote. A dry
-// run does the first, which is the switch.
+// steps does one step after the other until none is left, and returns the number of steps that
+// it wrote. A dry run does the first step, which is the switch.
 func (s *switching) steps(ctx context.Context) (written int, err error) {
 	name, claimed := s.target.Name, false
 	for range mostSteps {
@@ -123,8 +123,8 @@ func (s *switching) read(ctx context.Context, name string) error {
 	return nil
 }
 
-// write does one step, on the class as it was read. It is false, and nothing is written, where
-// that has changed meanwhile.
+// write does one step, on the class as it was read. If the class has changed since then, it writes
+// nothing and returns false.
 func (s *switching) write(ctx context.Context, step step) (done bool, err error) {
 	class := s.classes[step.class]
 	if *s.dryRun == command.DryRunClient {
@@ -147,7 +147,7 @@ func (s *switching) write(ctx context.Context, step step) (done bool, err error)
 	switch {
 	case apierrors.IsConflict(err):
 		return false, nil
-	case apierrors.IsInvalid(err) && step.replaces != "": // another became the default meanwhile, and is named
+	case apierrors.IsInvalid(err) && step.replaces != "": // another class became the default since the read, and the error names it
 		return false, command.Coded(command.ExitConflict, err)
 	}
 	return err == nil, err

@@ -10,8 +10,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// notServed says which claims that name no class are served by the present default class, which
-// may be nil, and would not be by the next.
+// notServed describes the claims without a class name that the present default class serves, and
+// that the next one would not serve. The present class may be nil.
 func notServed(before, next *v1alpha1.IPClass) []string {
 	if before == nil || before.Name == next.Name {
 		return nil
@@ -27,7 +27,7 @@ func notServed(before, next *v1alpha1.IPClass) []string {
 	return append(notServedNow(next, coming), refused(before.Name, present, coming)...)
 }
 
-// refused says which claims the coming class refuses that the present one does not.
+// refused describes the claims that the coming class refuses and the present one does not.
 func refused(name string, present, coming ipam.Class) []string {
 	var lost []string
 	if present.Length != ipam.NoLength && coming.Length == ipam.NoLength {
@@ -49,7 +49,7 @@ func refused(name string, present, coming ipam.Class) []string {
 	return lost
 }
 
-// notServedNow says why a class serves no claims at present.
+// notServedNow explains why a class serves no claims at present.
 func notServedNow(class *v1alpha1.IPClass, read ipam.Class) []string {
 	ready := meta.FindStatusCondition(class.Status.Conditions, v1alpha1.ConditionReady)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 )
 
-// step is one write of a switch: the annotations that a class is to have.
+// step represents one write of a switch: the annotations that a class is to have.
 type step struct {
 	class     string
 	isDefault bool
@@ -20,23 +20,23 @@ type step struct {
 
 func (s step) isNone() bool { return s.class == "" }
 
-// nextStep is the next write that makes the target the default class of its family; none once
-// nothing is left to do. The classes are those that are annotated as the default, and the
-// target. At each moment between two writes either the class that counted before or the
-// target counts, as inventory.DefaultOf says; each write is one that admission allows, which
-// refuses a second default but for one that replaces the only other.
+// nextStep returns the next write that makes the target the default class of its family; none
+// when nothing is left to do. The classes are the target and the classes that are annotated as
+// the default. At each moment between two writes either the class that counted before or the
+// target counts, as inventory.DefaultOf decides. Admission allows each write: it refuses a
+// second default, except one that replaces the only other.
 //
 //	old ─ default              new ─
 //	old ─ default              new ─ default, replaces old     new counts from here on
 //	old ─                      new ─ default, replaces old
 //	old ─                      new ─ default
 //
-// It begins from wherever an earlier run, or a person, has left off. Runs may overlap, also for
-// different classes: a run takes the annotation off a class only where another one counts and
-// the class is as it was read, never off the class that counts. So a switch that was begun is
-// finished before the next one, in the other direction too. Where this run has made the
-// target the default and another one counts, a second switch was begun at the same time or
-// after it, and that one is left alone.
+// It continues from the state in which an earlier run, or a person, has left the classes. Runs
+// can overlap, also for different classes: a run removes the annotation of a class only if
+// another class counts and the class is as it was read, and never that of the class that counts.
+// So a switch that was begun is finished before the next one, in the other direction too. If
+// this run has made the target the default and another class counts, a second switch was begun
+// at the same time or after it, and this run leaves that switch alone.
 func nextStep(classes []inventory.ClassEntry, target string, claimed bool) step {
 	annotated := slices.DeleteFunc(slices.Clone(classes), func(c inventory.ClassEntry) bool { return !c.Default })
 	counting, exists := inventory.DefaultOf(annotated)
@@ -60,7 +60,7 @@ func nextStep(classes []inventory.ClassEntry, target string, claimed bool) step 
 	return step{}
 }
 
-// counts reports whether, once one class is annotated no more, one of these counts.
+// counts reports whether one of these counts when one class is no longer annotated.
 func counts(annotated []inventory.ClassEntry, without string, these ...string) bool {
 	counting, _ := inventory.DefaultOf(slices.DeleteFunc(slices.Clone(annotated), named(without)))
 	return slices.Contains(these, counting.Name)
@@ -70,7 +70,7 @@ func named(name string) func(inventory.ClassEntry) bool {
 	return func(c inventory.ClassEntry) bool { return c.Name == name }
 }
 
-// defaults are the classes of a family that are annotated as the default.
+// defaults returns the classes of a family that are annotated as the default.
 func defaults(classes map[string]*v1alpha1.IPClass, family v1alpha1.IPFamily) []inventory.ClassEntry {
 	var annotated []inventory.ClassEntry
 	for _, class := range classes {
@@ -82,7 +82,7 @@ func defaults(classes map[string]*v1alpha1.IPClass, family v1alpha1.IPFamily) []
 	return annotated
 }
 
-// defaultsAndTarget are the defaults of the target's family, and the target.
+// defaultsAndTarget returns the defaults of the target's family, and the target.
 func defaultsAndTarget(classes map[string]*v1alpha1.IPClass, target *v1alpha1.IPClass) []inventory.ClassEntry {
 	all := defaults(classes, target.Spec.IPFamily)
 	if !inventory.IsDefault(target) {
@@ -91,7 +91,7 @@ func defaultsAndTarget(classes map[string]*v1alpha1.IPClass, target *v1alpha1.IP
 	return all
 }
 
-// entry reads a class; one that is not valid counts as far as its annotations say.
+// entry reads a class; a class that is not valid counts by its annotations.
 func entry(class *v1alpha1.IPClass) inventory.ClassEntry {
 	read, _ := inventory.ReadClass(class)
 	read.Name = class.Name

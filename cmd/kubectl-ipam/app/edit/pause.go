@@ -42,7 +42,7 @@ func NewResume(e *command.Env) *cobra.Command {
 	return cmd
 }
 
-// pausing is one run of pause or resume.
+// pausing represents one run of pause or resume.
 type pausing struct {
 	*command.Env
 	dryRun *command.DryRun
@@ -120,8 +120,8 @@ func (p *pausing) resume(ctx context.Context, pool v1alpha1.Pool) error {
 	}
 }
 
-// annotate sets the annotation, or removes it where the value is nil, of this very pool and
-// of no later one of its name.
+// annotate sets the annotation, or removes it if the value is nil. It changes exactly this pool,
+// and no later one of its name.
 func (p *pausing) annotate(ctx context.Context, pool v1alpha1.Pool, value *string) error {
 	if *p.dryRun == command.DryRunClient {
 		annotations := pool.GetAnnotations()

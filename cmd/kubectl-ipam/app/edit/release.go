@@ -39,7 +39,7 @@ ipclaim/NAME, ipallocation/NAME and ipaddressclaim/NAME say which.`,
 	return cmd
 }
 
-// Releasing is one run of the command.
+// Releasing represents one run of the command.
 type Releasing struct {
 	*command.Env
 	DryRun     *command.DryRun
@@ -86,7 +86,7 @@ func (r *Releasing) run(ctx context.Context, argument string) error {
 	return r.Print(r.output, held.Report)
 }
 
-// Delete deletes what was described, and no later object of its name.
+// Delete deletes the described object, and no later object of its name.
 func (r *Releasing) Delete(ctx context.Context, held *Holding) error {
 	held.Report.Outcome = r.DryRun.Done("released")
 	if *r.DryRun == command.DryRunClient {
@@ -96,8 +96,8 @@ func (r *Releasing) Delete(ctx context.Context, held *Holding) error {
 	return r.Client.Delete(ctx, held.obj, client.Preconditions{UID: &uid}, r.DryRun)
 }
 
-// await watches the record of the block until that is free, or retained. Where none is known,
-// the claim is watched until it is gone.
+// await watches the record of the block until the block is free, or retained. If no record is
+// known, it watches the claim until the claim is gone.
 func (r *Releasing) await(ctx context.Context, held *Holding) error {
 	report := held.Report
 	var err error

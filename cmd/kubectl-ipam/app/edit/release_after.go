@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// keepingOf is for how long the block of a claim is kept, as far as the class and the pool may
-// be read.
+// keepingOf returns how long the block of a claim is kept, as far as the caller can read the
+// class and the pool.
 func (r *Releasing) keepingOf(ctx context.Context, namespace, className string, ref *v1alpha1.PoolReference) ipam.Keeping {
 	var class *ipam.Class
 	var pool *ipam.Pool
@@ -38,7 +38,7 @@ func (r *Releasing) keepingOf(ctx context.Context, namespace, className string, 
 	return ipam.KeepingOf(class, pool)
 }
 
-// Afterwards says what becomes of the block of a claim.
+// Afterwards describes how the block of a claim is treated after the release.
 func Afterwards(policy v1alpha1.ReclaimPolicy, keeping ipam.Keeping) string {
 	switch {
 	case policy == v1alpha1.ReclaimRetain && keeping.Retention > 0:

@@ -19,35 +19,37 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
-// Holding is what is to be released.
+// Holding represents the object to release.
 type Holding struct {
 	obj  client.Object
 	list client.ObjectList
-	// record is the name of the IPAllocation, beside obj; empty where none is known.
+	// record is the name of the IPAllocation, beside obj; empty if none is known.
 	record string
-	// refusal says why it is not to be released; nil: it may be.
+	// refusal explains why the object cannot be released; nil if it can.
 	refusal error
 	Report  *ReleaseReport
 }
 
-// ReleaseReport is what `release` prints.
+// ReleaseReport represents the output of `release`.
 type ReleaseReport struct {
 	metav1.TypeMeta `json:",inline"`
-	// Object is the kind of what is released: IPClaim, IPAddressClaim or IPAllocation.
+	// Object is the kind of the released object: IPClaim, IPAddressClaim or IPAllocation.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Block is empty where a claim has none.
+	// Block is empty if a claim has none.
 	Block string `json:"block,omitempty"`
 	Pool  string `json:"pool,omitempty"`
 	Class string `json:"class,omitempty"`
-	// Since is when the block was recorded, or where that may not be read, the claim made.
+	// Since is the time at which the block was recorded, or, if the caller cannot read that,
+	// the time at which the claim was created.
 	Since metav1.Time `json:"since,omitzero"`
-	// Afterwards is what becomes of the block.
+	// Afterwards describes how the block is treated after the release.
 	Afterwards string `json:"afterwards"`
-	// KeptBy are finalizers of others, which keep a claim that is deleted, and its block.
+	// KeptBy holds the finalizers that Cadastre does not remove itself. They keep a deleted
+	// claim, and its block.
 	KeptBy []string `json:"keptBy,omitempty"`
-	// Outcome is what was done.
+	// Outcome is the result of the release.
 	Outcome string `json:"outcome"`
 
 	resource string
@@ -62,7 +64,7 @@ func (r *ReleaseReport) Table(bool) *command.Table {
 	return &command.Table{Rows: [][]command.Cell{{command.Text("%s %s", r.Names()[0], r.Outcome)}}}
 }
 
-// describe says what is held, and what becomes of it.
+// describe prints the held block, and how it is treated after the release.
 func (r *ReleaseReport) describe(out io.Writer) {
 	if r.Block == "" {
 		fmt.Fprintf(out, "%s %s/%s holds no block\n", r.Object, r.Namespace, r.Name)
@@ -84,7 +86,8 @@ func (r *ReleaseReport) describe(out io.Writer) {
 	}
 }
 
-// keeps says what keeps a claim that is deleted; empty where that is not known.
+// keeps names the finalizers that keep a deleted claim; if there are none, it refers to the
+// allocations of the namespace.
 func (r *ReleaseReport) keeps() string {
 	if len(r.KeptBy) == 0 {
 		return ": see kubectl get ipallocations -n " + r.Namespace
@@ -92,14 +95,14 @@ func (r *ReleaseReport) keeps() string {
 	return ": have these finalizers removed: " + strings.Join(r.KeptBy, ", ")
 }
 
-// finalizersOfOthers are those of an object that Cadastre does not remove itself.
+// finalizersOfOthers returns the finalizers of an object that Cadastre does not remove itself.
 func finalizersOfOthers(obj client.Object) []string {
 	return slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool {
 		return strings.HasPrefix(f, v1alpha1.GroupVersion.Group+"/")
 	})
 }
 
-// find reads what an argument names.
+// find reads the object that an argument names.
 func (r *Releasing) find(ctx context.Context, namespace, argument string) (*Holding, error) {
 	kind, name := command.SplitKind(argument)
 	key := metav1.ObjectMeta{Namespace: namespace, Name: name}

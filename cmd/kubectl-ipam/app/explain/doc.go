@@ -1,3 +1,3 @@
-// Package explain holds the command that explains why a claim waits: it reads what the operator
-// reads, and judges by the operator's own code.
+// Package explain implements the command that explains why a claim waits: it reads the same
+// objects as the operator, and judges by the operator's own code.
 package explain

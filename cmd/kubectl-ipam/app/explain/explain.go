@@ -80,12 +80,12 @@ func explain(e *command.Env, cmd *cobra.Command, argument string, o *command.Out
 	return e.Print(o, report)
 }
 
-// Question is a claim of either kind that is to be explained.
+// Question holds the claim of either kind that the command explains.
 type Question struct {
 	kind, resource string
 	Obj            client.Object
 	request        ipam.Request
-	// invalid says why the claim cannot be understood.
+	// invalid is the reason why the claim cannot be understood.
 	invalid error
 
 	bound           bool
@@ -95,11 +95,11 @@ type Question struct {
 	pool            *v1alpha1.PoolReference
 	record          string
 	reclaim         v1alpha1.ReclaimPolicy
-	// candidates are what the status of the claim says of each pool.
+	// candidates are the entries for each pool in the status of the claim.
 	candidates []v1alpha1.CandidatePool
 }
 
-// holder is the claim as the holder of a block.
+// holder returns the claim as the holder of a block.
 func (q *Question) holder() ipam.Holder {
 	claim := ipam.Name{Namespace: q.Obj.GetNamespace(), Name: q.Obj.GetName()}
 	if q.kind == convert.AddressClaimKind {
@@ -108,7 +108,7 @@ func (q *Question) holder() ipam.Holder {
 	return convert.HolderOfClaim(claim)
 }
 
-// FindQuestion reads the object of which the caller asks why it waits.
+// FindQuestion reads the claim that the caller asks about.
 func FindQuestion(ctx context.Context, c client.Client, namespace, argument string) (*Question, error) {
 	kind, name := command.SplitKind(argument)
 	key := metav1.ObjectMeta{Namespace: namespace, Name: name}

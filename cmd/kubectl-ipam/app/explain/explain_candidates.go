@@ -14,31 +14,32 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// Candidate is a pool that could serve a claim, and what it lacks.
+// Candidate represents a pool that could serve a claim, and the obstacle.
 type Candidate struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	CIDR string `json:"cidr,omitempty"`
-	// Reason is as in the status.candidates of an IPClaim, or NotVisible where the claim may
-	// not use the pool.
+	// Reason is one of the reasons in the status.candidates of an IPClaim, or NotVisible if the
+	// claim cannot use the pool.
 	Reason  v1alpha1.CandidateReason `json:"reason"`
 	Message string                   `json:"message"`
-	// LargestFreePrefix as in /20; empty where nothing is free, or that is not known.
+	// LargestFreePrefix has the form /20; it is empty if nothing is free or if that is not known.
 	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
-	// Available is how many addresses can still be handed out; empty where that is not known.
+	// Available is the number of addresses that can still be handed out; it is empty if that is
+	// not known.
 	Available string `json:"available,omitempty"`
 
-	// pool is nil where it may not be read.
+	// pool is nil if the caller cannot read it.
 	pool *register.Pool
 }
 
-// reasonNotVisible: the claim may not use the pool.
+// reasonNotVisible means that the claim cannot use the pool.
 const reasonNotVisible v1alpha1.CandidateReason = "NotVisible"
 
-// candidates are the pools that could serve a claim as far as names go, with what each
-// lacks. Where the caller may list what the operator watches, it is what the operator's own
-// code decides of it; otherwise complete is false, and it is what the status of the claim
-// says.
+// candidates returns the pools that could serve a claim as far as names go, each with its
+// obstacle. If the caller can list all objects that the operator watches, the operator's own code
+// decides, and complete is true; otherwise complete is false, and the candidates come from the
+// status of the claim.
 func candidates(ctx context.Context, asked *Question, known *Knowledge) (all []Candidate, terms ipam.Terms, complete bool) {
 	terms.Length = asked.request.Length
 	if known.parts != nil && asked.invalid == nil {
@@ -52,9 +53,9 @@ func candidates(ctx context.Context, asked *Question, known *Knowledge) (all []C
 	return all, terms, complete
 }
 
-// considered are the pools that the claim may use, as the operator's own code decides. Which
-// family a claim is of that names nothing is a flag of the operator's: none is considered
-// for it.
+// considered returns the pools that the claim can use, as the operator's own code decides. It
+// returns no pool for a claim that names nothing, because a flag of the operator sets the family
+// of that claim.
 func (k *Knowledge) considered(ctx context.Context, asked *Question) ([]Candidate, ipam.Terms) {
 	request := asked.request
 	if request.Pool == (ipam.PoolKey{}) && request.Class == "" && request.Selects == nil {
@@ -80,14 +81,14 @@ func (k *Knowledge) considered(ctx context.Context, asked *Question) ([]Candidat
 		}
 		all = append(all, candidate)
 	}
-	if resolution.Terms.Family == "" { // it has not come to terms
+	if resolution.Terms.Family == "" { // the resolution has no terms
 		resolution.Terms.Length = request.Length
 	}
 	return all, resolution.Terms
 }
 
-// inTheWay names the holder of the first block that overlaps the one that is asked for, which
-// a status does not.
+// inTheWay names the holder of the first block that overlaps the requested block. A status does
+// not name it.
 func inTheWay(c Candidate, block netip.Prefix) string {
 	for _, record := range c.pool.Overlapping(block) {
 		return fmt.Sprintf("%s is held by %s", record.Block, holderOf(record))
@@ -95,7 +96,7 @@ func inTheWay(c Candidate, block netip.Prefix) string {
 	return c.Message
 }
 
-// candidate adds to what is said of a pool what is known of it.
+// candidate adds the known facts about a pool to the given entry for it.
 func (k *Knowledge) candidate(of v1alpha1.CandidatePool) Candidate {
 	pool := k.Register.Pool(convert.PoolKey(k.Namespace, of.PoolRef))
 	cidr := ""
@@ -111,8 +112,8 @@ func (k *Knowledge) candidate(of v1alpha1.CandidatePool) Candidate {
 	}
 }
 
-// capacity is what is free in a pool: counted where the caller may list all allocations,
-// and otherwise as its status says.
+// capacity returns the free space of a pool: it is counted if the caller can list all allocations,
+// and otherwise taken from the pool's status.
 func (k *Knowledge) capacity(pool *register.Pool) (register.Usage, bool) {
 	if k.parts != nil {
 		return pool.Usage()
@@ -120,8 +121,9 @@ func (k *Knowledge) capacity(pool *register.Pool) (register.Usage, bool) {
 	return pool.UsageOfStatus()
 }
 
-// told takes over what the operator says of a pool in the status of the claim, where that is
-// something else: it knows more than can be listed, such as which project is the platform's.
+// told takes over the operator's entry for a pool from the status of the claim, if its reason
+// differs or the pool is missing: the operator knows more than can be listed, such as which
+// project is the platform's.
 func (k *Knowledge) told(all []Candidate, told v1alpha1.CandidatePool) []Candidate {
 	at := slices.IndexFunc(all, func(c Candidate) bool { return c.Kind == string(told.PoolRef.Kind) && c.Name == told.PoolRef.Name })
 	switch {
@@ -133,7 +135,7 @@ func (k *Knowledge) told(all []Candidate, told v1alpha1.CandidatePool) []Candida
 	return all
 }
 
-// hidden are the other pools that the request names, by name, class or labels, and may not use.
+// hidden returns the other pools that the request names, by name, class or labels, and cannot use.
 func (k *Knowledge) hidden(request ipam.Request, known []Candidate) []Candidate {
 	request.Tenant, _ = k.parts.Catalogue.Tenant(k.Namespace)
 	var all []Candidate
@@ -151,7 +153,7 @@ func names(request ipam.Request, pool *register.Pool) bool {
 	return request.Pool == pool.Key || request.Class != "" && pool.Names(request.Class) || request.Selects != nil && request.Selects(pool.Labels)
 }
 
-// whyHidden says why a request may not use a pool of the platform; empty where it may.
+// whyHidden returns the reason why a request cannot use a pool of the platform, or "" if it can.
 func whyHidden(request ipam.Request, pool *register.Pool) string {
 	switch {
 	case !pool.IsKnown(), pool.Key.Namespace != "", request.MayName(pool.Pool), request.Class != "" && request.MayUse(pool.Pool):
@@ -165,7 +167,7 @@ func whyHidden(request ipam.Request, pool *register.Pool) string {
 	}
 }
 
-// holderOf names the holder of a record, or says how it is held without one.
+// holderOf names the holder of a record, or describes how it is held without a holder.
 func holderOf(record *register.Record) string {
 	switch record.State {
 	case ipam.StateRetained:

@@ -56,7 +56,7 @@ func addressRequest(claim *ipamv1.IPAddressClaim) (ipam.Request, error) {
 	return request, errs.ToAggregate()
 }
 
-// says takes over what the conditions of the claim say.
+// says takes over reason and message from the conditions of the claim.
 func (q *Question) says(conditions []metav1.Condition) {
 	q.reason, q.message = "NoAnswer", "no operator has answered it: see whether Cadastre runs"
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {

@@ -18,25 +18,26 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// Knowledge is what the caller may read to explain a claim.
+// Knowledge holds the objects that the caller can read to explain a claim.
 type Knowledge struct {
 	Register  *register.Register
 	Namespace string
-	// addressClaims are those that may be listed.
+	// addressClaims are the IPAddressClaims that the caller can list.
 	addressClaims []ipamv1.IPAddressClaim
-	// parts are the operator's, of what was listed; nil where the caller may not list all that
-	// the operator watches.
+	// parts are the operator's parts, filled with the listed objects; nil if the caller cannot
+	// list all objects that the operator watches.
 	parts *allocator.Parts
 }
 
-// read reads what the register does not have. What may not be read is left out.
+// Read reads the objects that the register does not have. It leaves out objects that the caller
+// cannot read.
 func (k *Knowledge) Read(ctx context.Context, c client.Client) error {
 	list := &ipamv1.IPAddressClaimList{}
 	err := c.List(ctx, list)
 	if apierrors.IsForbidden(err) {
 		err = c.List(ctx, list, client.InNamespace(k.Namespace))
 	}
-	if err == nil { // Cluster API need not be there
+	if err == nil { // Cluster API is optional
 		k.addressClaims = list.Items
 	}
 	if slices.ContainsFunc([]string{"ippools", "localippools", "ipallocations"}, k.Register.Lacks) {
@@ -53,7 +54,7 @@ func (k *Knowledge) Read(ctx context.Context, c client.Client) error {
 	return k.load(classes.Items, namespaces.Items)
 }
 
-// load fills the operator's parts with what was listed.
+// load fills the operator's parts with the listed objects.
 func (k *Knowledge) load(classes []v1alpha1.IPClass, namespaces []metav1.PartialObjectMetadata) error {
 	listed := allocator.Snapshot{Waiting: k.Register.Waiting, Waiters: k.addressWaiters()}
 	for _, pool := range k.Register.Pools {
@@ -80,14 +81,14 @@ func (k *Knowledge) hasClass(name string) bool {
 	return has
 }
 
-// Close ends the parts that judge.
+// Close stops the operator's parts.
 func (k *Knowledge) Close() {
 	if k.parts != nil {
 		k.parts.Close()
 	}
 }
 
-// addressWaiters are the IPAddressClaims that wait for room.
+// addressWaiters returns the IPAddressClaims that wait for room.
 func (k *Knowledge) addressWaiters() []queue.Waiter {
 	var all []queue.Waiter
 	for i := range k.addressClaims {

@@ -11,13 +11,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// Waiter is a claim, or a child pool, that waits for room in the same pools.
+// Waiter represents a claim, or a child pool, that waits for room in the same pools.
 type Waiter struct {
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	Since     time.Time `json:"since"`
-	// Asked is whether it is the claim that is explained.
+	// Asked marks the explained claim.
 	Asked bool `json:"asked,omitempty"`
 }
 
@@ -25,9 +25,9 @@ func (w Waiter) before(other Waiter) int {
 	return cmp.Or(w.Since.Compare(other.Since), cmp.Compare(w.Namespace, other.Namespace), cmp.Compare(w.Name, other.Name))
 }
 
-// order is what waits for room in the same pools, oldest first, as far as the caller may see
-// it, with the claim that is explained among it. A claim that waits for something else has no
-// place in it: others are served before it.
+// order returns the claims and child pools that wait for room in the same pools, oldest first, as
+// far as the caller can see them, and the explained claim among them. A claim that waits for
+// anything else has no position there: others are served before it.
 func order(asked *Question, known *Knowledge) []Waiter {
 	self := asked.holder()
 	waiters := []Waiter{{Kind: self.Kind, Namespace: self.Namespace, Name: self.Name, Since: asked.Obj.GetCreationTimestamp().Time, Asked: true}}
@@ -41,7 +41,7 @@ func order(asked *Question, known *Knowledge) []Waiter {
 	return waiters
 }
 
-// claimWaiters are the IPClaims that wait for room.
+// claimWaiters returns the IPClaims that wait for room.
 func (k *Knowledge) claimWaiters() []queue.Waiter {
 	var all []queue.Waiter
 	for i := range k.Register.Waiting {
@@ -53,7 +53,7 @@ func (k *Knowledge) claimWaiters() []queue.Waiter {
 	return all
 }
 
-// poolWaiters are the child pools that wait for their parents.
+// poolWaiters returns the child pools that wait for their parents.
 func (k *Knowledge) poolWaiters() []queue.Waiter {
 	var all []queue.Waiter
 	for _, pool := range k.Register.Pools {
@@ -64,8 +64,8 @@ func (k *Knowledge) poolWaiters() []queue.Waiter {
 	return all
 }
 
-// waitsForSame reports of other requests whether they may be served from a pool that may
-// serve this one; where that is not known, whether they name the same.
+// waitsForSame returns a function that reports whether a pool that can serve the first request can
+// also serve another request. If the pools are not known, it reports whether both name the same.
 func (k *Knowledge) waitsForSame(first ipam.Request) func(ipam.Request) bool {
 	shares := func(ipam.Request) bool { return false }
 	if k.parts != nil {
@@ -88,7 +88,7 @@ func (k *Knowledge) waitsForSame(first ipam.Request) func(ipam.Request) bool {
 	}
 }
 
-// ahead are those of the order that come before the claim that is explained.
+// ahead returns the waiters that come before the explained claim.
 func ahead(order []Waiter) []Waiter {
 	at := slices.IndexFunc(order, func(w Waiter) bool { return w.Asked })
 	return order[:max(at, 0)]

@@ -12,11 +12,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// remediesShown bounds how many blocks are named that could be released, and how many pools
+// remediesShown bounds the number of blocks to release that are named, and the number of pools
 // that could serve the claim.
 const remediesShown = 3
 
-// remedies are what would have the claim served, of what the caller may read.
+// remedies returns the actions after which the claim would be served, judged by the objects that
+// the caller can read.
 func remedies(asked *Question, known *Knowledge, terms ipam.Terms, pools []Candidate) []string {
 	var all []string
 	add := func(remedies ...string) {
@@ -27,7 +28,7 @@ func remedies(asked *Question, known *Knowledge, terms ipam.Terms, pools []Candi
 		}
 	}
 	for _, c := range pools {
-		if c.pool == nil { // made since the pools were listed
+		if c.pool == nil { // created after the pools were listed
 			continue
 		}
 		switch c.Reason {
@@ -37,7 +38,7 @@ func remedies(asked *Question, known *Knowledge, terms ipam.Terms, pools []Candi
 				add(fmt.Sprintf("ask for a %s or smaller in a new claim: %s has one", c.LargestFreePrefix, c.pool.Key))
 			}
 		case v1alpha1.CandidatePaused:
-			if c.pool.Paused { // otherwise its Cluster is
+			if c.pool.Paused { // otherwise its Cluster is paused
 				add(fmt.Sprintf("have %s hand out blocks again: kubectl ipam resume %s", c.pool.Key, argumentOf(c)))
 			}
 		case v1alpha1.CandidateLimitReached:
@@ -63,14 +64,14 @@ func argumentOf(c Candidate) string {
 	return c.Name
 }
 
-// releases are the blocks of a pool each of which makes room for one of the length when it is
-// released, those without a live holder first.
+// releases describes how to release the blocks of a pool whose release, each on its own, makes
+// room for a block of the length. Blocks without a live holder come first.
 func releases(c Candidate, length int) []string {
 	used, empty := c.pool.Space(), space.NewWithout(c.pool.CIDR, c.pool.Withheld)
 	var helping []*register.Record
 	for _, record := range c.pool.Records {
 		if !empty.IsFree(record.Block) || overlapped(record, c.pool.Records) {
-			continue // released, it would be withheld, or is another's
+			continue // after its release, it would be withheld or still held by another record
 		}
 		used.Release(record.Block)
 		_, ok := used.Find(space.FirstFit, length)
@@ -96,7 +97,7 @@ func releases(c Candidate, length int) []string {
 }
 
 func overlapped(record *register.Record, all []*register.Record) bool {
-	at := slices.Index(all, record) // in address order: what contains it comes before, what it contains after
+	at := slices.Index(all, record) // in address order: a larger block around it precedes, a smaller one within it follows
 	for _, i := range []int{at - 1, at + 1} {
 		if i >= 0 && i < len(all) && all[i].Block.Overlaps(record.Block) {
 			return true
@@ -105,7 +106,8 @@ func overlapped(record *register.Record, all []*register.Record) bool {
 	return false
 }
 
-// worth orders blocks by what their release costs: that of one without a live holder least.
+// worth returns the cost of the release of a block, as a sort key: a block without a live holder
+// costs least.
 func worth(r *register.Record) int {
 	switch {
 	case r.State == ipam.StateCooling:
@@ -119,7 +121,7 @@ func worth(r *register.Record) int {
 	}
 }
 
-// release says how a block is released.
+// release describes how to release a block.
 func release(c Candidate, record *register.Record) string {
 	block := fmt.Sprintf("%s of %s", record.Block, c.pool.Key)
 	switch {
@@ -134,7 +136,7 @@ func release(c Candidate, record *register.Record) string {
 	}
 }
 
-// otherPools are pools with room that do not back the class, and could.
+// otherPools describes pools with room that do not back the class, and could.
 func otherPools(request ipam.Request, known *Knowledge, terms ipam.Terms) []string {
 	request.Tenant, _ = known.parts.Catalogue.Tenant(known.Namespace)
 	var all []string

@@ -18,42 +18,43 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Report is what `explain` prints.
+// Report holds the output of `explain`.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	// Object is IPClaim or IPAddressClaim.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Asks is what the claim asks for, in words; once it has its block, from where it asked.
+	// Asks describes the requested block in words; once the claim has its block, only the
+	// requested source.
 	Asks    string      `json:"asks"`
 	Created metav1.Time `json:"created"`
 	Phase   string      `json:"phase,omitempty"`
 	Reason  string      `json:"reason"`
 	Message string      `json:"message"`
 
-	// Block and From are of a claim that holds a block.
+	// Block and From are set for a claim that holds a block.
 	Block string `json:"block,omitempty"`
-	// From is where the block lies: its pool first, the root last.
+	// From lists the pools that contain the block: its own pool first, the root last.
 	From        []string `json:"from,omitempty"`
 	Record      string   `json:"record,omitempty"`
 	RequestedBy string   `json:"requestedBy,omitempty"`
 	Afterwards  string   `json:"afterwards,omitempty"`
 
-	// Candidates, Order and Remedies are of a claim that waits.
+	// Candidates, Order and Remedies are set for a claim that waits.
 	Candidates []Candidate `json:"candidates,omitempty"`
-	// Order is the claims that wait for the same pools, oldest first.
+	// Order lists the claims that wait for the same pools, oldest first.
 	Order []Waiter `json:"order,omitempty"`
 	// OrderIsPartial reports whether claims of other namespaces may be among them.
 	OrderIsPartial bool     `json:"orderIsPartial,omitempty"`
 	Remedies       []string `json:"remedies,omitempty"`
-	// PoolsUnread reports whether the caller may not read enough to judge the pools.
+	// PoolsUnread reports whether the caller cannot read enough to judge the pools.
 	PoolsUnread bool `json:"poolsUnread,omitempty"`
 
 	resource string
 }
 
-// Explanation explains a claim.
+// Explanation returns the report that explains a claim.
 func Explanation(ctx context.Context, asked *Question, known *Knowledge) *Report {
 	report := &Report{
 		TypeMeta: command.ReportType("ExplainReport"), Object: asked.kind, resource: asked.resource,
@@ -84,7 +85,7 @@ func Explanation(ctx context.Context, asked *Question, known *Knowledge) *Report
 	return report
 }
 
-// asks says what a request asks for.
+// asks describes the block that a request asks for.
 func asks(request ipam.Request, terms ipam.Terms) string {
 	what := "a block"
 	switch {
@@ -98,7 +99,7 @@ func asks(request ipam.Request, terms ipam.Terms) string {
 	return what + " of " + target(request)
 }
 
-// target says from where a request asks for a block.
+// target describes the source from which a request asks for a block.
 func target(request ipam.Request) string {
 	switch {
 	case request.Pool != (ipam.PoolKey{}):
@@ -112,7 +113,7 @@ func target(request ipam.Request) string {
 	}
 }
 
-// lineage is a pool and those above it, up to the routing domain.
+// lineage returns a pool and the pools above it, up to the routing domain.
 func lineage(r *register.Register, key ipam.PoolKey) []string {
 	pool := r.Pool(key)
 	if pool == nil || !pool.IsKnown() {
@@ -140,7 +141,7 @@ func recordNamed(r *register.Register, namespace, name string) *register.Record 
 // Names implements command.Report.
 func (r *Report) Names() []string { return []string{r.resource + "/" + r.Name} }
 
-// Table is the candidates.
+// Table returns the table of candidates.
 func (r *Report) Table(bool) *command.Table {
 	t := &command.Table{Headers: []string{"POOL", "CIDR", "LARGEST FREE", "AVAILABLE", "WHY NOT"}}
 	for _, c := range r.Candidates {
@@ -199,7 +200,7 @@ func (r *Report) writeBound(out io.Writer, age string) {
 	}
 }
 
-// writeOrder says which claims come before this one.
+// writeOrder writes the claims that come before this one.
 func (r *Report) writeOrder(out io.Writer, now time.Time) {
 	of, seen := "that wait for the same pools", ""
 	if r.OrderIsPartial {
@@ -219,5 +220,5 @@ func (r *Report) writeOrder(out io.Writer, now time.Time) {
 	}
 }
 
-// aheadShown bounds how many claims are named that come before.
+// aheadShown bounds the number of preceding claims that are named.
 const aheadShown = 5

@@ -16,10 +16,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-// defaultGrace is twice the grace of the operator: a leader that is new begins it anew.
+// defaultGrace is twice the grace of the operator, because a new leader restarts the grace.
 const defaultGrace = 6 * time.Minute
 
-// checkFlags are the flags of check.
+// checkFlags holds the flags of check.
 type checkFlags struct {
 	audit.Options
 	reports, compared []string
@@ -77,7 +77,7 @@ what you may read, and you may not read everything.`,
 	return cmd
 }
 
-// bindOperatorNamespace has the caller say where the operator is.
+// bindOperatorNamespace binds the flag for the operator's namespace.
 func bindOperatorNamespace(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVar(into, "operator-namespace", "", "namespace of the operator. Default: that of its webhooks' Service or of its Deployment, else "+manifests.DefaultNamespace)
 }
@@ -109,7 +109,7 @@ func check(ctx context.Context, e *command.Env, o *command.Output, f *checkFlags
 	return report.result()
 }
 
-// audit reads what the caller may read, and judges it.
+// readAudit reads the objects that the caller can read, and judges them.
 func readAudit(ctx context.Context, e *command.Env, f *checkFlags) (*CheckReport, error) {
 	c, err := e.Client()
 	if err != nil {
@@ -134,7 +134,7 @@ func readAudit(ctx context.Context, e *command.Env, f *checkFlags) (*CheckReport
 	return reportOfCheck(snapshot, findings, underWay), nil
 }
 
-// noteCheck says beside the report what was not checked, and what can be done.
+// noteCheck notes beside the report which objects were not checked, and which actions can follow.
 func noteCheck(e *command.Env, r *CheckReport, f *checkFlags) {
 	if len(r.NotChecked) > 0 {
 		e.Note("not checked, as you may not list them: %s", strings.Join(r.NotChecked, ", "))

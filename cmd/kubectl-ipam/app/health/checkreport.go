@@ -19,16 +19,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// CheckReport is what `check` prints, and writes into the files of --report.
+// CheckReport holds the output of `check`, which is also the content of the files of --report.
 type CheckReport struct {
 	metav1.TypeMeta `json:",inline"`
 	// ReadAt is the API server's time when the last look began.
 	ReadAt metav1.Time `json:"readAt"`
-	// Checked counts what was read.
+	// Checked counts the objects that were read.
 	Checked CheckedObjects `json:"checked"`
-	// NotChecked is what the caller may not list.
+	// NotChecked names the kinds that the caller cannot list.
 	NotChecked []string `json:"notChecked,omitempty"`
-	// UnderWay is how many records without holder are too young to be judged.
+	// UnderWay is the number of records without holder that are too young to be judged.
 	UnderWay int            `json:"underWay,omitempty"`
 	Findings []CheckFinding `json:"findings"`
 }
@@ -42,12 +42,12 @@ type CheckedObjects struct {
 	IPAddresses     int `json:"ipAddresses"`
 }
 
-// CheckFinding is a finding, and what became of it.
+// CheckFinding holds a finding and its outcome.
 type CheckFinding struct {
 	audit.Finding `json:",inline"`
-	// Repeated says that all reports of --compare have it too.
+	// Repeated reports whether all reports of --compare have the finding too.
 	Repeated bool `json:"repeated,omitempty"`
-	// Released says that it was released by --release.
+	// Released reports whether --release has released it.
 	Released bool `json:"released,omitempty"`
 }
 
@@ -92,7 +92,7 @@ func readReports(paths []string) ([]*CheckReport, error) {
 	return reports, nil
 }
 
-// compare marks what all earlier reports have too.
+// compare marks the findings that all earlier reports have too.
 func (r *CheckReport) compare(earlier []*CheckReport) {
 	if len(earlier) == 0 {
 		return
@@ -123,11 +123,11 @@ func (r *CheckReport) writeTo(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o600)
 }
 
-// isForRelease reports whether a finding may be released: it is no passing state, and is
-// for a person to delete.
+// isForRelease reports whether a finding can be released: it is no passing state, and only a
+// person can delete it.
 func (f *CheckFinding) isForRelease() bool { return f.Repeated && f.Releasable && !f.Released }
 
-// commands release what may be released, one each.
+// commands returns the commands that release the findings that can be released, one for each.
 func (r *CheckReport) commands() []string {
 	var commands []string
 	for i := range r.Findings {
@@ -138,7 +138,8 @@ func (r *CheckReport) commands() []string {
 	return commands
 }
 
-// releaseFound deletes what may be released, if it is the object that was judged.
+// releaseFound deletes the records of the findings that can be released, if they are still the
+// objects that were judged.
 func releaseFound(ctx context.Context, e *command.Env, r *CheckReport) error {
 	c, err := e.Client()
 	if err != nil {
@@ -158,8 +159,8 @@ func releaseFound(ctx context.Context, e *command.Env, r *CheckReport) error {
 	return nil
 }
 
-// releaseUnchanged deletes a record in the state in which it is now, if that is still one
-// that a person may delete: a claim may have taken it over since it was judged.
+// releaseUnchanged deletes a record in its present state, if a person can still delete that state:
+// a claim may have taken it over since it was judged.
 func releaseUnchanged(ctx context.Context, c client.Client, f *CheckFinding) error {
 	record := &v1alpha1.IPAllocation{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: f.Object.Namespace, Name: f.Object.Name}, record)
@@ -174,7 +175,7 @@ func releaseUnchanged(ctx context.Context, c client.Client, f *CheckFinding) err
 	return client.IgnoreNotFound(err)
 }
 
-// result is how the check ends.
+// result returns the error with which the check ends.
 func (r *CheckReport) result() error {
 	wrong := 0
 	for i := range r.Findings {
@@ -195,7 +196,7 @@ func (r *CheckReport) result() error {
 func (r *CheckReport) Names() []string {
 	var names []string
 	for i := range r.Findings {
-		if o := &r.Findings[i].Object; o.Kind != audit.KindDomain { // which is no object
+		if o := &r.Findings[i].Object; o.Kind != audit.KindDomain { // a routing domain is no object
 			names = append(names, strings.ToLower(o.Kind)+"/"+o.Name)
 		}
 	}
@@ -240,7 +241,7 @@ func (r *CheckReport) isAgreed() bool {
 	return !slices.ContainsFunc(r.Findings, func(f CheckFinding) bool { return !f.IsNote() })
 }
 
-// agreement says what was checked, where nothing is wrong.
+// agreement returns a summary of the checked objects, for a report in which nothing is wrong.
 func (r *CheckReport) agreement() string {
 	c := &r.Checked
 	parts := []string{ipam.Counted(c.IPAllocations, "record"), ipam.Counted(c.IPClaims, "claim"), ipam.Counted(c.Pools, "pool")}

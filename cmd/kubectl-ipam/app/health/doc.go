@@ -1,3 +1,3 @@
-// Package health holds the commands that examine an installation: doctor, check, support-bundle
-// and version.
+// Package health implements the commands that examine an installation: doctor, check,
+// support-bundle and version.
 package health

@@ -18,7 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
-// defaultWait is how long --wait waits where it does not say.
+// defaultWait is the time that --wait waits if it has no value.
 const defaultWait = 5 * time.Minute
 
 // NewDoctor returns the command doctor.
@@ -70,7 +70,7 @@ of the time of --wait.`,
 	return cmd
 }
 
-// doctor is set up for the caller's cluster and namespace.
+// doctor returns a Doctor for the caller's cluster and namespace.
 func doctor(ctx context.Context, e *command.Env, operator string) (*installation.Doctor, error) {
 	c, err := e.Client()
 	if err != nil {
@@ -86,7 +86,8 @@ func doctor(ctx context.Context, e *command.Env, operator string) (*installation
 	return &installation.Doctor{Client: c, Namespace: namespace, Operator: operator, ServiceAccount: installation.AccountIn(ctx, c, operator), Version: version.Own(), Now: e.Server.Now}, nil
 }
 
-// diagnose makes all checks; with a time to wait, until none fails or that is over.
+// diagnose makes all checks. With a time to wait, it repeats them until none fails or the time is
+// over.
 func diagnose(ctx context.Context, doctor *installation.Doctor, within time.Duration) (*DoctorReport, error) {
 	report := reportOfDoctor(doctor.Run(ctx))
 	if within == 0 {
@@ -97,7 +98,7 @@ func diagnose(ctx context.Context, doctor *installation.Doctor, within time.Dura
 	pause := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Steps: 100, Cap: 5 * time.Second}
 	err := pause.DelayFunc().Until(limited, true, true, func(ctx context.Context) (bool, error) {
 		checks := doctor.Run(ctx)
-		if limited.Err() == nil { // otherwise the checks were cut short
+		if limited.Err() == nil { // otherwise the time limit cut the checks short
 			report = reportOfDoctor(checks)
 		}
 		return report.count(installation.ResultFailed) == 0, nil
@@ -106,12 +107,12 @@ func diagnose(ctx context.Context, doctor *installation.Doctor, within time.Dura
 		return nil, ctx.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil // the report says what fails
+		err = nil // the report names the failures
 	}
 	return report, err
 }
 
-// DoctorReport is what `doctor` prints.
+// DoctorReport holds the output of `doctor`.
 type DoctorReport struct {
 	metav1.TypeMeta `json:",inline"`
 	Checks          []installation.Check `json:"checks"`

@@ -64,7 +64,7 @@ What you may not read is left out, and index.yaml in the file says why.`,
 	return cmd
 }
 
-// noteBundle says what is in the file, and what is not.
+// noteBundle prints a summary of the contents of the file, and of the parts that were left out.
 func noteBundle(e *command.Env, index *bundle.Index, file string) {
 	fmt.Fprintf(e.Out, "%s has %s of %s.\n", file, ipam.Counted(len(index.Files), "file"), index.Scope)
 	var left []string
@@ -76,7 +76,8 @@ func noteBundle(e *command.Env, index *bundle.Index, file string) {
 	}
 }
 
-// collector collects a bundle for the caller, of a namespace; of all where it is empty.
+// collector returns a collector of a bundle for the caller, of one namespace, or of all if
+// namespace is empty.
 func collector(ctx context.Context, e *command.Env, operator, namespace string) (*bundle.Collector, error) {
 	doctor, err := doctor(ctx, e, operator)
 	if err != nil {
@@ -104,7 +105,7 @@ func collector(ctx context.Context, e *command.Env, operator, namespace string) 
 	}, nil
 }
 
-// writeBundle writes a file that did not exist. It is removed again where that fails.
+// writeBundle writes a file that did not exist. It removes the file again if that fails.
 func writeBundle(ctx context.Context, collector *bundle.Collector, path string) (*bundle.Index, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the caller names it
 	if errors.Is(err, fs.ErrExist) {

@@ -46,7 +46,7 @@ minor version before or after its own, and with CRDs that have all fields that i
 	return cmd
 }
 
-// VersionReport is what `version` prints.
+// VersionReport holds the output of `version`.
 type VersionReport struct {
 	metav1.TypeMeta       `json:",inline"`
 	installation.Versions `json:",inline"`

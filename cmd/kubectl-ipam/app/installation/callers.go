@@ -20,8 +20,8 @@ const (
 	webhookPort = "webhook"
 )
 
-// callers checks that others than the API servers cannot call the webhooks: the path is
-// known to whoever has seen it in an error.
+// callers checks that only the API servers can call the webhooks: every reader of an error with
+// their path knows the path.
 func (d *Doctor) callers(ctx context.Context) Check {
 	const name = "webhooks/callers"
 	deployments := &appsv1.DeploymentList{}
@@ -42,7 +42,7 @@ func (d *Doctor) callers(ctx context.Context) Check {
 	return judgeCallers(policies.Items, template)
 }
 
-// shippedPods are the Pods of the manifests, as far as a NetworkPolicy selects them.
+// shippedPods returns the Pods of the manifests, as far as a NetworkPolicy selects them.
 func shippedPods() *corev1.PodTemplateSpec {
 	pods := &corev1.PodTemplateSpec{}
 	pods.Labels = map[string]string{"app.kubernetes.io/name": "cadastre", "control-plane": "controller-manager"}
@@ -59,8 +59,8 @@ func asksForCertificates(containers []corev1.Container) bool {
 	})
 }
 
-// judgeCallers judges which clients can reach the webhooks' port: with policies, those that
-// at least one of them lets pass.
+// judgeCallers judges which clients can reach the webhooks' port. If there are policies, a client
+// can reach it if at least one of them lets it pass.
 func judgeCallers(policies []networkingv1.NetworkPolicy, pods *corev1.PodTemplateSpec) Check {
 	const name = "webhooks/callers"
 	const remedy = "limit them to the API servers: by --webhook-client-ca, or by their addresses in the NetworkPolicy (networkPolicy.apiServerCIDRs in the Helm chart); see docs/operations.md, who may call the webhooks"
@@ -84,7 +84,7 @@ func judgeCallers(policies []networkingv1.NetworkPolicy, pods *corev1.PodTemplat
 	return ok(name, "NetworkPolicy %s limits the addresses that reach the webhooks", limited)
 }
 
-// selects reports whether a policy is about what reaches the Pods.
+// selects reports whether a policy limits the ingress of the Pods.
 func selects(policy *networkingv1.NetworkPolicy, pods *corev1.PodTemplateSpec) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 	ingress := len(policy.Spec.PolicyTypes) == 0 || slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress)
@@ -122,7 +122,7 @@ func isForWebhooks(ports []networkingv1.NetworkPolicyPort, pods *corev1.PodTempl
 	})
 }
 
-// isEverybody reports whether a peer is every Pod of the cluster, or every address.
+// isEverybody reports whether a peer covers every Pod of the cluster, or every address.
 func isEverybody(peer networkingv1.NetworkPolicyPeer) bool {
 	if peer.IPBlock != nil {
 		return strings.HasSuffix(peer.IPBlock.CIDR, "/0")

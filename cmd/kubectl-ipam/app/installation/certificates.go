@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// expiresSoon is how long before its end a certificate should have been renewed: the
-// operator does it a month before.
+// expiresSoon is the time before its end at which a certificate should have been renewed: the
+// operator renews it a month before.
 const expiresSoon = 14 * 24 * time.Hour
 
-// certificates checks the certificate that the webhooks serve, where the caller may read
-// its Secret, else those that the configurations trust.
+// certificates checks the certificate that the webhooks serve if the caller can read its Secret,
+// else the certificates that the configurations trust.
 func (d *Doctor) certificates(ctx context.Context) []Check {
 	const name = "certificate"
 	live, err := readWebhooks(ctx, d.Client, kindMutating, MutatingWebhook)
@@ -65,7 +65,7 @@ func judgeCertificate(served, bundle []*x509.Certificate, host string, now time.
 	return judgeExpiry(name, served[:1], now, "the webhooks' certificate", "")
 }
 
-// judgeExpiry judges the one that ends first.
+// judgeExpiry judges the certificate that ends first.
 func judgeExpiry(name string, certificates []*x509.Certificate, now time.Time, what, beside string) Check {
 	if beside != "" {
 		beside = "; " + beside
@@ -90,7 +90,7 @@ func judgeExpiry(name string, certificates []*x509.Certificate, now time.Time, w
 
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// certificatesIn are the certificates of a PEM text that can be read.
+// certificatesIn returns the readable certificates of a PEM text.
 func certificatesIn(text []byte) []*x509.Certificate {
 	var all []*x509.Certificate
 	for {

@@ -9,29 +9,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Result is what came of a check.
+// Result represents the outcome of a check.
 type Result string
 
-// What came of a check.
+// The outcomes of a check.
 const (
-	// ResultOK: it is as it should be.
+	// ResultOK means that everything is as it should be.
 	ResultOK Result = "ok"
-	// ResultWarning: it works, and should be otherwise.
+	// ResultWarning means that it works, and should be otherwise.
 	ResultWarning Result = "warning"
-	// ResultFailed: something does not work, or is not protected.
+	// ResultFailed means that something does not work, or is not protected.
 	ResultFailed Result = "failed"
-	// ResultSkipped: it was not checked, because the caller may not read it or because it
-	// is not there to be checked.
+	// ResultSkipped means that it was not checked, because the caller cannot read it or because it
+	// does not exist.
 	ResultSkipped Result = "skipped"
 )
 
-// Check is one thing that was checked.
+// Check holds the outcome of one check.
 type Check struct {
 	Name   string `json:"name"`
 	Result Result `json:"result"`
-	// Message says what was found.
+	// Message describes the findings.
 	Message string `json:"message"`
-	// Remedy says what to do about it.
+	// Remedy describes the recommended action.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func skipped(name, format string, args ...any) Check {
 	return Check{Name: name, Result: ResultSkipped, Message: fmt.Sprintf(format, args...)}
 }
 
-// unread is the check of something that could not be read.
+// unread returns the check of an object that could not be read.
 func unread(name, what string, err error) Check {
 	if apierrors.IsForbidden(err) {
 		return skipped(name, "you may not read %s", what)
@@ -62,13 +62,13 @@ func unread(name, what string, err error) Check {
 // Doctor checks an installation, with the rights of its caller.
 type Doctor struct {
 	Client client.Client
-	// Namespace is where the caller would create a claim.
+	// Namespace is the namespace in which the caller would create a claim.
 	Namespace string
 	// Operator is the operator's namespace.
 	Operator string
 	// ServiceAccount is the name of the operator's service account.
 	ServiceAccount string
-	// Version is that of the caller's program.
+	// Version is the version of the caller's program.
 	Version string
 	// Now is the API server's time.
 	Now func() time.Time
@@ -86,5 +86,5 @@ func (d *Doctor) Run(ctx context.Context) []Check {
 	return all
 }
 
-// remedyManifests is what to do where something installed is not as it is shipped.
+// remedyManifests is the remedy if an installed object is not as it is shipped.
 const remedyManifests = "apply the manifests of the operator's version again"

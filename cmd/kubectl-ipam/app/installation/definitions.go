@@ -51,10 +51,10 @@ func judgeDefinition(name string, live, shipped *apiextensionsv1.CustomResourceD
 	return ok(name, "%s, as this client knows it", served(live))
 }
 
-// contractLabel says which versions implement a contract of Cluster API.
+// contractLabel lists the versions that implement a contract of Cluster API.
 const contractLabel = "cluster.x-k8s.io/v1beta2"
 
-// notServed is why the API server does not serve a CRD; empty where it does.
+// notServed returns the reason why the API server does not serve a CRD, or "" if it does.
 func notServed(live *apiextensionsv1.CustomResourceDefinition) string {
 	if !live.DeletionTimestamp.IsZero() {
 		return "is being deleted, with all its objects"
@@ -71,7 +71,7 @@ func notServed(live *apiextensionsv1.CustomResourceDefinition) string {
 	return ""
 }
 
-// served are the versions that are served, the stored one marked.
+// served lists the served versions, and marks the stored one.
 func served(live *apiextensionsv1.CustomResourceDefinition) string {
 	var all []string
 	for i := range live.Spec.Versions {
@@ -86,11 +86,11 @@ func served(live *apiextensionsv1.CustomResourceDefinition) string {
 	return "serves " + strings.Join(all, ", ")
 }
 
-// comparison is how an installed CRD differs from the shipped one, by fields such as
+// comparison holds the differences between an installed CRD and the shipped one, by fields such as
 // spec.cidr.
 type comparison struct{ lacks, more, differs []string }
 
-// compareDefinitions compares the versions that both have, and names what only one has.
+// compareDefinitions compares the versions that both have, and names the parts that only one has.
 func compareDefinitions(live, shipped *apiextensionsv1.CustomResourceDefinition) comparison {
 	var c comparison
 	if live.Spec.Scope != shipped.Spec.Scope {
@@ -138,8 +138,8 @@ func (c *comparison) version(live, shipped *apiextensionsv1.CustomResourceDefini
 	c.schema("", live.Schema.OpenAPIV3Schema, shipped.Schema.OpenAPIV3Schema)
 }
 
-// schema compares a field and those in it. Descriptions differ where comments were
-// improved, and do not matter.
+// schema compares a field and the fields in it. It ignores descriptions: they differ if comments
+// were improved.
 func (c *comparison) schema(path string, live, shipped *apiextensionsv1.JSONSchemaProps) {
 	if live == nil || shipped == nil {
 		return
@@ -172,7 +172,7 @@ func (c *comparison) schema(path string, live, shipped *apiextensionsv1.JSONSche
 	}
 }
 
-// shallow is a field without those in it.
+// shallow returns a copy of a field without the fields in it.
 func shallow(s *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	own := s.DeepCopy()
 	own.Properties, own.Items, own.Description = nil, nil, ""
@@ -195,7 +195,7 @@ func sortedKeys(set map[string]bool) []string {
 	return all
 }
 
-// listed names a few of many.
+// listed names up to three of the texts, and counts the others.
 func listed(all []string) string {
 	const few = 3
 	if len(all) <= few {

@@ -1,3 +1,3 @@
-// Package installation finds what is installed of Cadastre in a cluster, and checks that
-// it is all there and as it is shipped.
+// Package installation finds the installed parts of Cadastre in a cluster, and checks that all
+// exist and are as they are shipped.
 package installation

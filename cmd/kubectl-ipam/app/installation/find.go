@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-// The names of what is installed.
+// The names of the installed objects.
 const (
 	LeaseName         = "cadastre.ipam.cadastre.dev"
 	CertificateSecret = "cadastre-webhook-server-cert"
@@ -20,13 +20,13 @@ const (
 	ValidatingWebhook = "cadastre-validating-webhook-configuration"
 )
 
-// Labels are on what the manifests install.
+// Labels returns the labels of the objects that the manifests install.
 func Labels() client.MatchingLabels {
 	return client.MatchingLabels{"app.kubernetes.io/name": "cadastre"}
 }
 
-// Namespace finds the operator's namespace: where the webhooks' Service is, or else the
-// operator's Deployment. It is the default one where neither can be read.
+// Namespace returns the operator's namespace: that of the webhooks' Service, or else that of the
+// operator's Deployment. If neither can be read, it returns the default namespace.
 func Namespace(ctx context.Context, reader client.Reader) string {
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
 	if reader.Get(ctx, client.ObjectKey{Name: MutatingWebhook}, configuration) == nil {
@@ -45,12 +45,12 @@ func Namespace(ctx context.Context, reader client.Reader) string {
 	return manifests.DefaultNamespace
 }
 
-// account is the one under which the operator runs.
+// account returns the account under which the operator runs.
 func (d *Doctor) account() manifests.Account {
 	return manifests.Account{Namespace: d.Operator, Name: d.ServiceAccount}
 }
 
-// AccountIn is the name of the service account of the operator in a namespace: that of its
+// AccountIn returns the name of the operator's service account in a namespace: that of its
 // Deployment, or else the default one.
 func AccountIn(ctx context.Context, reader client.Reader, namespace string) string {
 	deployments := &appsv1.DeploymentList{}
@@ -64,8 +64,8 @@ func AccountIn(ctx context.Context, reader client.Reader, namespace string) stri
 	return manifests.ServiceAccount
 }
 
-// LeaderSince is when the operator's leader began; zero where that cannot be read, or no
-// replica leads.
+// LeaderSince returns the time at which the operator's leader began, or zero if it cannot be read
+// or no replica leads.
 func LeaderSince(ctx context.Context, reader client.Reader, namespace string) time.Time {
 	lease := &coordinationv1.Lease{}
 	if reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LeaseName}, lease) != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-// flowControl checks that the operator's requests have a priority level of their own.
+// flowControl checks that the operator's requests have a separate priority level.
 func (d *Doctor) flowControl(ctx context.Context) []Check {
 	const name, level = "flowcontrol", "cadastre"
 	const without = "the operator's requests share a priority level with those that wait for it: many creates at once can block each other"
@@ -41,7 +41,7 @@ func (d *Doctor) flowControl(ctx context.Context) []Check {
 	return []Check{ok(name, "the operator's requests have a priority level of their own")}
 }
 
-// isFor reports whether a FlowSchema is for the operator's service account.
+// isFor reports whether a FlowSchema applies to the operator's service account.
 func isFor(schema *flowcontrolv1.FlowSchema, operator manifests.Account) bool {
 	for i := range schema.Spec.Rules {
 		for _, subject := range schema.Spec.Rules[i].Subjects {
@@ -55,7 +55,7 @@ func isFor(schema *flowcontrolv1.FlowSchema, operator manifests.Account) bool {
 
 func disruptionBudgets() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }
 
-// namesIn are the names of the objects in a list.
+// namesIn returns the names of the objects in a list.
 func namesIn(list client.ObjectList) []string {
 	var names []string
 	utilruntime.Must(meta.EachListItem(list, func(obj runtime.Object) error {

@@ -11,11 +11,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-// removalPolicy is what `manager remove-finalizers` installs.
+// removalPolicy is the policy that `manager remove-finalizers` installs.
 const removalPolicy = "cadastre-removal"
 
-// policies checks the policies that keep records, and what the operator fills in, to the
-// operator, and that they are bound.
+// policies checks the policies that reserve the records, and the fields that the operator fills
+// in, for the operator, and checks that they are bound.
 func (d *Doctor) policies(ctx context.Context) []Check {
 	var checks []Check
 	shipped := manifests.Policies(d.account())
@@ -55,7 +55,7 @@ func (d *Doctor) policy(ctx context.Context, shipped *admissionv1.ValidatingAdmi
 	return ok(name, "is as shipped, and bound")
 }
 
-// protects is what a policy keeps to the operator.
+// protects names the data that a policy reserves for the operator.
 func protects(shipped *admissionv1.ValidatingAdmissionPolicy) string {
 	if shipped.Name == "cadastre-allocations" {
 		return "the register"

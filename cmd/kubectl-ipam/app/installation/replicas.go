@@ -65,7 +65,7 @@ func (d *Doctor) leader(ctx context.Context) Check {
 	return judgeLease(&lease.Spec, d.Now())
 }
 
-// clockSlack is by how much clocks of the leader and the API server may differ.
+// clockSlack is the allowed difference between the clocks of the leader and the API server.
 const clockSlack = 5 * time.Second
 
 func judgeLease(spec *coordinationv1.LeaseSpec, now time.Time) Check {
@@ -80,7 +80,7 @@ func judgeLease(spec *coordinationv1.LeaseSpec, now time.Time) Check {
 	return ok(name, "%s leads", *spec.HolderIdentity)
 }
 
-// surroundings tells of what is recommended and not needed.
+// surroundings checks objects that are recommended and not needed.
 func (d *Doctor) surroundings(ctx context.Context) []Check {
 	return []Check{
 		d.callers(ctx),
@@ -98,7 +98,7 @@ func (d *Doctor) recommended(ctx context.Context, name, kind string, list client
 	return ok(name, "%s %s exists", kind, namesIn(list)[0])
 }
 
-// imagesOf are the images of the operator's containers.
+// imagesOf returns the images of the operator's containers.
 func imagesOf(containers []corev1.Container) []string {
 	var images []string
 	for i := range containers {

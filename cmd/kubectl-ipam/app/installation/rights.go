@@ -15,10 +15,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-// askedAtOnce is how many questions about rights are asked at a time.
+// askedAtOnce is the number of questions about rights that are asked at a time.
 const askedAtOnce = 8
 
-// operatorRights asks whether the operator's service account has what its roles give it.
+// operatorRights asks whether the operator's service account has the rights that its roles give
+// it.
 func (d *Doctor) operatorRights(ctx context.Context) []Check {
 	const name = "rights/operator"
 	user := "system:serviceaccount:" + d.Operator + ":" + d.ServiceAccount
@@ -44,8 +45,8 @@ func (d *Doctor) operatorRights(ctx context.Context) []Check {
 	return []Check{ok(name, "%s has all %d that it needs", user, len(questions))}
 }
 
-// ownRights asks whether the caller has all of a role for people, where it has that right
-// of the role which others have not.
+// ownRights asks, for each role for people, whether the caller has all of its rights, if the
+// caller has the right that only this role gives.
 func (d *Doctor) ownRights(ctx context.Context) []Check {
 	const name = "rights/you"
 	mayDo := func(ctx context.Context, q *authorizationv1.ResourceAttributes) (bool, error) {
@@ -77,7 +78,7 @@ func (d *Doctor) ownRights(ctx context.Context) []Check {
 	return []Check{ok(name, "you have the rights of %s in namespace %s", strings.Join(held, ", "), d.Namespace)}
 }
 
-// sign is the right by which the holder of a role is known.
+// sign returns the right that identifies the holder of a role.
 func (d *Doctor) sign(role string) *authorizationv1.ResourceAttributes {
 	const group = "ipam.cadastre.dev"
 	switch role {
@@ -93,7 +94,8 @@ func (d *Doctor) sign(role string) *authorizationv1.ResourceAttributes {
 	return nil
 }
 
-// promised is what a role gives, asked of one namespace: it may be bound there alone.
+// promised returns the rights that a role gives, for one namespace: the role may be bound in that
+// namespace alone.
 func (d *Doctor) promised(role *rbacv1.ClusterRole) []authorizationv1.ResourceAttributes {
 	questions := attributes("", role.Rules)
 	for i := range questions {
@@ -104,7 +106,7 @@ func (d *Doctor) promised(role *rbacv1.ClusterRole) []authorizationv1.ResourceAt
 	return questions
 }
 
-// attributes are the questions that rules come to.
+// attributes returns the questions that cover the rules.
 func attributes(namespace string, rules []rbacv1.PolicyRule) []authorizationv1.ResourceAttributes {
 	var all []authorizationv1.ResourceAttributes
 	for i := range rules {
@@ -127,7 +129,7 @@ func attributes(namespace string, rules []rbacv1.PolicyRule) []authorizationv1.R
 	return all
 }
 
-// ask asks all questions, and returns those that are denied, in order.
+// ask asks all questions, and returns the denied ones in order.
 func ask(ctx context.Context, questions []authorizationv1.ResourceAttributes, may func(context.Context, *authorizationv1.ResourceAttributes) (bool, error)) ([]string, error) {
 	allowed := make([]bool, len(questions))
 	group, ctx := errgroup.WithContext(ctx)
@@ -150,7 +152,7 @@ func ask(ctx context.Context, questions []authorizationv1.ResourceAttributes, ma
 	return denied, nil
 }
 
-// textOf says a right: delete ipallocations.ipam.cadastre.dev.
+// textOf returns a right as text, such as delete ipallocations.ipam.cadastre.dev.
 func textOf(q *authorizationv1.ResourceAttributes) string {
 	what := q.Resource
 	if q.Subresource != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// trial asks for a block, and tries to forge a record, as dry runs: nothing is recorded.
+// trial asks for a block and tries to forge a record, both as dry runs: nothing is recorded.
 func (d *Doctor) trial(ctx context.Context) []Check {
 	return []Check{d.trialOfClaim(ctx), d.trialOfRecord(ctx)}
 }
@@ -29,7 +29,7 @@ func (d *Doctor) trialOfClaim(ctx context.Context) Check {
 
 const trialName = "trial/claim"
 
-// judgeTrial judges what came of a claim that names no class and no pool.
+// judgeTrial judges the outcome of a claim that names no class and no pool.
 func judgeTrial(claim *v1alpha1.IPClaim, err error) Check {
 	const answered = "the webhooks answer"
 	if err != nil {
@@ -62,7 +62,7 @@ func judgeRefusal(claim *v1alpha1.IPClaim, err error) Check {
 	return failed(trialName, "try again", "creating a claim as a dry run: %s", message)
 }
 
-// codeOf is the HTTP status of an error; zero where it is none of the API server.
+// codeOf returns the HTTP status of an error of the API server, or zero for any other error.
 func codeOf(err error) int32 {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -73,7 +73,7 @@ func codeOf(err error) int32 {
 
 var aURL = regexp.MustCompile(`https?://[^\s"]+`)
 
-// withoutPaths leaves the paths of URLs out of a message: that of a webhook is a secret.
+// withoutPaths removes the paths of URLs from a message: the path of a webhook is a secret.
 func withoutPaths(message string) string {
 	return aURL.ReplaceAllStringFunc(message, func(text string) string {
 		parsed, err := url.Parse(text)
@@ -84,7 +84,7 @@ func withoutPaths(message string) string {
 	})
 }
 
-// trialOfRecord tries to make an IPAllocation, which is for the operator alone.
+// trialOfRecord tries to create an IPAllocation. Only the operator can create one.
 func (d *Doctor) trialOfRecord(ctx context.Context) Check {
 	const name = "trial/record"
 	record := &v1alpha1.IPAllocation{

@@ -14,55 +14,55 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-// versionLabel is on the leader's lease.
+// versionLabel is the label for the version on the leader's lease.
 const versionLabel = "app.kubernetes.io/version"
 
-// Skew says how versions differ.
+// Skew represents the difference between versions.
 type Skew string
 
-// How versions differ.
+// The differences between versions.
 const (
-	// SkewNone: all that is known is of one version.
+	// SkewNone means that all known versions are equal.
 	SkewNone Skew = "None"
-	// SkewSupported: they differ, and work with each other.
+	// SkewSupported means that the versions differ, and work with each other.
 	SkewSupported Skew = "Supported"
-	// SkewUnsupported: they differ by more than a minor version, or the CRDs lack what the
-	// client or the operator needs.
+	// SkewUnsupported means that the versions differ by more than a minor version, or that the
+	// CRDs lack fields that the client or the operator needs.
 	SkewUnsupported Skew = "Unsupported"
-	// SkewUnknown: too little is known.
+	// SkewUnknown means that too little is known.
 	SkewUnknown Skew = "Unknown"
 )
 
-// Versions are those of all parts.
+// Versions holds the versions of all parts.
 type Versions struct {
-	// Client is this program.
+	// Client is the version of this program.
 	Client string `json:"client"`
-	// Operator is the leader's version, as its lease says; empty where that is not known.
+	// Operator is the leader's version according to its lease; empty if that is not known.
 	Operator string `json:"operator,omitempty"`
-	// Images are those of the operator's Deployment.
+	// Images are the images of the operator's Deployment.
 	Images []string `json:"images,omitempty"`
-	// Definitions are the CRDs; empty where they may not be read.
+	// Definitions are the CRDs; empty if the caller cannot read them.
 	Definitions []Definition `json:"crds,omitempty"`
 	Skew        Skew         `json:"skew"`
-	// Message says what of them differs.
+	// Message describes the difference.
 	Message string `json:"message"`
 }
 
-// Definition is the version of a CRD.
+// Definition holds the version of a CRD.
 type Definition struct {
 	Name string `json:"name"`
-	// Versions that are served, of the API.
+	// Versions are the served versions of the API.
 	Versions []string `json:"versions"`
 	// Generator is the version of controller-gen that made it.
 	Generator string `json:"generator,omitempty"`
-	// Same says that it has the fields that this client knows, and no others.
+	// Same reports whether it has exactly the fields that this client knows.
 	Same bool `json:"same"`
-	// Lacks and Unknown are the fields that it lacks, and that this client does not know.
+	// Lacks are the fields that it lacks, and Unknown the fields that this client does not know.
 	Lacks   []string `json:"lacks,omitempty"`
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// ReadVersions reads what the caller may read of the versions.
+// ReadVersions reads the versions that the caller can read.
 func ReadVersions(ctx context.Context, reader client.Reader, operator, own string) Versions {
 	v := Versions{Client: own}
 	lease := &coordinationv1.Lease{}
@@ -99,8 +99,8 @@ func definitionOf(live, shipped *apiextensionsv1.CustomResourceDefinition) Defin
 	return d
 }
 
-// judgeVersions judges whether the parts work with each other: the client with an operator
-// of the minor version before or after its own, and with CRDs that have its fields.
+// judgeVersions judges whether the parts work with each other. A client works with an operator of
+// the minor version before or after its own, and with CRDs that have its fields.
 func judgeVersions(v *Versions) (Skew, string) {
 	for i := range v.Definitions {
 		if d := &v.Definitions[i]; len(d.Lacks) > 0 {

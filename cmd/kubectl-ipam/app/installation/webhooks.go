@@ -20,7 +20,8 @@ const (
 	kindValidating = "ValidatingWebhookConfiguration"
 )
 
-// webhooks checks the webhook configurations, and what they trust.
+// webhooks checks the webhook configurations, and the certificates and the Service that they refer
+// to.
 func (d *Doctor) webhooks(ctx context.Context) []Check {
 	var checks []Check
 	var all []*manifests.Webhook
@@ -63,7 +64,7 @@ func readWebhooks(ctx context.Context, reader client.Reader, kind, name string) 
 	return found, err
 }
 
-// judgeWebhooks compares the webhooks of a configuration with those that are shipped.
+// judgeWebhooks compares the webhooks of a configuration with the shipped ones.
 func judgeWebhooks(name string, live []*manifests.Webhook, shipped map[string]*manifests.Webhook) Check {
 	byName := map[string]*manifests.Webhook{}
 	for _, w := range live {
@@ -95,7 +96,8 @@ func judgeWebhooks(name string, live []*manifests.Webhook, shipped map[string]*m
 	return ok(name, "all %d are as shipped", len(live))
 }
 
-// judgeTrust judges what the operator writes into the configurations: the bundle and the path.
+// judgeTrust judges the parts of the configurations that the operator writes: the bundle and the
+// path.
 func judgeTrust(all []*manifests.Webhook) Check {
 	const name, remedy = "webhooks/trust", "let the operator write it: it does so when it starts, and whenever that changes; see deployment and leader"
 	first := all[0].ClientConfig.CABundle

@@ -1,17 +1,17 @@
-// Package live is the register by watch: what register reads once, kept up to date with the
-// caller's rights for as long as a command runs.
+// Package live keeps a register up to date by watches, with the caller's rights, for as long as
+// a command runs. Package register reads the same data once.
 //
-// A feed lists and watches one resource, with a Reflector of client-go: in all namespaces,
-// or where the caller may not, in the caller's own. Rights that change later change what
-// the feed reads. The feeds put what they read into one state, which knows what has
-// changed since it was last published, and counts the blocks of each pool as they come and
-// go.
+// A feed lists and watches one resource, with a Reflector of client-go: in all namespaces, or,
+// if the caller cannot read those, in the caller's namespace. If rights change later, the scope
+// of the feed changes, too. The feeds put the objects that they read into one state, which
+// knows the changes since it was last published, and counts the blocks of each pool as they
+// come and go.
 //
-// What has changed is published at most every fifty milliseconds to those who subscribe,
-// as the messages of the stream that docs/ui.md describes. A subscriber that does not take
-// what is published is cut off, and begins again. A register for questions is put together
-// when it is asked for, and kept until something changes.
+// Changes are published at most every fifty milliseconds to the subscribers, as the messages of
+// the stream that docs/ui.md describes. A subscriber that does not take the published changes
+// is cut off, and begins again. A register for questions is put together when it is asked for,
+// and kept until something changes.
 //
-// A Live may be used concurrently. 100,000 IPAllocations take about 100 MiB: see
+// A Live can be used concurrently. 100,000 IPAllocations take about 100 MiB: see
 // TestARegisterOf100000RecordsFitsIntoMemory.
 package live

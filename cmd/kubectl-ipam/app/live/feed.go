@@ -22,55 +22,56 @@ import (
 )
 
 const (
-	// patience is how long what was read before may be refused until that is believed: an
-	// API server that starts does so while it does not know the roles and the CRDs yet.
+	// patience bounds the time for which a refusal of a resource that was read before is not
+	// believed: an API server that starts refuses while it does not know the roles and the CRDs
+	// yet.
 	patience = 10 * time.Second
-	// again is how long it takes at most until rights that were granted are seen.
+	// again bounds the time until rights that were granted are seen.
 	again = 15 * time.Second
-	// silent is how long nothing may be heard on a watch that has had a bookmark, which the
-	// API server sends about every minute.
+	// silent bounds the silence on a watch that has had a bookmark, which the API server sends
+	// about every minute.
 	silent = 150 * time.Second
-	// deaf is how long nothing may be heard on one that has had none: those of a resource
-	// of which nothing has changed since the API server began may have none. A Reflector
-	// watches for ten minutes at most, and then begins anew.
+	// deaf bounds the silence on a watch that has had no bookmark: a watch of a resource of
+	// which nothing has changed since the API server began may have none. A Reflector watches
+	// for ten minutes at most, and then begins again.
 	deaf = 11 * time.Minute
-	// listening is how often it is checked that something was heard.
+	// listening holds the interval at which the silence of a watch is checked.
 	listening = 10 * time.Second
 )
 
-// errStale and errWider end a watch that is to begin anew: where it was, and in all
-// namespaces.
+// errStale and errWider end a watch that begins again: errStale in the same namespaces, and
+// errWider in all namespaces.
 var (
 	errStale = errors.New("nothing was heard of it for too long")
 	errWider = errors.New("it may be read in all namespaces")
 )
 
-// feed keeps one resource of the state up to date, where the caller may read it.
+// feed keeps one resource of the state up to date, if the caller can read it.
 type feed struct {
 	resource   string
 	namespaced bool
-	// namespace is where it is read if not in all of them.
+	// namespace holds the namespace in which it is read if not in all of them.
 	namespace string
 	source    func(namespace string) (kubeutil.StreamingSource, error)
 	store     cache.ReflectorStore
 	// first resources are shown before the others are read.
 	first bool
-	// quiet resources are not among what is said to be unread.
+	// quiet resources are not listed as unread.
 	quiet bool
 	// optional resources need not be served.
 	optional bool
 
 	clock clock.WithTicker
-	// noted is called when anything below has changed.
+	// noted is called when any field below has changed.
 	noted func()
 
 	mu sync.Mutex
-	// decided says that it has been read, or that it may not be; synced that it has been
-	// read where it is read now.
+	// decided is set when the resource has been read, or when it is known that it cannot be
+	// read; synced when it has been read in the present namespaces.
 	decided, synced bool
-	// err is why it is behind; nil: it is in step.
+	// err holds the reason why the feed is behind; nil: it is in step.
 	err error
-	// refusedSince is when it was first refused, of what was read before.
+	// refusedSince holds the time of the first refusal of a resource that was read before.
 	refusedSince time.Time
 	heard        time.Time
 	marked       bool
@@ -79,7 +80,7 @@ type feed struct {
 
 // run follows the resource until ctx is done.
 func (f *feed) run(ctx context.Context) {
-	ctx = klog.NewContext(ctx, logr.Discard()) // what a Reflector says, behind says
+	ctx = klog.NewContext(ctx, logr.Discard()) // behind reports the errors that a Reflector would log
 	var narrowed error
 	namespace := ""
 	for ctx.Err() == nil {
@@ -90,7 +91,7 @@ func (f *feed) run(ctx context.Context) {
 			namespace, narrowed = "", nil
 		case namespace == "" && f.namespaced && f.namespace != "" && apierrors.IsForbidden(err):
 			namespace, narrowed = f.namespace, err
-		default: // neither here nor there
+		default: // neither in all namespaces nor in one
 			f.nothing(err)
 			select {
 			case <-ctx.Done():
@@ -101,7 +102,8 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// follow lists and watches in one namespace or in all, and returns why it does not any more.
+// follow lists and watches in one namespace or in all, and returns the reason why it has
+// stopped.
 func (f *feed) follow(ctx context.Context, namespace string, narrowed error) error {
 	from, err := f.source(namespace)
 	if err != nil {
@@ -124,7 +126,7 @@ func (f *feed) follow(ctx context.Context, namespace string, narrowed error) err
 	return context.Cause(ctx)
 }
 
-// lack is what is unread while it is read in a namespace alone.
+// lack returns the unread rest of the resource while it is read in one namespace alone.
 func (f *feed) lack(namespace string, err error) *register.Unread {
 	if namespace == "" {
 		return nil
@@ -132,7 +134,7 @@ func (f *feed) lack(namespace string, err error) *register.Unread {
 	return &register.Unread{Resource: f.resource, Namespace: namespace, Err: err}
 }
 
-// observed is a source that has the feed know what the API server answers.
+// observed returns a source that notifies the feed of the answers of the API server.
 func (f *feed) observed(from kubeutil.StreamingSource, stop context.CancelCauseFunc) kubeutil.StreamingSource {
 	return kubeutil.StreamingSource{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -148,7 +150,7 @@ func (f *feed) observed(from kubeutil.StreamingSource, stop context.CancelCauseF
 	}}
 }
 
-// answered notes an answer of the API server. What is refused for good is given up.
+// answered notes an answer of the API server. It stops a watch that is refused for good.
 func (f *feed) answered(ctx context.Context, verb string, err error, stop context.CancelCauseFunc) {
 	if ctx.Err() != nil {
 		return
@@ -176,7 +178,7 @@ func (f *feed) answered(ctx context.Context, verb string, err error, stop contex
 	}
 }
 
-// requestError is why a resource cannot be listed or watched.
+// requestError holds the reason why a resource cannot be listed or watched.
 type requestError struct {
 	verb, resource string
 	err            error
@@ -187,17 +189,18 @@ func (e *requestError) Error() string {
 	return fmt.Sprintf("cannot %s %s: %v", e.verb, e.resource, e.err)
 }
 
-// Unwrap returns what the API server, or the way to it, has said.
+// Unwrap returns the error of the API server, or of the connection to it.
 func (e *requestError) Unwrap() error { return e.err }
 
-// listen ends a watch on which nothing was heard for too long.
+// listen ends a watch that is silent for too long.
 func (f *feed) listen(ctx context.Context, stop context.CancelCauseFunc) {
 	if f.poll(ctx, listening, f.isStale) {
 		stop(errStale)
 	}
 }
 
-// poll asks at an interval until the answer is yes, and reports whether it was before ctx ended.
+// poll calls yes at an interval until it returns true, and reports whether it did before ctx
+// ended.
 func (f *feed) poll(ctx context.Context, interval time.Duration, yes func() bool) bool {
 	ticker := f.clock.NewTicker(interval)
 	defer ticker.Stop()
@@ -213,7 +216,7 @@ func (f *feed) poll(ctx context.Context, interval time.Duration, yes func() bool
 	}
 }
 
-// isStale reports whether nothing was heard for too long, and notes it.
+// isStale reports whether the watch is silent for too long, and notes it.
 func (f *feed) isStale() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -229,7 +232,7 @@ func (f *feed) isStale() bool {
 	return true
 }
 
-// widen ends what is read in a namespace alone when it may be read in all of them.
+// widen ends the watch in one namespace when the caller can read all namespaces.
 func (f *feed) widen(ctx context.Context, stop context.CancelCauseFunc) {
 	from, err := f.source("")
 	if err != nil {
@@ -244,7 +247,8 @@ func (f *feed) widen(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// nothing has nothing of the resource in the state: it may not be read, or is not served.
+// nothing removes all objects of the resource from the state: the caller cannot read it, or it
+// is not served.
 func (f *feed) nothing(err error) {
 	if failed := f.store.Replace(nil, ""); failed != nil {
 		err = errors.Join(err, failed)
@@ -262,7 +266,7 @@ func (f *feed) nothing(err error) {
 	f.noted()
 }
 
-// heardStore has the feed know what a Reflector delivers.
+// heardStore notifies the feed of the objects that a Reflector delivers.
 type heardStore struct {
 	cache.ReflectorStore
 	feed   *feed
@@ -315,7 +319,7 @@ func (f *feed) hear(bookmark bool) {
 	f.heard, f.marked = f.clock.Now(), f.marked || bookmark
 }
 
-// stand is how a feed stands.
+// stand holds the condition of a feed.
 type stand struct {
 	decided bool
 	behind  error

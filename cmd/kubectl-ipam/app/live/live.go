@@ -16,23 +16,25 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 )
 
-// Live is the register by watch.
+// Live keeps a register up to date by watches.
 type Live struct {
 	clock clock.WithTicker
 	feeds []*feed
 
-	// building is held while a register is put together, so that one is at a time.
+	// building is held while a register is put together, so that only one is built at a time.
 	building sync.Mutex
 
 	mu          sync.Mutex
 	state       state
 	subscribers map[*Subscription]struct{}
-	// wake has the changes published, or how the feeds stand judged.
+	// wake triggers the publication of changes, and the judgment of the feeds.
 	wake chan struct{}
-	// behind is why what was read is not in step, and moved is closed when that changes.
+	// behind holds the reason why the state is not in step, and moved is closed when that
+	// changes.
 	behind string
 	moved  chan struct{}
-	// poolsRead and allRead are closed when the pools, and everything, has been read.
+	// poolsRead is closed when the pools have been read, and allRead when everything has been
+	// read.
 	poolsRead, allRead chan struct{}
 }
 
@@ -44,7 +46,8 @@ func newLive(clock clock.WithTicker) *Live {
 	}
 }
 
-// New makes the register that the caller may read in a namespace, or in all of them.
+// New returns a register of the objects that the caller can read in a namespace, or in all of
+// them.
 func New(sources *Sources, namespace string, clock clock.WithTicker) *Live {
 	l := newLive(clock)
 	l.feeds = sources.feeds(l)
@@ -64,8 +67,9 @@ func (l *Live) Run(ctx context.Context) {
 	feeds.Wait()
 }
 
-// Begun waits until the pools have been read, or may not be. The error is why they could
-// not be read at the first attempt. Run is running.
+// Begun waits until the pools have been read, or it is known that the caller cannot read them.
+// It returns the reason why they could not be read at the first attempt, if there is one. Run
+// is running.
 func (l *Live) Begun(ctx context.Context) error {
 	for {
 		_, moved := l.Behind()
@@ -87,7 +91,7 @@ func (l *Live) Begun(ctx context.Context) error {
 	}
 }
 
-// firstError is why pools could not be read, without a lack of rights.
+// firstError returns the reason why pools could not be read, other than a lack of rights.
 func (l *Live) firstError() error {
 	for _, f := range l.feeds {
 		if now := f.stand(); f.first && now.behind != nil && !apierrors.IsForbidden(now.behind) {
@@ -97,21 +101,22 @@ func (l *Live) firstError() error {
 	return nil
 }
 
-// PoolsRead is closed when the pools have been read, or may not be.
+// PoolsRead returns a channel that is closed when the pools have been read, or when it is known
+// that they cannot be read.
 func (l *Live) PoolsRead() <-chan struct{} { return l.poolsRead }
 
-// AllRead is closed when all that the caller may read has been read.
+// AllRead returns a channel that is closed when all that the caller can read has been read.
 func (l *Live) AllRead() <-chan struct{} { return l.allRead }
 
-// Behind says in words why what was read is not in step, and is empty where it is. The
-// channel is closed when that changes.
+// Behind returns, in words, the reason why the state is not in step; it is empty if the state
+// is in step. The channel is closed when that changes.
 func (l *Live) Behind() (string, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.behind, l.moved
 }
 
-// change changes the state.
+// change changes the state, with the lock held.
 func (l *Live) change(do func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +124,7 @@ func (l *Live) change(do func() error) error {
 	return do()
 }
 
-// rouse has what has changed published soon.
+// rouse causes the changes to be published soon.
 func (l *Live) rouse() {
 	select {
 	case l.wake <- struct{}{}:
@@ -127,7 +132,7 @@ func (l *Live) rouse() {
 	}
 }
 
-// judge takes over how the feeds stand. The lock is held.
+// judge takes over the condition of the feeds. The lock is held.
 func (l *Live) judge() {
 	pools, all := true, true
 	var behind []error
@@ -148,8 +153,8 @@ func (l *Live) judge() {
 	}
 }
 
-// inWords says for each reason what it concerns, without the address of the request, which
-// says to a person only what they know, at length.
+// inWords names for each reason the resources concerned, without the address of the request,
+// which is long and adds nothing that a person does not know.
 func inWords(errs []error) string {
 	concerned := map[string][]string{}
 	for _, err := range errs {
@@ -191,7 +196,7 @@ func done(c chan struct{}) {
 	}
 }
 
-// unread is what the caller may not read.
+// unread returns the resources that the caller cannot read.
 func (l *Live) unread() []register.Unread {
 	var all []register.Unread
 	for _, f := range l.feeds {
@@ -202,7 +207,7 @@ func (l *Live) unread() []register.Unread {
 	return all
 }
 
-// Unread says in words what is missing; empty where nothing is.
+// Unread describes in words the missing resources; the text is empty if nothing is missing.
 func (l *Live) Unread() Unread {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,8 +236,8 @@ func (l *Live) unreadMessage() Unread {
 	return message
 }
 
-// Register is what is known now. It is put together when it is asked for after something has
-// changed, and does not change.
+// Register returns the present register. It is put together on the first request after a
+// change, and does not change.
 func (l *Live) Register() *register.Register {
 	l.building.Lock()
 	defer l.building.Unlock()
@@ -241,7 +246,7 @@ func (l *Live) Register() *register.Register {
 	var objects *register.Objects
 	if built == nil {
 		objects = l.state.objects(l.state.records, l.unread())
-		// What changes from here on has it put together anew.
+		// A change from here on causes another register to be put together.
 		l.state.built = &register.Register{}
 	}
 	mark := l.state.built

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The messages of the stream. docs/ui.md describes them; what is there stays.
+// The messages of the stream. docs/ui.md describes them; the fields that it describes stay.
 
-// Hello is the first one.
+// Hello represents the first message.
 type Hello struct {
 	Type      string    `json:"type"`
 	Version   string    `json:"version"`
@@ -18,36 +18,36 @@ type Hello struct {
 	Now       time.Time `json:"now"`
 }
 
-// Unread says what the caller may not read.
+// Unread lists the resources that the caller cannot read.
 type Unread struct {
 	Type string `json:"type"`
-	// Text is empty where all is read.
+	// Text is empty if all is read.
 	Text      string           `json:"text"`
 	Resources []UnreadResource `json:"resources"`
 }
 
-// UnreadResource is a resource that is not read everywhere.
+// UnreadResource represents a resource that is not read everywhere.
 type UnreadResource struct {
 	Resource string `json:"resource"`
-	// Namespace is the only one in which it is read; empty: in none.
+	// Namespace names the only namespace in which it is read; empty: in none.
 	Namespace string `json:"namespace"`
 }
 
-// Beat says that the connection holds, and whether what was sent is in step.
+// Beat reports that the connection holds, and whether the sent data is in step.
 type Beat struct {
 	Type   string    `json:"type"`
 	Now    time.Time `json:"now"`
 	Behind string    `json:"behind"`
 }
 
-// Pool is a pool with what is used of it.
+// Pool represents a pool with its usage.
 type Pool struct {
 	ID        string `json:"id"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Known is false for a pool that is only mentioned: it does not exist, or may not be
-	// read. Only what is above and its family are there then.
+	// Known is false for a pool that is only mentioned: it does not exist, or cannot be read.
+	// Then only the fields above and its family are set.
 	Known         bool              `json:"known"`
 	Domain        string            `json:"domain"`
 	Family        int               `json:"family"`
@@ -71,8 +71,8 @@ type Pool struct {
 	Limits        *Limits           `json:"limits"`
 }
 
-// Usage is what a pool's addresses are used for: see register.Usage. Counts are decimal
-// strings, empty where one is not known.
+// Usage represents the usage of a pool's addresses: see register.Usage. Counts are decimal
+// strings, empty if one is not known.
 type Usage struct {
 	Total       string `json:"total"`
 	Free        string `json:"free"`
@@ -87,22 +87,22 @@ type Usage struct {
 	LargestFree int    `json:"largestFree"`
 }
 
-// Withheld is a run of addresses that is never handed out.
+// Withheld represents a run of addresses that is never handed out.
 type Withheld struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	Reason string `json:"reason"`
 }
 
-// Limits are what one project may hold of a pool.
+// Limits holds the limits of one project in a pool.
 type Limits struct {
 	// Addresses is a decimal string; empty: no limit.
 	Addresses string `json:"addresses"`
-	// Blocks is nil where there is no limit.
+	// Blocks is nil if there is no limit.
 	Blocks *int64 `json:"blocks"`
 }
 
-// Block is a block that is held.
+// Block represents a held block.
 type Block struct {
 	ID           string `json:"id"`
 	Pool         string `json:"pool"`
@@ -128,16 +128,16 @@ type Object struct {
 	Name      string `json:"name"`
 }
 
-// Waiting is a claim that has no block.
+// Waiting represents a claim that has no block.
 type Waiting struct {
 	ID        string `json:"id"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Family    int    `json:"family"`
-	// CIDR is empty unless exactly that block is asked for.
+	// CIDR is empty unless the claim asks for exactly that block.
 	CIDR string `json:"cidr"`
-	// Length is -1 where none is asked for.
+	// Length is -1 if the claim asks for none.
 	Length  int      `json:"length"`
 	Pools   []string `json:"pools"`
 	Class   string   `json:"class"`
@@ -146,7 +146,7 @@ type Waiting struct {
 	Since   string   `json:"since"`
 }
 
-// Gone names what is not there any more.
+// Gone names the objects that do not exist any more.
 type Gone struct {
 	Type   string   `json:"type"`
 	Pools  []string `json:"pools,omitempty"`
@@ -154,7 +154,7 @@ type Gone struct {
 	Claims []string `json:"claims,omitempty"`
 }
 
-// mostBlocks are in one message at most.
+// mostBlocks bounds the blocks of one message.
 const mostBlocks = 2000
 
 type (
@@ -172,27 +172,27 @@ type (
 	}
 )
 
-// Line is a message as a line of the stream.
+// Line returns a message as a line of the stream.
 func Line(message any) ([]byte, error) {
 	text, err := json.Marshal(message)
 	return append(text, '\n'), err
 }
 
-// PoolsLine is the message of some pools.
+// PoolsLine returns the message of some pools.
 func PoolsLine(pools []Pool) ([]byte, error) { return Line(poolsMessage{"pools", list(pools)}) }
 
-// BlocksLine is the message of some blocks, at most 2,000.
+// BlocksLine returns the message of some blocks, at most 2,000.
 func BlocksLine(blocks []Block) ([]byte, error) { return Line(blocksMessage{"blocks", list(blocks)}) }
 
-// WaitingLine is the message of some claims.
+// WaitingLine returns the message of some claims.
 func WaitingLine(claims []Waiting) ([]byte, error) {
 	return Line(waitingMessage{"waiting", list(claims)})
 }
 
-// list is a list, also where there is nothing in it: null is none.
+// list returns a list that JSON writes as a list even if it is empty: null means none.
 func list[T any](all []T) []T { return append([]T{}, all...) }
 
-// Change is what has changed at one time. It is shared by those who subscribe.
+// Change holds the changes of one time. The subscribers share it.
 type Change struct {
 	unread *Unread
 	pools  []Pool
@@ -211,10 +211,10 @@ func (c *Change) isEmpty() bool {
 
 func (g *Gone) size() int { return len(g.Pools) + len(g.Blocks) + len(g.Claims) }
 
-// size is how much a change counts in the queue of a subscriber.
+// size returns the weight of a change in the queue of a subscriber.
 func (c *Change) size() int { return 1 + len(c.pools) + len(c.blocks) + len(c.claims) + c.gone.size() }
 
-// Lines are the messages, which are written once for all subscribers.
+// Lines returns the messages, which are written once for all subscribers.
 func (c *Change) Lines() ([][]byte, error) {
 	c.once.Do(func() {
 		if c.unread != nil {

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// soon is how long changes are gathered before they are published.
+	// soon holds the time for which changes are gathered before they are published.
 	soon = 50 * time.Millisecond
-	// share is how much of the time may go into it at most: one in so many.
+	// share bounds the part of the time that publishing takes: one in so many.
 	share = 5
-	// usageEvery is how often the usage of a pool is published at most.
+	// usageEvery holds the shortest time between two publications of the usage of a pool.
 	usageEvery = time.Second
 )
 
-// Where the usage of a pool is from.
+// The sources of the usage of a pool.
 const (
 	fromRecords = "records"
 	fromStatus  = "status"
 )
 
-// publishAll publishes what changes until ctx is done.
+// publishAll publishes changes until ctx is done.
 func (l *Live) publishAll(ctx context.Context) {
 	var due <-chan time.Time
 	for {
@@ -58,7 +58,7 @@ func (l *Live) publishAll(ctx context.Context) {
 	}
 }
 
-// publish publishes what has changed, and returns when the rest is to be; 0: there is none.
+// publish publishes the changes, and returns the time until the rest is due; 0: there is none.
 func (l *Live) publish() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *Live) publish() time.Duration {
 	return l.publishChanges()
 }
 
-// publishChanges is publish with the lock held.
+// publishChanges does the work of publish. The lock is held.
 func (l *Live) publishChanges() time.Duration {
 	change := &Change{}
 	if unread := l.unreadMessage(); !reflect.DeepEqual(unread, l.state.shown.unread) {
@@ -93,8 +93,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// updateStructure shows pools and claims as they are now. What only the operator's counts
-// have changed is shown once in a while.
+// updateStructure shows pools and claims as they are now. If only the operator's counts have
+// changed, it shows them once in a while.
 func (l *Live) updateStructure(change *Change) time.Duration {
 	s, now := &l.state, l.clock.Now()
 	if !s.structure {
@@ -159,12 +159,12 @@ func (l *Live) updatePool(change *Change, pool *register.Pool, counted bool) {
 	change.pools = append(change.pools, now)
 }
 
-// updateUsage shows what is used of the pools of which blocks have changed, and of those
-// above them: each once in a while.
+// updateUsage shows the usage of the pools of which blocks have changed, and of the pools above
+// them: each once in a while.
 func (l *Live) updateUsage(change *Change) time.Duration {
 	s, now := &l.state, l.clock.Now()
 	if !s.shown.counted {
-		clear(s.used) // it is the operator who counts
+		clear(s.used) // the operator counts
 		return 0
 	}
 	var later time.Duration
@@ -219,7 +219,7 @@ func (l *Live) updateBlocks(change *Change) {
 	}
 }
 
-// updateClaims shows the claims that wait.
+// updateClaims shows the waiting claims.
 func (l *Live) updateClaims(change *Change) {
 	s := &l.state
 	waiting := l.waiting()
@@ -238,8 +238,8 @@ func (l *Live) updateClaims(change *Change) {
 	slices.Sort(change.gone.Claims)
 }
 
-// counted reports whether what is used is counted from the records: all of them have been
-// read. Otherwise it is what the operator counts.
+// counted reports whether the usage is counted from the records, as all of them have been read.
+// Otherwise the operator counts it.
 func (l *Live) counted() bool {
 	for _, f := range l.feeds {
 		if f.resource == "ipallocations" {
@@ -250,7 +250,7 @@ func (l *Live) counted() bool {
 	return true
 }
 
-// usage is what is used of a pool, and where that is from; nil where it is not known.
+// usage returns the usage of a pool, and its source; it returns nil if the usage is not known.
 func (l *Live) usage(pool *register.Pool, counted bool) (*Usage, string) {
 	if !pool.IsKnown() {
 		return nil, ""
@@ -272,7 +272,7 @@ func (l *Live) usage(pool *register.Pool, counted bool) (*Usage, string) {
 	return usageMessage(usage, true), fromRecords
 }
 
-// tallied is what the records of a pool itself come to.
+// tallied returns the usage that results from the records of a pool itself.
 func (l *Live) tallied(pool *register.Pool) register.Usage {
 	t := l.state.tallies[pool.Key]
 	if t == nil {
@@ -284,7 +284,7 @@ func (l *Live) tallied(pool *register.Pool) register.Usage {
 	return usage
 }
 
-// usedIn is what claims hold of a pool and of all below it.
+// usedIn returns the number of addresses that claims hold of a pool and of all pools below it.
 func (l *Live) usedIn(pool *register.Pool) (sum count) {
 	if t := l.state.tallies[pool.Key]; t != nil {
 		sum = t.held
@@ -295,7 +295,7 @@ func (l *Live) usedIn(pool *register.Pool) (sum count) {
 	return sum
 }
 
-// waiting are the messages of the claims that wait, by UID.
+// waiting returns the messages of the waiting claims, by UID.
 func (l *Live) waiting() map[string]Waiting {
 	s := &l.state
 	all := make(map[string]Waiting, len(s.claims)+len(s.addressClaims))
@@ -311,7 +311,7 @@ func (l *Live) waiting() map[string]Waiting {
 	return all
 }
 
-// poolID is how a pool is named in messages.
+// poolID returns the name of a pool in messages.
 func poolID(key ipam.PoolKey) string {
 	if key.Namespace == "" {
 		return string(key.Kind) + "/" + key.Name
@@ -319,7 +319,8 @@ func poolID(key ipam.PoolKey) string {
 	return string(key.Kind) + "/" + key.Namespace + "/" + key.Name
 }
 
-// childOf is the pool whose space a record is; empty for that of a claim.
+// childOf returns the pool whose space a record represents; it is empty for the record of a
+// claim.
 func childOf(record *register.Record) string {
 	if record.Purpose != ipam.PurposePool {
 		return ""

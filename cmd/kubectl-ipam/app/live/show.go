@@ -19,7 +19,7 @@ import (
 
 type count = space.Count
 
-// poolMessage is what a pool's object says of it.
+// poolMessage returns the message of a pool, without its usage.
 func poolMessage(pool *register.Pool) Pool {
 	message := Pool{
 		ID: poolID(pool.Key), Kind: string(pool.Key.Kind), Namespace: pool.Key.Namespace, Name: pool.Key.Name,
@@ -69,7 +69,8 @@ func limitsOf(limit ipam.Limit) *Limits {
 	return limits
 }
 
-// usageMessage is a usage; what is retained and cooling is known where it was counted.
+// usageMessage returns the message of a usage; retained and cooling addresses are known if the
+// usage was counted.
 func usageMessage(u register.Usage, counted bool) *Usage {
 	usage := &Usage{
 		Total: u.Total.String(), Free: u.Free.String(), Withheld: u.Withheld.String(), Held: u.Held.String(),
@@ -82,7 +83,7 @@ func usageMessage(u register.Usage, counted bool) *Usage {
 	return usage
 }
 
-// blockMessage is a record, beside the pools of a register.
+// blockMessage returns the message of a record, with its pool in a register.
 func blockMessage(r *register.Register, record *register.Record) Block {
 	block := Block{
 		ID: record.UID, CIDR: record.Block.String(), State: string(record.State), Child: childOf(record),
@@ -105,7 +106,7 @@ func blockMessage(r *register.Register, record *register.Record) Block {
 	return block
 }
 
-// claimMessage is an IPClaim that waits.
+// claimMessage returns the message of a waiting IPClaim.
 func claimMessage(r *register.Register, claim *v1alpha1.IPClaim, request ipam.Request, valid bool) Waiting {
 	message := Waiting{
 		ID: string(claim.UID), Kind: "IPClaim", Namespace: claim.Namespace, Name: claim.Name, Length: -1, Pools: []string{},
@@ -125,7 +126,8 @@ func claimMessage(r *register.Register, claim *v1alpha1.IPClaim, request ipam.Re
 	return message
 }
 
-// addressClaimMessage is an IPAddressClaim that waits: always for one address.
+// addressClaimMessage returns the message of a waiting IPAddressClaim: it always asks for one
+// address.
 func addressClaimMessage(r *register.Register, claim *ipamv1.IPAddressClaim, request ipam.Request, valid bool) Waiting {
 	message := Waiting{
 		ID: string(claim.UID), Kind: convert.AddressClaimKind, Namespace: claim.Namespace, Name: claim.Name, Pools: []string{},
@@ -140,7 +142,7 @@ func addressClaimMessage(r *register.Register, claim *ipamv1.IPAddressClaim, req
 	return message
 }
 
-// says takes over what the conditions of a claim say.
+// says takes over the reason and the message of the conditions of a claim.
 func (w *Waiting) says(conditions []metav1.Condition) {
 	w.Reason, w.Message = "NoAnswer", "no operator has answered it: see whether Cadastre runs"
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
@@ -160,8 +162,8 @@ func (w *Waiting) served(r *register.Register, request ipam.Request, valid bool)
 	w.Family = number(family)
 }
 
-// number is a family as messages have it; IPv4 where it is not known, as the operator has it
-// by default.
+// number returns a family in the form of messages: IPv4 if it is not known, which is the
+// operator's default.
 func number(family ipam.Family) int {
 	if family == ipam.IPv6 {
 		return 6
@@ -169,7 +171,7 @@ func number(family ipam.Family) int {
 	return 4
 }
 
-// stamp is a time as messages have it; empty where there is none.
+// stamp returns a time in the form of messages; it is empty if there is none.
 func stamp(at time.Time) string {
 	if at.IsZero() {
 		return ""

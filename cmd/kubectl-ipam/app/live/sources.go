@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Sources read with the rights of the caller.
+// Sources reads with the rights of the caller.
 type Sources struct {
 	config  *rest.Config
 	over    *http.Client
@@ -24,8 +24,8 @@ type Sources struct {
 	records *register.Source
 }
 
-// NewSources returns what reads. The scheme knows the kinds of ipam.cadastre.dev and
-// ipam.cluster.x-k8s.io.
+// NewSources returns Sources for a configuration. The scheme knows the kinds of
+// ipam.cadastre.dev and ipam.cluster.x-k8s.io.
 func NewSources(config *rest.Config, reader client.Reader, scheme *runtime.Scheme) (*Sources, error) {
 	over, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -38,7 +38,7 @@ func NewSources(config *rest.Config, reader client.Reader, scheme *runtime.Schem
 	return &Sources{config: config, over: over, scheme: scheme, records: records}, nil
 }
 
-// feeds are those of a Live, the pools first.
+// feeds returns the feeds of a Live, the pools first.
 func (s *Sources) feeds(l *Live) []*feed {
 	notBound := fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.ClaimBound))
 	return []*feed{
@@ -53,7 +53,7 @@ func (s *Sources) feeds(l *Live) []*feed {
 	}
 }
 
-// source makes a source in one namespace or in all.
+// source returns a function that makes a source in one namespace or in all.
 func source[T any, P interface {
 	*T
 	client.Object

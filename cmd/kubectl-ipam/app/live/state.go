@@ -13,47 +13,49 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// state is what the feeds have read, and what of it has not been published. Live guards it.
+// state holds the objects that the feeds have read, and the changes that have not been
+// published. Live guards it.
 type state struct {
 	pools   map[ipam.PoolKey]v1alpha1.Pool
 	classes map[string]*v1alpha1.IPClass
-	// records, claims and addressClaims are by UID.
+	// records, claims and addressClaims hold the objects by UID.
 	records       map[string]*register.Record
 	claims        map[string]*v1alpha1.IPClaim
 	addressClaims map[string]*ipamv1.IPAddressClaim
-	// invalid is why a record could not be read, by UID.
+	// invalid holds the reasons why records could not be read, by UID.
 	invalid map[string]error
-	// tallies are those of all pools of which blocks are recorded, or that are shown.
+	// tallies holds the tallies of all pools of which blocks are recorded, or that are shown.
 	tallies map[ipam.PoolKey]*tally
-	// poolRecords are the records of pools, by UID.
+	// poolRecords holds the records of pools, by UID.
 	poolRecords map[string]*register.Record
 
-	// changed are the records, by UID, and used the pools of whose blocks any has changed.
+	// changed holds the changed records, by UID, and used the pools of which any block has
+	// changed.
 	changed map[string]bool
 	used    map[ipam.PoolKey]bool
-	// structure says that something has changed that pools and claims are shown by, and
-	// status that the operator has written the status of a pool.
+	// structure is set when something has changed by which pools and claims are shown, and
+	// status when the operator has written the status of a pool.
 	structure, status bool
-	// built is what the last question was answered with; nil once something has changed.
+	// built holds the register that answered the last question; nil once something has changed.
 	built *register.Register
 
 	shown shown
 }
 
-// shown is what was published last.
+// shown holds the data that was published last.
 type shown struct {
-	// register has the pools and the records of pools, and no others.
+	// register holds the pools and the records of pools, and no others.
 	register *register.Register
 	pools    map[ipam.PoolKey]*shownPool
 	claims   map[string]Waiting
 	unread   Unread
-	// counted says that usage was counted from the records.
+	// counted is set if the usage was counted from the records.
 	counted bool
-	// statusAt is when the status of pools was last taken over.
+	// statusAt holds the time at which the status of pools was last taken over.
 	statusAt time.Time
 }
 
-// shownPool is a pool as it was published, and when.
+// shownPool holds a pool as it was published, and the time of that.
 type shownPool struct {
 	Pool
 	at time.Time
@@ -88,7 +90,7 @@ func (s *state) putRecord(record *register.Record) {
 		return
 	}
 	t := s.tallies[record.Pool]
-	if t == nil { // of a pool that is not known
+	if t == nil { // the pool is not known
 		t = newTally()
 		s.tallies[record.Pool] = t
 		s.structure = true
@@ -100,7 +102,7 @@ func (s *state) putRecord(record *register.Record) {
 	s.used[record.Pool] = true
 }
 
-// removeRecord takes a record out.
+// removeRecord removes a record.
 func (s *state) removeRecord(uid string) {
 	delete(s.invalid, uid)
 	record := s.records[uid]
@@ -147,7 +149,7 @@ func (s *state) removePool(key ipam.PoolKey) {
 	s.structure, s.built = true, nil
 }
 
-// replacePools leaves no others of a kind.
+// replacePools takes over the pools of a kind, and removes all others of the kind.
 func (s *state) replacePools(kind ipam.PoolKind, pools []v1alpha1.Pool) {
 	listed := make(map[ipam.PoolKey]bool, len(pools))
 	for _, pool := range pools {
@@ -161,7 +163,7 @@ func (s *state) replacePools(kind ipam.PoolKind, pools []v1alpha1.Pool) {
 	}
 }
 
-// replaceRecords leaves no others.
+// replaceRecords takes over records, and removes all others.
 func (s *state) replaceRecords(records []*register.Record, invalid map[string]error) {
 	listed := make(map[string]bool, len(records))
 	for _, record := range records {
@@ -176,7 +178,8 @@ func (s *state) replaceRecords(records []*register.Record, invalid map[string]er
 	s.invalid = invalid
 }
 
-// objects are what a register is put together of: with all records, or those of pools.
+// objects returns the objects that a register is put together of: with all records, or those of
+// pools.
 func (s *state) objects(records map[string]*register.Record, unread []register.Unread) *register.Objects {
 	objects := &register.Objects{RecordsRead: true, Unread: unread, Records: slices.Collect(maps.Values(records))}
 	for _, pool := range s.pools {
@@ -196,7 +199,7 @@ func (s *state) objects(records map[string]*register.Record, unread []register.U
 	return objects
 }
 
-// mentioned are pools that anything names, with their families.
+// mentioned returns the pools that any object names, with their families.
 func (s *state) mentioned() map[ipam.PoolKey]ipam.Family {
 	all := map[ipam.PoolKey]ipam.Family{}
 	for key, t := range s.tallies {
@@ -221,7 +224,7 @@ func (s *state) mentioned() map[ipam.PoolKey]ipam.Family {
 	return all
 }
 
-// requests are what the waiting claims ask for that can be understood, by UID.
+// requests returns the requests of the waiting claims that can be understood, by UID.
 func (s *state) requests() map[string]ipam.Request {
 	all := make(map[string]ipam.Request, len(s.claims)+len(s.addressClaims))
 	for uid, claim := range s.claims {

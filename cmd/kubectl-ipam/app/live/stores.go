@@ -16,11 +16,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// store is what a Reflector of one resource keeps up to date: a part of the state. Its
+// store implements cache.ReflectorStore for one resource, which is a part of the state. Its
 // functions are called with the state locked.
 type store struct {
 	live *Live
-	// put takes over an object, remove takes one out, and replace leaves no others.
+	// put takes over an object, remove removes one, and replace takes over objects and removes
+	// all others.
 	put, remove func(obj any) error
 	replace     func(objs []any) error
 }
@@ -35,12 +36,12 @@ func (s *store) Update(obj any) error {
 	return s.live.change(func() error { return s.put(obj) })
 }
 
-// Delete takes an object out.
+// Delete removes an object.
 func (s *store) Delete(obj any) error {
 	return s.live.change(func() error { return s.remove(obj) })
 }
 
-// Replace makes the state what a list says, in one step.
+// Replace makes the state equal to a list, in one step.
 func (s *store) Replace(objs []any, _ string) error {
 	return s.live.change(func() error { return s.replace(objs) })
 }
@@ -80,8 +81,8 @@ func (l *Live) poolStore(kind ipam.PoolKind) *store {
 	}
 }
 
-// listed is a record of a list, as an object for a Reflector: either the record, or why it
-// could not be read.
+// listed holds a record of a list, as an object for a Reflector: either the record, or the
+// reason why it could not be read.
 type listed struct {
 	runtime.Object
 	uid    string
@@ -89,7 +90,7 @@ type listed struct {
 	err    error
 }
 
-// readRecord reads an IPAllocation. What many records have in common they share.
+// readRecord reads an IPAllocation. Records share the texts that many of them have in common.
 func readRecord(obj *v1alpha1.IPAllocation) runtime.Object {
 	record, err := register.NewRecord(obj)
 	if err != nil {
@@ -153,7 +154,8 @@ func (l *Live) recordStore() *store {
 	}
 }
 
-// keyed is the store of objects that are kept as they are, but for what keep drops, in a map.
+// keyed returns the store of objects that are kept as they are in a map, except those that keep
+// refuses.
 func keyed[T client.Object](l *Live, into map[string]T, key func(T) string, keep func(T) bool) *store {
 	dirty := func() { l.state.structure, l.state.built = true, nil }
 	put := func(obj any) error {
@@ -213,7 +215,7 @@ func waits(claim *ipamv1.IPAddressClaim) bool {
 	return claim.Status.AddressRef.Name == "" && convert.IsOurs(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind)
 }
 
-// trim drops what nobody asks for.
+// trim removes the fields that no caller asks for.
 func trim[T client.Object](obj T) T {
 	obj.SetManagedFields(nil)
 	annotations := obj.GetAnnotations()
@@ -230,8 +232,7 @@ func dropped(obj any) (any, error) {
 	return obj, err
 }
 
-// short is an IPAddressClaim of which only what decides that it does not wait is kept, where
-// that is so.
+// short reduces an IPAddressClaim that does not wait to the fields that show that.
 func short(obj any) (any, error) {
 	claim, err := as[*ipamv1.IPAddressClaim](obj)
 	if err != nil || waits(claim) {
@@ -242,7 +243,7 @@ func short(obj any) (any, error) {
 	return kept, nil
 }
 
-// as is what a Reflector delivers as what it is to be.
+// as returns an object that a Reflector delivers as the type that it must have.
 func as[T any](obj any) (T, error) {
 	object, ok := obj.(T)
 	if !ok {

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// mostChanges and mostItems are what may wait for a subscriber at most.
+	// mostChanges and mostItems bound the queue of a subscriber.
 	mostChanges = 1000
 	mostItems   = 500_000
 )
 
-// Subscription is what one subscriber gets: what is known at first, and then what changes.
+// Subscription holds the messages for one subscriber: the objects that are known at first, and
+// then the changes.
 type Subscription struct {
-	// Unread, Pools and Waiting are what is known at first, beside the Blocks.
+	// Unread, Pools and Waiting hold the messages that are known at first, beside the Blocks.
 	Unread  Unread
 	Pools   []Pool
 	Waiting []Waiting
@@ -26,17 +27,17 @@ type Subscription struct {
 	register *register.Register
 	records  []*register.Record
 	changes  chan *Change
-	// items is how much waits in changes. The lock of live guards it, and cut.
+	// items counts the items that wait in changes. The lock of live guards it, and cut.
 	items int
 	cut   bool
 }
 
-// Subscribe begins a subscription, which is to be ended with Close.
+// Subscribe begins a subscription, which must be ended with Close.
 func (l *Live) Subscribe() *Subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.publishChanges() // so that what follows has all that came before
-	l.rouse()          // for what it has left for later
+	l.publishChanges() // so that the messages below have all earlier changes
+	l.rouse()          // for the changes that it has left for later
 	s := &Subscription{
 		Unread: l.state.shown.unread, Pools: l.shownPools(),
 		Waiting: slices.SortedFunc(maps.Values(l.state.shown.claims), bySince),
@@ -48,7 +49,7 @@ func (l *Live) Subscribe() *Subscription {
 	return s
 }
 
-// Pools are those that are known now.
+// Pools returns the pools that are known now.
 func (l *Live) Pools() []Pool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +58,7 @@ func (l *Live) Pools() []Pool {
 	return l.shownPools()
 }
 
-// shownPools are in address order, as in a register.
+// shownPools returns the shown pools in address order, as in a register.
 func (l *Live) shownPools() []Pool {
 	pools := make([]Pool, 0, len(l.state.shown.pools))
 	for _, pool := range l.state.shown.register.Pools {
@@ -70,7 +71,7 @@ func (l *Live) shownPools() []Pool {
 
 func bySince(a, b Waiting) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) }
 
-// Blocks are those that are known at first, a message at a time, in address order.
+// Blocks returns the blocks that are known at first, a message at a time, in address order.
 func (s *Subscription) Blocks() iter.Seq[[]Block] {
 	return func(yield func([]Block) bool) {
 		records := s.records
@@ -88,11 +89,11 @@ func (s *Subscription) Blocks() iter.Seq[[]Block] {
 	}
 }
 
-// Changes delivers what changes. It is closed when the subscriber is cut off, because too
-// much waits for it.
+// Changes returns the channel that delivers the changes. It is closed when the subscriber is
+// cut off, because too much waits for it.
 func (s *Subscription) Changes() <-chan *Change { return s.changes }
 
-// Taken has room made for what a change had in the queue.
+// Taken frees the room that a change had in the queue.
 func (s *Subscription) Taken(change *Change) {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()

@@ -8,18 +8,19 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// tally counts the blocks of one pool as they come and go: what register.Pool.Usage counts
-// of all of them. A block that comes or goes costs what it costs in a space.Space.
+// tally counts the blocks of one pool as they come and go, with the same result as
+// register.Pool.Usage of all of them. A block that comes or goes costs as much as in a
+// space.Space.
 //
-// Two blocks overlap for moments only, while one of them gives way. While any do, each
-// count goes through all blocks of the pool.
+// Two blocks overlap for moments only, while one of them gives way. While any do, each count
+// scans all blocks of the pool.
 type tally struct {
 	records map[string]*register.Record
 
 	cidr     netip.Prefix
 	withheld *space.Ranges
-	// used has what is withheld and what is recorded, recorded only that; nil without a
-	// CIDR.
+	// used holds the withheld and the recorded blocks, recorded only the recorded ones; nil
+	// without a CIDR.
 	used, recorded *space.Space
 	overlap        bool
 
@@ -28,8 +29,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{records: map[string]*register.Record{}} }
 
-// describe takes over what the pool's spec says, and reports whether that has changed what
-// is known of its blocks.
+// describe takes over the pool's spec, and reports whether it has counted the blocks again.
 func (t *tally) describe(pool ipam.Pool) bool {
 	if t.cidr == pool.CIDR && sameRanges(t.withheld, pool.Withheld) {
 		return false
@@ -46,7 +46,7 @@ func sameRanges(a, b *space.Ranges) bool {
 	return a.Equal(b)
 }
 
-// count counts all blocks anew.
+// count counts all blocks again.
 func (t *tally) count() {
 	zero := space.Count{}
 	t.held, t.carved, t.retained, t.cooling, t.drained = zero, zero, zero, zero, zero
@@ -92,7 +92,7 @@ func (t *tally) use(record *register.Record) {
 	t.recorded.Use(record.Block)
 }
 
-// sum adds a block to the counts, or takes it out of them.
+// sum adds a block to the counts, or subtracts it from them.
 func (t *tally) sum(record *register.Record, do func(space.Count, space.Count) space.Count) {
 	size := space.CountOf(record.Block)
 	t.drained = do(t.drained, t.withheld.SizeIn(record.Block))
@@ -109,9 +109,9 @@ func (t *tally) sum(record *register.Record, do func(space.Count, space.Count) s
 	}
 }
 
-// usage is what the blocks come to, but for what is used below the pool.
+// usage returns the usage that results from the blocks, without the usage below the pool.
 func (t *tally) usage() register.Usage {
-	if t.overlap { // what one of them left may be used by another
+	if t.overlap { // the space that one of them left may be used by another
 		t.count()
 	}
 	u := register.Usage{

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// apply carries the plan out, from wherever an earlier run has stopped.
+// apply carries the plan out, from the point at which an earlier run has stopped.
 func (r *run) apply(ctx context.Context) error {
 	if err := r.resume(ctx); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (r *run) apply(ctx context.Context) error {
 	return nil
 }
 
-// resume finishes what an interrupted run has begun.
+// resume finishes the work of an interrupted run.
 func (r *run) resume(ctx context.Context) error {
 	journals, err := r.journals(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *run) resume(ctx context.Context) error {
 	return nil
 }
 
-// makePools creates the pools that are not there yet. They are paused.
+// makePools creates the pools that do not exist yet. They are paused.
 func (r *run) makePools(ctx context.Context, pl plan) error {
 	for _, pp := range pl.pools {
 		if pp.exists {
@@ -72,7 +72,8 @@ func (r *run) makePools(ctx context.Context, pl plan) error {
 	return nil
 }
 
-// drain closes the other pools, and moves what names them until nothing does.
+// drain closes the other pools, and moves the claims and IPAddresses that name them until none
+// is left.
 func (r *run) drain(ctx context.Context) (plan, error) {
 	for {
 		pl, err := r.read(ctx)
@@ -90,7 +91,7 @@ func (r *run) drain(ctx context.Context) (plan, error) {
 			if err := r.settle(ctx); err != nil {
 				return pl, err
 			}
-			continue // what has been handed out until now
+			continue // the next round moves all that has been handed out until now
 		}
 		if pl.left() == 0 {
 			return pl, nil
@@ -109,8 +110,8 @@ func (r *run) drain(ctx context.Context) (plan, error) {
 	}
 }
 
-// closeAll has the other provider hand out nothing of its pools any more. It reports
-// whether any of them has changed.
+// closeAll changes the pools of the other provider so that it hands out nothing of them any
+// more. It reports whether any of them has changed.
 func (r *run) closeAll(ctx context.Context, pl plan) (changed bool, err error) {
 	for _, pp := range pl.pools {
 		before := pp.obj.DeepCopy()
@@ -123,7 +124,7 @@ func (r *run) closeAll(ctx context.Context, pl plan) (changed bool, err error) {
 		}
 		err = r.client.Patch(ctx, pp.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		switch {
-		case apierrors.IsConflict(err): // it is read again
+		case apierrors.IsConflict(err): // the next round reads it again
 		case apierrors.IsInternalError(err):
 			return changed, fmt.Errorf("closing %s: where the webhook of its provider does not answer, start the provider, or delete its webhook configurations, and run the import again: %w", pp.ref, err)
 		case err != nil:
@@ -134,8 +135,8 @@ func (r *run) closeAll(ctx context.Context, pl plan) (changed bool, err error) {
 	return changed, nil
 }
 
-// open has our pools hand out addresses, and reserve what still stays with the other
-// provider.
+// open lets our pools hand out addresses, and reserves in them the addresses that still stay
+// with the other provider.
 func (r *run) open(ctx context.Context, pl plan) error {
 	for _, pp := range pl.pools {
 		if err := onConflict(func() error { return r.openPool(ctx, pp) }); err != nil {

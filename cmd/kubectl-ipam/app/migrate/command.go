@@ -192,7 +192,7 @@ func open(e *command.Env, names []string) (files []io.Reader, closeAll func(), e
 	return files, closeAll, nil
 }
 
-// importing is one run of an import.
+// importing represents one run of an import.
 type importing struct {
 	*command.Env
 	options         Options

@@ -19,13 +19,13 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// CSVColumns are the columns of a CSV file, in any order. The first line names those that
-// it has.
+// CSVColumns returns the columns of a CSV file, in any order. The first line of a file names
+// the columns that it has.
 //
 //	kind           pool, claim or reserved
 //	name           of the pool, or of the claim (default: from its address)
-//	cidr           a CIDR or an address; of what is reserved a range as well
-//	pool           of a claim, or of what is reserved (default: the smallest that has it)
+//	cidr           a CIDR or an address; for reserved a range as well
+//	pool           of a claim, or of reserved addresses (default: the smallest that has it)
 //	parent         the pool that a pool is part of (default: the smallest that has it)
 //	namespace      of a claim (default: that of the command)
 //	routingDomain  of a pool without parent (default: default)
@@ -36,7 +36,7 @@ func CSVColumns() []string {
 	return []string{"kind", "name", "cidr", "pool", "parent", "namespace", "routingDomain", "network", "gateway", "description"}
 }
 
-// CSV imports pools, and what is held of them, from a CSV file with CSVColumns.
+// CSV imports pools, and the held blocks of them, from a CSV file with CSVColumns.
 func CSV(ctx context.Context, c client.Client, o Options, in io.Reader) error {
 	g, err := readCSV(in, o)
 	if err != nil {
@@ -45,7 +45,7 @@ func CSV(ctx context.Context, c client.Client, o Options, in io.Reader) error {
 	return g.run(ctx, c, o)
 }
 
-// line is a line of a CSV file.
+// line represents a line of a CSV file.
 type line struct {
 	location
 	values map[string]string
@@ -53,8 +53,8 @@ type line struct {
 
 func lineAt(number int) location { return location{fmt.Sprintf("line %d", number), number} }
 
-// readCSV reads a CSV file. Errors are those of the file as a whole; what is wrong in a
-// line is listed in the register.
+// readCSV reads a CSV file. Its errors concern the file as a whole; the register lists the
+// problems of a line.
 func readCSV(in io.Reader, o Options) (*register, error) {
 	g := newRegister("csv")
 	g.columns = map[string]string{
@@ -66,7 +66,8 @@ func readCSV(in io.Reader, o Options) (*register, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(lines, func(a, b line) int { // which of two alike is the problem does not depend on the order in the file
+	// The order in the file does not decide which of two equal lines is the problem.
+	slices.SortStableFunc(lines, func(a, b line) int {
 		for _, name := range CSVColumns() {
 			if order := cmp.Compare(a.values[name], b.values[name]); order != 0 {
 				return order
@@ -94,7 +95,7 @@ func readCSV(in io.Reader, o Options) (*register, error) {
 	return g, nil
 }
 
-// linesOf reads the lines that have a value. What cannot be read is listed.
+// linesOf reads the lines that have a value. It lists the lines that cannot be read.
 func (g *register) linesOf(in io.Reader) ([]line, error) {
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -143,8 +144,8 @@ func (g *register) linesOf(in io.Reader) ([]line, error) {
 	}
 }
 
-// separatorOf is the character that most often separates the names in the first line:
-// spreadsheets write a semicolon where the comma is for decimals, or a tab.
+// separatorOf returns the character that most often separates the names in the first line.
+// Spreadsheets write a semicolon if the comma is for decimals, or a tab.
 func separatorOf(text []byte) rune {
 	first, _, _ := bytes.Cut(bytes.TrimLeft(text, "\r\n"), []byte("\n"))
 	separator, most := ',', 0
@@ -224,8 +225,8 @@ func (g *register) nest() {
 	}
 }
 
-// domainOf is the routing domain of a pool: that of the pool above it which names none as its
-// parent. A pool below one that is not in the file has one that no other pool has.
+// domainOf returns the routing domain of a pool: that of the pool above it that names no
+// parent. Pools below a pool that is not in the file have a domain that no other pool has.
 func (g *register) domainOf(pool *v1alpha1.IPPool) string {
 	for range g.pools {
 		if pool.Spec.ParentRef == nil {
@@ -240,8 +241,8 @@ func (g *register) domainOf(pool *v1alpha1.IPPool) string {
 	return "below " + pool.Spec.ParentRef.Name
 }
 
-// poolFor is the smallest pool that has a set of addresses; nil, with a problem, where there
-// is not exactly one.
+// poolFor returns the smallest pool that has a set of addresses. If there is not exactly one,
+// it lists a problem and returns nil.
 func (g *register) poolFor(l line, set *netipx.IPSet) *v1alpha1.IPPool {
 	block := cover(set)
 	found := g.smallest(block, block.Bits(), nil)
@@ -309,7 +310,7 @@ func blockOf(text string) (netip.Prefix, bool) {
 	return block, err == nil && block == block.Masked()
 }
 
-// nameOfBlock is a name for the claim of a block: ip-10-0-0-7, or block-10-0-0-0-24.
+// nameOfBlock returns a name for the claim of a block: ip-10-0-0-7, or block-10-0-0-0-24.
 func nameOfBlock(block netip.Prefix) string {
 	dashed := strings.NewReplacer(".", "-", ":", "-").Replace(block.Addr().StringExpanded())
 	if block.IsSingleIP() {

@@ -15,14 +15,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// holder carries a register out.
+// holder carries out a register.
 type holder struct {
 	run
 	register *register
 }
 
-// apply makes pools, parents first, and claims. What is there already as it should be, it
-// leaves as it is, so that it goes on where it was interrupted.
+// apply makes the pools, parents first, and the claims. It does not touch an object that exists
+// as planned, so that it goes on from the point of an interruption.
 func (h *holder) apply(ctx context.Context) error {
 	for _, pool := range h.register.pools {
 		if err := h.makePool(ctx, pool); err != nil {
@@ -53,10 +53,10 @@ func (h *holder) makePool(ctx context.Context, pool *v1alpha1.IPPool) error {
 	return nil
 }
 
-// makeClaims creates the claims. A block may still be recorded although its holder is gone: that
-// holder was just deleted, or an earlier run was killed while it created the claim. The
-// operator releases such a block, in the second case after its --orphan-grace, and that is
-// waited for.
+// makeClaims creates the claims. A block may still be recorded although its holder is gone:
+// that holder was just deleted, or an earlier run was killed while it created the claim. The
+// operator releases such a block, in the second case after its --orphan-grace, and makeClaims
+// waits for that.
 func (h *holder) makeClaims(ctx context.Context) error {
 	var mu sync.Mutex
 	var refused []*v1alpha1.IPClaim
@@ -92,12 +92,11 @@ func (h *holder) makeClaims(ctx context.Context) error {
 	})
 }
 
-// isTaken reports whether a block is recorded already, be it for an earlier try to create the
-// claim.
+// isTaken reports whether a block is recorded already, possibly for an earlier try to create
+// the claim.
 func isTaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) }
 
-// areLeaving reports whether the blocks of all the claims are held only by what is about to be
-// released.
+// areLeaving reports whether all records of the claims' blocks are about to be released.
 func (h *holder) areLeaving(ctx context.Context, claims []*v1alpha1.IPClaim) (bool, error) {
 	records, err := h.records(ctx, h.pools())
 	if err != nil {
@@ -114,14 +113,14 @@ func (h *holder) areLeaving(ctx context.Context, claims []*v1alpha1.IPClaim) (bo
 	return len(found.rows) == 0, nil
 }
 
-// isInTheWay reports whether a record has something of the block that a claim asks for.
+// isInTheWay reports whether a record has addresses of the block that a claim asks for.
 func isInTheWay(record *v1alpha1.IPAllocation, claim *v1alpha1.IPClaim) bool {
 	held, err := netip.ParsePrefix(record.Spec.CIDR)
 	asked, errAsked := netip.ParsePrefix(claim.Spec.CIDR)
 	return err == nil && errAsked == nil && record.Spec.PoolRef.Name == claim.Spec.PoolRef.Name && held.Overlaps(asked)
 }
 
-// pools are those of the register.
+// pools returns references to the pools of the register.
 func (h *holder) pools() map[poolRef]bool {
 	pools := map[poolRef]bool{}
 	for _, pool := range h.register.pools {
@@ -147,7 +146,7 @@ func (h *holder) makeClaim(ctx context.Context, claim *v1alpha1.IPClaim) error {
 	return nil
 }
 
-// unready are the pools that do not hand out blocks yet.
+// unready returns the names of the pools that do not hand out blocks yet.
 func (h *holder) unready(ctx context.Context) ([]string, error) {
 	all := &v1alpha1.IPPoolList{}
 	if err := h.client.List(ctx, all); err != nil {
@@ -166,7 +165,7 @@ func (h *holder) unready(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// unbound are the claims that do not hold their blocks yet.
+// unbound returns the names of the claims that do not hold their blocks yet.
 func (h *holder) unbound(ctx context.Context) ([]string, error) {
 	all, err := h.claims(ctx)
 	if err != nil {
@@ -185,7 +184,7 @@ func (h *holder) unbound(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// claims are those that an import has made, or that are to be made.
+// claims returns the claims in the cluster with the label of the import.
 func (h *holder) claims(ctx context.Context) ([]v1alpha1.IPClaim, error) {
 	all := &v1alpha1.IPClaimList{}
 	if err := h.client.List(ctx, all, client.MatchingLabels{labelImport: h.register.name}); err != nil {
@@ -194,8 +193,8 @@ func (h *holder) claims(ctx context.Context) ([]v1alpha1.IPClaim, error) {
 	return all.Items, nil
 }
 
-// rollback deletes the claims and pools of the register, unless something else was claimed
-// from them.
+// rollback deletes the claims and pools of the register, unless other blocks were claimed from
+// the pools.
 func (h *holder) rollback(ctx context.Context) error {
 	if err := h.refuseNews(ctx); err != nil {
 		return err
@@ -240,8 +239,8 @@ func (h *holder) deleteImported(ctx context.Context, obj client.Object) error {
 	return nil
 }
 
-// refuseNews refuses a rollback where the pools have holders that were not imported, once no
-// release is under way in them.
+// refuseNews refuses a rollback if the pools have holders that were not imported. It first
+// waits until no release is under way in the pools.
 func (h *holder) refuseNews(ctx context.Context) error {
 	own := map[string]bool{}
 	for _, pool := range h.register.pools {

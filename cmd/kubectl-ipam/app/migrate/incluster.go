@@ -12,9 +12,9 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// inCluster is Cluster API's in-cluster provider,
-// sigs.k8s.io/cluster-api-ipam-provider-in-cluster. It hands out nothing of a pool with
-// Cluster API's annotation for pauses, and releases nothing either.
+// inCluster returns Cluster API's in-cluster provider,
+// sigs.k8s.io/cluster-api-ipam-provider-in-cluster. The provider hands out nothing of a pool
+// with Cluster API's annotation for pauses, and releases nothing either.
 func inCluster() provider {
 	version := schema.GroupVersion{Group: addressGroup, Version: "v1alpha2"}
 	return provider{
@@ -54,19 +54,19 @@ func readInCluster(pool *unstructured.Unstructured) source {
 	return s.inNetwork("spec.addresses", int(prefix))
 }
 
-// without notes why no pool can be made of a source.
+// without adds a problem: the reason why no pool can be made of a source.
 func (s source) without(format string, args ...any) source {
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 	return s
 }
 
-// with notes something to know.
+// with adds a note about a source.
 func (s source) with(format string, args ...any) source {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 	return s
 }
 
-// inNetwork finds the subnet of the addresses, which a field states.
+// inNetwork sets the subnet of the addresses that a field states.
 func (s source) inNetwork(field string, prefix int) source {
 	if isMixed(s.addresses) {
 		return s.without("%s: has addresses of both families: split it into two pools", field)
@@ -86,7 +86,7 @@ func (s source) inNetwork(field string, prefix int) source {
 	return s
 }
 
-// pausedByImport on a pool of another provider says that an import has paused it.
+// pausedByImport marks a pool of another provider that an import has paused.
 const pausedByImport = "ipam.cadastre.dev/paused-by-import"
 
 func isPausedByOthers(pool *unstructured.Unstructured) bool {
@@ -132,7 +132,7 @@ func unannotate(obj *unstructured.Unstructured, keys ...string) {
 	obj.SetAnnotations(annotations)
 }
 
-// addressOf is the address of an IPAddress; not valid where it cannot be read.
+// addressOf returns the address of an IPAddress, which is not valid if it cannot be read.
 func addressOf(obj *unstructured.Unstructured) netip.Addr {
 	text, _, _ := unstructured.NestedString(obj.Object, "spec", "address")
 	addr, err := netip.ParseAddr(text)

@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// labelJournal on a ConfigMap says that it is a journal of an import.
+	// labelJournal marks a ConfigMap as a journal of an import.
 	labelJournal = "ipam.cadastre.dev/import-journal"
-	// journalKey is where its entries are.
+	// journalKey names the key of the entries in a ConfigMap.
 	journalKey = "entries"
-	// entriesMost and bytesMost are how much a journal holds; a ConfigMap has up to 1 MiB.
+	// entriesMost and bytesMost bound the size of a journal; a ConfigMap has up to 1 MiB.
 	entriesMost = 100
 	bytesMost   = 700 << 10
 )
 
-// journal saves what is about to be deleted and created again, until that is done. A
-// later run that finds one goes on with it.
+// journal holds the claims and IPAddresses that are about to be deleted and created again,
+// until that is done. A later run that finds a journal goes on with it.
 type journal struct {
 	object  *corev1.ConfigMap
 	entries []entry
 }
 
-// pack groups entries of one namespace each, of a size that a journal can hold.
+// pack splits entries into groups of one namespace each, of a size that a journal can hold.
 func pack(entries []entry) ([][]entry, error) {
 	var packs [][]entry
 	size := 0
@@ -68,7 +68,7 @@ func (r *run) writeJournal(ctx context.Context, entries []entry) (*journal, erro
 	return j, nil
 }
 
-// journals are those that an interrupted import or rollback has left.
+// journals returns the journals that an interrupted import or rollback has left.
 func (r *run) journals(ctx context.Context) ([]*journal, error) {
 	found := &corev1.ConfigMapList{}
 	if err := r.client.List(ctx, found, client.InNamespace(r.o.Namespace), client.MatchingLabels{labelJournal: r.provider.name}); err != nil {
@@ -86,7 +86,7 @@ func (r *run) journals(ctx context.Context) ([]*journal, error) {
 	return journals, nil
 }
 
-// rewrite saves the entries of a journal, some of which are other ones now.
+// rewrite saves the entries of a journal after some of them have changed.
 func (r *run) rewrite(ctx context.Context, j *journal) error {
 	text, err := json.Marshal(j.entries)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *run) rewrite(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// discard deletes a journal of which everything is done.
+// discard deletes a journal whose entries are all done.
 func (r *run) discard(ctx context.Context, j *journal) error {
 	if err := client.IgnoreNotFound(r.client.Delete(ctx, j.object)); err != nil {
 		return fmt.Errorf("deleting ConfigMap %s/%s, of which everything is done: %w", j.object.Namespace, j.object.Name, err)

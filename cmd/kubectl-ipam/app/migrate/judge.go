@@ -21,23 +21,23 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 )
 
-// judge asks the operator's own code about each object that is planned, in the order in
-// which they are made: what admission would refuse, or let wait, is a problem. What it
-// accepts is entered into the same catalogue and ledger, beside what exists.
+// judge asks the operator's own code about each planned object, in the order in which the
+// objects are made. If admission would refuse an object, or let it wait, that is a problem. An
+// accepted object is recorded in the same catalog and ledger, beside the existing objects.
 type judge struct {
 	*register
 	existing
 	parts   allocator.Parts
 	schemas schemas.Schemas
 	client  client.Client
-	// seen are the names of objects that were judged.
+	// seen holds the names of the judged objects.
 	seen map[poolRef]bool
-	// refused are pools that cannot be made, with how many rows are part of each, and absent
-	// namespaces in which no claim can be made, with how many would be.
+	// refused counts, for each pool that cannot be made, the rows that are part of it, and
+	// absent, for each namespace in which no claim can be made, the claims that it would have.
 	refused, absent map[string]int
-	// supposed are the records of the pools that are planned.
+	// supposed holds the records of the planned pools.
 	supposed []ipam.Record
-	// rights are those of the user that were asked for.
+	// rights holds the rights of the user that the API server was asked for.
 	rights map[authorizationv1.ResourceAttributes]bool
 }
 
@@ -102,7 +102,7 @@ func (j *judge) judgePools(ctx context.Context) error {
 	return nil
 }
 
-// refuse lists why a pool cannot be made.
+// refuse lists the reason why a pool cannot be made.
 func (j *judge) refuse(pool *v1alpha1.IPPool, format string, args ...any) {
 	j.problem(j.places[pool], format, args...)
 	j.refused[pool.Name] += 0
@@ -147,7 +147,7 @@ func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) error {
 	return nil
 }
 
-// suppose enters a pool as if it had been made.
+// suppose records a pool as if it had been made.
 func (j *judge) suppose(ctx context.Context, obj *v1alpha1.IPPool, pool ipam.Pool) error {
 	if j.parts.Catalogue.ParentNeedsGrant(pool) {
 		may, err := j.mayUse(ctx, pool.Home.Name)
@@ -172,15 +172,15 @@ func (j *judge) suppose(ctx context.Context, obj *v1alpha1.IPPool, pool ipam.Poo
 	return nil
 }
 
-// isOwn reports whether the block is in the way of its own holder: it was recorded for it by
-// an import that was interrupted, or by one that was rolled back a moment ago.
+// isOwn reports whether the block in the way belongs to its own holder: an import that was
+// interrupted, or one that was rolled back a moment ago, has recorded it.
 func isOwn(err error, holder ipam.Holder) bool {
 	taken, ok := errors.AsType[*ipam.TakenError](err)
 	return ok && taken.Holder == holder && taken.Overlap == taken.Block
 }
 
-// judgeClaims judges claims when all pools are there, and what is about to be released is
-// free: that is waited for.
+// judgeClaims judges the claims against all pools. It treats a block that is about to be
+// released as free, as makeClaims waits for the release.
 func (j *judge) judgeClaims(ctx context.Context) error {
 	j.parts.Ledger.Load(append(j.staying, j.supposed...), j.snapshot.Unreadable)
 	claims := j.register.claims
@@ -239,7 +239,7 @@ func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accept
 	return true, nil
 }
 
-// supposeClaim enters the block of a claim as if the claim had been made.
+// supposeClaim records the block of a claim as if the claim had been made.
 func (j *judge) supposeClaim(ctx context.Context, request ipam.Request) error {
 	if j.parts.Catalogue.NeedsGrant(request) {
 		may, err := j.mayUse(ctx, request.Pool.Name)
@@ -259,7 +259,7 @@ func (j *judge) supposeClaim(ctx context.Context, request ipam.Request) error {
 	return nil
 }
 
-// invalid returns what the API server would refuse of an object by itself.
+// invalid returns the errors for which the API server by itself would refuse an object.
 func (j *judge) invalid(kind string, obj client.Object, namespaced bool) field.ErrorList {
 	errs := validation.ValidateObjectMetaAccessor(obj, namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
@@ -273,7 +273,7 @@ func (j *judge) mayUse(ctx context.Context, pool string) (bool, error) {
 	return j.may(ctx, authorizationv1.ResourceAttributes{Verb: "use", Resource: "ippools", Name: pool})
 }
 
-// may reports whether the user has a right, and asks the API server once.
+// may reports whether the user has a right. It asks the API server once for each right.
 func (j *judge) may(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error) {
 	what.Group = v1alpha1.GroupVersion.Group
 	if may, known := j.rights[what]; known {
@@ -287,7 +287,7 @@ func (j *judge) may(ctx context.Context, what authorizationv1.ResourceAttributes
 	return review.Status.Allowed, nil
 }
 
-// sumUp lists what many rows have in common.
+// sumUp lists the problems that many rows have in common.
 func (j *judge) sumUp() {
 	for _, name := range sortedKeys(j.absent) {
 		why := "does not exist: create it"
@@ -303,18 +303,18 @@ func (j *judge) sumUp() {
 	}
 }
 
-// existing is what the cluster has.
+// existing holds the objects of the cluster.
 type existing struct {
 	pools  map[string]*v1alpha1.IPPool
 	claims map[client.ObjectKey]*v1alpha1.IPClaim
-	// namespaces are those that exist, with whether objects can be created in them.
+	// namespaces holds the existing namespaces, and whether objects can be created in them.
 	namespaces map[string]bool
 	snapshot   allocator.Snapshot
-	// staying are the records of the snapshot but those of claims that are gone.
+	// staying holds the records of the snapshot without those of claims that are gone.
 	staying []ipam.Record
 }
 
-// readExisting lists all that admission judges by.
+// readExisting lists all objects by which admission judges.
 func readExisting(ctx context.Context, c client.Client) (existing, error) {
 	e := existing{pools: map[string]*v1alpha1.IPPool{}, claims: map[client.ObjectKey]*v1alpha1.IPClaim{}, namespaces: map[string]bool{}}
 	pools, locals, classes, claims := &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}, &v1alpha1.IPClassList{}, &v1alpha1.IPClaimList{}

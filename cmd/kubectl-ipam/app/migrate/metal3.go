@@ -15,11 +15,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// metal3 is Metal3's IP address manager, github.com/metal3-io/ip-address-manager. It
-// answers IPAddressClaims of Cluster API, and IPClaims of its own, by the name of the pool
-// alone, whatever its API group. A pause of the pool does not stop it where the pool names
-// no Cluster. So a pool is closed by its spec: only what is in use is left in it, and each
-// address of an IPAddressClaim is preallocated to that claim.
+// metal3 returns Metal3's IP address manager, github.com/metal3-io/ip-address-manager. The
+// provider answers IPAddressClaims of Cluster API, and IPClaims of its own kind, by the name
+// of the pool alone, whatever its API group. A pause of the pool does not stop the provider if
+// the pool names no Cluster. So an import closes a pool by its spec: only the addresses in use
+// are left in it, and each address of an IPAddressClaim is preallocated to that claim.
 func metal3() provider {
 	version := schema.GroupVersion{Group: "ipam.metal3.io", Version: "v1alpha1"}
 	return provider{
@@ -37,7 +37,7 @@ func metal3() provider {
 	}
 }
 
-// metal3Spec is what counts of the spec of one of Metal3's pools.
+// metal3Spec holds the relevant fields of the spec of one of Metal3's pools.
 type metal3Spec struct {
 	ClusterName    string            `json:"clusterName,omitempty"`
 	Pools          []metal3Part      `json:"pools,omitempty"`
@@ -48,7 +48,7 @@ type metal3Spec struct {
 	NamePrefix     string            `json:"namePrefix,omitempty"`
 }
 
-// metal3Part is one of the ranges of a pool, with what is configured with its addresses.
+// metal3Part represents one of the ranges of a pool, with the settings of its addresses.
 type metal3Part struct {
 	Start      string   `json:"start,omitempty"`
 	End        string   `json:"end,omitempty"`
@@ -58,10 +58,10 @@ type metal3Part struct {
 	DNSServers []string `json:"dnsServers,omitempty"`
 }
 
-// specBeforeImport on one of Metal3's pools is its spec before an import closed it.
+// specBeforeImport on one of Metal3's pools holds its spec before an import closed it.
 const specBeforeImport = "ipam.cadastre.dev/spec-before-import"
 
-// metal3SpecOf is the spec of a pool before it was closed.
+// metal3SpecOf returns the spec of a pool before it was closed.
 func metal3SpecOf(pool *unstructured.Unstructured) (metal3Spec, error) {
 	var spec metal3Spec
 	if text, ok := pool.GetAnnotations()[specBeforeImport]; ok {
@@ -124,8 +124,8 @@ func (s source) withPreAllocations(spec metal3Spec) source {
 	return s
 }
 
-// settingsOf is what is configured with the addresses of a part: what it says, or else
-// the pool. The length of the subnet stands in for a prefix that nobody states.
+// settingsOf returns the settings of the addresses of a part: those of the part, or else those
+// of the pool. If neither states a prefix, the length of the subnet stands in for it.
 func (spec metal3Spec) settingsOf(part metal3Part) metal3Part {
 	settings := metal3Part{Prefix: part.Prefix, Gateway: part.Gateway, DNSServers: part.DNSServers}
 	if settings.Prefix == 0 {
@@ -147,7 +147,7 @@ func (part metal3Part) same(other metal3Part) bool {
 	return part.Prefix == other.Prefix && part.Gateway == other.Gateway && slices.Equal(part.DNSServers, other.DNSServers)
 }
 
-// span is the range that a part hands out: from start, or the second address of the
+// span returns the range that a part hands out: from start, or the second address of the
 // subnet, to end, or the last address of the subnet.
 func (part metal3Part) span() (netipx.IPRange, error) {
 	var from, to netip.Addr

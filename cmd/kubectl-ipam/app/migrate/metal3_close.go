@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// closeMetal3 leaves in a pool what is in use, and preallocates each address of an
-// IPAddressClaim to that claim, so that it is not handed out to another one when its
-// IPAddress is deleted. Claims of Metal3's own kind stay with it: what one of them releases
-// it may hand out to another one.
+// closeMetal3 leaves only the addresses in use in a pool, and preallocates each address of an
+// IPAddressClaim to that claim, so that the address is not handed out to another claim when its
+// IPAddress is deleted. Claims of Metal3's own kind stay with Metal3: it can hand out an
+// address that one of them releases to another one.
 func closeMetal3(pool *unstructured.Unstructured, inUse []holding) (bool, error) {
 	before, err := metal3SpecOf(pool)
 	if err != nil {
@@ -52,7 +52,7 @@ func closeMetal3(pool *unstructured.Unstructured, inUse []holding) (bool, error)
 	return writeMetal3(pool, before, after)
 }
 
-// parts are the ranges of a set, with the settings of a part.
+// parts returns the ranges of a set, with the settings of a part.
 func (part metal3Part) parts(set *netipx.IPSet) []metal3Part {
 	var parts []metal3Part
 	for _, span := range set.Ranges() {
@@ -63,8 +63,8 @@ func (part metal3Part) parts(set *netipx.IPSet) []metal3Part {
 	return parts
 }
 
-// writeMetal3 writes a spec into a pool, and what was there before an import into its
-// annotation. It reports whether that changes the pool.
+// writeMetal3 writes a spec into a pool, and the spec before an import into the annotation of
+// the pool. It reports whether that changes the pool.
 func writeMetal3(pool *unstructured.Unstructured, before, after metal3Spec) (bool, error) {
 	saved, err := json.Marshal(before)
 	if err != nil {
@@ -78,7 +78,7 @@ func writeMetal3(pool *unstructured.Unstructured, before, after metal3Spec) (boo
 	return !reflect.DeepEqual(was.Object, pool.Object), nil
 }
 
-// setMetal3 sets what a spec says of addresses.
+// setMetal3 sets the fields of a spec that concern addresses.
 func setMetal3(pool *unstructured.Unstructured, spec metal3Spec) error {
 	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&metal3Spec{Pools: spec.Pools, PreAllocations: spec.PreAllocations})
 	if err != nil {
@@ -97,7 +97,7 @@ func setMetal3(pool *unstructured.Unstructured, spec metal3Spec) error {
 	return nil
 }
 
-// reopenMetal3 gives a pool back what it could hand out before.
+// reopenMetal3 restores the addresses that a pool could hand out before the import.
 func reopenMetal3(pool *unstructured.Unstructured) error {
 	if _, closed := pool.GetAnnotations()[specBeforeImport]; !closed {
 		return nil

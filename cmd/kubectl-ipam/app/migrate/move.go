@@ -31,11 +31,12 @@ func (r *run) moveAll(ctx context.Context, entries []entry) error {
 	return nil
 }
 
-// carryOut does what a journal says, from wherever somebody has stopped, and deletes it.
+// carryOut carries out a journal, from the point at which an earlier run has stopped, and
+// deletes it.
 //
-// The IPAddresses are detached first: the in-cluster provider reconciles the claim that
-// owns an IPAddress whenever that changes, and does so by the claim's name, whatever pool
-// it names by then.
+// It detaches the IPAddresses first: if an IPAddress changes, the in-cluster provider
+// reconciles the claim that owns it, and does so by the claim's name, whatever pool the claim
+// then names.
 func (r *run) carryOut(ctx context.Context, j *journal) error {
 	if err := r.adoptRemade(ctx, j); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (r *run) carryOut(ctx context.Context, j *journal) error {
 	return r.discard(ctx, j)
 }
 
-// each does something to all entries of a journal, some of them at a time.
+// each calls a function for all entries of a journal, some of them at a time.
 func (r *run) each(ctx context.Context, j *journal, do func(context.Context, entry) error) error {
 	return r.all(ctx, len(j.entries), func(ctx context.Context, i int) error {
 		if err := do(ctx, j.entries[i]); err != nil {
@@ -59,7 +60,7 @@ func (r *run) each(ctx context.Context, j *journal, do func(context.Context, ent
 	})
 }
 
-// all does n things, some of them at a time.
+// all calls a function for the numbers below n, some of them at a time.
 func (r *run) all(ctx context.Context, n int, do func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.o.Workers)
@@ -69,8 +70,8 @@ func (r *run) all(ctx context.Context, n int, do func(context.Context, int) erro
 	return group.Wait()
 }
 
-// adoptRemade takes those claims into the journal that somebody has created again, by the
-// old pool's name, after they were deleted: what owns them is another object by now.
+// adoptRemade takes claims into the journal that were created again, by another client and by
+// the old pool's name, after their deletion: another object owns such a claim now.
 func (r *run) adoptRemade(ctx context.Context, j *journal) error {
 	changed := false
 	for i := range j.entries {
@@ -95,7 +96,7 @@ func (r *run) adoptRemade(ctx context.Context, j *journal) error {
 	return r.rewrite(ctx, j)
 }
 
-// find reads an object as it is now; nil where it does not exist.
+// find reads an object as it is now. It returns nil if the object does not exist.
 func (r *run) find(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	now := &unstructured.Unstructured{}
 	now.SetGroupVersionKind(obj.GroupVersionKind())
@@ -109,7 +110,8 @@ func (r *run) find(ctx context.Context, obj *unstructured.Unstructured) (*unstru
 	return now, nil
 }
 
-// still reads an object as it is now, if it still names the pool that it named.
+// still reads an object as it is now. It returns nil if the object does not name the same pool
+// any more.
 func (r *run) still(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if obj == nil {
 		return nil, nil
@@ -121,8 +123,8 @@ func (r *run) still(ctx context.Context, obj *unstructured.Unstructured) (*unstr
 	return now, nil
 }
 
-// detach takes the claim from the owners of an IPAddress, and all finalizers off it. The
-// pool stays its owner, so that the garbage collector keeps it.
+// detach removes the claim from the owners of an IPAddress, and all finalizers from the
+// IPAddress. The pool stays its owner, so that the garbage collector keeps it.
 func (r *run) detach(ctx context.Context, e entry) error {
 	return onConflict(func() error {
 		now, err := r.still(ctx, e.From.Address)
@@ -145,8 +147,8 @@ func (r *run) detach(ctx context.Context, e entry) error {
 	})
 }
 
-// replace deletes the claim and the IPAddress, and creates them as they are to be. What is
-// done already it leaves as it is.
+// replace deletes the claim and the IPAddress, and creates them in their new form. It leaves
+// finished steps as they are.
 func (r *run) replace(ctx context.Context, e entry) error {
 	if done, err := r.isOver(ctx, e); done || err != nil {
 		return err
@@ -175,8 +177,9 @@ func (r *run) replace(ctx context.Context, e entry) error {
 	return r.finish(ctx, e, claim)
 }
 
-// isOver reports whether an entry was done before, and what it made was deleted since: as
-// long as it is not done, there is a claim, or the IPAddress that was there before.
+// isOver reports whether an entry was done before, and the objects that it made were deleted
+// since. As long as an entry is not done, there is a claim, or the IPAddress that was there
+// before.
 func (r *run) isOver(ctx context.Context, e entry) (bool, error) {
 	if e.From.Claim == nil || e.From.Address == nil {
 		return false, nil
@@ -189,8 +192,8 @@ func (r *run) isOver(ctx context.Context, e entry) (bool, error) {
 	return address == nil, err
 }
 
-// finish writes into the claim that it has its address, before the operator does, and
-// deletes one that was being deleted.
+// finish writes the name of its IPAddress into the claim, before the operator does, and deletes
+// a claim that was being deleted.
 func (r *run) finish(ctx context.Context, e entry, claim *unstructured.Unstructured) error {
 	if claim == nil {
 		return nil
@@ -212,8 +215,8 @@ func (r *run) finish(ctx context.Context, e entry, claim *unstructured.Unstructu
 	return nil
 }
 
-// remove deletes an object that still names the pool that it named. Its finalizers go
-// first, so that no controller sees it being deleted, and would release its address.
+// remove deletes an object that still names the same pool. It removes the finalizers first, so
+// that no controller sees the deletion and releases the address.
 func (r *run) remove(ctx context.Context, obj *unstructured.Unstructured) error {
 	return onConflict(func() error {
 		now, err := r.still(ctx, obj)
@@ -274,7 +277,7 @@ func (r *run) patch(ctx context.Context, obj, before client.Object) error {
 	return nil
 }
 
-// onConflict does something again for as long as others write to the same object.
+// onConflict repeats a function for as long as other clients write to the same object.
 func onConflict(do func() error) error {
 	return retry.OnError(wait.Backoff{Steps: 30, Duration: retry.DefaultRetry.Duration, Factor: 1.2, Jitter: 0.5}, apierrors.IsConflict, do)
 }

@@ -19,8 +19,8 @@ import (
 
 // NetBox imports prefixes, IP addresses and IP ranges as NetBox's REST API gives them:
 // /api/ipam/prefixes/, /api/ipam/ip-addresses/ and /api/ipam/ip-ranges/, each in pages with
-// results, or as a list of objects. Prefixes become IPPools, those inside others their
-// children; addresses become IPClaims of the namespace of the options.
+// results, or as a list of objects. Prefixes become IPPools, and prefixes inside others their
+// children; addresses become IPClaims in the namespace of the options.
 func NetBox(ctx context.Context, c client.Client, o Options, in ...io.Reader) error {
 	g, err := readNetBox(in, o)
 	if err != nil {
@@ -29,7 +29,7 @@ func NetBox(ctx context.Context, c client.Client, o Options, in ...io.Reader) er
 	return g.run(ctx, c, o)
 }
 
-// readNetBox reads exports of NetBox. Errors are those of a file as a whole.
+// readNetBox reads exports of NetBox. Its errors concern a file as a whole.
 func readNetBox(in []io.Reader, o Options) (*register, error) {
 	var pages []page
 	for _, reader := range in {
@@ -46,18 +46,19 @@ func readNetBox(in []io.Reader, o Options) (*register, error) {
 	return registerOf(objects, o), nil
 }
 
-// netBox gathers what an export comes to.
+// netBox builds a register from an export.
 type netBox struct {
 	*register
 	o Options
-	// domains are the routing domains of the VRFs, by id; that of the global one is empty.
+	// domains holds the routing domains of the VRFs, by id; that of the global one is empty.
 	domains map[int64]string
-	// vrfs are the VRFs of the pools.
+	// vrfs holds the ids of the VRFs of the pools.
 	vrfs map[*v1alpha1.IPPool]int64
-	// reserved is what is not to be handed out, by pool, and held what has a holder, or is the
-	// CIDR of a child.
+	// reserved holds, by pool, the addresses that are not handed out, and held the addresses
+	// that have a holder, or belong to the CIDR of a child.
 	reserved, held map[*v1alpha1.IPPool]*netipx.IPSetBuilder
-	// names are those of the claims, and claimed their blocks, after the names of their pools.
+	// names holds the names of the claims, and claimed their blocks, after the names of their
+	// pools.
 	names, claimed map[string]bool
 }
 
@@ -91,7 +92,7 @@ func registerOf(objects []netBoxObject, o Options) *register {
 	return n.register
 }
 
-// builderOf is what is gathered of a pool.
+// builderOf returns the builder of the set of a pool, and adds one if there is none.
 func builderOf(all map[*v1alpha1.IPPool]*netipx.IPSetBuilder, pool *v1alpha1.IPPool) *netipx.IPSetBuilder {
 	if all[pool] == nil {
 		all[pool] = &netipx.IPSetBuilder{}
@@ -99,8 +100,8 @@ func builderOf(all map[*v1alpha1.IPPool]*netipx.IPSetBuilder, pool *v1alpha1.IPP
 	return all[pool]
 }
 
-// addPrefix makes a pool of a prefix. Where it is reserved or deprecated, nothing is to be
-// handed out of it: it is reserved in the pool that it is part of.
+// addPrefix makes a pool of a prefix. If the prefix is reserved or deprecated, none of it is
+// handed out: it is reserved in the pool that it is part of.
 func (n *netBox) addPrefix(at location, object netBoxObject) {
 	cidr := object.cidr()
 	if !cidr.IsValid() {
@@ -135,7 +136,7 @@ func (n *netBox) addPrefix(at location, object netBoxObject) {
 	}
 }
 
-// smallest is the smallest pool of the object's VRF that contains a block; nil where there
+// smallest returns the smallest pool of the object's VRF that contains a block, or nil if there
 // is none.
 func (n *netBox) smallest(object netBoxObject, block netip.Prefix, longest int) *v1alpha1.IPPool {
 	found := n.register.smallest(block, longest, func(p *v1alpha1.IPPool) bool { return n.vrfs[p] == object.vrf() })
@@ -145,9 +146,9 @@ func (n *netBox) smallest(object netBoxObject, block netip.Prefix, longest int) 
 	return found[0]
 }
 
-// addRange reserves an IP range, each part of it in the smallest pool that has it: NetBox
-// says of one that its addresses are handed out by something else, such as a DHCP server.
-// What has a holder stays with that.
+// addRange reserves an IP range, each part of it in the smallest pool that has the part: by
+// NetBox's definition, something else, such as a DHCP server, hands out the addresses of a
+// range. Addresses with a holder stay with the holder.
 func (n *netBox) addRange(at location, object netBoxObject) {
 	first, _, _ := strings.Cut(object.StartAddress, "/")
 	last, _, _ := strings.Cut(object.EndAddress, "/")
@@ -176,7 +177,7 @@ func (n *netBox) addRange(at location, object netBoxObject) {
 	n.note(at, "reserved in IPPool "+listed(names), "is %s", object.Status)
 }
 
-// poolsAround are the pools of the object's VRF that overlap a block, smaller ones first.
+// poolsAround returns the pools of the object's VRF that overlap a block, smaller ones first.
 func (n *netBox) poolsAround(object netBoxObject, block netip.Prefix) []*v1alpha1.IPPool {
 	var pools []*v1alpha1.IPPool
 	for _, pool := range slices.Backward(n.pools) { // larger ones come first
@@ -187,8 +188,8 @@ func (n *netBox) poolsAround(object netBoxObject, block netip.Prefix) []*v1alpha
 	return pools
 }
 
-// addAddress makes a claim of an address: of one that nobody has yet, or that something
-// else hands out, it is reserved.
+// addAddress makes a claim of an address. If the address has no holder yet, or something else
+// hands it out, addAddress reserves it.
 func (n *netBox) addAddress(at location, object netBoxObject) {
 	block := object.cidr()
 	if !block.IsValid() {
@@ -218,8 +219,8 @@ func (n *netBox) addAddress(at location, object netBoxObject) {
 	n.addClaim(at, client.ObjectKey{Namespace: n.o.Namespace, Name: n.nameOf(object, block)}, pool.Name, block, object.describe())
 }
 
-// nameOf is a name for the claim of an address: its DNS name, if it is the first one of that
-// name, and otherwise the address.
+// nameOf returns a name for the claim of an address: its DNS name, if it is the first address
+// of that name, and otherwise the address.
 func (n *netBox) nameOf(object netBoxObject, block netip.Prefix) string {
 	name := strings.ToLower(strings.TrimSuffix(object.DNSName, "."))
 	if name == "" || len(validation.IsDNS1123Subdomain(name)) > 0 || n.names[name] {
@@ -229,8 +230,8 @@ func (n *netBox) nameOf(object netBoxObject, block netip.Prefix) string {
 	return name
 }
 
-// nameOfPrefix is a name for the pool of a prefix: net-10-0-0-0-24, with the routing domain
-// where it is in one.
+// nameOfPrefix returns a name for the pool of a prefix: net-10-0-0-0-24, with the routing
+// domain if it is in one.
 func nameOfPrefix(cidr netip.Prefix, domain string) string {
 	return withDomain(fmt.Sprintf("net-%s-%d", strings.NewReplacer(".", "-", ":", "-").Replace(cidr.Addr().StringExpanded()), cidr.Bits()), domain)
 }
@@ -242,8 +243,8 @@ func withDomain(name, domain string) string {
 	return name + "-" + domain
 }
 
-// domainsOf are names of the routing domains of all VRFs, by id: derived from the names of
-// the VRFs. Where these come to the same, to nothing, or to the default one, the id is added.
+// domainsOf returns names of the routing domains of all VRFs, by id: derived from the names of
+// the VRFs. If derived names are equal, empty, or the default one, the id is added.
 func domainsOf(objects []netBoxObject) map[int64]string {
 	words, domains := map[int64]string{}, map[int64]string{0: ""}
 	for _, object := range objects {
@@ -272,8 +273,8 @@ func domainsOf(objects []netBoxObject) map[int64]string {
 	return domains
 }
 
-// wordOf is a text as a name may have it, and a routing domain: in lower case, with - for
-// all that is neither a letter nor a digit.
+// wordOf returns a text in a form that names and routing domains can have: in lower case, and
+// all that is neither a letter nor a digit becomes a hyphen (-).
 func wordOf(text string) string {
 	const most = 40
 	var b strings.Builder

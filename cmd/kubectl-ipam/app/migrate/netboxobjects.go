@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// choice is a value of NetBox that one chooses from a list: a word, or its value and label.
+// choice represents a value of NetBox that is chosen from a list: a word, or its value and
+// label.
 type choice string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -32,7 +33,7 @@ func (c *choice) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// netBoxObject is what counts of a prefix, an IP address, or an IP range.
+// netBoxObject holds the relevant fields of a prefix, an IP address, or an IP range.
 type netBoxObject struct {
 	ID           int64           `json:"id"`
 	Prefix       string          `json:"prefix"`
@@ -52,7 +53,7 @@ type netBoxNamed struct {
 	Name string `json:"name"`
 }
 
-// netBoxAssigned is the interface that has an address, and the device or the virtual
+// netBoxAssigned represents the interface that has an address, and the device or the virtual
 // machine that has the interface.
 type netBoxAssigned struct {
 	Name           string       `json:"name"`
@@ -60,8 +61,8 @@ type netBoxAssigned struct {
 	VirtualMachine *netBoxNamed `json:"virtual_machine"`
 }
 
-// compareObjects puts prefixes first, larger ones before those inside them, and of equal ones
-// the one that hands out addresses of a subnet; then addresses, and then ranges.
+// compareObjects orders prefixes first, larger ones before those inside them, and of equal ones
+// first the one that hands out addresses of a subnet; then addresses, and then ranges.
 func compareObjects(a, b netBoxObject) int {
 	x, y := a.cidr(), b.cidr()
 	return cmp.Or(
@@ -75,7 +76,8 @@ func (o netBoxObject) rank() int {
 	return slices.Index([]bool{o.Prefix != "", o.Address != "", o.StartAddress != "", true}, true)
 }
 
-// use is how a prefix is handed out: as a subnet of hosts, as a whole, in parts, or not.
+// use returns the way in which a prefix is handed out: as a subnet of hosts, as a whole, in
+// parts, or not.
 func (o netBoxObject) use() int {
 	return slices.Index([]bool{!o.isUnused() && o.Status != "container" && !o.IsPool, !o.isUnused() && o.Status != "container", !o.isUnused(), true}, true)
 }
@@ -83,12 +85,13 @@ func (o netBoxObject) use() int {
 // isUnused reports whether nothing is handed out of a prefix.
 func (o netBoxObject) isUnused() bool { return o.Status == "reserved" || o.Status == "deprecated" }
 
-// isUnclaimed reports whether nobody has an address, or something else hands it out.
+// isUnclaimed reports whether an address has no holder, or something else hands it out.
 func (o netBoxObject) isUnclaimed() bool {
 	return o.Status == "reserved" || o.Status == "dhcp" || o.Status == "slaac"
 }
 
-// cidr is that of a prefix, or of an address alone; the zero Prefix where it cannot be read.
+// cidr returns the CIDR of a prefix, or of an address alone; it returns the zero Prefix if that
+// cannot be read.
 func (o netBoxObject) cidr() netip.Prefix {
 	if o.Prefix != "" {
 		cidr, _ := netip.ParsePrefix(o.Prefix)
@@ -114,7 +117,7 @@ func (o netBoxObject) title() string {
 	return fmt.Sprintf("object %d", o.ID)
 }
 
-// describe says who has an address.
+// describe returns a description of the holder of an address.
 func (o netBoxObject) describe() string {
 	var texts []string
 	if o.Assigned != nil {
@@ -136,7 +139,7 @@ func (o netBoxObject) describe() string {
 	return strings.Join(texts, ": ")
 }
 
-// vrf is the id of the VRF: 0 for the global one, and -1 for one that has no id.
+// vrf returns the id of the VRF: 0 for the global one, and -1 for one that has no id.
 func (o netBoxObject) vrf() int64 {
 	if o.VRF == nil {
 		return 0
@@ -151,7 +154,7 @@ func (o netBoxObject) vrfTitle() string {
 	return fmt.Sprintf("the VRF %s (id %d)", o.VRF.Name, o.VRF.ID)
 }
 
-// page is a part of the objects of an endpoint.
+// page represents a part of the objects of an endpoint.
 type page struct {
 	Count    int            `json:"count"`
 	Next     string         `json:"next"`
@@ -191,10 +194,10 @@ func readPages(in io.Reader) ([]page, error) {
 	}
 }
 
-// isWhole reports whether a page is all of its endpoint.
+// isWhole reports whether a page has all objects of its endpoint.
 func (p page) isWhole() bool { return p.Next == "" && p.Previous == "" }
 
-// endpoint is where a page was read: an URL without what says which page it is.
+// endpoint returns the URL of a page's endpoint, without the parameters that select the page.
 func (p page) endpoint() (*url.URL, error) {
 	at, err := url.Parse(cmp.Or(p.Next, p.Previous))
 	if err != nil {
@@ -206,7 +209,7 @@ func (p page) endpoint() (*url.URL, error) {
 	return &url.URL{Path: at.Path, RawQuery: query.Encode()}, nil
 }
 
-// offset is how many objects come before those of a page.
+// offset returns the number of objects before those of a page.
 func (p page) offset() int {
 	if p.Next == "" {
 		return p.Count - len(p.Results)
@@ -215,11 +218,11 @@ func (p page) offset() int {
 	if err != nil {
 		return 0
 	}
-	offset, _ := strconv.Atoi(next.Query().Get("offset")) // 0 where there is none
+	offset, _ := strconv.Atoi(next.Query().Get("offset")) // 0 if there is none
 	return offset - len(p.Results)
 }
 
-// objectsOf puts pages together. It is an error if pages of an endpoint are missing.
+// objectsOf puts pages together. It returns an error if pages of an endpoint are missing.
 func objectsOf(pages []page) ([]netBoxObject, error) {
 	endpoints := map[string][]page{}
 	for i, p := range pages {
@@ -255,7 +258,8 @@ func objectsOf(pages []page) ([]netBoxObject, error) {
 	return objects, nil
 }
 
-// isComplete is an error where the pages of an endpoint have fewer objects than NetBox says.
+// isComplete returns an error if the pages of an endpoint have fewer objects than NetBox
+// states.
 func isComplete(name string, pages []page) error {
 	slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(a.offset(), b.offset()) })
 	count, read, missing := 0, 0, -1
@@ -283,8 +287,8 @@ func isComplete(name string, pages []page) error {
 	return fmt.Errorf("%s: NetBox has %d objects, and %d of them were read: export the page with offset=%d as well, or read them with --url", what, count, len(ids), missing)
 }
 
-// netBoxExport is what a CSV export of NetBox lists, by the names of its columns; empty where
-// it is none.
+// netBoxExport returns the kind of the objects in a CSV export of NetBox, by the names of its
+// columns. It returns an empty text if the file is no such export.
 func netBoxExport(header []string) string {
 	isNamed := func(names ...string) bool {
 		return slices.ContainsFunc(header, func(name string) bool {

@@ -18,15 +18,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NetBoxServer is a NetBox whose REST API is read.
+// NetBoxServer represents a NetBox whose REST API is read.
 type NetBoxServer struct {
-	// URL is that of its page, with https, or with http on the own machine.
+	// URL holds the URL of its page, with https, or with http on the own machine.
 	URL string
-	// Token authenticates the requests; empty where NetBox asks for none.
+	// Token authenticates the requests; empty if NetBox asks for none.
 	Token string
 }
 
-// NetBoxFrom is NetBox for what its REST API answers.
+// NetBoxFrom imports like NetBox, from the answers of a REST API.
 func NetBoxFrom(ctx context.Context, c client.Client, o Options, s NetBoxServer) error {
 	r, err := newNetBoxReader(s, o.withDefaults().Clock)
 	if err != nil {
@@ -43,17 +43,17 @@ func NetBoxFrom(ctx context.Context, c client.Client, o Options, s NetBoxServer)
 	return registerOf(objects, o).run(ctx, c, o)
 }
 
-// What is read of a NetBox is bounded.
+// These limits bound the data that is read from a NetBox.
 const (
-	// pageLength is how many objects are asked for at a time; NetBox answers with
-	// MAX_PAGE_SIZE, 1,000 by default, if that is less.
+	// pageLength limits the objects of one request; NetBox answers with MAX_PAGE_SIZE, 1,000 by
+	// default, if that is less.
 	pageLength = 1000
 	// pageBytes and allBytes bound one page and all of them.
 	pageBytes, allBytes = 64 << 20, 1 << 30
 	// answerWithin bounds one request, and readWithin all of them.
 	answerWithin, readWithin = 2 * time.Minute, 30 * time.Minute
-	// netBoxTries is how often a request is made that fails for a time, at first after
-	// retryAfter, then after twice as long, up to retryWithin.
+	// netBoxTries bounds the tries of a request that fails for a time. The pause is retryAfter
+	// at first, and then twice as long after each try, up to retryWithin.
 	netBoxTries, retryAfter, retryWithin = 6, time.Second, time.Minute
 )
 
@@ -88,7 +88,7 @@ func newNetBoxReader(s NetBoxServer, c clock.Clock) (*netBoxReader, error) {
 	return r, nil
 }
 
-// elsewhereError means that NetBox names another place to read from, which is not to get the
+// elsewhereError means that NetBox names another place to read from, which must not get the
 // token.
 type elsewhereError struct{ host string }
 
@@ -117,8 +117,8 @@ func (r *netBoxReader) read(ctx context.Context) ([]page, error) {
 	return all, nil
 }
 
-// readEndpoint follows what each page says of the next. Of that only the query counts, as a
-// proxy may have another scheme, port or path than NetBox sees.
+// readEndpoint reads all pages: each page names the URL of the next one. Of that URL only the
+// query counts, as a proxy may have another scheme, port or path than NetBox sees.
 func (r *netBoxReader) readEndpoint(ctx context.Context, at *url.URL) ([]page, error) {
 	at.RawQuery = fmt.Sprintf("limit=%d", pageLength)
 	var pages []page
@@ -144,7 +144,7 @@ func (r *netBoxReader) readEndpoint(ctx context.Context, at *url.URL) ([]page, e
 	}
 }
 
-// retried reads a page, more than once where that fails for a time.
+// retried reads a page, and tries again if that fails for a time.
 func (r *netBoxReader) retried(ctx context.Context, at *url.URL) (page, error) {
 	pause := retryAfter
 	for try := 1; ; try++ {
@@ -163,8 +163,8 @@ func (r *netBoxReader) retried(ctx context.Context, at *url.URL) (page, error) {
 	}
 }
 
-// passingError is a failure that may pass, with the time after which to try again, if that
-// was said.
+// passingError represents a failure that may pass, with the time after which to try again, if
+// the answer states one.
 type passingError struct {
 	error
 	after time.Duration
@@ -205,7 +205,7 @@ func (r *netBoxReader) readPage(ctx context.Context, at *url.URL) (page, error) 
 	return p, nil
 }
 
-// authorization is the header for a token: those of NetBox 4.5 begin with nbt_, and older
+// authorization returns the header for a token: tokens of NetBox 4.5 begin with nbt_, and older
 // ones are plain digits.
 func authorization(token string) string {
 	if strings.HasPrefix(token, "nbt_") {
@@ -214,7 +214,7 @@ func authorization(token string) string {
 	return "Token " + token
 }
 
-// refusalOf is why an answer has no page.
+// refusalOf returns the reason why an answer has no page, or nil.
 func refusalOf(response *http.Response) error {
 	switch code := response.StatusCode; {
 	case code == http.StatusOK:
@@ -222,15 +222,15 @@ func refusalOf(response *http.Response) error {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return fmt.Errorf("NetBox answers %s: give it a token that may view prefixes, IP addresses and IP ranges, by NETBOX_TOKEN or --token-file", response.Status)
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
-		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 where it says none
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 if there is none
 		return &passingError{fmt.Errorf("NetBox answers %s: try again later", response.Status), time.Duration(seconds) * time.Second}
 	default:
 		return fmt.Errorf("NetBox answers %s: see that --url is that of NetBox", response.Status)
 	}
 }
 
-// unlessLasting marks a failure as one that may pass, unless it is about certificates, names,
-// or where NetBox refers to.
+// unlessLasting marks a failure as one that may pass, unless it concerns certificates, names,
+// or the place that NetBox refers to.
 func unlessLasting(err error) error {
 	_, isCertificate := errors.AsType[*tls.CertificateVerificationError](err)
 	_, isElsewhere := errors.AsType[*elsewhereError](err)

@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Action is what is done with a plan.
+// Action states the use of a plan.
 type Action int
 
 const (
@@ -20,18 +20,18 @@ const (
 	Show Action = iota
 	// Apply carries the plan out, or goes on with one that was interrupted.
 	Apply
-	// Rollback undoes what Apply did, while nothing new was claimed.
+	// Rollback undoes Apply, as long as nothing new was claimed.
 	Rollback
 )
 
-// Options say what is imported, and how.
+// Options holds the scope and the settings of an import.
 type Options struct {
 	Action Action
 	// Namespace limits an import from another provider to the pools of a namespace;
 	// empty: those of all namespaces, and the cluster-scoped ones. Holdings of a CSV file
 	// or of NetBox become IPClaims of this namespace.
 	Namespace string
-	// Pools are the names of the pools to import from another provider. Empty: all.
+	// Pools names the pools to import from another provider. Empty: all.
 	Pools []string
 	// Suffix is appended to the names of the pools that are made. Default: none for the
 	// in-cluster provider, -cadastre for Metal3's, which serves every claim that names a
@@ -39,23 +39,23 @@ type Options struct {
 	Suffix *string
 	// Verbose lists every claim; otherwise those that need no attention are counted.
 	Verbose bool
-	// SkipProblems imports from a CSV file or NetBox what can be imported, and leaves the rest
-	// out.
+	// SkipProblems imports all that can be imported from a CSV file or NetBox, and leaves the
+	// rest out.
 	SkipProblems bool
 	// Reserve puts the holdings of a CSV file or of NetBox into the pools' reserved
 	// ranges, instead of making IPClaims for them.
 	Reserve bool
-	// Settle is how long what the other provider may still be doing is waited for, once its
-	// pools are closed. Default: 5 s.
+	// Settle holds the time to wait for work that the other provider may still be doing, once
+	// its pools are closed. Default: 5 s.
 	Settle time.Duration
-	// Timeout is how long the operator may go on without recording or releasing anything.
+	// Timeout bounds the time in which the operator neither records nor releases anything.
 	// Default: 4 minutes.
 	Timeout time.Duration
-	// Workers is how many claims are moved at a time. Default: 8.
+	// Workers holds the number of claims that are moved at a time. Default: 8.
 	Workers int
-	// Clock is the real one by default.
+	// Clock defaults to the real one.
 	Clock clock.Clock
-	// Out gets the plan, and what was done.
+	// Out receives the plan, and messages about the work done.
 	Out io.Writer
 }
 
@@ -75,12 +75,12 @@ func (o Options) takes(namespace, name string) bool {
 	return (o.Namespace == "" || o.Namespace == namespace) && (len(o.Pools) == 0 || slices.Contains(o.Pools, name))
 }
 
-// ProblemsError means that something cannot be imported as it is. The plan that was printed
-// says what and why.
+// ProblemsError means that some objects cannot be imported as they are. The printed plan lists
+// them, with the reasons.
 type ProblemsError struct {
 	Count   int
 	Subject string
-	// Remedy is empty where pools can be left out.
+	// Remedy is empty if pools can be left out.
 	Remedy string
 }
 

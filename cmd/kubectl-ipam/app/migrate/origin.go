@@ -15,16 +15,16 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// annotationOrigin on a pool, a claim or an IPAddress that was imported says from which
-// pool, for a rollback.
+// annotationOrigin on an imported pool, claim or IPAddress names the pool that it was imported
+// from, for a rollback.
 const annotationOrigin = "ipam.cadastre.dev/imported-from"
 
-// origin is from where something was imported.
+// origin holds the source of an imported object.
 type origin struct {
 	Pool poolRef `json:"pool"`
 	// AddressName is the name of the IPAddress before the import.
 	AddressName string `json:"addressName,omitempty"`
-	// Asked is set where the claim asked for a certain address before the import.
+	// Asked is set if the claim asked for a certain address before the import.
 	Asked bool `json:"asked,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func (o origin) text() string {
 	return string(text)
 }
 
-// originOf reads from where an object was imported.
+// originOf reads the origin of an object, and reports whether the object was imported.
 func originOf(obj metav1.Object) (origin, bool) {
 	text, ok := obj.GetAnnotations()[annotationOrigin]
 	var o origin
@@ -46,17 +46,17 @@ func originOf(obj metav1.Object) (origin, bool) {
 	return o, true
 }
 
-// side is a claim and its IPAddress, either of which may be missing.
+// side holds a claim and its IPAddress, either of which may be missing.
 type side struct {
 	Claim   *unstructured.Unstructured `json:"claim,omitempty"`
 	Address *unstructured.Unstructured `json:"address,omitempty"`
 }
 
-// entry is what is replaced by what.
+// entry holds a claim and its IPAddress, and their replacement.
 type entry struct {
 	From side `json:"from"`
 	To   side `json:"to"`
-	// Deleting is set where the claim is being deleted: it is deleted again.
+	// Deleting is set if the claim is being deleted: the replacement is deleted again.
 	Deleting bool `json:"deleting,omitempty"`
 }
 
@@ -72,8 +72,8 @@ func (e entry) String() string {
 	return obj.GetObjectKind().GroupVersionKind().Kind + " " + obj.GetNamespace() + "/" + obj.GetName()
 }
 
-// into is the replacement of a claim and its IPAddress from another provider: the same from
-// our pool.
+// into returns the replacement of a claim and its IPAddress from another provider: the same
+// from our pool.
 func (p provider) into(from side, pool v1alpha1.Pool, source poolRef) entry {
 	e := entry{From: from}
 	was := origin{Pool: source}
@@ -102,8 +102,8 @@ func (p provider) into(from side, pool v1alpha1.Pool, source poolRef) entry {
 // annotationMetal3Address on a claim asks Metal3's provider for a certain address.
 const annotationMetal3Address = "ipAddress"
 
-// askFor has the claim ask for the address that it has, so that it would be given the same
-// one even if its IPAddress were lost; or for the one that it asks for already.
+// askFor makes the claim ask for the address that it has, so that it would get the same one
+// even if its IPAddress were lost; or for the address that it asks for already.
 func (p provider) askFor(e *entry, was *origin) {
 	claim := e.To.Claim
 	_, was.Asked = claim.GetAnnotations()[v1alpha1.AnnotationAddress]
@@ -116,7 +116,7 @@ func (p provider) askFor(e *entry, was *origin) {
 	}
 }
 
-// back is the replacement of an imported claim and its IPAddress: as they were before the
+// back returns the replacement of an imported claim and its IPAddress: the same as before the
 // import, from the pool of the other provider.
 func (p provider) back(from side, was origin, pool *unstructured.Unstructured) entry {
 	e := entry{From: from}
@@ -141,8 +141,8 @@ func (p provider) back(from side, was origin, pool *unstructured.Unstructured) e
 	return e
 }
 
-// remade is an object as it is to be created again, naming another pool. Who owned an
-// IPAddress is another object then; the caller says who owns it now.
+// remade returns an object in the form in which it is created again, with the name of another
+// pool. The owner of an IPAddress is another object then; the caller states the new owner.
 func remade(obj *unstructured.Unstructured, pool poolRef) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{}
 	made.SetAPIVersion(obj.GetAPIVersion())
@@ -171,20 +171,20 @@ func remade(obj *unstructured.Unstructured, pool poolRef) *unstructured.Unstruct
 	return made
 }
 
-// isPoolKind reports whether an owner is a pool that may hand out IPAddresses.
+// isPoolKind reports whether an owner is a pool that can hand out IPAddresses.
 func isPoolKind(ref metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	return err == nil && strings.HasPrefix(gv.Group, "ipam.") && strings.HasSuffix(ref.Kind, "IPPool")
 }
 
-// own adds a pool to the owners of an IPAddress, as the contract of Cluster API has it.
+// own adds a pool to the owners of an IPAddress, as the contract of Cluster API requires.
 func own(address *unstructured.Unstructured, uid types.UID, pool poolRef, apiVersion string) {
 	address.SetOwnerReferences(append(address.GetOwnerReferences(), metav1.OwnerReference{
 		APIVersion: apiVersion, Kind: pool.Kind, Name: pool.Name, UID: uid, Controller: new(false), BlockOwnerDeletion: new(true),
 	}))
 }
 
-// swapFinalizers takes one finalizer off, and puts another one on.
+// swapFinalizers removes one finalizer, and adds another one.
 func swapFinalizers(obj *unstructured.Unstructured, off, on string) {
 	kept := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return f == off || f == on })
 	obj.SetFinalizers(append(kept, on))

@@ -14,30 +14,31 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// plan is what becomes of the pools of another provider, and of what they have handed out.
+// plan holds the decisions about the pools of another provider, and about their claims and
+// addresses.
 type plan struct {
 	provider provider
 	pools    []*poolPlan
-	// unpaused are Clusters that have to be paused.
+	// unpaused holds the Clusters that must be paused.
 	unpaused []client.ObjectKey
-	// missing are names of pools that do not exist.
+	// missing holds the names of pools that do not exist.
 	missing []string
 }
 
-// poolPlan is what becomes of one pool.
+// poolPlan holds the decisions about one pool.
 type poolPlan struct {
 	becoming
-	// entries are the claims and IPAddresses to be moved.
+	// entries holds the claims and IPAddresses to be moved.
 	entries []entry
-	// moved counts the IPAddresses that are from our pool already.
+	// moved counts the IPAddresses that name our pool already.
 	moved int
-	// holdings are in use of the source.
+	// holdings holds the addresses of the source that are in use.
 	holdings []holding
-	// own are addresses that stay with claims of the provider's own kind.
+	// own holds the addresses that stay with claims of the provider's own kind.
 	own []holding
 }
 
-// newPlan decides what becomes of each pool that is to be imported. It has no side effects.
+// newPlan decides about each pool that is imported. It has no side effects.
 func newPlan(p provider, o Options, st state) plan {
 	pl := plan{provider: p}
 	existing := map[poolRef]v1alpha1.Pool{}
@@ -101,8 +102,8 @@ func newPoolPlan(p provider, o Options, obj *unstructured.Unstructured, existing
 	return pp
 }
 
-// checkName notes that the provider would serve the claims of the new pool itself, because
-// of its name.
+// checkName notes a problem if the provider would serve the claims of the new pool itself,
+// because of its name.
 func (pp *poolPlan) checkName(p provider, st state) {
 	isTheirs := slices.ContainsFunc(st.sources, func(obj *unstructured.Unstructured) bool {
 		return obj.GetNamespace() == pp.pool.GetNamespace() && obj.GetName() == pp.pool.GetName()
@@ -112,7 +113,7 @@ func (pp *poolPlan) checkName(p provider, st state) {
 	}
 }
 
-// uses are the claims and IPAddresses that name a pool of the other provider.
+// uses holds the claims and IPAddresses that name a pool of the other provider.
 type uses struct {
 	claims    []*unstructured.Unstructured
 	addresses []*unstructured.Unstructured
@@ -120,8 +121,8 @@ type uses struct {
 	moved     int
 }
 
-// indexed sorts claims and IPAddresses by the pool that they name, or named before they
-// were imported.
+// indexed groups claims and IPAddresses by the pool that they name, or named before they were
+// imported.
 func indexed(p provider, st state) map[poolRef]uses {
 	used := map[poolRef]uses{}
 	for _, claim := range st.claims {
@@ -150,7 +151,7 @@ func indexed(p provider, st state) map[poolRef]uses {
 	return used
 }
 
-// ownHoldings are the addresses of claims of the provider's own kind, by pool.
+// ownHoldings returns the addresses of claims of the provider's own kind, by pool.
 func ownHoldings(p provider, st state) map[poolRef][]holding {
 	held := map[poolRef][]holding{}
 	for _, address := range st.ownAddresses {
@@ -166,7 +167,8 @@ func ownHoldings(p provider, st state) map[poolRef][]holding {
 	return held
 }
 
-// use takes over what names the source: each claim with the IPAddress that fulfils it.
+// use takes over the objects that name the source: each claim with the IPAddress that fulfills
+// it.
 func (pp *poolPlan) use(p provider, u uses) {
 	byClaim := map[client.ObjectKey]*unstructured.Unstructured{}
 	for _, address := range u.addresses {
@@ -203,13 +205,13 @@ func setOfHoldings(holdings []holding) *netipx.IPSet {
 	return built(&all)
 }
 
-// claimOf is the claim that an IPAddress says it fulfils.
+// claimOf returns the claim that an IPAddress fulfills, by its claimRef.
 func claimOf(address *unstructured.Unstructured) client.ObjectKey {
 	name, _, _ := unstructured.NestedString(address.Object, "spec", "claimRef", "name")
 	return client.ObjectKey{Namespace: address.GetNamespace(), Name: name}
 }
 
-// add adds what is to be moved.
+// add adds a claim and its IPAddress to be moved.
 func (pp *poolPlan) add(p provider, from side) {
 	if from.Address != nil {
 		addr := addressOf(from.Address)
@@ -226,7 +228,7 @@ func (pp *poolPlan) add(p provider, from side) {
 	pp.entries = append(pp.entries, p.into(from, pp.pool, pp.ref))
 }
 
-// judge notes why what is in use cannot be moved as it is.
+// judge notes why addresses in use cannot be moved as they are.
 func (pp *poolPlan) judge() {
 	if len(pp.problems) > 0 {
 		return
@@ -247,7 +249,7 @@ func (pp *poolPlan) judge() {
 	}
 }
 
-// unpaused are the Clusters that claims to be moved belong to, and that are not paused.
+// unpaused returns the Clusters that are not paused, and that claims to be moved belong to.
 func unpaused(entries []entry, st state) []client.ObjectKey {
 	found := map[client.ObjectKey]bool{}
 	for _, e := range entries {
@@ -262,7 +264,7 @@ func unpaused(entries []entry, st state) []client.ObjectKey {
 	return sortedObjectKeys(found)
 }
 
-// problems counts what stands in the way.
+// problems counts the obstacles to the import.
 func (pl plan) problems() int {
 	n := len(pl.unpaused) + len(pl.missing)
 	for _, pp := range pl.pools {
@@ -271,7 +273,7 @@ func (pl plan) problems() int {
 	return n
 }
 
-// left counts what is still to be moved.
+// left counts the entries that are still to be moved.
 func (pl plan) left() int {
 	n := 0
 	for _, pp := range pl.pools {
@@ -280,7 +282,7 @@ func (pl plan) left() int {
 	return n
 }
 
-// rows are the lines of the plan.
+// rows returns the lines of the plan.
 func (pl plan) rows(verbose bool) []row {
 	var rows []row
 	for _, name := range pl.missing {
@@ -364,10 +366,10 @@ func (pp *poolPlan) describe() string {
 	return text
 }
 
-// isSpecial reports whether a claim is not one like most.
+// isSpecial reports whether a claim differs from most.
 func (e entry) isSpecial() bool { return e.From.Claim == nil || e.Deleting }
 
-// note is what to know of a claim to be moved.
+// note returns a remark on a claim to be moved.
 func (e entry) note() string {
 	text := "without an address: it gets one of the new pool"
 	if e.From.Address != nil {

@@ -20,34 +20,34 @@ const (
 	kindAddress    = "IPAddress"
 )
 
-// provider is another IPAM provider of Cluster API, whose pools, claims and addresses are
-// taken over.
+// provider represents another IPAM provider of Cluster API, whose pools, claims and addresses
+// are taken over.
 type provider struct {
-	// name is that of the command.
+	// name holds the name of the command.
 	name string
-	// kinds are its kinds of pools.
+	// kinds holds its kinds of pools.
 	kinds []sourceKind
 	// suffix is appended to the names of our pools.
 	suffix string
-	// servesByName is set where it serves claims by the name of the pool alone.
+	// servesByName is set if it serves claims by the name of the pool alone.
 	servesByName bool
-	// claimFinalizer and addressFinalizer are what it puts on claims and IPAddresses, and
-	// takes off itself.
+	// claimFinalizer and addressFinalizer name the finalizers that it puts on claims and
+	// IPAddresses, and removes itself.
 	claimFinalizer, addressFinalizer string
 	// read reads a pool, as it was before it was closed.
 	read func(pool *unstructured.Unstructured) source
-	// close changes a pool so that the provider hands out nothing of it any more but
-	// addresses that a claim of the same name has already. It reports whether there was
-	// anything to change.
+	// close changes a pool so that the provider hands out nothing of it any more except
+	// addresses that a claim of the same name has already. It reports whether it has changed
+	// the pool.
 	close func(pool *unstructured.Unstructured, inUse []holding) (changed bool, err error)
-	// reopen undoes what close did.
+	// reopen undoes close.
 	reopen func(pool *unstructured.Unstructured) error
-	// ownClaims is the kind of claims of its own, which nobody else answers, and
-	// ownAddresses that of their addresses; both empty where it has none.
+	// ownClaims holds the kind of the provider's own claims, which no other provider answers,
+	// and ownAddresses the kind of their addresses; both are empty if it has none.
 	ownClaims, ownAddresses schema.GroupVersionKind
 }
 
-// sourceKind is a kind of pools, and the kind of pools that these become.
+// sourceKind holds a kind of pools, and the kind of pools that they become.
 type sourceKind struct {
 	schema.GroupVersionKind
 	becomes v1alpha1.PoolKind
@@ -56,7 +56,7 @@ type sourceKind struct {
 // isLocal reports whether pools of the kind have a namespace.
 func (k sourceKind) isLocal() bool { return k.becomes == v1alpha1.PoolKindLocalIPPool }
 
-// poolRef names a pool of any provider. The namespace is empty where its kind has none.
+// poolRef names a pool of any provider. The namespace is empty if its kind has none.
 type poolRef struct {
 	Group     string `json:"apiGroup"`
 	Kind      string `json:"kind"`
@@ -66,27 +66,28 @@ type poolRef struct {
 
 func (r poolRef) String() string { return ipam.Holder(r).String() }
 
-// source is a pool of another provider, as far as it can be read.
+// source represents a pool of another provider, as far as it can be read.
 type source struct {
 	obj     *unstructured.Unstructured
 	ref     poolRef
 	becomes v1alpha1.PoolKind
-	// network is the subnet that its addresses are configured with.
+	// network holds the subnet that its addresses are configured with.
 	network netip.Prefix
-	// addresses is what it may hand out, but for excluded.
+	// addresses holds the addresses that it can hand out, except those in excluded.
 	addresses, excluded *netipx.IPSet
 	gateway             string
 	edges               bool
 	dnsServers          []string
-	// cluster is the name of the Cluster that it belongs to.
+	// cluster names the Cluster that it belongs to.
 	cluster string
-	// paused is set where somebody else than an import has paused it.
+	// paused is set if it is paused, and not by an import.
 	paused bool
-	// notes are what to know of the pool that is made of it, and problems why none can be.
+	// notes holds remarks on the pool that is made of it, and problems the reasons why none can
+	// be made.
 	notes, problems []string
 }
 
-// holding is a claim that has an address.
+// holding represents a claim that has an address.
 type holding struct {
 	claim string
 	addr  netip.Addr
@@ -94,7 +95,7 @@ type holding struct {
 	isOwn bool
 }
 
-// kindOf is the provider's kind of that name.
+// kindOf returns the provider's kind of that name.
 func (p provider) kindOf(kind string) (sourceKind, bool) {
 	for _, k := range p.kinds {
 		if k.Kind == kind {
@@ -104,7 +105,7 @@ func (p provider) kindOf(kind string) (sourceKind, bool) {
 	return sourceKind{}, false
 }
 
-// refOf is the pool that a claim or an IPAddress names.
+// refOf returns the pool that a claim or an IPAddress names.
 func (p provider) refOf(obj *unstructured.Unstructured) poolRef {
 	ref := namedPool(obj)
 	if kind, ok := p.kindOf(ref.Kind); ok && kind.Group == ref.Group && !kind.isLocal() {
@@ -113,7 +114,7 @@ func (p provider) refOf(obj *unstructured.Unstructured) poolRef {
 	return ref
 }
 
-// namedPool is the pool that a claim or an IPAddress names, in its own namespace.
+// namedPool returns the pool that a claim or an IPAddress names, in its own namespace.
 func namedPool(obj *unstructured.Unstructured) poolRef {
 	text := func(field string) string {
 		value, _, _ := unstructured.NestedString(obj.Object, "spec", "poolRef", field)

@@ -15,13 +15,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// column is the name of a field in what was read.
+// column returns the name of a field in the input.
 func (g *register) column(name string) string {
 	path, _, _ := strings.Cut(name, "[")
 	return cmp.Or(g.columns[path], name)
 }
 
-// texts says what is wrong with fields, in terms of what was read.
+// texts describes the errors of fields, in terms of the input.
 func (g *register) texts(errs field.ErrorList) string {
 	var texts []string
 	for _, err := range errs {
@@ -37,7 +37,7 @@ func (g *register) texts(errs field.ErrorList) string {
 	return strings.Join(texts, "; ")
 }
 
-// text says why the operator would refuse a block, and what to do.
+// text describes why the operator would refuse a block, and the remedy.
 func (g *register) text(err error, block netip.Prefix) string {
 	policy, isPolicy := errors.AsType[*ipam.PolicyError](err)
 	taken, isTaken := errors.AsType[*ipam.TakenError](err)
@@ -54,7 +54,8 @@ func (g *register) text(err error, block netip.Prefix) string {
 	return fmt.Sprintf("%s overlaps %s of %s: correct one of them", block, taken.Overlap, taken.Holder)
 }
 
-// home is how a pool is named that a block lies in: of a root pool it would be the parent.
+// home returns the term for a pool that contains a block: for a root pool it would be the
+// parent.
 func (g *register) home(taken *ipam.TakenError) string {
 	if taken.Pool.Kind == ipam.PoolKindRoutingDomain {
 		return "parent, or choose another routing domain"
@@ -66,7 +67,8 @@ func contains(outer, inner netip.Prefix) bool {
 	return outer.Overlaps(inner) && outer.Bits() < inner.Bits()
 }
 
-// differs says why a pool that exists is not the one that is planned.
+// differs returns the reason why an existing pool is not the planned one; it is empty if the
+// pool is the planned one.
 func differs(there, planned *v1alpha1.IPPool) string {
 	if there.Spec.CIDR != planned.Spec.CIDR || !sameParent(there, planned) {
 		return fmt.Sprintf("IPPool %s exists, with the CIDR %s in place of %s, or with another parent: rename or delete it", planned.Name, there.Spec.CIDR, planned.Spec.CIDR)
@@ -85,7 +87,7 @@ func differs(there, planned *v1alpha1.IPPool) string {
 	return ""
 }
 
-// withheld returns what a pool never hands out.
+// withheld returns the addresses that a pool never hands out.
 func withheld(pool ipam.Pool) *netipx.IPSet {
 	var all netipx.IPSetBuilder
 	for span := range pool.Withheld.All() {
@@ -104,7 +106,7 @@ func sameParent(a, b *v1alpha1.IPPool) bool {
 	return name(a) == name(b)
 }
 
-// holds reports whether a claim that exists holds what a planned one is for.
+// holds reports whether an existing claim holds the block that a planned one is for.
 func holds(there, planned *v1alpha1.IPClaim) bool {
 	return there.Status.AllocatedCIDR == planned.Spec.CIDR && there.Spec.PoolRef != nil && there.Spec.PoolRef.Name == planned.Spec.PoolRef.Name
 }

@@ -14,40 +14,40 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// annotationDescription on an object that was made from a CSV file or from NetBox holds what
-// is said of it there.
+// annotationDescription on an object that was made from a CSV file or from NetBox holds its
+// description there.
 const annotationDescription = "ipam.cadastre.dev/description"
 
-// register holds the pools of a CSV file or of NetBox, and the claims for what is in use of
-// them.
+// register holds the pools of a CSV file or of NetBox, and the claims for their addresses in
+// use.
 type register struct {
-	// name is that of the command.
+	// name holds the name of the command.
 	name   string
 	pools  []*v1alpha1.IPPool
 	claims []*v1alpha1.IPClaim
-	// byName and byCIDR are the pools that were read; of two with one name the first.
+	// byName and byCIDR index the pools that were read; of two pools with one name, byName has
+	// the first.
 	byName map[string]*v1alpha1.IPPool
 	byCIDR map[netip.Prefix][]*v1alpha1.IPPool
-	// places are where the objects were read.
+	// places holds the locations in the input at which the objects were read.
 	places map[client.Object]location
-	// exists has the objects that are there already.
+	// exists marks the objects that exist already.
 	exists map[client.Object]bool
-	// columns are the names of fields in what was read; others keep their own.
+	// columns holds the names of fields in the input; other fields keep their own.
 	columns map[string]string
-	// rows are listed beside pools and claims, and problems counts those of them that stand
-	// in the way.
+	// rows are listed beside pools and claims, and problems counts the obstacles among them.
 	rows     []placedRow
 	problems int
 }
 
-// location is where something was read, and its number among the lines of the file, if it has
-// any.
+// location represents a place in the input, and its number among the lines of the file, if it
+// has any.
 type location struct {
 	text string
 	line int
 }
 
-// placedRow is a row of the table about a line of what was read.
+// placedRow represents a row of the table about a line of the input.
 type placedRow struct {
 	row
 	line int
@@ -60,18 +60,18 @@ func newRegister(name string) *register {
 	}
 }
 
-// problem lists something that stands in the way.
+// problem lists an obstacle to the import.
 func (g *register) problem(at location, format string, args ...any) {
 	g.note(at, cannot, format, args...)
 	g.problems++
 }
 
-// note lists something that is not imported, and need not be.
+// note lists an object that is not imported, and need not be.
 func (g *register) note(at location, becomes, format string, args ...any) {
 	g.rows = append(g.rows, placedRow{row{at.text, becomes, fmt.Sprintf(format, args...)}, at.line})
 }
 
-// reserve adds to what a pool never hands out.
+// reserve adds a set to the addresses that a pool never hands out.
 func reserve(pool *v1alpha1.IPPool, set *netipx.IPSet) {
 	now, err := setOf(pool.Spec.Reserved)
 	if err == nil {
@@ -79,7 +79,7 @@ func reserve(pool *v1alpha1.IPPool, set *netipx.IPSet) {
 	}
 }
 
-// addPool adds a pool of a CIDR, before it is known what is reserved of it.
+// addPool adds a pool of a CIDR, before its reserved addresses are known.
 func (g *register) addPool(at location, name, cidr, description string) *v1alpha1.IPPool {
 	pool := &v1alpha1.IPPool{}
 	pool.Name = name
@@ -128,7 +128,7 @@ func poolReference(name string) *v1alpha1.PoolReference {
 	return &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: name}
 }
 
-// cidrOf is the CIDR of a pool; the zero Prefix where it cannot be read.
+// cidrOf returns the CIDR of a pool; it returns the zero Prefix if that cannot be read.
 func cidrOf(pool *v1alpha1.IPPool) netip.Prefix {
 	cidr, err := netip.ParsePrefix(pool.Spec.CIDR)
 	if err != nil {
@@ -137,15 +137,15 @@ func cidrOf(pool *v1alpha1.IPPool) netip.Prefix {
 	return cidr
 }
 
-// sort puts pools and claims into the one order in which they are judged and made, whatever
-// the order in which they were read: larger pools before those that lie in them.
+// sort puts pools and claims into the one order in which they are judged and made, whatever the
+// order of the input: larger pools before the pools inside them.
 func (g *register) sort() {
 	slices.SortStableFunc(g.pools, func(a, b *v1alpha1.IPPool) int {
 		return cmp.Or(cmp.Compare(cidrOf(a).Bits(), cidrOf(b).Bits()), cidrOf(a).Addr().Compare(cidrOf(b).Addr()), cmp.Compare(a.Name, b.Name))
 	})
 	blocks := map[*v1alpha1.IPClaim]netip.Prefix{}
 	for _, claim := range g.claims {
-		blocks[claim], _ = netip.ParsePrefix(claim.Spec.CIDR) // it was one before it was written out
+		blocks[claim], _ = netip.ParsePrefix(claim.Spec.CIDR) // the text was written from a valid one
 	}
 	slices.SortStableFunc(g.claims, func(a, b *v1alpha1.IPClaim) int {
 		x, y := blocks[a], blocks[b]
@@ -154,11 +154,11 @@ func (g *register) sort() {
 	})
 }
 
-// run carries out what the options say with a register.
+// run carries out the action of the options with a register.
 func (g *register) run(ctx context.Context, c client.Client, o Options) error {
 	o = o.withDefaults()
 	g.sort()
-	if o.Action != Rollback { // which takes away what is there, whether or not it could be made again
+	if o.Action != Rollback { // which removes the existing objects, whether or not they could be made again
 		if err := g.judge(ctx, c); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (g *register) run(ctx context.Context, c client.Client, o Options) error {
 	if g.problems > 0 && !o.SkipProblems {
 		return &ProblemsError{Count: g.problems, Subject: "import " + g.name, Remedy: "correct what the table lists, or import the rest with --skip-problems"}
 	}
-	o.Namespace = "" // that of the claims, which are made by now
+	o.Namespace = "" // only the claims are in this namespace, and they have it already
 	h := &holder{run: run{client: c, o: o, out: o.Out}, register: g}
 	if g.problems > 0 {
 		h.say("Leaving out %s.", ipam.Counted(g.problems, "problem"))
@@ -187,7 +187,7 @@ func (g *register) run(ctx context.Context, c client.Client, o Options) error {
 	return err
 }
 
-// table is the plan: pools with their claims counted, and what is listed beside.
+// table returns the plan: pools with their claims counted, and the rows listed beside them.
 func (g *register) table(verbose bool) []row {
 	perPool := map[string]int{}
 	for _, claim := range g.claims {
@@ -198,7 +198,7 @@ func (g *register) table(verbose bool) []row {
 		rows = append(rows, row{pool.Spec.CIDR, "IPPool " + pool.Name, g.describe(pool)})
 		rows = append(rows, countedClaims(perPool, pool.Name, verbose)...)
 	}
-	for _, pool := range sortedKeys(perPool) { // those that exist
+	for _, pool := range sortedKeys(perPool) { // the pools that exist
 		rows = append(rows, countedClaims(perPool, pool, verbose)...)
 	}
 	if verbose {

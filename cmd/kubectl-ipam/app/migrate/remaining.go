@@ -12,16 +12,16 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// releasedByOperator is what a rollback waits for: a holder that is gone, or is being deleted,
-// has its block until the operator has released that.
+// releasedByOperator describes the state that a rollback waits for: a holder that is gone, or
+// is being deleted, has its block until the operator has released the block.
 const releasedByOperator = "released by the operator: see that it is running, and that no finalizer keeps the claim"
 
-// remaining are the IPAllocations that a rollback finds in its pools beside those that it
+// remaining holds the IPAllocations that a rollback finds in its pools beside those that it
 // gives back or deletes.
 type remaining struct {
-	// rows list those that a person has to remove first.
+	// rows lists the IPAllocations that a person has to remove first.
 	rows []row
-	// leaving are the names of those that the operator is about to release.
+	// leaving names the IPAllocations that the operator is about to release.
 	leaving []string
 }
 
@@ -44,8 +44,8 @@ func remainingOf(records []v1alpha1.IPAllocation, holders map[string]metav1.Obje
 	return found
 }
 
-// isLeaving reports whether a holder is gone, or is being deleted: the operator releases its
-// block by itself.
+// isLeaving reports whether a holder is gone, or is being deleted: if so, the operator releases
+// its block by itself.
 func isLeaving(holder metav1.Object) bool {
 	return holder == nil || holder.GetDeletionTimestamp() != nil
 }
@@ -64,7 +64,7 @@ func keptRow(record *v1alpha1.IPAllocation) row {
 	return row{name, cannot, record.Spec.CIDR + " is retained, and its claim is gone: delete the IPAllocation"}
 }
 
-// holderName names the holder of a record as tables do.
+// holderName returns the name of the holder of a record, as tables show it.
 func holderName(record *v1alpha1.IPAllocation) string {
 	ref := record.Spec.ClaimRef
 	if ref.Kind == string(v1alpha1.PoolKindIPPool) {
@@ -99,7 +99,7 @@ func (r *run) holders(ctx context.Context, records []v1alpha1.IPAllocation) (map
 	return found, nil
 }
 
-// nameOfHolder is holderName of an object.
+// nameOfHolder returns the holderName of an object.
 func nameOfHolder(kind string, obj metav1.Object) string {
 	if obj.GetNamespace() == "" {
 		return kind + " " + obj.GetName()
@@ -107,7 +107,7 @@ func nameOfHolder(kind string, obj metav1.Object) string {
 	return kind + " " + keyOf(obj).String()
 }
 
-// awaitReleased reads what remains until none of it is about to be released.
+// awaitReleased reads the remaining IPAllocations until none of them is about to be released.
 func (r *run) awaitReleased(ctx context.Context, read func() (remaining, error)) (remaining, error) {
 	var found remaining
 	err := r.await(ctx, releasedByOperator, func() (leaving []string, err error) {

@@ -14,18 +14,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// returning is a pool of ours that is rolled back.
+// returning represents a pool of ours that is rolled back.
 type returning struct {
 	pool v1alpha1.Pool
-	// source is the pool that it was imported from.
+	// source holds the pool that it was imported from.
 	source  *unstructured.Unstructured
 	ref     poolRef
 	entries []entry
-	// remaining is what holds blocks of it beside what was imported, and problems what else
-	// stands in the way.
+	// remaining holds the holders of its blocks that were not imported, and problems the other
+	// obstacles.
 	remaining
 	problems []string
-	// unpaused are Clusters that have to be paused.
+	// unpaused holds the Clusters that must be paused.
 	unpaused []client.ObjectKey
 }
 
@@ -67,7 +67,7 @@ func (r *run) rollback(ctx context.Context) error {
 	return nil
 }
 
-// giveBack moves what was imported from a pool back to it.
+// giveBack moves the claims and IPAddresses that were imported from a pool back to it.
 func (r *run) giveBack(ctx context.Context, back returning) error {
 	if err := r.moveAll(ctx, back.entries); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (r *run) giveBack(ctx context.Context, back returning) error {
 	if err := r.await(ctx, releasedByOperator, released); err != nil {
 		return err
 	}
-	// Ours is paused, and nothing of it is in use any more.
+	// Our pool is paused, and nothing of it is in use any more.
 	if err := onConflict(func() error { return r.reopen(ctx, back) }); err != nil {
 		return fmt.Errorf("opening %s: %w", back.ref, err)
 	}
@@ -101,7 +101,7 @@ func (r *run) gone(ctx context.Context, pool v1alpha1.Pool) error {
 	return r.await(ctx, "deleted, as the operator still has a finalizer on it: see that it is running", func() ([]string, error) {
 		err := r.client.Get(ctx, keyOf(pool), obj)
 		if err == nil && pool.GetUID() != "" && obj.GetUID() != pool.GetUID() || err == nil && obj.GetDeletionTimestamp() == nil {
-			return nil, nil // it was there before, or is another one by now
+			return nil, nil // it existed before, or is another one now
 		}
 		if err != nil {
 			return nil, client.IgnoreNotFound(err)
@@ -110,7 +110,7 @@ func (r *run) gone(ctx context.Context, pool v1alpha1.Pool) error {
 	})
 }
 
-// reopen has the pool of the other provider hand out addresses again.
+// reopen lets the pool of the other provider hand out addresses again.
 func (r *run) reopen(ctx context.Context, back returning) error {
 	now, err := r.find(ctx, back.source)
 	if err != nil || now == nil {
@@ -123,7 +123,7 @@ func (r *run) reopen(ctx context.Context, back returning) error {
 	return r.client.Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// stillHeld are the IPAllocations of a pool.
+// stillHeld returns the names of the IPAllocations of a pool.
 func (r *run) stillHeld(ctx context.Context, pool poolRef) ([]string, error) {
 	records, err := r.records(ctx, map[poolRef]bool{pool: true})
 	names := make([]string, len(records))
@@ -134,7 +134,7 @@ func (r *run) stillHeld(ctx context.Context, pool poolRef) ([]string, error) {
 	return names, err
 }
 
-// pausePool has a pool hand out nothing.
+// pausePool pauses a pool, so that it hands out nothing.
 func (r *run) pausePool(ctx context.Context, pool v1alpha1.Pool) error {
 	before := pool.DeepCopyObject().(client.Object)
 	annotations := pool.GetAnnotations()
@@ -149,7 +149,7 @@ func (r *run) pausePool(ctx context.Context, pool v1alpha1.Pool) error {
 	return nil
 }
 
-// unpause opens again what pausePool has closed.
+// unpause opens the pools again that pausePool has closed.
 func (r *run) unpause(ctx context.Context, all []returning) error {
 	for _, back := range all {
 		if back.pool.GetAnnotations()[v1alpha1.AnnotationPaused] != pausedValue {
@@ -166,7 +166,7 @@ func (r *run) unpause(ctx context.Context, all []returning) error {
 	return nil
 }
 
-// returning returns the pools that were imported, with what names them, once no release is
+// returning returns the imported pools, with the objects that name them, once no release is
 // under way in them.
 func (r *run) returning(ctx context.Context) (all []returning, err error) {
 	_, err = r.awaitReleased(ctx, func() (found remaining, err error) {
@@ -179,7 +179,7 @@ func (r *run) returning(ctx context.Context) (all []returning, err error) {
 	return all, err
 }
 
-// readReturning reads them as they are now.
+// readReturning reads the imported pools as they are now.
 func (r *run) readReturning(ctx context.Context) ([]returning, error) {
 	st, err := readState(ctx, r.client, r.provider, r.o.Namespace)
 	if err != nil {
@@ -220,8 +220,7 @@ func (r *run) readReturning(ctx context.Context) ([]returning, error) {
 	return all, nil
 }
 
-// use finds the claims and IPAddresses that are to be given back, and those that were not
-// imported.
+// use finds the claims and IPAddresses to give back, and those that were not imported.
 func (back *returning) use(p provider, st state) {
 	own := refOfPool(back.pool)
 	byClaim := map[client.ObjectKey]*unstructured.Unstructured{}
@@ -257,7 +256,8 @@ func (back *returning) add(p provider, from side) {
 	back.entries = append(back.entries, p.back(from, was, back.source))
 }
 
-// judge finds what holds blocks of the pool beside the claims and IPAddresses that were read.
+// judge finds the holders of blocks of the pool other than the claims and IPAddresses that were
+// read.
 func (back *returning) judge(records []v1alpha1.IPAllocation, holders map[string]metav1.Object, st state) {
 	read := map[string]bool{}
 	for _, obj := range slices.Concat(st.claims, st.addresses) {
@@ -269,7 +269,7 @@ func (back *returning) judge(records []v1alpha1.IPAllocation, holders map[string
 	back.rows, back.leaving = append(back.rows, found.rows...), append(back.leaving, found.leaving...)
 }
 
-// printReturning prints what is given back.
+// printReturning prints the objects that are given back.
 func (r *run) printReturning(all []returning) error {
 	var rows []row
 	for _, back := range all {
@@ -292,7 +292,7 @@ func (r *run) printReturning(all []returning) error {
 	return r.refuseNews(all)
 }
 
-// refuseNews refuses a rollback where something was claimed since the import.
+// refuseNews refuses a rollback if anything was claimed since the import.
 func (r *run) refuseNews(all []returning) error {
 	n := 0
 	for _, back := range all {

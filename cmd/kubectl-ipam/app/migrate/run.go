@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// run is one run of a command.
+// run represents one run of a command.
 type run struct {
 	client   client.Client
 	provider provider
@@ -22,10 +22,10 @@ type run struct {
 }
 
 // InCluster imports the pools of Cluster API's in-cluster provider: InClusterIPPools become
-// LocalIPPools, and GlobalInClusterIPPools IPPools. It prints the plan, and acts if the
-// options say so.
+// LocalIPPools, and GlobalInClusterIPPools IPPools. It prints the plan, and acts if the options
+// ask for it.
 //
-// Errors: *ProblemsError; ErrInterrupted where the context ended; and those of the API.
+// Errors: *ProblemsError; ErrInterrupted if the context ended; and those of the API.
 func InCluster(ctx context.Context, c client.Client, o Options) error {
 	return move(ctx, c, inCluster(), o)
 }
@@ -82,7 +82,7 @@ func (r *run) read(ctx context.Context) (plan, error) {
 	return newPlan(r.provider, r.o, st), nil
 }
 
-// print prints a plan; problems in it are an error.
+// print prints a plan. It returns an error if the plan has problems.
 func (r *run) print(pl plan) error {
 	if err := printTable(r.out, pl.rows(r.o.Verbose)); err != nil {
 		return err
@@ -93,12 +93,12 @@ func (r *run) print(pl plan) error {
 	return nil
 }
 
-// say tells what was done.
+// say prints a message about the work done.
 func (r *run) say(format string, args ...any) {
 	_, _ = fmt.Fprintln(r.out, terminal.PrintableLines(fmt.Sprintf(format, args...)))
 }
 
-// settle waits for what the other provider may still be doing.
+// settle waits for work that the other provider may still be doing.
 func (r *run) settle(ctx context.Context) error { return r.wait(ctx, r.o.Settle) }
 
 func (r *run) wait(ctx context.Context, d time.Duration) error {

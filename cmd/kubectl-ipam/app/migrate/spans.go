@@ -33,7 +33,7 @@ func parseSpan(text string) (netipx.IPRange, error) {
 	return netipx.IPRangeFrom(addr.Unmap(), addr.Unmap()), nil
 }
 
-// setOf is the set of the addresses that the texts name.
+// setOf returns the set of the addresses that the texts name.
 func setOf(texts []string) (*netipx.IPSet, error) {
 	var all netipx.IPSetBuilder
 	for _, text := range texts {
@@ -46,8 +46,8 @@ func setOf(texts []string) (*netipx.IPSet, error) {
 	return all.IPSet()
 }
 
-// union, minus and common are operations on sets of addresses. Sets that are built of valid
-// ranges have no errors.
+// union, minus and common combine sets of addresses. Sets that are built of valid ranges have
+// no errors.
 func union(sets ...*netipx.IPSet) *netipx.IPSet {
 	var all netipx.IPSetBuilder
 	for _, set := range sets {
@@ -87,14 +87,14 @@ func setOfAddrs(addrs ...netip.Addr) *netipx.IPSet {
 func built(b *netipx.IPSetBuilder) *netipx.IPSet {
 	set, err := b.IPSet()
 	if err != nil {
-		return &netipx.IPSet{} // only a builder that was given something invalid has errors
+		return &netipx.IPSet{} // only a builder with invalid input has errors
 	}
 	return set
 }
 
 func isEmpty(set *netipx.IPSet) bool { return set == nil || len(set.Ranges()) == 0 }
 
-// bounds are the first and the last address of a set that is not empty.
+// bounds returns the first and the last address of a set that is not empty.
 func bounds(set *netipx.IPSet) (first, last netip.Addr) {
 	ranges := set.Ranges()
 	return ranges[0].From(), ranges[len(ranges)-1].To()
@@ -106,7 +106,7 @@ func isMixed(set *netipx.IPSet) bool {
 	return first.Is4() != last.Is4()
 }
 
-// cover is the smallest block that has all addresses of a set of one family.
+// cover returns the smallest block that has all addresses of a set of one family.
 func cover(set *netipx.IPSet) netip.Prefix {
 	first, last := bounds(set)
 	for bits := first.BitLen(); ; bits-- {

@@ -18,22 +18,23 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// state is what was read of the cluster.
+// state holds the objects that were read from the cluster.
 type state struct {
-	// sources are the pools of the other provider.
+	// sources holds the pools of the other provider.
 	sources []*unstructured.Unstructured
-	// pools are ours.
+	// pools holds our pools.
 	pools []v1alpha1.Pool
-	// claims and addresses are Cluster API's, of all providers.
+	// claims and addresses hold Cluster API's objects, of all providers.
 	claims, addresses []*unstructured.Unstructured
-	// ownClaims and ownAddresses are of the other provider's own kinds.
+	// ownClaims and ownAddresses hold the objects of the other provider's own kinds.
 	ownClaims, ownAddresses []*unstructured.Unstructured
-	// clusters are by namespace and name.
+	// clusters holds the Clusters, by namespace and name.
 	clusters map[client.ObjectKey]*unstructured.Unstructured
 }
 
-// readState reads all that a plan is made of: that of a namespace, or of all where it is
-// empty. What it does not find the kind of is empty, but for the claims and IPAddresses.
+// readState reads all objects that a plan is made of: those of a namespace, or of all
+// namespaces if it is empty. If a kind is not served, its list is empty, except for claims and
+// IPAddresses.
 func readState(ctx context.Context, reader client.Reader, p provider, namespace string) (state, error) {
 	st := state{clusters: map[client.ObjectKey]*unstructured.Unstructured{}}
 	within := client.InNamespace(namespace)
@@ -99,8 +100,8 @@ func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKin
 	return objects, true, nil
 }
 
-// ourPools lists the pools of Cadastre: the LocalIPPools of a namespace, or all pools where
-// it is empty.
+// ourPools lists the pools of Cadastre: the LocalIPPools of a namespace, or all pools if it is
+// empty.
 func ourPools(ctx context.Context, reader client.Reader, namespace string) ([]v1alpha1.Pool, error) {
 	pools, locals := &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}
 	if namespace == "" {
@@ -121,7 +122,8 @@ func ourPools(ctx context.Context, reader client.Reader, namespace string) ([]v1
 	return out, nil
 }
 
-// clusterOf is the name of the Cluster that a claim belongs to; empty where there is none.
+// clusterOf returns the name of the Cluster that a claim belongs to; it is empty if there is
+// none.
 func clusterOf(claim *unstructured.Unstructured) string {
 	if name, _, _ := unstructured.NestedString(claim.Object, "spec", "clusterName"); name != "" {
 		return name
@@ -135,12 +137,12 @@ func isPaused(cluster *unstructured.Unstructured) bool {
 	return paused || annotated
 }
 
-// keyOf is the namespace and the name of an object.
+// keyOf returns the namespace and the name of an object.
 func keyOf(obj metav1.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// readAddresses reads claims and IPAddresses alone.
+// readAddresses reads only claims and IPAddresses.
 func (r *run) readAddresses(ctx context.Context) (state, error) {
 	version := schema.GroupVersion{Group: addressGroup, Version: addressVersion}
 	claims, _, err := list(ctx, r.client, version.WithKind(kindClaim), client.InNamespace(r.o.Namespace))
@@ -157,7 +159,7 @@ func sortedObjectKeys[V any](m map[client.ObjectKey]V) []client.ObjectKey {
 	return keys
 }
 
-// addressOfBlock is the address of a block of one.
+// addressOfBlock returns the address of a block of one.
 func addressOfBlock(cidr string) string {
 	text, _, _ := strings.Cut(cidr, "/")
 	return text

@@ -9,7 +9,8 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
 )
 
-// row is a line of a plan: an object, what becomes of it, and why or what to know.
+// row represents a line of a plan: an object, the object that it becomes, and a reason or
+// remark.
 type row struct{ object, becomes, note string }
 
 // printTable prints rows under a heading.
@@ -25,7 +26,7 @@ func printTable(out io.Writer, rows []row) error {
 	return nil
 }
 
-// cannot is what becomes of something that is not imported.
+// cannot marks an object that is not imported.
 const cannot = "cannot be mapped"
 
 // listed joins texts, and counts those beyond the first few.

@@ -14,28 +14,27 @@ import (
 )
 
 const (
-	// labelImport on what an import makes is the name of its command.
+	// labelImport on an object that an import makes holds the name of its command.
 	labelImport = "ipam.cadastre.dev/import"
-	// pausedValue of the annotation ipam.cadastre.dev/paused says that an import has set it.
+	// pausedValue of the annotation ipam.cadastre.dev/paused means that an import has set it.
 	pausedValue = "import"
-	// spansMost is how many ranges, and how many reserved ones, a pool may have.
+	// spansMost bounds the number of ranges, and of reserved ranges, of a pool.
 	spansMost = 1024
 )
 
-// becoming is a pool of another provider, and the pool that it becomes.
+// becoming holds a pool of another provider, and the pool that it becomes.
 type becoming struct {
 	source
-	// pool is the one to be made, or the one that an earlier import has made.
+	// pool holds the pool to be made, or the pool that an earlier import has made.
 	pool v1alpha1.Pool
-	// exists is set where the pool is there already.
+	// exists is set if the pool exists already.
 	exists bool
-	// held is what is in use of the source, and kept what of that stays with the other
-	// provider.
+	// held holds the addresses in use of the source, and kept those of them that stay with the
+	// other provider.
 	held, kept *netipx.IPSet
 }
 
-// target is the pool that a source becomes, with a CIDR of its subnet. It has no spec where
-// the source has problems.
+// target returns the pool that a source becomes, without its spec: see fill.
 func (p provider) target(s source, o Options) v1alpha1.Pool {
 	pool := v1alpha1.NewPool(s.becomes)
 	suffix := p.suffix
@@ -64,12 +63,12 @@ func (p provider) target(s source, o Options) v1alpha1.Pool {
 	return pool
 }
 
-// refOfPool is the reference to a pool of ours.
+// refOfPool returns the reference to a pool of ours.
 func refOfPool(pool v1alpha1.Pool) poolRef {
 	return poolRef{Group: v1alpha1.GroupVersion.Group, Kind: string(pool.PoolKind()), Namespace: pool.GetNamespace(), Name: pool.GetName()}
 }
 
-// fill writes the spec of the pool, of which the CIDR is known.
+// fill writes the spec of the pool, once its CIDR is known.
 func (b *becoming) fill(cidr netip.Prefix, domain string) {
 	own := setOfPrefix(cidr)
 	spec := b.pool.PoolSpec()
@@ -85,17 +84,19 @@ func (b *becoming) fill(cidr netip.Prefix, domain string) {
 	spec.Reserved = b.reserved(cidr)
 }
 
-// reserved is what the pool of a CIDR never hands out: what the source excludes, and what
-// stays with the other provider.
+// reserved returns the addresses that the pool of a CIDR never hands out: those that the source
+// excludes, and those that stay with the other provider.
 func (b *becoming) reserved(cidr netip.Prefix) []string {
 	return textsOf(common(union(b.excluded, b.kept), setOfPrefix(cidr)))
 }
 
-// reservedByImport on a pool is what of spec.reserved stays with the other provider.
+// reservedByImport on a pool holds the part of spec.reserved that stays with the other
+// provider.
 const reservedByImport = "ipam.cadastre.dev/reserved-by-import"
 
-// reserveKept has the pool reserve what stays with the other provider by now, and no more
-// what it has released. What a person has reserved meanwhile stays.
+// reserveKept makes the pool reserve the addresses that stay with the other provider now, and
+// no longer those that the other provider has released. Addresses that a person has reserved
+// since then stay reserved.
 func (b *becoming) reserveKept() error {
 	annotations := b.pool.GetAnnotations()
 	was, err := setOf(strings.Fields(annotations[reservedByImport]))
@@ -131,7 +132,7 @@ func (b *becoming) check() {
 	}
 }
 
-// canonical writes an address as the API does; what is not an address stays as it is.
+// canonical writes an address as the API does; another text stays as it is.
 func canonical(text string) string {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		return addr.Unmap().String()
@@ -139,10 +140,10 @@ func canonical(text string) string {
 	return text
 }
 
-// place gives each pool that is to be made its CIDR: its whole subnet. Where that overlaps
-// another pool, which is all right for the other provider, it is the smallest block that
-// has the pool's addresses; and where those overlap, too, the pool gets a routing domain of
-// its own. Pools that exist come first; others are sources that are not imported now.
+// place gives each pool to be made its CIDR: its whole subnet. If that overlaps another pool,
+// which the other provider allows, the CIDR is the smallest block that has the pool's
+// addresses; if those overlap, too, the pool gets a separate routing domain. Pools that exist
+// come first; others holds the sources that are not imported now.
 func place(all []*becoming, others []source, existing []v1alpha1.Pool) {
 	m := newSpaces(all, others, existing)
 	for _, b := range all {
@@ -156,8 +157,8 @@ func place(all []*becoming, others []source, existing []v1alpha1.Pool) {
 // isNew reports whether the pool is still to be made, and can be.
 func (b *becoming) isNew() bool { return !b.exists && len(b.problems) == 0 }
 
-// spaces are what is taken, and what subnets are wanted, of each namespace; of all
-// cluster-scoped pools under the empty name.
+// spaces holds the taken CIDRs, and the wanted subnets, of each namespace; those of all
+// cluster-scoped pools are under the empty name.
 type spaces struct {
 	taken    map[string][]occupied
 	networks map[string][]netip.Prefix
@@ -200,7 +201,7 @@ func (m spaces) place(b *becoming) (cidr netip.Prefix, domain string) {
 	return cidr, ""
 }
 
-// occupied is a CIDR of the default routing domain, and the pool that has it.
+// occupied holds a CIDR of the default routing domain, and the pool that has it.
 type occupied struct {
 	cidr netip.Prefix
 	pool poolRef
@@ -221,7 +222,7 @@ func isInDefault(pool v1alpha1.Pool) bool {
 	return domain == "" || domain == v1alpha1.DefaultRoutingDomain
 }
 
-// domainOf is a routing domain for a pool alone: its name, as far as that is one.
+// domainOf returns a routing domain for a pool alone: its name, as far as that is a valid one.
 func domainOf(pool v1alpha1.Pool) string {
 	const most = 63
 	name := []byte(pool.GetName())
@@ -237,7 +238,7 @@ func domainOf(pool v1alpha1.Pool) string {
 		name = name[1:]
 	}
 	if string(name) == v1alpha1.DefaultRoutingDomain {
-		return "default-pool" // that of the pool alone, and not everybody's
+		return "default-pool" // the domain of the pool alone, and not the default one
 	}
 	return string(name)
 }

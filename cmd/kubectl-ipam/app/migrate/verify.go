@@ -15,11 +15,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// pollEvery is how often it is looked for what the operator is to do.
+// pollEvery holds the interval at which the progress of the operator is checked.
 const pollEvery = 500 * time.Millisecond
 
-// verify waits until an IPAllocation is there for every IPAddress of our pools, and takes
-// off what the other provider has put on the new claims meanwhile.
+// verify waits until an IPAllocation exists for every IPAddress of our pools, and removes the
+// finalizers that the other provider has put on the new claims since.
 func (r *run) verify(ctx context.Context, pl plan) error {
 	pools := map[poolRef]bool{}
 	for _, pp := range pl.pools {
@@ -32,8 +32,7 @@ func (r *run) verify(ctx context.Context, pl plan) error {
 	return r.await(ctx, "recorded by the operator: see that it is running", func() ([]string, error) { return r.unrecorded(ctx, pools) })
 }
 
-// await waits until nothing is missing. It gives up when nothing has changed for the
-// time-out.
+// await waits until nothing is missing. It gives up if nothing changes for the time-out.
 func (r *run) await(ctx context.Context, what string, missing func() ([]string, error)) error {
 	last, since := -1, r.o.Clock.Now()
 	for {
@@ -53,7 +52,7 @@ func (r *run) await(ctx context.Context, what string, missing func() ([]string, 
 	}
 }
 
-// unrecorded are the IPAddresses of pools of which no IPAllocation names the block, and the
+// unrecorded returns the IPAddresses of pools of which no IPAllocation names the block, and the
 // claim by its UID.
 func (r *run) unrecorded(ctx context.Context, pools map[poolRef]bool) ([]string, error) {
 	st, err := r.readAddresses(ctx)
@@ -97,7 +96,7 @@ func (r *run) unrecorded(ctx context.Context, pools map[poolRef]bool) ([]string,
 	return missing, nil
 }
 
-// records are the IPAllocations of pools.
+// records returns the IPAllocations of pools.
 func (r *run) records(ctx context.Context, pools map[poolRef]bool) ([]v1alpha1.IPAllocation, error) {
 	all := &v1alpha1.IPAllocationList{}
 	if err := r.client.List(ctx, all, client.InNamespace(r.o.Namespace)); err != nil {
@@ -108,22 +107,22 @@ func (r *run) records(ctx context.Context, pools map[poolRef]bool) ([]v1alpha1.I
 	}), nil
 }
 
-// recordedPool is the pool of a record.
+// recordedPool returns the pool of a record.
 func recordedPool(record *v1alpha1.IPAllocation) poolRef {
 	ref := poolRef{Group: v1alpha1.GroupVersion.Group, Kind: string(record.Spec.PoolRef.Kind), Name: record.Spec.PoolRef.Name}
-	if record.Spec.PoolRef.Kind == v1alpha1.PoolKindLocalIPPool { // of its holder's namespace
+	if record.Spec.PoolRef.Kind == v1alpha1.PoolKindLocalIPPool { // the pool is in its holder's namespace
 		ref.Namespace = cmp.Or(record.Spec.ClaimRef.Namespace, record.Namespace)
 	}
 	return ref
 }
 
-// cleanings is how often it is looked for finalizers of the other provider.
+// cleanings bounds the searches for finalizers of the other provider.
 const cleanings = 3
 
-// clean takes finalizers off the claims and IPAddresses of pools whose owner does not
-// take them off again. The in-cluster provider, while it runs, puts its own on a claim of
-// the name of one that it knew; and as it writes all finalizers that it has seen, it may
-// bring back ours after a rollback.
+// clean removes, from the claims and IPAddresses of pools, finalizers that their owner does not
+// remove again. The in-cluster provider, while it runs, puts its own on a claim of the name of
+// one that it knew; and as it writes all finalizers that it has seen, it may bring back ours
+// after a rollback.
 func (r *run) clean(ctx context.Context, pools map[poolRef]bool, finalizers []string) error {
 	isMarked := func(obj client.Object) bool {
 		return slices.ContainsFunc(obj.GetFinalizers(), func(f string) bool { return slices.Contains(finalizers, f) })
@@ -154,7 +153,7 @@ func (r *run) clean(ctx context.Context, pools map[poolRef]bool, finalizers []st
 	return nil
 }
 
-// unmark takes finalizers off an object.
+// unmark removes finalizers from an object.
 func (r *run) unmark(ctx context.Context, obj *unstructured.Unstructured, finalizers []string) error {
 	return onConflict(func() error {
 		now, err := r.still(ctx, obj)

@@ -1,8 +1,8 @@
-// Package register is the register of addresses as a person may read it: routing
-// domains, pools, and the blocks that are held of them, put together from what the
-// caller may list.
+// Package register holds the register of addresses as a person can read it: routing
+// domains, pools, and the blocks that are held of them, built from the objects that the
+// caller can list.
 //
-// Read lists, and keeps account of what the caller may not read. Build puts together
-// what was listed, and is a pure function. A Register does not change once it is built
-// and may be shared.
+// Read lists the objects, and notes the kinds of objects that the caller cannot list. Build
+// builds the register from the listed objects, and is a pure function. A Register does not
+// change after it is built and can be shared.
 package register

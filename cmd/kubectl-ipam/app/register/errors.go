@@ -7,17 +7,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Unread is a kind of object that the caller may not list everywhere.
+// Unread represents a kind of object that the caller cannot list everywhere.
 type Unread struct {
-	// Resource in the plural, as in a role: ippools.
+	// Resource is the name in the plural, as in a role: ippools.
 	Resource string
-	// Namespace is the only one in which the caller may list; empty where there is none.
+	// Namespace is the only one in which the caller can list; empty if there is none.
 	Namespace string
 	// Err is the answer of the API server.
 	Err error
 }
 
-// Explain says in one sentence what is missing. There is at least one.
+// Explain describes the unread kinds in one sentence. There is at least one.
 func Explain(unread []Unread) string {
 	var nowhere, inOne []string
 	namespace := ""
@@ -38,7 +38,7 @@ func Explain(unread []Unread) string {
 	return strings.Join(parts, ", and ") + ": what is elsewhere is missing here"
 }
 
-// join is a list in words: a, b and c.
+// join returns a list in words: a, b and c.
 func join(names []string) string {
 	if len(names) == 1 {
 		return names[0]
@@ -47,7 +47,7 @@ func join(names []string) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// InvalidError means that an object could not be understood.
+// InvalidError represents an object that could not be understood.
 type InvalidError struct {
 	Object ipam.Holder
 	Err    error
@@ -57,5 +57,5 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("%s is not valid and is left out: %v", e.Object, e.Err)
 }
 
-// Unwrap returns what is wrong with the object.
+// Unwrap returns the error in the object.
 func (e *InvalidError) Unwrap() error { return e.Err }

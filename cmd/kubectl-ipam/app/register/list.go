@@ -6,9 +6,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Listing is one resource to list.
+// Listing represents one resource to list.
 type Listing struct {
-	// Resource in the plural, as in a role: ippools.
+	// Resource is the name in the plural, as in a role: ippools.
 	Resource string
 	// List is an empty list of its kind.
 	List client.ObjectList
@@ -16,8 +16,8 @@ type Listing struct {
 	Keep func(page client.ObjectList)
 }
 
-// List lists a resource, a page at a time. What the caller may not list in all namespaces
-// is listed in one, or left out, and returned as unread.
+// List lists a resource, a page at a time. If the caller cannot list it in all namespaces, List
+// lists it in one, or leaves it out, and returns it as unread.
 func List(ctx context.Context, reader client.Reader, namespace string, listing Listing) ([]Unread, error) {
 	l := &lister{reader: reader, namespace: namespace}
 	l.list(ctx, listing.Resource, listing.List, listing.Keep)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Records are all records, of pools and of routing domains.
+// Records returns all records, of pools and of routing domains.
 func (r *Register) Records() iter.Seq[*Record] {
 	return func(yield func(*Record) bool) {
 		for _, pool := range r.Pools {
@@ -26,11 +26,11 @@ func (r *Register) Records() iter.Seq[*Record] {
 	}
 }
 
-// Overlapping are the records of the pool that have an address in the block, in address
+// Overlapping returns the records of the pool that have an address in the block, in address
 // order.
 func (p *Pool) Overlapping(block netip.Prefix) []*Record { return overlapping(p.Records, block) }
 
-// Overlapping are the records of root pools that have an address in the block, in address
+// Overlapping returns the records of root pools that have an address in the block, in address
 // order.
 func (d *Domain) Overlapping(block netip.Prefix) []*Record { return overlapping(d.Records, block) }
 
@@ -44,7 +44,7 @@ func overlapping(records []*Record, block netip.Prefix) []*Record {
 	return found
 }
 
-// Depth is how many pools are above the pool.
+// Depth returns the number of pools above the pool.
 func (p *Pool) Depth() int {
 	depth := 0
 	for ; p.Parent != nil; p = p.Parent {
@@ -53,7 +53,7 @@ func (p *Pool) Depth() int {
 	return depth
 }
 
-// Lacks reports whether the caller may not list all objects of a resource, such as ippools.
+// Lacks reports whether the caller cannot list all objects of a resource, such as ippools.
 func (r *Register) Lacks(resource string) bool {
 	return slices.ContainsFunc(r.Unread, func(u Unread) bool { return u.Resource == resource })
 }

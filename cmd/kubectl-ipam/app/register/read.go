@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// pageSize is how many objects are listed at a time.
+	// pageSize is the number of objects that are listed at a time.
 	pageSize = 5000
-	// atOnce is how many lists of records are read at a time.
+	// atOnce is the number of lists of records that are read at a time.
 	atOnce = 4
 )
 
-// Read lists all pools, the records in the scope, and the claims that wait. What the caller
-// may not list in all namespaces is listed in one, and what may not be listed there either
-// is left out: Unread says so. Other errors are returned.
+// Read lists all pools, the records in the scope, and the claims that wait. If the caller cannot
+// list a resource in all namespaces, Read lists it in one; if the caller cannot list it there
+// either, Read leaves it out. Unread reports both. Read returns other errors.
 func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*Register, error) {
 	var objects Objects
 	l := &lister{reader: source, namespace: namespace}
@@ -36,7 +36,7 @@ func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*
 	l.list(ctx, "ipclaims", &v1alpha1.IPClaimList{}, func(page client.ObjectList) {
 		objects.Waiting = append(objects.Waiting, page.(*v1alpha1.IPClaimList).Items...)
 	}, notBound{})
-	if len(objects.Waiting) > 0 { // whose classes decide from which pools they may be served
+	if len(objects.Waiting) > 0 { // their classes decide from which pools they can be served
 		objects.Classes = l.classes(ctx)
 	}
 	objects.Unread = l.unread
@@ -53,8 +53,8 @@ func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*
 	return Build(&objects), nil
 }
 
-// classes are those that the caller may list; that there may be others is of no interest to
-// a person who asks for pools.
+// classes returns the classes that the caller can list; whether there are others is of no
+// interest to a person that asks for pools.
 func (l *lister) classes(ctx context.Context) []v1alpha1.IPClass {
 	list := &v1alpha1.IPClassList{}
 	if err := l.reader.List(ctx, list); err != nil && !apierrors.IsForbidden(err) {
@@ -87,8 +87,8 @@ func (l *lister) list(ctx context.Context, resource string, into client.ObjectLi
 	})
 }
 
-// records adds the records that any of the selectors selects, and reports whether they may
-// be listed in all namespaces. Otherwise all records of one namespace are added.
+// records adds the records that any of the selectors selects, and reports whether the caller can
+// list them in all namespaces. If not, it adds all records of one namespace.
 func (l *lister) records(ctx context.Context, source *Source, which []fields.Selector, objects *Objects) bool {
 	isWhole := true
 	l.inOneOrAll("ipallocations", false, func(namespace string) error {
@@ -113,7 +113,7 @@ func (l *lister) records(ctx context.Context, source *Source, which []fields.Sel
 	return isWhole && l.err == nil
 }
 
-// merged are the records of all lists, each once.
+// merged returns the records of all lists, each once.
 func merged(lists [][]*v1alpha1.IPAllocation) []*v1alpha1.IPAllocation {
 	if len(lists) == 2 && len(lists[1]) == 0 {
 		return lists[0]
@@ -129,7 +129,7 @@ func merged(lists [][]*v1alpha1.IPAllocation) []*v1alpha1.IPAllocation {
 	return all
 }
 
-// inOneOrAll lists a resource in all namespaces, or where the caller may not, in one.
+// inOneOrAll lists a resource in all namespaces, or in one if the caller cannot list it in all.
 func (l *lister) inOneOrAll(resource string, clusterScoped bool, list func(namespace string) error) {
 	if l.err != nil {
 		return

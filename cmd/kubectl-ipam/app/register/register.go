@@ -12,86 +12,87 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Objects are what was listed.
+// Objects holds the listed objects.
 type Objects struct {
 	Pools       []v1alpha1.IPPool
 	LocalPools  []v1alpha1.LocalIPPool
 	Allocations []*v1alpha1.IPAllocation
-	// Records are allocations that have been read already. Registers share them, but for
-	// those of pools.
+	// Records holds allocations that have been read already. Registers share them, except the
+	// records of pools.
 	Records []*Record
-	// Mentioned are pools that other objects name, with their families. Those that are not
-	// among the pools are added, as those are of which blocks are recorded.
+	// Mentioned holds pools that other objects name, with their families. Build adds those that
+	// are not among the pools, as it adds pools of which blocks are recorded.
 	Mentioned map[ipam.PoolKey]ipam.Family
-	// RecordsRead says that allocations were listed: those in the scope, or all.
+	// RecordsRead reports that allocations were listed: those in the scope, or all.
 	RecordsRead bool
-	// Waiting are the IPClaims that hold no block.
+	// Waiting holds the IPClaims that hold no block.
 	Waiting []v1alpha1.IPClaim
-	// Classes are all that may be read.
+	// Classes holds all classes that the caller can read.
 	Classes []v1alpha1.IPClass
-	// Unread is what the caller may not list.
+	// Unread holds the kinds of objects that the caller cannot list.
 	Unread []Unread
 }
 
-// Register is what is known of the address space.
+// Register holds the known state of the address space.
 type Register struct {
-	// Domains have at least one pool or block each, in the order of their keys.
+	// Domains holds the domains with at least one pool or block, in the order of their keys.
 	Domains []*Domain
-	// Pools are all pools, root and child, in address order within their domain.
+	// Pools holds all pools, root and child, in address order within their domain.
 	Pools []*Pool
-	// Waiting are the IPClaims that hold no block, oldest first.
+	// Waiting holds the IPClaims that hold no block, oldest first.
 	Waiting []v1alpha1.IPClaim
-	// Unread is what the caller may not list: something of it may be missing here.
+	// Unread holds the kinds of objects that the caller cannot list: some of these objects may
+	// be missing here.
 	Unread []Unread
-	// RecordsRead says that the records in the scope were read; where they were not, pools
-	// and domains have none here.
+	// RecordsRead reports that the records in the scope were read; if they were not, pools and
+	// domains have none here.
 	RecordsRead bool
-	// Invalid are objects that could not be understood, with the reason of each.
+	// Invalid holds an error for each object that could not be understood, with the reason.
 	Invalid []error
 
 	pools   map[ipam.PoolKey]*Pool
 	classes []class
 }
 
-// Domain is one family of a routing domain: the space in which root pools exclude each
+// Domain represents one family of a routing domain: the space in which root pools exclude each
 // other.
 type Domain struct {
 	Key ipam.PoolKey
-	// Roots are its root pools, in address order.
+	// Roots holds its root pools, in address order.
 	Roots []*Pool
-	// Records are those of its root pools, in address order.
+	// Records holds the records of its root pools, in address order.
 	Records []*Record
 }
 
-// Pool is a pool with what is held of it.
+// Pool represents a pool with the blocks that are held of it.
 type Pool struct {
-	// Pool is what the spec states. The CIDR of a child is the block that it has been
-	// carved; zero while it has none.
+	// Pool holds the content of the spec. The CIDR of a child is the block that was carved for
+	// it; zero while it has none.
 	ipam.Pool
-	// Object is nil where the pool does not exist, or may not be read, and blocks of it
+	// Object is nil if the pool does not exist, or the caller cannot read it, and blocks of it
 	// are recorded.
 	Object v1alpha1.Pool
-	// Domain is where the root pool above it lies; nil while that is not known.
+	// Domain is the domain of the root pool above it; nil while that is not known.
 	Domain *Domain
 	// Parent is nil for a root pool.
 	Parent *Pool
-	// Children in address order.
+	// Children holds its child pools, in address order.
 	Children []*Pool
-	// Records of its blocks, in address order.
+	// Records holds the records of its blocks, in address order.
 	Records []*Record
-	// Waiting are the IPClaims that hold no block and could be served from the pool, oldest
-	// first: those that name it, and those that may use it by their class or selector.
+	// Waiting holds the IPClaims that hold no block and could be served from the pool, oldest
+	// first: the claims that name it, and the claims that can use it by their class or selector.
 	Waiting []*v1alpha1.IPClaim
 
 	collected bool
 }
 
-// Record is a block that is held.
+// Record represents a block that is held.
 type Record struct {
 	ipam.Record
-	// Since is when the block was recorded.
+	// Since is the time at which the block was recorded.
 	Since time.Time
-	// Child is the pool whose space the block is; nil for that of a claim.
+	// Child is the pool whose space the block is; nil for the block of a claim.
 	Child *Pool
 }
 
@@ -101,7 +102,7 @@ func (p *Pool) IsKnown() bool { return p.Object != nil }
 // Pool returns the pool with the key, or nil.
 func (r *Register) Pool(key ipam.PoolKey) *Pool { return r.pools[key] }
 
-// Build puts together what was listed. It keeps the objects.
+// Build builds the register from the listed objects. It keeps the objects.
 func Build(objects *Objects) *Register {
 	r := &Register{
 		Waiting:     objects.Waiting,
@@ -115,7 +116,7 @@ func Build(objects *Objects) *Register {
 		r.addAllocation(domains, allocation)
 	}
 	for _, record := range objects.Records {
-		if record.Purpose == ipam.PurposePool { // whose child is that of this register
+		if record.Purpose == ipam.PurposePool { // its Child must be the pool of this register
 			record = new(*record)
 		}
 		r.addRecord(domains, record)
@@ -188,7 +189,8 @@ func (r *Register) addRecord(domains map[ipam.PoolKey]*Domain, record *Record) {
 	pool.Records = append(pool.Records, record)
 }
 
-// child is the pool whose own record it is. A child pool has the block as its CIDR.
+// child returns the pool whose space the record is, or nil. If the pool has no CIDR yet, the
+// block becomes its CIDR.
 func (r *Register) child(record *Record) *Pool {
 	child := r.pools[convert.PoolOf(record.Holder)]
 	if child != nil && !child.CIDR.IsValid() {
@@ -230,8 +232,8 @@ func (r *Register) place(domains map[ipam.PoolKey]*Domain, pool *Pool) {
 	}
 }
 
-// cutCycles takes pools that are their own parents by a detour out of their parents, so
-// that there is an end to whatever goes up or down. None of them is ever carved.
+// cutCycles removes pools that are their own ancestors from their parents, so that every walk up
+// or down ends. None of them is ever carved.
 func (r *Register) cutCycles() {
 	for _, pool := range slices.SortedFunc(maps.Values(r.pools), byAddress) {
 		seen := map[*Pool]bool{}
@@ -265,7 +267,7 @@ func (r *Register) sort(domains map[ipam.PoolKey]*Domain) {
 	r.collectOthers()
 }
 
-// collect appends a pool and those below it, once.
+// collect appends a pool and the pools below it, once.
 func (r *Register) collect(domain *Domain, pool *Pool) {
 	if pool.collected {
 		return
@@ -277,7 +279,7 @@ func (r *Register) collect(domain *Domain, pool *Pool) {
 	}
 }
 
-// collectOthers appends the pools of which no root is known, and those below them.
+// collectOthers appends the pools of which no root is known, and the pools below them.
 func (r *Register) collectOthers() {
 	var others []*Pool
 	for _, pool := range r.pools {
@@ -295,7 +297,7 @@ func byAddress(a, b *Pool) int {
 	return cmp.Or(comparePrefixes(a.CIDR, b.CIDR), compareKeys(a.Key, b.Key))
 }
 
-// ByBlock orders records by address, and what contains before what it contains.
+// ByBlock orders records by address, and a block before the blocks that it contains.
 func ByBlock(a, b *Record) int {
 	if order := comparePrefixes(a.Block, b.Block); order != 0 {
 		return order
@@ -303,7 +305,7 @@ func ByBlock(a, b *Record) int {
 	return cmp.Compare(a.Name.String(), b.Name.String())
 }
 
-// comparePrefixes orders by address, and what contains before what it contains.
+// comparePrefixes orders by address, and a prefix before the prefixes that it contains.
 func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// Scope decides which records are read. The zero value is all of them.
+// Scope represents the choice of the records to read. The zero value selects all of them.
 type Scope struct {
-	// steps yields the selectors of records to read next, from what has been read until
-	// then; nil is all records in one step.
+	// steps yields the selectors of records to read next, based on the objects read so far; nil
+	// means all records in one step.
 	steps func(*Objects) iter.Seq[[]fields.Selector]
 }
 
@@ -28,18 +28,18 @@ func (s Scope) of(objects *Objects) iter.Seq[[]fields.Selector] {
 	return s.steps(objects)
 }
 
-// once is a single step.
+// once returns a single step.
 func once(selectors ...fields.Selector) iter.Seq[[]fields.Selector] {
 	return slices.Values([][]fields.Selector{selectors})
 }
 
-// OfPool are the records of the pools that have the name, of any kind.
+// OfPool returns the scope of the records of the pools that have the name, of any kind.
 func OfPool(name string) Scope {
 	return Scope{func(*Objects) iter.Seq[[]fields.Selector] { return once(ofPool(name)) }}
 }
 
-// NoneOfKnown are no records where all pools may be read and each says in its status what
-// is in use, and all otherwise.
+// NoneOfKnown returns the scope of no records if the caller can read all pools and each counts
+// the addresses in use in its status, and of all records otherwise.
 func NoneOfKnown() Scope {
 	return Scope{func(objects *Objects) iter.Seq[[]fields.Selector] {
 		lacksStatus := func(p *Pool) bool { return !p.HasStatus() }
@@ -50,8 +50,8 @@ func NoneOfKnown() Scope {
 	}}
 }
 
-// HasStatus reports whether the status of the pool counts what is in use, for the spec as it
-// is. That of a pool without a CIDR counts nothing, and is right.
+// HasStatus reports whether the status of the pool counts the addresses in use, for the present
+// spec. The status of a pool without a CIDR counts nothing, and is right.
 func (p *Pool) HasStatus() bool {
 	if !p.IsKnown() {
 		return false
@@ -65,22 +65,24 @@ func isOfPools(u Unread) bool { return u.Resource == "ippools" }
 // The API server goes through all records for each selector, which takes it about a 30th of
 // the time in which it lists them.
 const (
-	// lengthsAtOnce is how many lengths of blocks are looked up in a step, the longest
-	// first: most blocks that people ask for are single addresses.
+	// lengthsAtOnce is the number of lengths of blocks that are looked up in a step, the
+	// longest first: most blocks that people ask for are single addresses.
 	lengthsAtOnce = 4
-	// mostLengths is how many are looked up in all; where there may be more, all of the
-	// pool's records are read.
+	// mostLengths limits the lengths that are looked up in all; if there may be more, all of
+	// the pool's records are read.
 	mostLengths = 24
-	// fewRecords of a pool are read at once, rather than looked up.
+	// fewRecords is the largest number of records of a pool that are read at once, rather than
+	// looked up.
 	fewRecords = 500
 )
 
-// At are the records of which an address is one: of each pool that contains the address,
-// that of the child pool that it lies in, or else that of the block that it lies in.
+// At returns the scope of the records that contain an address: for each pool that contains the
+// address, the record of the child pool in which it lies, else the record of the block in which
+// it lies.
 //
 // A block that overlaps another one of its pool, or is larger than its pool, may be missing:
-// no such block is handed out. So may one that was recorded since the operator wrote the
-// status of its pool, which it does within a second.
+// no such block is handed out. A block that was recorded since the operator wrote the status of
+// its pool, which it does within a second, may be missing too.
 func At(address netip.Addr) Scope {
 	return Scope{func(objects *Objects) iter.Seq[[]fields.Selector] {
 		if slices.ContainsFunc(objects.Unread, isOfPools) {
@@ -108,7 +110,7 @@ func At(address netip.Addr) Scope {
 	}}
 }
 
-// selectors are some, by their text.
+// selectors holds selectors by their text.
 type selectors map[string]fields.Selector
 
 func (s selectors) add(selector fields.Selector) { s[selector.String()] = selector }
@@ -126,8 +128,8 @@ func (s selectors) addLengths(pool *Pool, address netip.Addr, bits int) {
 	}
 }
 
-// selectAt are the selectors of what is known to be of interest, and the pools in which
-// every length is to be looked up.
+// selectAt returns the selectors of the records that are known to be of interest, and the pools
+// in which every length must be looked up.
 func selectAt(all []*Pool, address netip.Addr) (selectors, []*Pool) {
 	known := selectors{}
 	var pools []*Pool
@@ -148,9 +150,9 @@ func selectAt(all []*Pool, address netip.Addr) (selectors, []*Pool) {
 	return known, pools
 }
 
-// shortestHeld is the shortest length that a block of the pool can have. Each of its blocks
-// has an address at least: so the largest has no more than are allocated in all, without one
-// for each other block. In a pool of single addresses it is the length of one.
+// shortestHeld returns the shortest length that a block of the pool can have. Each of its blocks
+// has at least one address: so the largest block has no more addresses than are allocated in all,
+// less one for each other block. In a pool of single addresses it is the length of one address.
 func (p *Pool) shortestHeld() int {
 	bits := p.CIDR.Bits()
 	if !p.HasStatus() || p.Object.PoolStatus().Allocations < 1 {
@@ -167,7 +169,7 @@ func (p *Pool) shortestHeld() int {
 	return bits
 }
 
-// childAt is the child of a pool in which an address lies; nil where there is none.
+// childAt returns the child of a pool in which an address lies; nil if there is none.
 func childAt(pool *Pool, all []*Pool, address netip.Addr) *Pool {
 	for _, child := range all {
 		if child.IsChild() && child.Home == pool.Key && isRecorded(child) && child.CIDR.Contains(address) {
@@ -177,7 +179,7 @@ func childAt(pool *Pool, all []*Pool, address netip.Addr) *Pool {
 	return nil
 }
 
-// isRecorded reports whether the pool's own CIDR is recorded, as far as its status says.
+// isRecorded reports whether the pool's own CIDR is recorded, by its status.
 func isRecorded(pool *Pool) bool {
 	return pool.CIDR.IsValid() && pool.Object.PoolStatus().AllocatedCIDR == pool.CIDR.String()
 }
@@ -197,7 +199,7 @@ func ofPool(name string) fields.Selector {
 	return fields.OneTermEqualSelector("spec.poolRef.name", name)
 }
 
-// understood are the pools that were listed and can be understood.
+// understood returns the listed pools that can be understood.
 func understood(objects *Objects) []*Pool {
 	r := &Register{pools: map[ipam.PoolKey]*Pool{}}
 	r.addPools(objects)

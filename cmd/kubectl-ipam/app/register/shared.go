@@ -6,18 +6,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Held is a block that a claim holds, and the routing domain that its pool lies in.
+// Held represents a block that a claim holds, and the routing domain of its pool.
 type Held struct {
 	*ipam.Record
 	Domain ipam.PoolKey
 }
 
-// Pair is two blocks of different routing domains that overlap; Inner lies in Outer.
+// Pair holds two blocks of different routing domains that overlap; Inner lies in Outer.
 type Pair struct{ Inner, Outer Held }
 
-// Shared finds the blocks that overlap a block of another routing domain, which is allowed:
+// Shared returns the blocks that overlap a block of another routing domain, which is allowed:
 // each with the smallest such block that contains it. It sorts the blocks. Blocks contain each
-// other or are apart, so that those which contain the present one are a stack.
+// other or are apart, so the blocks that contain the present one form a stack.
 func Shared(blocks []Held) []Pair {
 	slices.SortFunc(blocks, func(a, b Held) int {
 		if order := comparePrefixes(a.Block, b.Block); order != 0 {

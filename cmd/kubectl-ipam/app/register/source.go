@@ -19,7 +19,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Source reads with the rights of the caller. It may be used concurrently.
+// Source implements client.Reader with the rights of the caller, and reads records as they
+// arrive. It can be used concurrently.
 type Source struct {
 	client.Reader
 	records rest.Interface
@@ -39,8 +40,8 @@ func NewSource(config *rest.Config, reader client.Reader, scheme *runtime.Scheme
 	return &Source{Reader: reader, records: records}, nil
 }
 
-// allocation is what is read of an IPAllocation. A list of 100,000 is decoded in half the
-// time and memory that the whole objects take.
+// allocation holds the fields that are read of an IPAllocation. A list of 100,000 is decoded in
+// half the time and memory that the whole objects take.
 type allocation struct {
 	Metadata struct {
 		Namespace         string            `json:"namespace"`
@@ -65,8 +66,8 @@ func (a *allocation) object() *v1alpha1.IPAllocation {
 	}
 }
 
-// Records lists and watches IPAllocations, in one namespace or in all. Lists have what keep
-// makes of each.
+// Records returns a source that lists and watches IPAllocations, in one namespace or in all. Its
+// lists hold the result of keep for each.
 func (s *Source) Records(namespace string, keep func(*v1alpha1.IPAllocation) runtime.Object) kubeutil.StreamingSource {
 	which := kubeutil.Selection{Resource: "ipallocations", Namespace: namespace}
 	return kubeutil.NewReadingSource(s.records, which, func(body io.Reader) (runtime.Object, error) {

@@ -8,30 +8,29 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// Usage is what a pool's addresses are used for. Held and carved are of blocks, and withheld
-// is what of the rest is never handed out. Together with what is free they are the total. A
-// pool's status counts differently: its withheld are Withheld and Drained, its outOfRange is
-// Drained, and its allocated are Held and Carved.
+// Usage holds the counts of a pool's addresses by their use. Held and Carved count the addresses
+// of blocks, and Withheld counts the other addresses that are never handed out. Together with the
+// free addresses they are the total. A pool's status counts differently: its withheld are
+// Withheld and Drained, its outOfRange is Drained, and its allocated are Held and Carved.
 type Usage struct {
 	Total, Free, Withheld space.Count
-	// Held are blocks of claims, and Carved are those of child pools.
+	// Held counts the blocks of claims, and Carved the blocks of child pools.
 	Held, Carved space.Count
-	// Drained is what of both would not be handed out any more.
+	// Drained counts the addresses of both that would not be handed out any more.
 	Drained space.Count
-	// Retained and Cooling are what of Held no claim has any more. They are only known
-	// where the records are.
+	// Retained and Cooling count the addresses of Held that no claim has any more. They are known
+	// only if the records are known.
 	Retained, Cooling space.Count
-	// Used is what is held of the pool and of all pools below it.
+	// Used counts the held addresses of the pool and of all pools below it.
 	Used space.Count
-	// Blocks is how many blocks of the pool are recorded.
+	// Blocks is the number of recorded blocks of the pool.
 	Blocks int
-	// LargestFree is the length of the largest free block; ipam.NoLength where nothing
-	// is free.
+	// LargestFree is the length of the largest free block; ipam.NoLength if nothing is free.
 	LargestFree int
 }
 
-// Space is the pool's space, with what is withheld and every recorded block in use. The
-// pool has a CIDR.
+// Space returns the pool's space, with the withheld addresses and every recorded block in use.
+// The pool has a CIDR.
 func (p *Pool) Space() *space.Space {
 	s := space.NewWithout(p.CIDR, p.Withheld)
 	for _, record := range p.Records {
@@ -40,8 +39,8 @@ func (p *Pool) Space() *space.Space {
 	return s
 }
 
-// Usage counts the pool's records, which have been read, and reports whether it has a CIDR,
-// without which there is none.
+// Usage counts the pool's records, which have been read, and reports whether the pool has a CIDR.
+// Without a CIDR there is no usage.
 func (p *Pool) Usage() (Usage, bool) {
 	u := Usage{Blocks: len(p.Records), LargestFree: ipam.NoLength, Used: p.used((*Pool).held)}
 	recorded := space.New(ipam.IPv6.All())
@@ -76,8 +75,8 @@ func (p *Pool) Usage() (Usage, bool) {
 	return u, true
 }
 
-// UsageOfStatus is the usage as the pool's status says, and whether it says so: see
-// HasStatus. What is retained and cooling is among what claims hold.
+// UsageOfStatus returns the usage by the pool's status, and whether the status has it: see
+// HasStatus. Held includes the retained and cooling addresses.
 func (p *Pool) UsageOfStatus() (Usage, bool) {
 	if !p.HasStatus() || !p.CIDR.IsValid() {
 		return Usage{LargestFree: ipam.NoLength}, false
@@ -96,13 +95,13 @@ func (p *Pool) UsageOfStatus() (Usage, bool) {
 	return u, true
 }
 
-// parse is a count of a status, and 0 where that is not one.
+// parse returns a count of a status, and 0 if the text is not a count.
 func parse(text string) space.Count {
 	n, _ := space.ParseCount(text)
 	return n
 }
 
-// carved is what the child pools are whose CIDRs are recorded.
+// carved returns the number of addresses of the child pools whose CIDRs are recorded.
 func (p *Pool) carved() space.Count {
 	var sum space.Count
 	for _, child := range p.Children {
@@ -120,8 +119,8 @@ func (p *Pool) heldByStatus() space.Count {
 	return parse(p.Object.PoolStatus().Capacity.Allocated).Sub(p.carved())
 }
 
-// held is what the records say that claims hold, or held until their blocks were retained
-// or began to cool down.
+// held returns the number of addresses that claims hold by the records, or held until their
+// blocks were retained or began to cool down.
 func (p *Pool) held() space.Count {
 	var sum space.Count
 	for _, record := range p.Records {
@@ -132,7 +131,7 @@ func (p *Pool) held() space.Count {
 	return sum
 }
 
-// used is what is held of the pool and of all pools below it.
+// used returns the number of held addresses of the pool and of all pools below it.
 func (p *Pool) used(held func(*Pool) space.Count) space.Count {
 	sum := held(p)
 	for _, child := range p.Children {

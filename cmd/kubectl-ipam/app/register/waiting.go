@@ -9,10 +9,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// assignWaiting notes at each pool the claims that wait for it, oldest first: those that
-// name it, and those that could be served from it by their class or their selector. A
-// claim that does not name a pool is not noted at one that only some projects may use,
-// because projects are not read.
+// assignWaiting adds to each pool the claims that wait for it, oldest first: the claims that name
+// it, and the claims that could be served from it by their class or their selector. It does not
+// add a claim without a pool name to a pool that only some projects can use, because projects are
+// not read.
 func (r *Register) assignWaiting(objects *Objects) {
 	slices.SortStableFunc(r.Waiting, func(a, b v1alpha1.IPClaim) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
@@ -30,7 +30,7 @@ func (r *Register) assignWaiting(objects *Objects) {
 	}
 }
 
-// MayServe are the pools that a request may be served from, as far as is known: see
+// MayServe returns the pools from which a request can be served, as far as is known: see
 // Pool.Waiting.
 func (r *Register) MayServe(request ipam.Request) []*Pool {
 	if request.Pool != (ipam.PoolKey{}) {
@@ -55,7 +55,7 @@ func (r *Register) MayServe(request ipam.Request) []*Pool {
 	if err != nil {
 		return nil
 	}
-	fitting, _, _ := terms.Fitting(pools) // none: no pool hands out what is asked for
+	fitting, _, _ := terms.Fitting(pools) // none: no pool hands out the requested block
 	serving := make([]*Pool, len(fitting))
 	for i, pool := range fitting {
 		serving[i] = r.pools[pool.Key]
@@ -63,8 +63,8 @@ func (r *Register) MayServe(request ipam.Request) []*Pool {
 	return serving
 }
 
-// isMeant reports whether a request that does not name a pool leads to this one: by its
-// class, or where that is nil, by its selector.
+// isMeant reports whether a request that does not name a pool leads to this one: by its class,
+// or if that is nil, by its selector.
 func isMeant(pool *Pool, request ipam.Request, by *ipam.Class) bool {
 	switch {
 	case pool.Visibility != ipam.VisibilityShared, pool.Key.Namespace != "" && pool.Key.Namespace != request.Claim.Namespace:
@@ -76,13 +76,13 @@ func isMeant(pool *Pool, request ipam.Request, by *ipam.Class) bool {
 	}
 }
 
-// class is a class with what decides whether it is the default one.
+// class represents a class, and whether it is the default one.
 type class struct {
 	ipam.Class
 	isDefault bool
 }
 
-// readClasses are the classes that can be understood, the older ones first.
+// readClasses returns the classes that can be understood, the older ones first.
 func readClasses(objects []v1alpha1.IPClass) []class {
 	slices.SortStableFunc(objects, func(a, b v1alpha1.IPClass) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -96,8 +96,8 @@ func readClasses(objects []v1alpha1.IPClass) []class {
 	return classes
 }
 
-// classOf is the class that a request names, or the default one of its family, which is
-// IPv4 where it does not say.
+// classOf returns the class that a request names, or the default one of its family, which is
+// IPv4 if the request names none.
 func classOf(request ipam.Request, classes []class) *ipam.Class {
 	family := cmp.Or(request.Family, ipam.IPv4)
 	for i := range classes {

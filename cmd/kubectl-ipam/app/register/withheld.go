@@ -9,13 +9,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// Withheld is a run of addresses that a pool never hands out, and why.
+// Withheld represents a run of addresses that a pool never hands out, and the reason.
 type Withheld struct {
 	space.Range
 	Reason string
 }
 
-// WithheldIn are the runs of addresses that the pool never hands out and that have an
+// WithheldIn returns the runs of addresses that the pool never hands out and that have an
 // address in the block, in address order. They may overlap: an address can be withheld for
 // several reasons. The pool's object is known, and it has a CIDR.
 func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
@@ -55,7 +55,7 @@ func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
 	return all
 }
 
-// formerGateways are those that a status names.
+// formerGateways returns the former gateways that a status names.
 func formerGateways(texts []string) []space.Range {
 	var former []space.Range
 	for _, text := range texts {
@@ -66,7 +66,7 @@ func formerGateways(texts []string) []space.Range {
 	return former
 }
 
-// withFormerGateways returns what a pool withholds by its spec and by its status.
+// withFormerGateways returns the ranges that a pool withholds by its spec and by its status.
 func withFormerGateways(pool ipam.Pool, texts []string) *space.Ranges {
 	former := formerGateways(texts)
 	if len(former) == 0 || !pool.CIDR.IsValid() {

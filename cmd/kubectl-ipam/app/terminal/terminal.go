@@ -7,12 +7,12 @@ import (
 	"unicode"
 )
 
-// Printable is a text that others wrote, such as the name of a user, without what a terminal
-// would obey: control characters, and marks that turn the direction of writing (Unicode's
-// categories Cc and Cf). Each is shown as in Go, such as \x1b.
+// Printable returns a text of foreign origin, such as the name of a user, without the characters
+// that a terminal would obey: control characters, and marks that turn the direction of writing
+// (Unicode's categories Cc and Cf). It shows each of them as in Go, such as \x1b.
 func Printable(text string) string { return spelled(text, "") }
 
-// PrintableLines is Printable for a text of several lines.
+// PrintableLines does the same as Printable for a text of several lines.
 func PrintableLines(text string) string { return spelled(text, "\n\t") }
 
 func spelled(text, but string) string {

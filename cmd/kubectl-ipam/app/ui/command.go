@@ -82,8 +82,8 @@ func runUI(ctx context.Context, e *command.Env, port int, open, readOnly bool) e
 	return Serve(ctx, listener, hosts, options)
 }
 
-// closing closes a listener that is not served, and returns why; nil where the command was
-// interrupted.
+// closing closes a listener that is not served, and returns the error to report; nil if the
+// command was interrupted.
 func closing(listener net.Listener, err error) error {
 	_ = listener.Close() // nothing has been served
 	switch {
@@ -96,14 +96,14 @@ func closing(listener net.Listener, err error) error {
 	}
 }
 
-// uiOptions are what is served, with the caller's rights.
+// uiOptions returns the options of the server, with the caller's rights.
 func uiOptions(e *command.Env, readOnly bool) (Options, error) {
 	config, err := e.Config()
 	if err != nil {
 		return Options{}, err
 	}
 	config = rest.CopyConfig(config)
-	config.Timeout = 0 // of a single request, which a watch is
+	config.Timeout = 0 // it would bound a single request, such as a watch
 	c, err := e.Client()
 	if err != nil {
 		return Options{}, err
@@ -124,26 +124,26 @@ func uiOptions(e *command.Env, readOnly bool) (Options, error) {
 	}, nil
 }
 
-// newToken is a token that nobody guesses.
+// newToken returns a token that cannot be guessed.
 func newToken() string {
 	var bytes [24]byte
 	_, _ = rand.Read(bytes[:]) // it never fails
 	return base64.RawURLEncoding.EncodeToString(bytes[:])
 }
 
-// contextName is that of the kubeconfig's context.
+// contextName returns the name of the kubeconfig's context.
 func contextName(e *command.Env) string {
 	if name := *e.Flags.Context; name != "" {
 		return name
 	}
 	raw, err := e.Flags.ToRawKubeConfigLoader().RawConfig()
-	if err != nil { // there is none, as in a pod
+	if err != nil { // there is no kubeconfig, as in a pod
 		return ""
 	}
 	return raw.CurrentContext
 }
 
-// noteUnread says what may not be read, as soon as that is known.
+// noteUnread notes the objects that the caller cannot read, as soon as they are known.
 func noteUnread(ctx context.Context, e *command.Env, from *live.Live) {
 	select {
 	case <-ctx.Done():

@@ -22,7 +22,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
-// uiCommands are the commands that the page asks.
+// uiCommands implements the commands that the page calls.
 type uiCommands struct {
 	*command.Env
 	k8s client.WithWatch
@@ -58,7 +58,7 @@ func (u *uiCommands) Explain(ctx context.Context, r *register.Register, claim Cl
 	return &explainedClaim{explain.Explanation(ctx, asked, known), asked.Obj.GetUID()}, nil
 }
 
-// explainedClaim is a report with the UID of the claim, which its release has to name.
+// explainedClaim holds a report and the UID of the claim, which a release of the claim must name.
 type explainedClaim struct {
 	*explain.Report
 	UID types.UID `json:"uid"`
@@ -130,8 +130,8 @@ func (u *uiCommands) Explained(err error) (message string, exitCode, status int)
 	return terminal.PrintableLines(command.Explained(err)), int(code), statusOf(err, code)
 }
 
-// statusOf is the code of HTTP that says the same as an error: that of the API server, but
-// where it does not know the caller, whom the server of the page does know.
+// statusOf returns the HTTP code for an error: the code of the API server, except when that server
+// does not know the caller, because the server of the page does.
 func statusOf(err error, code command.ExitCode) int {
 	var answered apierrors.APIStatus
 	if errors.As(err, &answered) && answered.Status().Code >= 400 && answered.Status().Code != http.StatusUnauthorized {

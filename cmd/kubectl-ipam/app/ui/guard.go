@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// guard serves requests of the page alone, as far as that can be told.
+// guard serves requests of the page alone, as far as it can recognize them.
 //
-// What another page of the same browser may do is send requests, without reading the
-// answers: it cannot set the header with the token, nor, in a browser of today, leave out
-// where it comes from. A name of its own that it has resolved to the loopback interface (DNS
-// rebinding) is in the Host header.
+// Another page of the same browser can send requests, without reading the answers: it cannot set
+// the header with the token, nor can it, in a present browser, leave out its origin. If it has
+// resolved a name to the loopback interface (DNS rebinding), that name is in the Host header.
 type guard struct {
-	// hosts are what a Host header may be: the addresses that are listened at.
+	// hosts are the allowed Host headers: the addresses of the listener.
 	hosts []string
-	// token is the digest of the token, as digests are of one length.
+	// token is the digest of the token, because all digests have the same length.
 	token [sha256.Size]byte
 	next  http.Handler
 }
@@ -40,8 +39,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
-// refuses says why a request is not served, and with which code it is answered; 0: it is
-// served.
+// refuses returns the code and the text with which a request is refused; 0: it is served.
 func (g *guard) refuses(r *http.Request) (int, string) {
 	if !slices.Contains(g.hosts, r.Host) {
 		return http.StatusMisdirectedRequest, fmt.Sprintf("nothing is served under the name %q: open http://%s", r.Host, g.hosts[0])
@@ -60,8 +58,8 @@ func (g *guard) refuses(r *http.Request) (int, string) {
 	return 0, ""
 }
 
-// opensPage reports whether a request opens the page itself, in a tab of its own, as a file
-// does that leads to it. The page has nothing of the cluster, and no token.
+// opensPage reports whether a request opens the page itself in a tab, as a file does that leads to
+// it. The page holds no data of the cluster, and no token.
 func opensPage(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == "/" &&
 		slices.Equal(r.Header.Values("Sec-Fetch-Mode"), []string{"navigate"}) && slices.Equal(r.Header.Values("Sec-Fetch-Dest"), []string{"document"})
@@ -80,7 +78,7 @@ func (g *guard) knows(r *http.Request) bool {
 	return found && subtle.ConstantTimeCompare(digest[:], g.token[:]) == 1
 }
 
-// policy lets the page load what is served here, and nothing else.
+// policy lets the page load files of this server, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"font-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 

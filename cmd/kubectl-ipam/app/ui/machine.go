@@ -16,20 +16,21 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// mostOwnersRead is how many owners are read at most to find the claims of a machine.
+// mostOwnersRead bounds the number of owners that are read to find the claims of a machine.
 const mostOwnersRead = 2000
 
-// MachineReport is the claims of a Machine of Cluster API.
+// MachineReport holds the claims of a Machine of Cluster API.
 type MachineReport struct {
 	metav1.TypeMeta `json:",inline"`
 	Machine         string `json:"machine"`
-	// Claims are the IPAddressClaims that the Machine owns, itself or by what it owns.
+	// Claims are the IPAddressClaims that the Machine owns, itself or through objects that it
+	// owns.
 	Claims []MachineClaim `json:"claims"`
-	// Omitted is how many IPAddressClaims were not looked into, as there are too many.
+	// Omitted is the number of IPAddressClaims that were not examined, because there are too many.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// MachineClaim is a claim of a Machine.
+// MachineClaim names a claim of a Machine.
 type MachineClaim struct {
 	Kind      string            `json:"kind"`
 	Namespace string            `json:"namespace"`
@@ -37,8 +38,8 @@ type MachineClaim struct {
 	Machine   command.ObjectRef `json:"machine"`
 }
 
-// Machine implements ui.Commands. Claims whose names, or those of whose owners, have that of
-// the Machine in them are looked into first.
+// Machine implements ui.Commands. It first examines the claims whose name contains the name of the
+// Machine, or with an owner of that name.
 func (u *uiCommands) Machine(ctx context.Context, name string) (any, error) {
 	report := &MachineReport{TypeMeta: command.ReportType("MachineReport"), Machine: name, Claims: []MachineClaim{}}
 	claims, err := u.addressClaims(ctx)
@@ -66,7 +67,7 @@ func (u *uiCommands) Machine(ctx context.Context, name string) (any, error) {
 	return report, nil
 }
 
-// addressClaims are those that may be listed; none where Cluster API is not there.
+// addressClaims returns the claims that the caller can list; none if Cluster API is not installed.
 func (u *uiCommands) addressClaims(ctx context.Context) ([]ipamv1.IPAddressClaim, error) {
 	namespace, err := u.Namespace()
 	if err != nil {
@@ -83,7 +84,7 @@ func (u *uiCommands) addressClaims(ctx context.Context) ([]ipamv1.IPAddressClaim
 	return list.Items, err
 }
 
-// likeness is how much a claim looks like one of a machine, by the names alone.
+// likeness rates by the names alone how much a claim looks like a claim of a machine.
 func likeness(claim *ipamv1.IPAddressClaim, machine string) int {
 	for _, owner := range claim.OwnerReferences {
 		if owner.Name == machine {

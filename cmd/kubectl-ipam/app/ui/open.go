@@ -11,8 +11,8 @@ import (
 )
 
 // browse opens an address in the browser of the caller. All users of a machine can read the
-// command lines of its programs, and the address has a token, so the browser is given a file
-// that leads to the address and that the caller alone can read; remove deletes it.
+// command lines of its programs, and the address has a token, so the browser gets a file that
+// leads to the address and that the caller alone can read; remove deletes it.
 func browse(ctx context.Context, address string) (remove func(), err error) {
 	file, remove, err := redirection(address)
 	if err != nil {
@@ -29,17 +29,17 @@ func browse(ctx context.Context, address string) (remove func(), err error) {
 	if err := opening.Start(); err != nil {
 		return remove, err
 	}
-	go func() { _ = opening.Wait() }() // a browser that it has started may stay
+	go func() { _ = opening.Wait() }() // a browser that it has started can stay
 	return remove, nil
 }
 
-// redirection writes a page that leads to an address, into a directory of its own.
+// redirection writes a page that leads to an address, into a new directory.
 func redirection(address string) (file string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "kubectl-ipam-ui-") // of mode 0700
 	if err != nil {
 		return "", func() {}, err
 	}
-	remove = func() { _ = os.RemoveAll(dir) } // the token is worth nothing by then
+	remove = func() { _ = os.RemoveAll(dir) } // the token is worthless at that time
 	file = filepath.Join(dir, "open.html")
 	page := fmt.Sprintf("<!doctype html><meta charset=utf-8><title>kubectl ipam ui</title><meta http-equiv=refresh content=\"0; url=%s\">\n", html.EscapeString(address))
 	return file, remove, os.WriteFile(file, []byte(page), 0o600)

@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Commands are the commands of the plug-in that answer questions, with the caller's rights.
-// Each returns what the command prints as JSON.
+// Commands represents the commands of the plug-in that answer questions, with the caller's rights.
+// Each returns the value that the command prints as JSON.
 type Commands interface {
 	Who(ctx context.Context, r *register.Register, asked string) (any, error)
 	Explain(ctx context.Context, r *register.Register, claim Claim) (any, error)
@@ -28,21 +28,21 @@ type Commands interface {
 	Create(ctx context.Context, request ClaimRequest) (any, error)
 	Release(ctx context.Context, namespace, name, uid string) (any, error)
 
-	// Explained is how an error is said: a text, the exit code, and a code of HTTP.
+	// Explained returns an error as a text, with its exit code and its HTTP code.
 	Explained(err error) (message string, exitCode, status int)
 }
 
 // Claim names a claim.
 type Claim struct{ Kind, Namespace, Name string }
 
-// FreeOf is what is asked of a pool.
+// FreeOf describes a request for free blocks of a pool.
 type FreeOf struct {
 	Pool ipam.PoolKey
-	// Length is ipam.NoLength where none is asked for.
+	// Length is ipam.NoLength if no length is requested.
 	Length, Count int
 }
 
-// ClaimRequest is an IPClaim to be created.
+// ClaimRequest describes an IPClaim to be created.
 type ClaimRequest struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -50,18 +50,18 @@ type ClaimRequest struct {
 	Pool  string `json:"pool"`
 	Class string `json:"class"`
 	CIDR  string `json:"cidr"`
-	// Length is nil where none is asked for.
+	// Length is nil if no length is requested.
 	Length *int32 `json:"length"`
 }
 
 const (
-	// askWithin is how long a question may take, with its turn.
+	// askWithin bounds the time of a question, including the wait for its turn.
 	askWithin = 40 * time.Second
-	// mostFree is how many blocks may be asked for.
+	// mostFree bounds the number of blocks in a request.
 	mostFree = 1000
 )
 
-// usageError is a request that is wrong.
+// usageError represents an invalid request.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
@@ -70,7 +70,7 @@ func wrong(format string, args ...any) error { return &usageError{fmt.Sprintf(fo
 
 type ask func(ctx context.Context, query url.Values) (any, error)
 
-// askable are the questions, by their paths.
+// askable returns the questions by their paths.
 func (s *server) askable() map[string]ask {
 	return map[string]ask{
 		"/api/who": func(ctx context.Context, query url.Values) (any, error) {
@@ -134,7 +134,7 @@ func freeOf(query url.Values) (FreeOf, error) {
 	return of, nil
 }
 
-// PoolOf is the pool that an ID names, as messages have it.
+// PoolOf returns the pool that an ID names, in the form of the messages.
 func PoolOf(id string) (ipam.PoolKey, error) {
 	parts := strings.Split(id, "/")
 	switch {
@@ -147,7 +147,7 @@ func PoolOf(id string) (ipam.PoolKey, error) {
 	}
 }
 
-// question answers a question, one of its kind at a time.
+// question answers a question, one of each path at a time.
 func (s *server) question(path string, ask ask) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), askWithin)
@@ -169,7 +169,7 @@ func (s *server) question(path string, ask ask) http.HandlerFunc {
 	}
 }
 
-// reply answers with what was found, or with why it was not.
+// reply answers with the result, or with the error.
 func (s *server) reply(w http.ResponseWriter, found any, err error) {
 	var usage *usageError
 	switch {
@@ -183,7 +183,7 @@ func (s *server) reply(w http.ResponseWriter, found any, err error) {
 	}
 }
 
-// write lets through requests that write, where the command was started for that.
+// write passes on requests that write, if the command was started for that.
 func (s *server) write(do func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.Hello.ReadOnly {

@@ -18,39 +18,39 @@ import (
 	"github.com/cadastre-dev/cadastre/web"
 )
 
-// Options are what a server serves.
+// Options holds the data and the commands of a server.
 type Options struct {
-	// Live is running.
+	// Live must be running.
 	Live *live.Live
 	// Commands answer questions, and write.
 	Commands Commands
-	// Hello is what the first message of a stream says, but for its time.
+	// Hello is the first message of a stream, except for its time.
 	Hello live.Hello
-	// Token is what requests have to know.
+	// Token is the token that requests must have.
 	Token string
 	Clock clock.WithTicker
 	// Now is the time of the API server, by which objects are stamped.
 	Now func() time.Time
 
-	// takeWithin is how long a client may take for what is sent at once, until it is cut
+	// takeWithin is the time in which a client must take a batch of messages, before it is cut
 	// off; 0: takeWithin of the package.
 	takeWithin time.Duration
 }
 
 const (
-	// mostStreams are served at a time.
+	// mostStreams bounds the number of streams at a time.
 	mostStreams = 32
-	// headerWithin and bodyWithin are how long a request may take to arrive, and answerWithin
-	// how long it may take to be taken.
+	// headerWithin and bodyWithin bound the time in which a request must arrive, and answerWithin
+	// the time in which its answer must be taken.
 	headerWithin = 5 * time.Second
 	bodyWithin   = 15 * time.Second
 	answerWithin = time.Minute
-	// idleFor is how long a connection is kept without a request.
+	// idleFor is the time that a connection without a request is kept.
 	idleFor = 2 * time.Minute
-	// mostHeader and mostBody are the sizes of requests, in bytes.
+	// mostHeader and mostBody bound the sizes of requests, in bytes.
 	mostHeader = 16 << 10
 	mostBody   = 64 << 10
-	// endWithin is how long requests may go on once the server is to end.
+	// endWithin is the time that requests can go on after the server begins to end.
 	endWithin = 3 * time.Second
 )
 
@@ -61,8 +61,8 @@ type server struct {
 	streams   turns
 }
 
-// Listen listens on the loopback interface alone: at a port, or at any that is free for 0. It
-// returns the addresses that a browser may use, as Host headers have them.
+// Listen listens on the loopback interface alone: at a port, or at any free port for 0. It returns
+// the addresses that a browser can use, in the form of Host headers.
 func Listen(ctx context.Context, port int) (net.Listener, []string, error) {
 	host := "127.0.0.1"
 	listener, err := listen(ctx, host, port)
@@ -82,7 +82,7 @@ func listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	return config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-// hasIPv4 reports whether the loopback interface has an address of IPv4.
+// hasIPv4 reports whether the loopback interface has an IPv4 address.
 func hasIPv4(ctx context.Context) bool {
 	listener, err := listen(ctx, "127.0.0.1", 0)
 	return err == nil && listener.Close() == nil
@@ -96,7 +96,7 @@ func Serve(ctx context.Context, listener net.Listener, hosts []string, options O
 		Handler: newHandler(hosts, options), ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: answerWithin,
 		IdleTimeout: idleFor, MaxHeaderBytes: mostHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // ends streams
-		ErrorLog:    log.New(io.Discard, "", 0),                        // of clients that go away
+		ErrorLog:    log.New(io.Discard, "", 0),                        // about clients that go away
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- serving.Serve(listener) }()
@@ -113,7 +113,7 @@ func Serve(ctx context.Context, listener net.Listener, hosts []string, options O
 	return nil
 }
 
-// newHandler is all that is served.
+// newHandler returns the handler of all requests.
 func newHandler(hosts []string, options Options) http.Handler {
 	options.takeWithin = cmp.Or(options.takeWithin, takeWithin)
 	s := &server{Options: options, streams: newTurns(mostStreams), questions: map[string]turns{}}
@@ -132,14 +132,14 @@ func newHandler(hosts []string, options Options) http.Handler {
 	return newGuard(hosts, options.Token, mux)
 }
 
-// Failure is the answer to what failed.
+// Failure holds the answer to a failed request.
 type Failure struct {
 	Message string `json:"message"`
-	// ExitCode is that with which the command of the question ends.
+	// ExitCode is the exit code of the command for the question.
 	ExitCode int `json:"exitCode"`
 }
 
-// The exit codes of what the server itself refuses: those of package app.
+// The exit codes of the refusals by the server itself: those of package app.
 const (
 	exitError     = 1
 	exitUsage     = 2
@@ -156,15 +156,15 @@ func answer(w http.ResponseWriter, code int, value any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(text, '\n')) // nobody is left to tell
+	_, _ = w.Write(append(text, '\n')) // an error means that the client is gone
 }
 
-// turns are how many requests of a kind are served at a time.
+// turns bounds the number of requests of a kind that are served at a time.
 type turns chan struct{}
 
 func newTurns(n int) turns { return make(turns, n) }
 
-// take takes a turn, if there is one before ctx is done.
+// take takes a turn, and reports whether it got one before ctx is done.
 func (t turns) take(ctx context.Context) bool {
 	select {
 	case t <- struct{}{}:
@@ -174,7 +174,7 @@ func (t turns) take(ctx context.Context) bool {
 	}
 }
 
-// tryTake takes a turn if there is one now.
+// tryTake takes a turn if one is free now, and reports whether it did.
 func (t turns) tryTake() bool {
 	select {
 	case t <- struct{}{}:

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// page serves the files of the page, and the modules of the map in map/. They are the same for
-// everybody.
+// page serves the files of the page, and the modules of the map in map/. They are the same for all
+// users.
 type page struct{ files fs.FS }
 
-// contentType is that of a file, whatever the tables of the system say.
+// contentType returns the content type of a file, independent of the tables of the system.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".html":
@@ -57,5 +57,5 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", contentType(name))
-	_, _ = w.Write(content) //nolint:gosec // a file of ours, and nobody is left to tell of an error
+	_, _ = w.Write(content) //nolint:gosec // a file of ours, and an error means that the client is gone
 }

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// beatEvery is how often it is said that the connection holds.
+	// beatEvery is the time between two beats, which show that the connection holds.
 	beatEvery = 5 * time.Second
-	// takeWithin is how long a client may take for what is sent at once, until it is cut off.
+	// takeWithin is the time in which a client must take a batch of messages, before it is cut
+	// off.
 	takeWithin = 10 * time.Second
 )
 
-// errSlow ends a stream whose client does not take what is sent.
+// errSlow ends a stream whose client does not take the sent messages.
 var errSlow = errors.New("the client does not take what is sent")
 
-// stream sends the register and what changes in it, a message a line.
+// stream sends the register and its changes, one message a line.
 func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	if !s.streams.tryTake() {
 		answer(w, http.StatusServiceUnavailable, &Failure{Message: "too many pages are open: close some of them", ExitCode: exitError})
@@ -30,18 +31,18 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	defer s.streams.end()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	to := http.NewResponseController(w)
-	if err := to.SetReadDeadline(time.Time{}); err != nil { // that of the request
+	if err := to.SetReadDeadline(time.Time{}); err != nil { // ends the deadline of the request
 		answer(w, http.StatusInternalServerError, &Failure{Message: err.Error(), ExitCode: exitError})
 		return
 	}
 	sending := &sending{server: s, out: w, control: to, beats: s.Clock.NewTicker(beatEvery)}
 	defer sending.beats.Stop()
 	if err := sending.send(r.Context()); errors.Is(err, errSlow) {
-		panic(http.ErrAbortHandler) // rather than an end that looks like one
+		panic(http.ErrAbortHandler) // so that the client does not take it for a regular end
 	}
 }
 
-// sending is one stream.
+// sending holds the state of one stream.
 type sending struct {
 	*server
 	out     http.ResponseWriter
@@ -60,7 +61,7 @@ func (s *sending) send(ctx context.Context) error {
 	}
 	select {
 	case <-s.Live.AllRead():
-	default: // the pools now, so that there is something to see
+	default: // sends the pools now, so that the page has something to show
 		if err := errors.Join(s.line(live.Line(s.Live.Unread())), s.line(live.PoolsLine(s.Live.Pools()))); err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ func (s *sending) send(ctx context.Context) error {
 	return s.follow(ctx, subscription)
 }
 
-// first sends what is known at first.
+// first sends the known state at the start.
 func (s *sending) first(subscription *live.Subscription) error {
 	err := errors.Join(s.line(live.Line(subscription.Unread)), s.line(live.PoolsLine(subscription.Pools)))
 	for blocks := range subscription.Blocks() {
@@ -94,7 +95,7 @@ func (s *sending) first(subscription *live.Subscription) error {
 	return s.line(live.Line(map[string]string{"type": "ready"}))
 }
 
-// follow sends what changes.
+// follow sends the changes.
 func (s *sending) follow(ctx context.Context, subscription *live.Subscription) error {
 	_, moved := s.Live.Behind()
 	if err := s.beat(); err != nil {
@@ -161,7 +162,7 @@ func (s *sending) beat() error {
 
 func (s *sending) now() time.Time { return s.Now().UTC().Truncate(time.Second) }
 
-// line sends a message. Who does not take it within a while is cut off.
+// line sends a message. It cuts off a client that does not take it within takeWithin.
 func (s *sending) line(text []byte, err error) error {
 	if err != nil {
 		return err

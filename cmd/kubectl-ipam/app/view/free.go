@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// FreeOptions are the flags of `free`.
+// FreeOptions holds the flags of `free`.
 type FreeOptions struct {
-	// length is ipam.NoLength where it is not given.
+	// Length is ipam.NoLength if it is not given.
 	Length, Count int
 }
 
@@ -69,7 +69,7 @@ Where nothing is free the exit code is 3.`,
 	return cmd
 }
 
-// free prints what is free in a pool.
+// free prints the free blocks of a pool.
 func free(e *command.Env, o *command.Output, pool *register.Pool, options FreeOptions) error {
 	report, err := NewFreeReport(pool, options)
 	if err != nil {
@@ -87,7 +87,7 @@ func free(e *command.Env, o *command.Output, pool *register.Pool, options FreeOp
 	return e.Print(o, report)
 }
 
-// freeByDryRun prints what a claim that names the pool would get.
+// freeByDryRun prints the block that a claim that names the pool would get.
 func freeByDryRun(e *command.Env, cmd *cobra.Command, o *command.Output, name string, options FreeOptions) error {
 	c, err := e.Client()
 	if err != nil {
@@ -107,7 +107,8 @@ func freeByDryRun(e *command.Env, cmd *cobra.Command, o *command.Output, name st
 	return e.Print(o, report)
 }
 
-// DryRunReport is what a claim of a namespace would get that names the pool.
+// DryRunReport returns the report of the block that a claim of a namespace that names the pool
+// would get.
 func DryRunReport(ctx context.Context, c client.Client, namespace string, pool ipam.PoolKey, options FreeOptions) (*FreeReport, error) {
 	claim := probeOfPool(pool, options.Length)
 	claim.Namespace = namespace
@@ -128,7 +129,7 @@ func DryRunReport(ctx context.Context, c client.Client, namespace string, pool i
 	return report, nil
 }
 
-// probeError is why the claim of a dry run is refused.
+// probeError returns the error that explains why the claim of a dry run is refused.
 func probeError(err error, pool string, options FreeOptions) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -142,7 +143,7 @@ func probeError(err error, pool string, options FreeOptions) error {
 	return err
 }
 
-// whyNothing is why a claim of a dry run would get nothing.
+// whyNothing returns the error that explains why a claim of a dry run would get nothing.
 func whyNothing(claim *v1alpha1.IPClaim, pool string) error {
 	code, message := command.ExitError, "the operator does not say why"
 	if ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady); ready != nil {

@@ -13,41 +13,42 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// FreeReport is what `free` prints.
+// FreeReport represents the output of `free`.
 type FreeReport struct {
 	metav1.TypeMeta `json:",inline"`
 	Pool            command.ObjectRef `json:"pool"`
 	CIDR            string            `json:"cidr,omitempty"`
-	// Source is Records, or DryRun for a pool that may not be read.
+	// Source is Records, or DryRun for a pool that the caller cannot read.
 	Source string `json:"source"`
-	// Free is how many addresses are free, a decimal string; empty where that is not known.
+	// Free is the number of free addresses, a decimal string; empty if it is not known.
 	Free string `json:"free,omitempty"`
-	// LargestFreePrefix as in /20.
+	// LargestFreePrefix is the prefix length of the largest free block, as in /20.
 	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
-	// Lengths are those that the pool hands out and has free, unless one is asked for. In
-	// an IPv6 pool they are the multiples of 4, the shortest and the longest.
+	// Lengths holds the lengths that the pool hands out and has free, unless the caller asks
+	// for one length. For an IPv6 pool it holds the multiples of 4, the shortest and the longest.
 	Lengths []FreeLength `json:"lengths,omitempty"`
-	// Blocks are the next ones of the length that is asked for, in the order in which
-	// the pool would hand them out; of one that chooses at random, in address order.
+	// Blocks holds the next blocks of the requested length, in the order in which the pool
+	// would hand them out, or in address order for a pool that chooses at random.
 	Blocks []string `json:"blocks,omitempty"`
-	// Available is how many blocks of that length there are, a decimal string.
+	// Available is the number of free blocks of that length, a decimal string.
 	Available string `json:"available,omitempty"`
-	// Waiting is how many claims wait for a block that could be of this pool.
+	// Waiting is the number of claims that wait for a block that could be of this pool.
 	Waiting int `json:"waiting"`
 
 	name string
 }
 
-// FreeLength is how many blocks of a length are free, if only such are taken.
+// FreeLength represents the free blocks of a length, counted as if only blocks of this length
+// are taken.
 type FreeLength struct {
 	PrefixLength int `json:"prefixLength"`
-	// Blocks is a decimal string.
+	// Blocks is the number of these blocks, a decimal string.
 	Blocks string `json:"blocks"`
-	// Next is the one that the pool would hand out.
+	// Next is the block that the pool would hand out.
 	Next string `json:"next"`
 }
 
-// parse checks what the flags say.
+// parse checks the flags, and sets Length if a length is given.
 func (o *FreeOptions) parse(length string) error {
 	if o.Count < 1 {
 		return fmt.Errorf("--count=%d: must be 1 or more", o.Count)
@@ -63,8 +64,8 @@ func (o *FreeOptions) parse(length string) error {
 	return nil
 }
 
-// NewFreeReport finds what is free in a pool that may be read. The error says why there is
-// nothing, and has its exit code.
+// NewFreeReport finds the free blocks of a pool that the caller can read. If there are none, the
+// error gives the reason and has its exit code.
 func NewFreeReport(pool *register.Pool, options FreeOptions) (*FreeReport, error) {
 	name := pool.Key.Name
 	if !pool.CIDR.IsValid() {
@@ -108,7 +109,7 @@ func NewFreeReport(pool *register.Pool, options FreeOptions) (*FreeReport, error
 	return report, nil
 }
 
-// addLengths adds the lengths that are free and handed out.
+// addLengths adds the lengths that the pool hands out and has free.
 func (r *FreeReport) addLengths(pool *register.Pool, s *space.Space, largest int) {
 	shortest := max(largest, pool.Lengths.Min)
 	for bits := shortest; bits <= pool.Lengths.Max; bits++ {
@@ -121,7 +122,8 @@ func (r *FreeReport) addLengths(pool *register.Pool, s *space.Space, largest int
 	}
 }
 
-// fitOf is how a strategy chooses; of one that chooses at random, the lowest block.
+// fitOf returns the fit by which a strategy chooses; for a strategy that chooses at random, the
+// fit that finds the lowest block.
 func fitOf(strategy ipam.Strategy) space.Fit {
 	switch strategy {
 	case ipam.StrategyBestFit:

@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// defaultWidth is the width of a terminal where there is none.
+// defaultWidth is the assumed width if there is no terminal.
 const defaultWidth = 80
 
 // NewMap returns the command map.
@@ -72,7 +72,7 @@ func drawnPool(e *command.Env, r *register.Register, name string) (*register.Poo
 	return pool, nil
 }
 
-// drawnRange reads the flag --range: all of the pool where it is empty.
+// drawnRange reads the flag --range: all of the pool if it is empty.
 func drawnRange(pool *register.Pool, text string) (space.Range, error) {
 	if text == "" {
 		return space.RangeOf(pool.CIDR), nil
@@ -89,7 +89,7 @@ func drawnRange(pool *register.Pool, text string) (space.Range, error) {
 	return asked, nil
 }
 
-// width is that of the terminal, in characters.
+// width returns the width of the terminal, in characters.
 func width(e *command.Env) int {
 	if file, ok := e.Out.(*os.File); ok {
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
@@ -123,7 +123,7 @@ func completeRanges(e *command.Env) command.Completion {
 	}
 }
 
-// cellsOf are the blocks of a length that have an address of the range, in order.
+// cellsOf returns the blocks of a length that have an address of the range, in order.
 func cellsOf(r space.Range, length int) []netip.Prefix {
 	var cells []netip.Prefix
 	for address := r.From; ; {

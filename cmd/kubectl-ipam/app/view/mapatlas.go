@@ -10,11 +10,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// content is what an address of a pool is used for.
+// content represents the use of an address of a pool.
 type content int
 
-// What an address is used for, in the order of the legend. Mixed and full are for cells of
-// the map with several of the others.
+// The uses of an address, in the order of the legend. Mixed and full are for cells of the map
+// with several of the others.
 const (
 	contentFree content = iota
 	contentHeld
@@ -23,14 +23,14 @@ const (
 	contentCooling
 	contentWithheld
 	contentDrained
-	contents // how many there are above
+	contents // the number of constants above
 
 	contentWaiting content = iota
 	contentMixed
 	contentFull
 )
 
-// glyph is the character for a content, and what the legend says of it.
+// glyph holds the character for a content, and its text in the legend.
 type glyph struct {
 	character string
 	style     command.Style
@@ -53,13 +53,13 @@ func (c content) glyph() glyph {
 	}[c]
 }
 
-// atlas knows what each address of a pool is used for.
+// atlas holds the use of each address of a pool.
 type atlas struct {
 	pool *register.Pool
-	// blocks are those that are held in each way, and withheld are the same with all that
-	// is withheld: what is in both is counted by their difference.
+	// blocks holds the recorded blocks by their use, and withheld the same blocks together with
+	// all withheld addresses: the difference of the two counts the addresses that are in both.
 	blocks, withheld map[content]*space.Space
-	// waiting are the blocks that claims wait for.
+	// waiting holds the blocks that claims wait for.
 	waiting *space.Space
 	all     *space.Space
 }
@@ -96,7 +96,7 @@ func contentOf(record *register.Record) content {
 	}
 }
 
-// waitedFor are the very blocks that claims wait for.
+// waitedFor returns the blocks of the pool that waiting claims request exactly.
 func waitedFor(pool *register.Pool) []netip.Prefix {
 	var blocks []netip.Prefix
 	for _, claim := range pool.Waiting {
@@ -108,7 +108,7 @@ func waitedFor(pool *register.Pool) []netip.Prefix {
 	return blocks
 }
 
-// count counts the addresses of a block of the pool by what they are used for.
+// count counts the addresses of a block of the pool by their use.
 func (a *atlas) count(block netip.Prefix) [contents]space.Count {
 	var counts [contents]space.Count
 	withheld := a.pool.Withheld.SizeIn(block)
@@ -123,7 +123,7 @@ func (a *atlas) count(block netip.Prefix) [contents]space.Count {
 	return counts
 }
 
-// contentOf is what a block of the pool is drawn as.
+// contentOf returns the content as which the map draws a block of the pool.
 func (a *atlas) contentOf(block netip.Prefix) content {
 	if a.waiting.Overlaps(block) {
 		return contentWaiting
@@ -146,7 +146,7 @@ func (a *atlas) contentOf(block netip.Prefix) content {
 	}
 }
 
-// occupied are the runs of addresses in which something is, in order.
+// occupied returns the runs of addresses that are recorded, withheld or waited for, in order.
 func (a *atlas) occupied(within space.Range) []space.Range {
 	var ranges []space.Range
 	for _, record := range a.pool.Records {
@@ -174,7 +174,7 @@ func (a *atlas) occupied(within space.Range) []space.Range {
 	return clipped
 }
 
-// sizeOf is how many addresses a range of the pool has.
+// sizeOf returns the number of addresses in a range of the pool.
 func (a *atlas) sizeOf(r space.Range) space.Count {
 	return space.NewRanges(a.pool.CIDR, []space.Range{r}).Size()
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// drawRegions draws the regions in which something is, each in a scale of its own, and the
-// free space between them.
+// drawRegions draws the occupied regions, each in a separate scale, and the free space between
+// them.
 func (r *MapReport) drawRegions(a *atlas, drawn space.Range, perLine int) {
 	next := drawn.From
 	for _, region := range regionsOf(a, drawn) {
@@ -23,14 +23,14 @@ func (r *MapReport) drawRegions(a *atlas, drawn space.Range, perLine int) {
 	r.addUniform(a, space.Range{From: next, To: drawn.To}, contentFree)
 }
 
-// regionsOf are runs of addresses in which something is. Where there are many, those with
-// the least free space between them are one region.
+// regionsOf returns the occupied runs of addresses. If there are more than mostRegions, it joins
+// the runs with the least free space between them into one region.
 func regionsOf(a *atlas, drawn space.Range) []space.Range {
 	runs := a.occupied(drawn)
 	if len(runs) <= mostRegions {
 		return runs
 	}
-	gaps := make([]int, 0, len(runs)-1) // each by the number of the run before it
+	gaps := make([]int, 0, len(runs)-1) // each gap by the index of the run before it
 	sizes := make([]space.Count, len(runs))
 	for i := range len(runs) - 1 {
 		gaps = append(gaps, i)
@@ -47,7 +47,7 @@ func regionsOf(a *atlas, drawn space.Range) []space.Range {
 	return regions
 }
 
-// addRegion draws a region: with one character where all of it is the same.
+// addRegion draws a region: with one character if all of it has the same content.
 func (r *MapReport) addRegion(a *atlas, region space.Range, perLine int) {
 	blocks := blocksOf(region)
 	first := a.contentOf(blocks[0])
@@ -58,8 +58,8 @@ func (r *MapReport) addRegion(a *atlas, region space.Range, perLine int) {
 	r.addLine(a, region, a.exactScale(region, perLine))
 }
 
-// exactScale is the shortest prefix length of which each block has only one kind of
-// content, and else the longest one of which not more than so many blocks cover the region.
+// exactScale returns the shortest prefix length at which each block has only one kind of
+// content, else the longest length at which no more than most blocks cover the region.
 func (a *atlas) exactScale(region space.Range, most int) int {
 	finest := scaleFor(a, region, most)
 	for bits := a.pool.CIDR.Bits(); bits < finest; bits++ {
@@ -74,7 +74,7 @@ func (a *atlas) exactScale(region space.Range, most int) int {
 	return finest
 }
 
-// addUniform draws a range of which all is the same.
+// addUniform draws a range that has the same content throughout.
 func (r *MapReport) addUniform(a *atlas, part space.Range, c content) {
 	r.Lines = append(r.Lines, MapLine{
 		From: part.From.String(), Addresses: a.sizeOf(part).String(), PrefixLength: blocksOf(part)[0].Bits(),
@@ -82,7 +82,7 @@ func (r *MapReport) addUniform(a *atlas, part space.Range, c content) {
 	})
 }
 
-// blocksOf are the fewest blocks that a range consists of.
+// blocksOf returns the fewest blocks that make up a range.
 func blocksOf(r space.Range) []netip.Prefix {
 	var blocks []netip.Prefix
 	for address := r.From; ; {
@@ -103,7 +103,7 @@ func blocksOf(r space.Range) []netip.Prefix {
 	}
 }
 
-// prefixAt is the block of a length that has the address.
+// prefixAt returns the block of a length that contains the address.
 func prefixAt(address netip.Addr, length int) netip.Prefix {
 	return netip.PrefixFrom(address, length).Masked()
 }

@@ -14,37 +14,38 @@ import (
 )
 
 const (
-	// mostLines are drawn at most; then a character stands for more addresses.
+	// mostLines limits the drawn lines; beyond it a character stands for more addresses.
 	mostLines = 32
-	// widestLine is how many characters of a line are map at most.
+	// widestLine limits the map characters of a line.
 	widestLine = 128
-	// mostRegions are drawn at most of an IPv6 pool; then the nearest ones are drawn as one.
+	// mostRegions limits the drawn regions of an IPv6 pool; beyond it the nearest regions are
+	// drawn as one.
 	mostRegions = 24
-	// regionLength is how many characters a region has at most.
+	// regionLength limits the characters of a region.
 	regionLength = 32
-	// plainSize is how many addresses of IPv6 are drawn as those of IPv4 are.
+	// plainSize limits the number of IPv6 addresses that are drawn like IPv4 addresses.
 	plainSize = 1 << 16
 )
 
-// MapReport is what `map` prints.
+// MapReport represents the output of `map`.
 type MapReport struct {
 	metav1.TypeMeta `json:",inline"`
 	Pool            command.ObjectRef `json:"pool"`
 	CIDR            string            `json:"cidr"`
-	// From and To are the first and the last address that are drawn.
+	// From and To are the first and the last drawn address.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Legend says what characters stand for. Counts are of addresses, decimal strings; of
-	// blocks that a claim waits for they are counted as what they are besides.
+	// Legend explains the characters. Counts are of addresses, decimal strings; the addresses of
+	// blocks that a claim waits for count as the kind that they are otherwise.
 	Legend []LegendEntry `json:"legend"`
-	// Lines are the map. Together they cover all addresses from From to To.
+	// Lines holds the map. The lines together cover all addresses from From to To.
 	Lines []MapLine `json:"lines"`
 
 	regions bool
-	each    netip.Prefix // what a character of the first line stands for
+	each    netip.Prefix // the block that a character of the first line stands for
 }
 
-// LegendEntry is a character of the map.
+// LegendEntry represents a character of the map.
 type LegendEntry struct {
 	Character string `json:"character"`
 	Meaning   string `json:"meaning"`
@@ -54,12 +55,12 @@ type LegendEntry struct {
 	glyph glyph
 }
 
-// MapLine is a line of the map.
+// MapLine represents a line of the map.
 type MapLine struct {
 	From string `json:"from"`
-	// Addresses is how many there are on the line, a decimal string.
+	// Addresses is the number of addresses on the line, a decimal string.
 	Addresses string `json:"addresses"`
-	// PrefixLength is that of the block that a character stands for. A line of one
+	// PrefixLength is the length of the block that a character stands for. A line of one
 	// character stands for all of its addresses, whatever their number.
 	PrefixLength int    `json:"prefixLength"`
 	Cells        string `json:"cells"`
@@ -84,7 +85,7 @@ func mapReport(pool *register.Pool, drawn space.Range, width int) *MapReport {
 	return report
 }
 
-// lineLength is how many characters of map fit behind an address: a power of two.
+// lineLength returns the number of map characters that fit after an address: a power of two.
 func lineLength(drawn space.Range, width int) int {
 	room := width - max(len(drawn.From.String()), len(drawn.To.String())) - 1
 	length := widestLine
@@ -107,7 +108,7 @@ func (r *MapReport) drawPlain(a *atlas, drawn space.Range, perLine int) {
 	}
 }
 
-// scaleFor is the longest prefix length of which not more than so many blocks cover a range.
+// scaleFor returns the longest prefix length at which no more than most blocks cover a range.
 func scaleFor(a *atlas, drawn space.Range, most int) int {
 	bits := drawn.From.BitLen()
 	for ; bits > a.pool.CIDR.Bits(); bits-- {
@@ -118,7 +119,7 @@ func scaleFor(a *atlas, drawn space.Range, most int) int {
 	return bits
 }
 
-// atMost reports whether not more than so many blocks of a length cover a range.
+// atMost reports whether no more than most blocks of a length cover a range.
 func atMost(r space.Range, length, most int) bool {
 	address := r.From
 	for range most {
@@ -144,7 +145,7 @@ func (r *MapReport) addLine(a *atlas, part space.Range, scale int) {
 	r.Lines = append(r.Lines, line)
 }
 
-// addLegend explains the characters that are drawn, and counts.
+// addLegend explains the drawn characters, and counts their addresses.
 func (r *MapReport) addLegend(a *atlas, drawn space.Range) {
 	shown := map[content]bool{}
 	for _, line := range r.Lines {
@@ -169,7 +170,7 @@ func legendOf(c content, addresses string) LegendEntry {
 	return LegendEntry{Character: g.character, Meaning: g.text, Addresses: addresses, glyph: g}
 }
 
-// countIn counts the addresses of a range by what they are used for.
+// countIn counts the addresses of a range by their use.
 func (a *atlas) countIn(r space.Range) [contents]space.Count {
 	var sums [contents]space.Count
 	for _, block := range blocksOf(r) {
@@ -188,7 +189,7 @@ func (r *MapReport) Names() []string {
 // Table implements command.Report.
 func (r *MapReport) Table(bool) *command.Table { return &command.Table{} }
 
-// Draw is the map for people.
+// Draw returns the map for people.
 func (r *MapReport) Draw(painted bool) string {
 	var b strings.Builder
 	t := &command.Table{Gap: 1}
@@ -224,8 +225,8 @@ func (r *MapReport) Draw(painted bool) string {
 	return b.String()
 }
 
-// sameAfter is how many lines after one are the same, where all of its characters are; the
-// last line is not among them.
+// sameAfter returns the number of lines after a line that are equal to it, if all of its
+// characters are the same, else 0. The last line does not count.
 func (r *MapReport) sameAfter(line int) int {
 	cells := r.Lines[line].Cells
 	if strings.Trim(cells, cells[:1]) != "" {
@@ -238,7 +239,7 @@ func (r *MapReport) sameAfter(line int) int {
 	return same
 }
 
-// paint is the map on a line, in runs of one colour.
+// paint returns the map of a line, in runs of one color.
 func (l *MapLine) paint(painted bool) string {
 	var b strings.Builder
 	for i := 0; i < len(l.contents); {
@@ -252,7 +253,7 @@ func (l *MapLine) paint(painted bool) string {
 	return b.String()
 }
 
-// eachOf says what a character stands for.
+// eachOf describes the block that a character stands for.
 func eachOf(cell netip.Prefix) string {
 	if cell.IsSingleIP() {
 		return "one address"
@@ -260,7 +261,7 @@ func eachOf(cell netip.Prefix) string {
 	return fmt.Sprintf("a /%d: %s", cell.Bits(), command.AddressesOf(space.CountOf(cell)))
 }
 
-// eachIn is what a character of a region stands for.
+// eachIn returns the prefix length that a character of a region stands for, or "-".
 func eachIn(line MapLine) string {
 	if len(line.contents) == 1 {
 		return "-"

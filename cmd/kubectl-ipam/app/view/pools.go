@@ -61,7 +61,7 @@ operator tells in answer to a dry run. HELD is then what you can see of it.`,
 	return cmd
 }
 
-// selectPool leaves one pool in a report.
+// selectPool removes all pools but one from a report.
 func selectPool(e *command.Env, report *PoolReport, name string) error {
 	namespace, err := e.Namespace()
 	if err != nil {

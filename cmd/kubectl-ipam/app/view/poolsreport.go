@@ -15,14 +15,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// PoolReport is what `pools` prints.
+// PoolReport represents the output of `pools`.
 type PoolReport struct {
 	metav1.TypeMeta `json:",inline"`
 	Pools           []PoolUse `json:"pools"`
 }
 
-// PoolUse is how full a pool is. Counts are of addresses, as decimal strings: IPv6 pools
-// have more than a JSON number can count. What is not known is left out.
+// PoolUse represents the utilization of a pool. Counts are of addresses, as decimal strings: IPv6
+// pools have more than a JSON number can count. Unknown values are left out.
 type PoolUse struct {
 	Kind          string `json:"kind"`
 	Namespace     string `json:"namespace,omitempty"`
@@ -32,36 +32,36 @@ type PoolUse struct {
 	Parent        string `json:"parent,omitempty"`
 	Phase         string `json:"phase,omitempty"`
 
-	// Source is where the figures are from: Status, Records, or, for a pool that may not
-	// be read, DryRun. Of the last one Held is what the caller may see.
+	// Source is the origin of the figures: Status, Records, or DryRun for a pool that the
+	// caller cannot read. For DryRun, Held counts only the blocks that the caller can see.
 	Source string `json:"source"`
 
-	// Total = Held + Carved + Withheld + Free, where no blocks overlap.
+	// Total = Held + Carved + Withheld + Free, if no blocks overlap.
 	Total string `json:"total,omitempty"`
-	// Held are blocks of claims, or of claims that are gone: Retained and Cooling, which
-	// are known where the source is Records.
+	// Held counts the blocks of claims, or of claims that are gone: Retained and Cooling, which
+	// are known if the source is Records.
 	Held     string `json:"held,omitempty"`
 	Retained string `json:"retained,omitempty"`
 	Cooling  string `json:"cooling,omitempty"`
-	// Carved are blocks of child pools.
+	// Carved counts the blocks of child pools.
 	Carved   string `json:"carved,omitempty"`
 	Withheld string `json:"withheld,omitempty"`
 	Free     string `json:"free,omitempty"`
-	// Drained is what of Held and Carved would not be handed out any more, because it has
-	// been reserved, or is outside of the ranges.
+	// Drained counts the addresses of Held and Carved that would not be handed out any more,
+	// because they have been reserved, or are outside of the ranges.
 	Drained string `json:"drained,omitempty"`
-	// Used is what is held of the pool and of all pools below it.
+	// Used counts the held addresses of the pool and of all pools below it.
 	Used string `json:"used,omitempty"`
-	// Blocks is how many blocks of the pool are recorded.
+	// Blocks is the number of recorded blocks of the pool.
 	Blocks int `json:"blocks"`
-	// Waiting is how many IPClaims wait for a block that could be of this pool.
+	// Waiting is the number of IPClaims that wait for a block that could be of this pool.
 	Waiting int `json:"waiting"`
-	// LargestFreePrefix as in /20; empty where nothing is free.
+	// LargestFreePrefix is as in /20; empty if nothing is free.
 	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
-	// UtilizationPercent is how much of what can be handed out is held or carved: 0 only
-	// where nothing is, and 100 only where nothing is free.
+	// UtilizationPercent is the share of the addresses that can be handed out that is held or
+	// carved: 0 only if no address is held or carved, and 100 only if no address is free.
 	UtilizationPercent int `json:"utilizationPercent"`
-	// Message is what the operator says of a pool that may not be read.
+	// Message is the operator's message about a pool that the caller cannot read.
 	Message string `json:"message,omitempty"`
 
 	depth    int
@@ -76,8 +76,8 @@ const (
 	sourceDryRun  = "DryRun"
 )
 
-// reportOfPools is about all pools of the register, and those of which the operator tells
-// in answers to dry runs.
+// reportOfPools returns the report of all pools of the register, and of the pools that the
+// operator reports in answers to dry runs.
 func reportOfPools(r *register.Register, told map[ipam.PoolKey]candidate) *PoolReport {
 	report := &PoolReport{TypeMeta: command.ReportType("PoolReport"), Pools: []PoolUse{}}
 	for _, pool := range r.Pools {
@@ -143,7 +143,7 @@ func (p *PoolUse) fill(u *register.Usage, counted bool) {
 	}
 }
 
-// tell fills in what the operator tells of a pool that may not be read.
+// tell fills in the operator's report about a pool that the caller cannot read.
 func (p *PoolUse) tell(c candidate) {
 	p.Source, p.Free, p.LargestFreePrefix, p.Message = sourceDryRun, c.available, c.largestFreePrefix, c.message
 }
@@ -195,7 +195,7 @@ func (p *PoolUse) row(wide bool) []command.Cell {
 	return cells
 }
 
-// number is a decimal string for people; - where it is not known.
+// number returns the cell of a decimal string for people; - if the number is not known.
 func number(exact string) command.Cell {
 	n, ok := space.ParseCount(exact)
 	if !ok {
@@ -204,11 +204,11 @@ func number(exact string) command.Cell {
 	return command.Text("%s", command.Readable(n))
 }
 
-// barCells is how wide a bar is.
+// barCells is the width of a bar.
 const barCells = 10
 
-// bar draws how much of something is in use. Only what is full has a full bar, and only
-// what is empty an empty one.
+// bar draws the share that is in use. The bar is full only at 100 percent, and empty only at 0
+// percent.
 func bar(percent int) string {
 	full := percent * barCells / 100
 	if full == 0 && percent > 0 {
@@ -217,7 +217,7 @@ func bar(percent int) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", barCells-full)
 }
 
-// fullness warns of what is nearly full.
+// fullness returns the style for a share in use, which warns if it is nearly full.
 func fullness(percent int) command.Style {
 	switch {
 	case percent >= 100:

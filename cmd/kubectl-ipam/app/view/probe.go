@@ -17,27 +17,28 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// mostProbes is how many claims are tried in dry runs by one command.
+// mostProbes limits the claims that one command tries in dry runs.
 const mostProbes = 20
 
-// candidate is what the operator tells of a pool that a claim may use.
+// candidate represents the operator's report about a pool that a claim may use.
 type candidate struct {
 	pool    ipam.PoolKey
 	message string
-	// available is a number of addresses, and largestFreePrefix is as in /20; empty where
-	// that is not told.
+	// available is a number of addresses, and largestFreePrefix is as in /20; empty if the
+	// operator does not report it.
 	available, largestFreePrefix string
 }
 
-// probe creates a claim in a dry run, which records nothing, and returns what it would get.
+// probe creates a claim in a dry run, which records nothing, and returns the claim as the API
+// server answers it, with the block that it would get.
 func probe(ctx context.Context, c client.Client, claim *v1alpha1.IPClaim) (*v1alpha1.IPClaim, error) {
 	claim.GenerateName = "kubectl-ipam-"
 	err := c.Create(ctx, claim, client.DryRunAll)
 	return claim, err
 }
 
-// candidatesOf are the pools that the answer to a dry run names: as candidates, and the one
-// from which the block would be.
+// candidatesOf returns the pools that the answer to a dry run names as candidates, else the pool
+// from which the block would come.
 func candidatesOf(claim *v1alpha1.IPClaim) []candidate {
 	var all []candidate
 	for _, told := range claim.Status.Candidates {
@@ -52,8 +53,8 @@ func candidatesOf(claim *v1alpha1.IPClaim) []candidate {
 	return all
 }
 
-// candidatesFor asks what claims of the namespace could get from pools that the caller may
-// not list: by each class, and from each pool of which the namespace has a block.
+// candidatesFor asks for the blocks that claims of the namespace could get from pools that the
+// caller cannot list: by each class, and from each pool of which the namespace has a block.
 func candidatesFor(e *command.Env, cmd *cobra.Command, r *register.Register) map[ipam.PoolKey]candidate {
 	told := map[ipam.PoolKey]candidate{}
 	if !r.Lacks("ippools") {
@@ -81,7 +82,7 @@ func candidatesFor(e *command.Env, cmd *cobra.Command, r *register.Register) map
 		case err != nil && !isRefusal(err):
 			e.Note("it is not known what is free in pools that you may not list: %v", err)
 			return told
-		case err != nil: // the claim is not allowed, and the answer says nothing of pools
+		case err != nil: // the claim is not allowed, and the answer names no pools
 			continue
 		}
 		for _, candidate := range candidatesOf(answer) {
@@ -91,7 +92,7 @@ func candidatesFor(e *command.Env, cmd *cobra.Command, r *register.Register) map
 	return told
 }
 
-// isRefusal reports whether a claim is refused for what it asks.
+// isRefusal reports whether the operator refuses a claim because of its request.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -101,11 +102,11 @@ func isRefusal(err error) bool {
 	return code == http.StatusUnprocessableEntity || code == http.StatusInsufficientStorage
 }
 
-// probes are claims that lead to all pools that a namespace may use, as far as is known.
+// probes returns claims that lead to all pools that a namespace can use, as far as is known.
 func probes(ctx context.Context, c client.Client, r *register.Register) []*v1alpha1.IPClaim {
 	var claims []*v1alpha1.IPClaim
 	classes := &v1alpha1.IPClassList{}
-	if err := c.List(ctx, classes); err == nil { // who may not list them has none to ask for
+	if err := c.List(ctx, classes); err == nil { // a caller that cannot list them has none to ask for
 		for i := range classes.Items {
 			claims = append(claims, probeOfClass(&classes.Items[i]))
 		}
@@ -118,7 +119,8 @@ func probes(ctx context.Context, c client.Client, r *register.Register) []*v1alp
 	return claims
 }
 
-// probeOfClass asks for the default block of a class, or else for the smallest that it allows.
+// probeOfClass returns a claim for the default block of a class, else for the smallest block that
+// the class allows.
 func probeOfClass(class *v1alpha1.IPClass) *v1alpha1.IPClaim {
 	claim := &v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{ClassName: class.Name}}
 	if read, errs := convert.Class(class); len(errs) == 0 && read.Length == ipam.NoLength {
@@ -127,7 +129,7 @@ func probeOfClass(class *v1alpha1.IPClass) *v1alpha1.IPClaim {
 	return claim
 }
 
-// probeOfPool asks for a block of a pool; for its default one where no length is given.
+// probeOfPool returns a claim for a block of a pool; for its default block if no length is given.
 func probeOfPool(pool ipam.PoolKey, length int) *v1alpha1.IPClaim {
 	claim := &v1alpha1.IPClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace},

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 )
 
-// mostLeaves is how many blocks of one pool are listed, unless all are asked for.
+// mostLeaves limits the listed blocks of one pool, unless the caller asks for all of them.
 const mostLeaves = 20
 
 // NewTree returns the command tree.
@@ -85,7 +85,7 @@ func completeClusters(e *command.Env) command.Completion {
 	}
 }
 
-// treeOf is the tree of everything in the register.
+// treeOf returns the tree of everything in the register.
 func treeOf(r *register.Register, most int) *TreeReport {
 	report := &TreeReport{TypeMeta: command.ReportType("TreeReport"), Nodes: []TreeNode{}}
 	for _, domain := range r.Domains {
@@ -115,7 +115,7 @@ func nodeOfDomain(domain *register.Domain, most int) TreeNode {
 	return node
 }
 
-// nodeOfPool is a pool with its blocks and child pools, in address order.
+// nodeOfPool returns the node of a pool with its blocks and child pools, in address order.
 func nodeOfPool(pool *register.Pool, most int) TreeNode {
 	node := TreeNode{Object: command.RefOfPool(pool.Key), State: string(phaseOf(pool)), readable: true}
 	if pool.CIDR.IsValid() {
@@ -145,7 +145,7 @@ func nodeOfPool(pool *register.Pool, most int) TreeNode {
 			node.Omitted++
 		}
 	}
-	for _, child := range pool.Children { // that have no record
+	for _, child := range pool.Children { // the children without a record
 		if pending[child] {
 			node.Children = append(node.Children, nodeOfPool(child, most))
 		}

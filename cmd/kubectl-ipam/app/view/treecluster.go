@@ -37,7 +37,7 @@ func treeOfCluster(e *command.Env, cmd *cobra.Command, o *command.Output, name s
 	return e.Print(o, &TreeReport{TypeMeta: command.ReportType("TreeReport"), Nodes: []TreeNode{root}, ofCluster: true})
 }
 
-// clusterTree puts together the tree of a Cluster from the claims that belong to it.
+// clusterTree builds the tree of a Cluster from the claims that belong to it.
 type clusterTree struct {
 	client          client.Client
 	owners          *command.Owners
@@ -120,7 +120,7 @@ func (t *clusterTree) nodeOfAddressClaim(claim *ipamv1.IPAddressClaim) TreeNode 
 	return node
 }
 
-// waitReason is the reason of the condition that a claim has which is not served.
+// waitReason returns the state of a claim that is not served, with the reason of its condition.
 func waitReason(conditions []metav1.Condition, kind string) string {
 	if ready := meta.FindStatusCondition(conditions, kind); ready != nil {
 		return "Waiting: " + ready.Reason
@@ -128,7 +128,7 @@ func waitReason(conditions []metav1.Condition, kind string) string {
 	return "Waiting"
 }
 
-// build hangs each claim below its owners, and those below the Cluster.
+// build returns the tree, with each claim below its owners, and the owners below the Cluster.
 func (t *clusterTree) build(ctx context.Context) TreeNode {
 	top := command.ObjectRef{APIGroup: clusterv1.GroupVersion.Group, Kind: "Cluster", Namespace: t.namespace, Name: t.name, Version: clusterv1.GroupVersion.Version}
 	root := TreeNode{Object: top}
@@ -150,7 +150,7 @@ func (t *clusterTree) build(ctx context.Context) TreeNode {
 	return root
 }
 
-// child is the node of an object below another one; a new one where there is none yet.
+// child returns the node of an object below another node, and adds it if there is none yet.
 func (n *TreeNode) child(object command.ObjectRef) *TreeNode {
 	for i := range n.Children {
 		if n.Children[i].Object == object {

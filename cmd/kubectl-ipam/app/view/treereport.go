@@ -11,33 +11,34 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TreeReport is what `tree` prints.
+// TreeReport represents the output of `tree`.
 type TreeReport struct {
 	metav1.TypeMeta `json:",inline"`
 	Nodes           []TreeNode `json:"nodes"`
 
-	// ofCluster trees begin with a Cluster.
+	// ofCluster marks a tree that begins with a Cluster.
 	ofCluster bool
 }
 
-// TreeNode is a routing domain, a pool or a block with its holder; or in the tree of a
-// Cluster an object with its address, where it has one.
+// TreeNode represents a routing domain, a pool or a block with its holder; or in the tree of a
+// Cluster an object with its address, if it has one.
 type TreeNode struct {
 	Object command.ObjectRef `json:"object"`
-	// Family is that of a routing domain.
+	// Family is the address family of a routing domain.
 	Family string `json:"family,omitempty"`
-	// CIDR is the block, or that of the pool.
+	// CIDR is the block, or the CIDR of the pool.
 	CIDR string `json:"cidr,omitempty"`
-	// Address is that of a claim of a Cluster, with the length of its subnet, and Gateway
-	// that of the subnet.
+	// Address is the address of a claim of a Cluster, with the length of its subnet, and
+	// Gateway the gateway of the subnet.
 	Address string `json:"address,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
 	Pool    string `json:"pool,omitempty"`
-	// State of a block, phase of a pool, or reason for which a claim has no address.
+	// State is the state of a block, the phase of a pool, or the reason why a claim has no
+	// address.
 	State string `json:"state,omitempty"`
-	// Use is how much of a pool is in use.
+	// Use is the share of a pool that is in use.
 	Use string `json:"use,omitempty"`
-	// Omitted is how many blocks of the pool are not listed.
+	// Omitted is the number of blocks of the pool that are not listed.
 	Omitted  int        `json:"omitted,omitempty"`
 	Children []TreeNode `json:"children,omitempty"`
 
@@ -74,8 +75,8 @@ func (r *TreeReport) Table(bool) *command.Table {
 	return t
 }
 
-// draw adds a node and those below it to a table: lead is what stands before the node, and
-// below is what stands before the lines of its children.
+// draw adds a node and the nodes below it to a table: lead is the text before the node, and below
+// is the text before the lines of its children.
 func (n *TreeNode) draw(t *command.Table, lead, below string, cells func(*TreeNode, string) []command.Cell) {
 	t.Add(cells(n, lead)...)
 	for i := range n.Children {

@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 )
 
-// MostBlocks is how many blocks of a CIDR are listed, unless all are asked for.
+// MostBlocks limits the listed blocks of a CIDR, unless the caller asks for all of them.
 const MostBlocks = 50
 
 // NewWho returns the command who.
@@ -87,7 +87,8 @@ func ParseAsked(text string) (netip.Prefix, error) {
 	return block, nil
 }
 
-// whoRequest is what a caller asks for: most blocks of each pool at most, and the past.
+// whoRequest represents the request of a caller: the addresses, the limit of listed rows, and the
+// history to read.
 type whoRequest struct {
 	asked netip.Prefix
 	most  int

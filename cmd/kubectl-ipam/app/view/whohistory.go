@@ -13,14 +13,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
-// historyOptions say which history `who` reads, and from when.
+// historyOptions holds the history files that `who` reads, and the start of the period.
 type historyOptions struct {
 	files []string
 	since string
 }
 
-// read reads what the files say of the addresses, the oldest first and of it the last most
-// entries; nil where no file is given.
+// read reads the entries of the files about the addresses, and returns the last most of them,
+// the oldest first; nil if no file is given.
 func (o historyOptions) read(e *command.Env, asked netip.Prefix, most int) (*WhoHistory, error) {
 	if len(o.files) == 0 {
 		if o.since != "" {
@@ -48,7 +48,7 @@ func (o historyOptions) read(e *command.Env, asked netip.Prefix, most int) (*Who
 	return h, nil
 }
 
-// from is the moment that --since means.
+// from returns the moment that --since denotes.
 func (o historyOptions) from(now time.Time) (time.Time, error) {
 	if o.since == "" {
 		return time.Time{}, nil
@@ -93,7 +93,7 @@ func (h *WhoHistory) readFile(e *command.Env, path string, asked netip.Prefix, f
 	return nil
 }
 
-// Table is the history below what is held now.
+// Table returns the table of the history, which follows the table of the present holders.
 func (h *WhoHistory) Table(wide bool) *command.Table {
 	t := &command.Table{Headers: []string{"WHEN", "WHAT", "BLOCK", "POOL", "HOLDER", "REQUESTED BY", "WHY"}, Empty: "The history says nothing of it."}
 	if h.Since != nil {

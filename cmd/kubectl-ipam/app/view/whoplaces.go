@@ -14,16 +14,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// places collects what the pools say of the addresses that were asked for, and at most so
-// many rows of it.
+// places collects the rows of all pools about the requested addresses, and limits their number.
 type places struct {
 	asked netip.Prefix
 	left  int
 	into  *WhoReport
 }
 
-// NewWhoReport finds every pool that contains the addresses or lies in them, and what is there.
-// Pools without a block, a withheld range or a free address among them are left out.
+// NewWhoReport finds every pool that contains the addresses or lies in them, with its blocks,
+// withheld ranges and free addresses among them. It leaves out pools that have none of these.
 func NewWhoReport(r *register.Register, asked netip.Prefix, most int) *WhoReport {
 	report := &WhoReport{TypeMeta: command.ReportType("WhoReport"), Asked: Bare(asked), Places: []Place{}}
 	p := &places{asked: asked, left: most, into: report}
@@ -57,7 +56,7 @@ func sharedBy(r *register.Register, asked netip.Prefix) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// addDomain adds the records of root pools that are gone, or may not be read.
+// addDomain adds the records of root pools that are gone, or that the caller cannot read.
 func (p *places) addDomain(domain *register.Domain) {
 	place := Place{RoutingDomain: domain.Name()}
 	for _, record := range domain.Overlapping(p.asked) {
@@ -83,7 +82,7 @@ func (p *places) addPool(pool *register.Pool) {
 	p.add(&place)
 }
 
-// addRest adds what is not held.
+// addRest adds the withheld ranges and the free addresses.
 func (p *places) addRest(place *Place, pool *register.Pool) {
 	if pool.IsKnown() {
 		for _, w := range pool.WithheldIn(p.asked) {
@@ -120,7 +119,7 @@ func (p *places) addBlock(place *Place, pool *register.Pool, record *register.Re
 	place.Blocks = append(place.Blocks, heldBlock(pool, record))
 }
 
-// room reports whether one more row is listed, and counts those that are not.
+// room reports whether the report can list one more row, and counts the rows that it omits.
 func (p *places) room() bool {
 	if p.left == 0 {
 		p.into.Omitted++
@@ -155,7 +154,7 @@ func heldBlock(pool *register.Pool, record *register.Record) HeldBlock {
 	return block
 }
 
-// phaseOf is the phase of a pool, and Ready where the pool may not be read.
+// phaseOf returns the phase of a pool, and Ready if the caller cannot read the pool.
 func phaseOf(pool *register.Pool) v1alpha1.PoolPhase {
 	if !pool.IsKnown() {
 		return v1alpha1.PoolReady
@@ -163,7 +162,7 @@ func phaseOf(pool *register.Pool) v1alpha1.PoolPhase {
 	return pool.Object.PoolStatus().Phase
 }
 
-// Bare is a block as people write it: a single address without its length.
+// Bare returns a block as people write it: a single address without its length.
 func Bare(block netip.Prefix) string {
 	if block.IsSingleIP() {
 		return block.Addr().String()
@@ -171,7 +170,7 @@ func Bare(block netip.Prefix) string {
 	return block.String()
 }
 
-// rangeText is a range as people write it: as a single address or a CIDR where it is one.
+// rangeText returns a range as people write it: as a single address or a CIDR if it is one.
 func rangeText(r space.Range) string {
 	if r.From == r.To {
 		return r.From.String()

@@ -15,56 +15,56 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
-// WhoReport is what `who` prints.
+// WhoReport represents the output of `who`.
 type WhoReport struct {
 	metav1.TypeMeta `json:",inline"`
 	// Asked is the address or the CIDR.
 	Asked string `json:"asked"`
-	// Places are the pools that contain it or lie in it, by routing domain and address.
+	// Places holds the pools that contain it or lie in it, by routing domain and address.
 	Places []Place `json:"places"`
-	// Omitted is how many blocks and withheld ranges are not listed.
+	// Omitted is the number of blocks and withheld ranges that are not listed.
 	Omitted int `json:"omitted,omitempty"`
-	// SharedBy are the routing domains in which claims hold the same addresses, where that is
+	// SharedBy names the routing domains in which claims hold the same addresses, if there is
 	// more than one.
 	SharedBy []string `json:"sharedBy,omitempty"`
-	// History is what the files of the history say; missing where none was given.
+	// History holds the entries of the history files; missing if no file was given.
 	History *WhoHistory `json:"history,omitempty"`
 
 	now time.Time
 }
 
-// WhoHistory is what was done with the addresses before.
+// WhoHistory represents the history of the addresses.
 type WhoHistory struct {
-	// Since is the moment from which on it was asked for.
+	// Since is the moment from which on the caller asked for it.
 	Since *time.Time `json:"since,omitempty"`
-	// Entries are the last ones, the oldest first.
+	// Entries holds the last entries, the oldest first.
 	Entries []history.Entry `json:"entries"`
-	// Omitted is how many earlier ones are not listed.
+	// Omitted is the number of earlier entries that are not listed.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// Place is what a pool says of the addresses that were asked for.
+// Place represents a pool's view of the requested addresses.
 type Place struct {
 	RoutingDomain string `json:"routingDomain,omitempty"`
-	// Pool is missing where only a routing domain has a record.
+	// Pool is missing if only a routing domain has a record.
 	Pool *command.ObjectRef `json:"pool,omitempty"`
-	// PoolCIDR is empty where the pool may not be read.
+	// PoolCIDR is empty if the caller cannot read the pool.
 	PoolCIDR string `json:"poolCIDR,omitempty"`
 	// PoolPhase is the phase of a pool that hands out nothing, such as Paused.
 	PoolPhase string `json:"poolPhase,omitempty"`
-	// Blocks are held.
+	// Blocks holds the held blocks.
 	Blocks []HeldBlock `json:"blocks,omitempty"`
-	// Withheld is never handed out.
+	// Withheld holds the ranges that are never handed out.
 	Withheld []WithheldRange `json:"withheld,omitempty"`
-	// Free is how many of the addresses are free, a decimal string; empty where that is
-	// not known.
+	// Free is the number of these addresses that are free, a decimal string; empty if it is not
+	// known.
 	Free string `json:"free,omitempty"`
 
 	depth    int
 	freeText string
 }
 
-// HeldBlock is a block that is held.
+// HeldBlock represents a block that is held.
 type HeldBlock struct {
 	CIDR string `json:"cidr"`
 	// State is Bound, Retained, Cooling or Releasing, or Carved: held by a pool.
@@ -72,13 +72,13 @@ type HeldBlock struct {
 	Holder command.ObjectRef `json:"holder"`
 	// Owners own the holder, the nearest first.
 	Owners []command.ObjectRef `json:"owners,omitempty"`
-	// Drained says that the block would not be handed out any more: it is reserved, or
+	// Drained reports that the block would not be handed out any more: it is reserved, or
 	// outside of the pool's ranges.
 	Drained bool `json:"drained,omitempty"`
-	// Terminating says that the record is being deleted.
+	// Terminating reports that the record is being deleted.
 	Terminating bool `json:"terminating,omitempty"`
-	// Since is when the block was recorded, and ReleaseAfter when a retained or cooling
-	// one is free.
+	// Since is the time at which the block was recorded, and ReleaseAfter the time at which a
+	// retained or cooling block becomes free.
 	Since        metav1.Time  `json:"since"`
 	ReleaseAfter *metav1.Time `json:"releaseAfter,omitempty"`
 	RequestedBy  string       `json:"requestedBy,omitempty"`
@@ -90,7 +90,7 @@ type HeldBlock struct {
 	first netip.Addr
 }
 
-// WithheldRange is never handed out.
+// WithheldRange represents a range that is never handed out.
 type WithheldRange struct {
 	// Range is a single address, a CIDR, or two addresses: a-b.
 	Range  string `json:"range"`
@@ -99,10 +99,10 @@ type WithheldRange struct {
 	first netip.Addr
 }
 
-// stateCarved is that of a block that is the space of a pool.
+// stateCarved is the state of a block that is the space of a pool.
 const stateCarved = "Carved"
 
-// AddOwners finds who owns the claims that hold blocks.
+// AddOwners finds the owners of the claims that hold blocks.
 func (r *WhoReport) AddOwners(ctx context.Context, found *command.Owners) {
 	for i := range r.Places {
 		for j := range r.Places[i].Blocks {
@@ -150,7 +150,7 @@ func (r *WhoReport) Table(wide bool) *command.Table {
 	return t
 }
 
-// whoRow is one row of the table: a block that is held, withheld or free.
+// whoRow represents one row of the table: a block that is held, withheld or free.
 type whoRow struct {
 	block string
 	state command.Cell
@@ -158,7 +158,7 @@ type whoRow struct {
 	user  string
 	age   string
 
-	first netip.Addr // by which rows are ordered
+	first netip.Addr // the rows are ordered by it
 }
 
 func (p *Place) rows(now time.Time) []whoRow {
@@ -200,7 +200,7 @@ func (row *whoRow) cells(p *Place, wide bool) []command.Cell {
 	return cells
 }
 
-// stateCell is the state with what a person wants to know beside it.
+// stateCell returns the state with the details that a person needs beside it.
 func (b *HeldBlock) stateCell(now time.Time) command.Cell {
 	c := command.Cell{Text: b.State, Style: styleOfState(b.State)}
 	if b.ReleaseAfter != nil && (b.State == string(ipam.StateRetained) || b.State == string(ipam.StateCooling)) {
@@ -226,7 +226,7 @@ func styleOfState(state string) command.Style {
 	}
 }
 
-// age is how long ago something was.
+// age returns the time that has passed since then; empty if then is zero.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""
@@ -234,7 +234,7 @@ func age(now, then time.Time) string {
 	return duration.HumanDuration(now.Sub(then))
 }
 
-// left is how long it is until then.
+// left returns the time until then, or that it is due.
 func left(now, then time.Time) string {
 	if !now.Before(then) {
 		return "due"

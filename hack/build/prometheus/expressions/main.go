@@ -1,9 +1,9 @@
-// The expressions command lists which metrics, with which labels, rules of Prometheus read:
+// The expressions command lists the metrics that rules of Prometheus read, with their labels:
 //
 //	expressions <rules.yaml
 //
 // It reads a file of rules, as promtool does, and writes lines of three columns: the rule, a
-// metric, and a label by which the metric is selected. The metric is empty where time series
+// metric, and a label by which the metric is selected. The metric is empty if time series
 // are grouped or matched by the label.
 package main
 
@@ -47,7 +47,7 @@ func run(from io.Reader, to io.Writer) error {
 	return out.Flush()
 }
 
-// list writes what an expression reads.
+// list writes the reads of an expression.
 func list(to io.Writer, rule, expression string) error {
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 	if err != nil {
@@ -62,8 +62,8 @@ func list(to io.Writer, rule, expression string) error {
 	return nil
 }
 
-// read is a metric, and a label of it; or a label alone, by which time series are grouped or
-// matched.
+// read represents a read of a metric, and of a label of it; or of a label alone, by which time
+// series are grouped or matched.
 type read struct{ metric, label string }
 
 func reads(node parser.Node) []read {

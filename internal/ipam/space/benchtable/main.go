@@ -1,6 +1,5 @@
-// Command benchtable writes a part of docs/benchmarks.md from the output of go
-// test -bench on its standard input, so that no figure in it is typed by hand. It
-// is what make bench-space calls:
+// Command benchtable writes a part of docs/benchmarks.md from the output of go test -bench on
+// its standard input, so that no figure in it is typed by hand. make bench-space calls it:
 //
 //	go test -run '^$' -bench . -benchtime 0.2s -count 5 ./internal/ipam/space |
 //		go run ./internal/ipam/space/benchtable
@@ -60,7 +59,7 @@ func run(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// results are the figures of a go test -bench.
+// results holds the figures of a go test -bench.
 type results struct {
 	cpu, procs string
 	names      []string                        // in order of appearance, such as Cycle/ipv4/dense/From
@@ -108,7 +107,7 @@ func (r *results) machine() string {
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, r.cpu, r.procs, runs)
 }
 
-// tables is one table for each benchmark function.
+// tables returns one table for each benchmark function.
 func (r *results) tables() string {
 	var b strings.Builder
 	section := ""
@@ -128,7 +127,7 @@ func (r *results) tables() string {
 
 type column struct{ unit, header string }
 
-// columns are those for which a benchmark reports the unit.
+// columns returns the columns for which a benchmark reports the unit.
 func (r *results) columns(name string) []column {
 	all := []column{
 		{"ns/op", "time"},
@@ -164,7 +163,7 @@ func (r *results) figures(name, layout string) []string {
 	return figures
 }
 
-// ratio is how many times longer a gap scan takes than first fit.
+// ratio returns how many times longer a gap scan takes than first fit.
 func (r *results) ratio(name string) (float64, bool) {
 	layout, ok := strings.CutPrefix(name, "GapScan/")
 	ours := "Cycle/" + layout + "/FirstFit"

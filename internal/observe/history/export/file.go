@@ -12,20 +12,20 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
-// FileOptions say where a history file is, and how long it is kept, as kube-apiserver's
-// --audit-log-* do.
+// FileOptions holds the path of a history file and the limits of its rotation, like
+// kube-apiserver's --audit-log-*.
 type FileOptions struct {
-	// Path of the file. Rotated ones are beside it, with the time in their names.
+	// Path is the path of the file. Rotated files are beside it, with the time in their names.
 	Path string
-	// MaxSize is how large the file may be before it is rotated, in megabytes.
+	// MaxSize is the size at which the file is rotated, in megabytes.
 	MaxSize int
-	// MaxBackups is how many rotated files are kept, and MaxAge for how many days; 0: any
-	// number.
+	// MaxBackups is the number of rotated files that are kept, and MaxAge the number of days;
+	// 0 means any number.
 	MaxBackups, MaxAge int
 }
 
-// File is a sink that writes each entry as one line of JSON. The error is that the file
-// cannot be written; there is only one process that writes it.
+// File returns a sink that writes each entry as one line of JSON. It returns an error if the
+// file cannot be written. Only one process can write the file.
 func File(o FileOptions) (history.Sink, error) {
 	file, err := os.OpenFile(o.Path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package export has the sinks of the history: the log, a file and an OTLP endpoint.
+// Package export provides the sinks of the history: the log, a file and an OTLP endpoint.
 package export
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
-// Log is a sink that writes each entry as one line of the log, with the names of the fields
+// Log returns a sink that writes each entry as one line of the log, with the names of the fields
 // as keys.
 func Log(to logr.Logger) history.Sink { return logSink{to, history.Fields()} }
 
@@ -36,7 +36,7 @@ func (s logSink) Write(_ context.Context, entries []history.Entry) error {
 // Close implements history.Sink.
 func (logSink) Close(context.Context) error { return nil }
 
-// subject says in words what an entry is of.
+// subject returns a phrase for the action of an entry.
 func subject(e *history.Entry) string {
 	switch e.Action {
 	case history.Granted:

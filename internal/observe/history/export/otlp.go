@@ -21,13 +21,13 @@ import (
 const (
 	// scope names the history among the logs of a collector.
 	scope = "github.com/cadastre-dev/cadastre/history"
-	// exportWithin bounds one call, and tries again included.
+	// exportWithin bounds one call, retries included.
 	exportWithin = 10 * time.Second
 )
 
-// OTLP is a sink that sends entries as log records of OpenTelemetry, by gRPC, to the endpoint,
-// such as http://collector:4317, or https:// for TLS. The environment variables
-// OTEL_EXPORTER_OTLP_* set what is not said here, such as headers and certificates. Entries
+// OTLP returns a sink that sends entries as log records of OpenTelemetry, by gRPC, to the
+// endpoint, such as http://collector:4317, or https:// for TLS. The environment variables
+// OTEL_EXPORTER_OTLP_* hold the other settings, such as headers and certificates. Entries
 // that the endpoint does not take in time are lost.
 func OTLP(ctx context.Context, endpoint, replica string) (history.Sink, error) {
 	if at, err := url.Parse(endpoint); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
@@ -49,8 +49,8 @@ func OTLP(ctx context.Context, endpoint, replica string) (history.Sink, error) {
 	return s, nil
 }
 
-// otlpSink makes records by the SDK's provider, which its processor collects, and exports
-// them itself: it knows then which were taken.
+// otlpSink makes records by the SDK's provider, collects them by its own processor, and exports
+// them itself: so it knows whether they were taken.
 type otlpSink struct {
 	exporter *otlploggrpc.Exporter
 	provider *sdklog.LoggerProvider
@@ -92,7 +92,7 @@ func (s *otlpSink) Close(ctx context.Context) error {
 	return errors.Join(s.provider.Shutdown(ctx), s.exporter.Shutdown(ctx))
 }
 
-// collected is the processor of a sink's records.
+// collected implements the processor that collects a sink's records.
 type collected otlpSink
 
 // OnEmit implements sdklog.Processor.

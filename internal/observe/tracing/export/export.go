@@ -1,5 +1,5 @@
-// Package export sends spans to a collector, by OTLP over gRPC. What it is not told by Options
-// it takes from the environment variables that OpenTelemetry defines for an exporter and a
+// Package export sends spans to a collector, by OTLP over gRPC. It takes the settings that are
+// not in Options from the environment variables that OpenTelemetry defines for an exporter and a
 // batch processor, such as OTEL_EXPORTER_OTLP_HEADERS and OTEL_BSP_MAX_QUEUE_SIZE.
 package export
 
@@ -23,26 +23,26 @@ import (
 // PerMillion is the rate at which every trace is recorded.
 const PerMillion = 1_000_000
 
-// flushWithin bounds how long the last spans are waited for when a process ends.
+// flushWithin bounds the wait for the last spans when a process ends.
 const flushWithin = 2 * time.Second
 
-// Options are what a Provider is given when it is made.
+// Options holds the settings of a Provider.
 type Options struct {
-	// Endpoint of the collector: Endpoint reads it.
+	// Endpoint is the address of the collector, as the function Endpoint reads it.
 	Endpoint *url.URL
-	// SamplingRatePerMillion of the traces that begin here are recorded. One that begins
-	// elsewhere is recorded as its caller decided.
+	// SamplingRatePerMillion is the number of recorded traces out of a million that begin here.
+	// The caller decides whether a trace that begins elsewhere is recorded.
 	SamplingRatePerMillion int
-	// Version is that of the program, Namespace and Pod are where it runs; empty where
-	// that is not known.
+	// Version is the version of the program. Namespace and Pod are the namespace and the pod in
+	// which it runs; empty if unknown.
 	Version, Namespace, Pod string
 	Clock                   clock.PassiveClock
-	// Log says of spans that are lost.
+	// Log takes messages about lost spans.
 	Log logr.Logger
 }
 
-// Endpoint reads the address of a collector: with the scheme https it is reached by TLS, with
-// http without.
+// Endpoint reads the address of a collector. The scheme https means a connection with TLS, http
+// means one without.
 func Endpoint(text string) (*url.URL, error) {
 	endpoint, err := url.Parse(text)
 	switch {
@@ -54,8 +54,8 @@ func Endpoint(text string) (*url.URL, error) {
 	return endpoint, nil
 }
 
-// Provider records spans, and sends them in batches in the background. It never has a caller
-// wait: what does not fit into its queue is lost.
+// Provider records spans, and sends them in batches in the background. It never makes a caller
+// wait: spans that do not fit into its queue are lost.
 type Provider struct {
 	trace.TracerProvider
 	provider *sdktrace.TracerProvider
@@ -64,7 +64,7 @@ type Provider struct {
 	log      logr.Logger
 }
 
-// New makes a provider. It does not wait until the collector is there.
+// New makes a provider. It does not wait for the collector.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	sender, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(o.Endpoint.String()))
 	if err != nil {
@@ -84,7 +84,8 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	return p, nil
 }
 
-// described is what spans are of. OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME come first.
+// described returns the resource of the spans. OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME
+// take precedence.
 func described(ctx context.Context, o Options) (*resource.Resource, error) {
 	own := []attribute.KeyValue{semconv.ServiceName("cadastre"), semconv.ServiceVersion(o.Version)}
 	if o.Namespace != "" {
@@ -101,21 +102,21 @@ func described(ctx context.Context, o Options) (*resource.Resource, error) {
 	return of, nil
 }
 
-// Close sends what is left, for at most two seconds, and says how many spans were lost because
-// they ended faster than the collector took them.
+// Close sends the remaining spans, for at most two seconds, and logs the number of spans that were
+// lost because they ended faster than the collector took them.
 func (p *Provider) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushWithin)
 	defer cancel()
 	if err := p.provider.Shutdown(ctx); err != nil {
 		p.log.Info("Could not send the last spans to the collector of traces", "error", err.Error())
-		_ = p.exporter.Shutdown(ctx) // ends what is under way
+		_ = p.exporter.Shutdown(ctx) // ends the sends under way
 	}
 	if lost := p.ended.Load() - p.exporter.taken.Load(); lost > 0 {
 		p.log.Info("Spans were not sent, as the queue was full or the process ended: set OTEL_BSP_MAX_QUEUE_SIZE, or a lower sampling rate", "spans", lost)
 	}
 }
 
-// counting counts spans that have ended and are to be sent.
+// counting counts the ended spans that the processor is to send.
 type counting struct {
 	sdktrace.SpanProcessor
 	ended *atomic.Int64
@@ -129,21 +130,21 @@ func (c counting) OnEnd(span sdktrace.ReadOnlySpan) {
 	c.SpanProcessor.OnEnd(span)
 }
 
-// exporter logs what fails, rather than the handler of errors that all of a process has in
-// common: at once the first time, and then once a minute at most.
+// exporter logs failures itself, instead of the error handler that the whole process shares: at
+// once the first time, and then at most once a minute.
 type exporter struct {
 	sdktrace.SpanExporter
 	clock clock.PassiveClock
 	log   logr.Logger
-	// taken are spans that were sent, or given up.
+	// taken is the number of spans that were sent, or given up.
 	taken atomic.Int64
 
-	// What follows is of the goroutine that sends.
+	// The following fields belong to the goroutine that sends.
 	lost   int
 	logged time.Time
 }
 
-// logEvery is how often failures are logged at most.
+// logEvery is the shortest interval between two logged failures.
 const logEvery = time.Minute
 
 // ExportSpans implements sdktrace.SpanExporter. It is called by one goroutine at a time.
