@@ -26,6 +26,8 @@ OUT ?= out
 TOOL := go tool -modfile=hack/tools/go.mod
 CONTROLLER_GEN := $(TOOL) controller-gen
 GOLANGCI_LINT := $(TOOL) golangci-lint
+# Not in hack/tools: golangci-lint pins another version of the YAML library.
+ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # The directory with etcd, etcdutl, kube-apiserver, kube-controller-manager and kubectl.
 # Set in the environment, it is used as it is; otherwise `make controlplane`
@@ -81,6 +83,7 @@ bin/bench:
 .PHONY: lint
 lint: ## Run the linters.
 	$(GOLANGCI_LINT) run
+	$(ACTIONLINT)
 	for module in $(modules) hack/build/prometheus; do
 	  cd $(CURDIR)/$$module
 	  go mod tidy -diff
