@@ -15,7 +15,6 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -39,13 +37,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // stage is the handlers as Setup makes them, over a store in memory.
 type stage struct {
 	mutate, validate map[string]admission.Handler
 	store            client.WithWatch
-	allocator.Parts
+	replica.Replica
 	// fails are the calls to the API server that fail, such as "get Namespace", each with
 	// its error, or a function that returns it.
 	fails sync.Map
@@ -219,7 +218,7 @@ func newStage(f testing.TB) *stage {
 	store := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(build.Tracker(scheme)).WithInterceptorFuncs(s.funcs()).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}).Build()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
-	alloc := allocator.NewParts(allocator.PartsOptions{Ledger: view, Client: store, Namespace: "system", UnclaimedLimit: 1000, Log: logr.Discard()})
+	alloc := replica.New(replica.Options{Ledger: view, Client: store, Namespace: "system", UnclaimedLimit: 1000})
 	ctx, cancel := context.WithCancel(context.Background())
 	f.Cleanup(cancel)
 	pool := ipam.Pool{
@@ -255,20 +254,20 @@ func newStage(f testing.TB) *stage {
 	ring := requester.NewRing(store, store, "system", clock.RealClock{})
 	must(f, ring.Load(ctx))
 	validate := map[string]admission.Handler{
-		"IPClaim":      admission.WithValidator(scheme, &claimValidator{Parts: alloc, operator: operator}).Handler,
-		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{Parts: alloc, live: store}).Handler,
-		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{Parts: alloc, live: store}).Handler,
-		"IPClass":      admission.WithValidator(scheme, &classValidator{Parts: alloc}).Handler,
+		"IPClaim":      admission.WithValidator(scheme, &claimValidator{catalogue: alloc.Catalogue, operator: operator}).Handler,
+		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{ledger: alloc.Ledger, catalogue: alloc.Catalogue, live: store}).Handler,
+		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{ledger: alloc.Ledger, catalogue: alloc.Catalogue, live: store}).Handler,
+		"IPClass":      admission.WithValidator(scheme, &classValidator{queue: alloc.Queue}).Handler,
 		"IPAllocation": admission.WithValidator(scheme, &allocationValidator{operator: operator}).Handler,
 	}
-	s.store, s.Parts, s.changed, s.validate = store, alloc, changed, validate
+	s.store, s.Replica, s.changed, s.validate = store, alloc, changed, validate
 	s.mutate = map[string]admission.Handler{
-		"IPClaim":        &claimMutator{Parts: alloc, cached: store, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
-		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, Parts: alloc, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
-		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, Parts: alloc, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
-		"IPAddressClaim": &addressClaimMutator{Parts: alloc, live: store, rights: rights, ring: ring},
-		"IPAddress":      &addressMutator{Parts: alloc, live: store},
-		"IPClass":        &classMutator{Parts: alloc, live: store, decoder: decoder, schemas: definitions},
+		"IPClaim":        &claimMutator{ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, cached: store, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
+		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
+		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
+		"IPAddressClaim": &addressClaimMutator{catalogue: alloc.Catalogue, live: store, rights: rights, ring: ring},
+		"IPAddress":      &addressMutator{catalogue: alloc.Catalogue, allocator: alloc.Allocator, live: store},
+		"IPClass":        &classMutator{catalogue: alloc.Catalogue, live: store, decoder: decoder, schemas: definitions},
 	}
 	return s
 }

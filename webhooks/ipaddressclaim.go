@@ -13,6 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -27,10 +28,10 @@ import (
 // pools, and notes whether their creator can use the pool of another project. Of Cluster API's
 // types it knows only the fields that it reads.
 type addressClaimMutator struct {
-	allocator.Parts
-	live   client.Reader
-	rights *requester.Rights
-	ring   *requester.Ring
+	catalogue *inventory.Catalogue
+	live      client.Reader
+	rights    *requester.Rights
+	ring      *requester.Ring
 }
 
 // Handle implements admission.Handler.
@@ -53,16 +54,16 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		return denied(addressClaimSubject(claim.Name).invalid(errs...))
 	}
 	// Without the project of a new namespace the claim waits, and is judged later.
-	_ = m.Catalogue.KnowNamespace(ctx, m.live, req.Namespace)
+	_ = m.catalogue.KnowNamespace(ctx, m.live, req.Namespace)
 	granted := false // the claim's own value is ignored: the user must not decide it
-	if m.Catalogue.NeedsGrant(request) || m.isUnknown(request.Pool) {
+	if m.catalogue.NeedsGrant(request) || m.isUnknown(request.Pool) {
 		if granted, err = m.rights.MayUse(ctx, req.UserInfo, request.Pool); err != nil {
 			return denied(addressClaimSubject(claim.Name).refusal(err))
 		}
 	}
 	d.grant(&v1alpha1.PoolReference{Name: claim.PoolName}, granted)
 	var warnings []string
-	if request.Granted = granted; m.Catalogue.LacksRight(request) {
+	if request.Granted = granted; m.catalogue.LacksRight(request) {
 		of := requester.Subject{Kind: convert.AddressClaimKind, Namespace: req.Namespace, Name: claim.Name, Pool: claim.PoolName}
 		warnings = d.askedBy(m.ring, req.UserInfo, of)
 	}
@@ -82,7 +83,7 @@ func addressClaimSubject(name string) subject {
 // isUnknown reports whether a claim names a pool that may be created later, and may then take a
 // right to use: a restore can bring claims back before their pools.
 func (m *addressClaimMutator) isUnknown(pool ipam.PoolKey) bool {
-	_, known := m.Catalogue.Pool(pool)
+	_, known := m.catalogue.Pool(pool)
 	return pool.Kind == ipam.PoolKindIPPool && !known
 }
 
@@ -103,8 +104,9 @@ func unserved(claim convert.AddressClaim) admission.Response {
 // on. The webhook refuses none: an address in conflict is in use nevertheless, and the claim's
 // condition reports the conflict.
 type addressMutator struct {
-	allocator.Parts
-	live client.Reader
+	catalogue *inventory.Catalogue
+	allocator *allocator.Allocator
+	live      client.Reader
 }
 
 // Handle implements admission.Handler.
@@ -123,12 +125,12 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		key = convert.PoolOfAddress(d.text("metadata", "labels", v1alpha1.LabelPoolKind), req.Namespace, d.text("metadata", "labels", v1alpha1.LabelPool))
 	}
 	// Without the project of a new namespace the address is recorded later.
-	_ = m.Catalogue.KnowNamespace(ctx, m.live, req.Namespace)
+	_ = m.catalogue.KnowNamespace(ctx, m.live, req.Namespace)
 	name := ipam.Name{Namespace: req.Namespace, Name: d.text("metadata", "name")}
 	address := allocator.Address{Address: d.text("spec", "address"), Gateway: d.text("spec", "gateway"), Class: class}
-	record, err := m.Allocator.RecordAddress(ctx, name, key, address)
+	record, err := m.allocator.RecordAddress(ctx, name, key, address)
 	if err != nil {
-		return admission.Allowed("").WithWarnings(unrecorded(m.Catalogue.Redacted(req.Namespace, err)))
+		return admission.Allowed("").WithWarnings(unrecorded(m.catalogue.Redacted(req.Namespace, err)))
 	}
 	_ = d.set(record.Name.Name, "metadata", "annotations", v1alpha1.AnnotationAllocation) // metadata is a map: the API server has read it
 	return d.response()

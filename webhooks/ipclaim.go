@@ -19,7 +19,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -30,13 +32,16 @@ import (
 // claimMutator implements a webhook that gives a claim its block and its status when it is created,
 // and restores both when an update leaves them out.
 type claimMutator struct {
-	allocator.Parts
-	cached  client.Reader
-	live    client.Reader
-	decoder admission.Decoder
-	schemas schemas.Schemas
-	rights  *requester.Rights
-	ring    *requester.Ring
+	ledger    *ledger.Ledger
+	catalogue *inventory.Catalogue
+	queue     *queue.Queue
+	allocator *allocator.Allocator
+	cached    client.Reader
+	live      client.Reader
+	decoder   admission.Decoder
+	schemas   schemas.Schemas
+	rights    *requester.Rights
+	ring      *requester.Ring
 }
 
 // Handle implements admission.Handler.
@@ -126,15 +131,15 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		return m.answer(ctx, r, outcome)
 	}
 	if !canWait(err) && !r.waitsForPolicy(err) {
-		return denied(r.subject.refusal(m.Catalogue.Redacted(r.claim.Namespace, err)))
+		return denied(r.subject.refusal(m.catalogue.Redacted(r.claim.Namespace, err)))
 	}
-	if full := m.Queue.MayWait(r.claim.Namespace, request); full != nil {
+	if full := m.queue.MayWait(r.claim.Namespace, request); full != nil {
 		return denied(r.subject.refusal(full))
 	}
 	outcome := convert.ClaimWaits(err)
 	m.sayWhatIsFree(r, resolution, &outcome)
 	warning := err.Error() + ": the claim waits"
-	if !m.Queue.Serves(r.holder()) {
+	if !m.queue.Serves(r.holder()) {
 		outcome.Reason = v1alpha1.ReasonNotServed
 		outcome.Message = fmt.Sprintf("the operator that answers does not serve namespace %s (--namespace): run one that does", r.claim.Namespace)
 		warning += ", and " + outcome.Message
@@ -174,7 +179,7 @@ func (m *claimMutator) poolOf(record ipam.Record, resolution inventory.Resolutio
 			return pool
 		}
 	}
-	pool, _ := m.Catalogue.Pool(record.Pool)
+	pool, _ := m.catalogue.Pool(record.Pool)
 	return pool
 }
 
@@ -191,7 +196,7 @@ func (r *claimRequest) order(resolution inventory.Resolution) allocator.Order {
 // askedBy notes the user that made a claim that waits for the right to use its pool.
 func (m *claimMutator) askedBy(r *claimRequest, request ipam.Request) []string {
 	request.Granted = r.granted
-	if r.dryRun || !m.Catalogue.LacksRight(request) {
+	if r.dryRun || !m.catalogue.LacksRight(request) {
 		return nil
 	}
 	return r.draft.askedBy(m.ring, r.user, requester.Subject{Kind: r.subject.kind, Namespace: r.claim.Namespace, Name: r.claim.Name, Pool: request.Pool.Name})
@@ -200,7 +205,7 @@ func (m *claimMutator) askedBy(r *claimRequest, request ipam.Request) []string {
 // seen returns the cache once that has all claims: before, it would make the caller wait. Until
 // then, seen returns a live reader.
 func (m *claimMutator) seen() client.Reader {
-	if m.KnowsClaims() {
+	if m.allocator.KnowsClaims() {
 		return m.cached
 	}
 	return m.live
@@ -216,14 +221,14 @@ func (r *claimRequest) waitsForPolicy(err error) bool {
 // resolve resolves the request. If an object is missing, it reads that object live and resolves
 // once more, because the caches may be behind.
 func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
-	if err := m.Catalogue.KnowNamespace(ctx, m.live, r.claim.Namespace); err != nil {
+	if err := m.catalogue.KnowNamespace(ctx, m.live, r.claim.Namespace); err != nil {
 		return inventory.Resolution{}, err
 	}
 	resolution, err := m.resolveOnce(ctx, r, request)
 	if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
 		return resolution, err
 	}
-	if err := m.Catalogue.Refresh(ctx, m.live, request); err != nil {
+	if err := m.catalogue.Refresh(ctx, m.live, request); err != nil {
 		return resolution, err
 	}
 	return m.resolveOnce(ctx, r, request)
@@ -232,20 +237,20 @@ func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipa
 // resolveOnce resolves the request, with the right to use the named pool if that needs one.
 func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
 	request.Granted = false // the claim's own value is ignored: the user must not decide it
-	if m.Catalogue.NeedsGrant(request) {
+	if m.catalogue.NeedsGrant(request) {
 		may, err := m.rights.MayUse(ctx, r.user, request.Pool)
 		if err != nil {
 			return inventory.Resolution{}, err
 		}
 		request.Granted, r.granted = may, may
 	}
-	return m.Resolve(ctx, request)
+	return m.allocator.Resolve(ctx, request)
 }
 
 func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution inventory.Resolution) (ipam.Record, error) {
 	order := r.order(resolution)
 	if r.dryRun {
-		record, err := m.Allocator.Preview(order)
+		record, err := m.allocator.Preview(order)
 		record.Name = ipam.Name{} // no record exists
 		return record, err
 	}
@@ -254,13 +259,13 @@ func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution
 		if there, err := exists(ctx, m.live, m.live, r.claim.DeepCopy()); there || err != nil {
 			return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
 		}
-		if record, ok := m.Allocator.Restore(ctx, order, r.claim.Spec.AllocationName); ok {
+		if record, ok := m.allocator.Restore(ctx, order, r.claim.Spec.AllocationName); ok {
 			return record, nil
 		}
 	}
-	record, err := m.Allocator.Allocate(ctx, order)
+	record, err := m.allocator.Allocate(ctx, order)
 	if err == nil && ctx.Err() != nil { // the caller is gone, and cannot take it
-		m.Allocator.Discard(ctx, record)
+		m.allocator.Discard(ctx, record)
 		return ipam.Record{}, ipam.ErrUnconfirmed
 	}
 	return record, err
@@ -301,10 +306,10 @@ func (m *claimMutator) sayWhatIsFree(r *claimRequest, resolution inventory.Resol
 	if !r.dryRun {
 		return
 	}
-	results := m.Allocator.Consider(r.order(resolution), convert.MostCandidates)
+	results := m.allocator.Consider(r.order(resolution), convert.MostCandidates)
 	outcome.Candidates, outcome.Omitted = convert.CandidatesNow(results)
 	for i := range outcome.Candidates {
-		if capacity, ok := m.Ledger.Capacity(results[i].Pool); ok {
+		if capacity, ok := m.ledger.Capacity(results[i].Pool); ok {
 			convert.SetFree(&outcome.Candidates[i], capacity.LargestFree, capacity.Available)
 		}
 	}
@@ -318,7 +323,7 @@ func (m *claimMutator) classesToName(r *claimRequest, err error) []string {
 	if !ok || missing.Reason != v1alpha1.ReasonClassNotFound && missing.Reason != v1alpha1.ReasonNoDefaultClass {
 		return nil
 	}
-	classes := m.Catalogue.ClassesFor(r.request)
+	classes := m.catalogue.ClassesFor(r.request)
 	if len(classes) == 0 {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // inNew asks for an object in a namespace that was made a moment ago.
@@ -49,7 +48,7 @@ func TestWhatIsMadeInANamespaceThatWasJustMadeIsServed(t *testing.T) {
 
 func TestAClaimThatWaitsInANamespaceThatIsNotServedSaysSo(t *testing.T) {
 	s := newStage(t)
-	s.mutate["IPClaim"].(*claimMutator).Queue = queue.New(queue.Options{Ledger: s.Ledger, Catalogue: s.Catalogue, WatchNamespace: "team"})
+	s.mutate["IPClaim"].(*claimMutator).queue = queue.New(queue.Options{Ledger: s.Ledger, Catalogue: s.Catalogue, WatchNamespace: "team"})
 	answer := s.inNew(t, "IPClaim", `{"className":"missing"}`)
 	if !strings.Contains(answer, v1alpha1.ReasonNotServed) || strings.Count(answer, "does not serve namespace new") != 5 {
 		t.Errorf("it is answered: %s", answer)
@@ -77,12 +76,12 @@ func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must(t, errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)))
 	cached, live := fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build()
-	alloc := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), Log: logr.Discard()})
-	m := &claimMutator{Parts: alloc, cached: cached, live: live}
+	alloc := replica.New(replica.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}})})
+	m := &claimMutator{ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, cached: cached, live: live}
 	if m.seen() != client.Reader(cached) {
 		t.Error("all claims are known, and they are not read from the cache")
 	}
-	must(t, alloc.Feed(t.Context(), &informertest.FakeInformers{Scheme: scheme})) // and not FeedClaims
+	must(t, alloc.Allocator.Feed(t.Context(), &informertest.FakeInformers{Scheme: scheme})) // and not FeedClaims
 	if m.seen() != client.Reader(live) {
 		t.Error("not all claims are known, and they are not read live")
 	}

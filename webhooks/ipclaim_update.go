@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 )
 
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=false,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
@@ -17,7 +17,7 @@ import (
 // and pool decide whether blocks are retained. The claim's CEL rules check all that concerns one
 // claim alone.
 type claimValidator struct {
-	allocator.Parts
+	catalogue *inventory.Catalogue
 	// operator is the user name of the operator itself.
 	operator string
 }
@@ -59,7 +59,7 @@ func (v *claimValidator) ValidateUpdate(ctx context.Context, before, after *v1al
 	if len(errs) > 0 {
 		return nil, claim.invalid(errs...)
 	}
-	if err := v.Catalogue.MayRetain(request, after.Spec.AllocationName); err != nil {
+	if err := v.catalogue.MayRetain(request, after.Spec.AllocationName); err != nil {
 		return nil, claim.refusal(err)
 	}
 	return nil, nil

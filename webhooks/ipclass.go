@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // While no replica runs, classes can still be edited: the CEL rules make the same checks of a spec
@@ -34,10 +34,10 @@ import (
 // one, except for a class that replaces the other. It changes nothing: it comes before the class's
 // CEL rules, which cannot name the value that is wrong.
 type classMutator struct {
-	allocator.Parts
-	live    client.Reader
-	decoder admission.Decoder
-	schemas schemas.Schemas
+	catalogue *inventory.Catalogue
+	live      client.Reader
+	decoder   admission.Decoder
+	schemas   schemas.Schemas
 }
 
 // Handle implements admission.Handler.
@@ -70,7 +70,7 @@ func (m *classMutator) excludedWarnings(before, class *v1alpha1.IPClass) []strin
 	if !before.Spec.AllowLocalPools || class.Spec.AllowLocalPools {
 		return nil
 	}
-	local := slices.DeleteFunc(m.Catalogue.PoolsNaming(class.Name), func(key ipam.PoolKey) bool { return key.Namespace == "" })
+	local := slices.DeleteFunc(m.catalogue.PoolsNaming(class.Name), func(key ipam.PoolKey) bool { return key.Namespace == "" })
 	if len(local) == 0 {
 		return nil
 	}
@@ -128,7 +128,7 @@ func replaced(class *v1alpha1.IPClass) string {
 }
 
 // classValidator implements a validator that keeps a class for which claims wait.
-type classValidator struct{ allocator.Parts }
+type classValidator struct{ queue *queue.Queue }
 
 // ValidateCreate leaves creation to the mutating webhook.
 func (v *classValidator) ValidateCreate(context.Context, *v1alpha1.IPClass) (admission.Warnings, error) {
@@ -143,7 +143,7 @@ func (v *classValidator) ValidateUpdate(context.Context, *v1alpha1.IPClass, *v1a
 // ValidateDelete refuses to delete a class for which claims wait. Claims that have their block no
 // longer need it.
 func (v *classValidator) ValidateDelete(_ context.Context, class *v1alpha1.IPClass) (admission.Warnings, error) {
-	waiting := v.Queue.WaitingForClass(class.Name)
+	waiting := v.queue.WaitingForClass(class.Name)
 	if !class.DeletionTimestamp.IsZero() || len(waiting) == 0 {
 		return nil, nil
 	}

@@ -21,7 +21,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -35,13 +37,16 @@ import (
 // a root's in its routing domain, a child's in its parent. It restores filled-in fields when an
 // update leaves them out.
 type poolMutator struct {
-	kind v1alpha1.PoolKind
-	allocator.Parts
-	live    client.Reader
-	decoder admission.Decoder
-	schemas schemas.Schemas
-	rights  *requester.Rights
-	ring    *requester.Ring
+	kind      v1alpha1.PoolKind
+	ledger    *ledger.Ledger
+	catalogue *inventory.Catalogue
+	queue     *queue.Queue
+	allocator *allocator.Allocator
+	live      client.Reader
+	decoder   admission.Decoder
+	schemas   schemas.Schemas
+	rights    *requester.Rights
+	ring      *requester.Ring
 }
 
 // Handle implements admission.Handler.
@@ -119,10 +124,10 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 		pool.Family = ipam.FamilyOf(record.Block)
 	}
 	if err != nil && !canWait(err) {
-		return denied(r.subject.refusal(m.Catalogue.Redacted(r.obj.GetNamespace(), err)))
+		return denied(r.subject.refusal(m.catalogue.Redacted(r.obj.GetNamespace(), err)))
 	}
 	if err != nil {
-		if full := m.Queue.MayWait(r.obj.GetNamespace(), pool.ParentRequest()); full != nil {
+		if full := m.queue.MayWait(r.obj.GetNamespace(), pool.ParentRequest()); full != nil {
 			return denied(r.subject.refusal(full))
 		}
 	}
@@ -132,7 +137,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	if err := r.fillIn(pool, record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	warnings := slices.Concat(classWarnings(m.Catalogue, pool), edges, gatewayHeld(m.Parts, pool))
+	warnings := slices.Concat(classWarnings(m.catalogue, pool), edges, gatewayHeld(m.ledger, m.catalogue, pool))
 	if err != nil {
 		warnings = append(warnings, m.askedBy(r, pool)...)
 		warnings = append(warnings, err.Error()+": the pool waits")
@@ -143,7 +148,7 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 // askedBy notes the user that made a child pool that waits for the right to use its parent.
 func (m *poolMutator) askedBy(r *poolRequest, pool ipam.Pool) []string {
 	pool.ParentGranted = r.granted
-	if r.dryRun || !pool.IsChild() || !m.Catalogue.LacksRight(pool.ParentRequest()) {
+	if r.dryRun || !pool.IsChild() || !m.catalogue.LacksRight(pool.ParentRequest()) {
 		return nil
 	}
 	return r.draft.askedBy(m.ring, r.user, requester.Subject{Kind: r.subject.kind, Namespace: pool.Key.Namespace, Name: pool.Key.Name, Pool: pool.Home.Name})
@@ -151,7 +156,7 @@ func (m *poolMutator) askedBy(r *poolRequest, pool ipam.Pool) []string {
 
 // cycle refuses a pool that is among its own ancestors.
 func (m *poolMutator) cycle(pool ipam.Pool) field.ErrorList {
-	if !pool.IsChild() || !m.Catalogue.Descends(pool.Home, pool.Key) {
+	if !pool.IsChild() || !m.catalogue.Descends(pool.Home, pool.Key) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("spec", "parentRef", "name"), pool.Home.Name,
@@ -161,13 +166,13 @@ func (m *poolMutator) cycle(pool ipam.Pool) field.ErrorList {
 // carve records the pool's CIDR. For a dry run it only returns the record that would be made.
 func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool) (ipam.Record, error) {
 	if namespace := pool.Key.Namespace; namespace != "" {
-		if err := m.Catalogue.KnowNamespace(ctx, m.live, namespace); err != nil {
+		if err := m.catalogue.KnowNamespace(ctx, m.live, namespace); err != nil {
 			return ipam.Record{}, err
 		}
 	}
 	order, err := m.order(ctx, r, pool)
 	if _, ok := errors.AsType[*ipam.MissingError](err); ok {
-		if err := m.Catalogue.Refresh(ctx, m.live, ipam.Request{Pool: pool.Home}); err != nil {
+		if err := m.catalogue.Refresh(ctx, m.live, ipam.Request{Pool: pool.Home}); err != nil {
 			return ipam.Record{}, err
 		}
 		order, err = m.order(ctx, r, pool)
@@ -176,11 +181,11 @@ func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool)
 		return ipam.Record{}, err
 	}
 	if r.dryRun {
-		return m.Allocator.Preview(order)
+		return m.allocator.Preview(order)
 	}
-	record, err := m.Allocator.Allocate(ctx, order)
+	record, err := m.allocator.Allocate(ctx, order)
 	if err == nil && ctx.Err() != nil { // the caller is gone, and cannot take it
-		m.Allocator.Discard(ctx, record)
+		m.allocator.Discard(ctx, record)
 		return ipam.Record{}, ipam.ErrUnconfirmed
 	}
 	return record, err
@@ -189,14 +194,14 @@ func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool)
 // order returns the order for the pool's CIDR, with the right to use its parent if that needs one.
 func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool) (allocator.Order, error) {
 	pool.ParentGranted = false // the pool's own value is ignored: the user must not decide it
-	if m.Catalogue.ParentNeedsGrant(pool) {
+	if m.catalogue.ParentNeedsGrant(pool) {
 		may, err := m.rights.MayUse(ctx, r.user, pool.Home)
 		if err != nil {
 			return allocator.Order{}, err
 		}
 		pool.ParentGranted, r.granted = may, may
 	}
-	order, err := m.PoolOrder(pool)
+	order, err := m.allocator.PoolOrder(pool)
 	order.Origin, order.RequestedBy = allocator.OriginAdmission, r.user.Username
 	return order, err
 }
@@ -211,7 +216,7 @@ func (m *poolMutator) recheck(ctx context.Context, r *poolRequest, record ipam.R
 	_, errs := convert.Pool(carved)
 	_, refused := edgeGateway(carved, record.Block)
 	if errs = append(errs, refused...); len(errs) > 0 && record.UID != "" {
-		m.Allocator.Discard(ctx, record)
+		m.allocator.Discard(ctx, record)
 	}
 	return errs
 }

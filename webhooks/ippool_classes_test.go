@@ -5,12 +5,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
@@ -54,12 +54,12 @@ func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
 
 // TestClassThatExcludesLocalPoolsWarns has the edits of a class that LocalIPPools name.
 func TestClassThatExcludesLocalPoolsWarns(t *testing.T) {
-	parts := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})
+	r := replica.New(replica.Options{})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("team", "own"), ipam.LocalPoolNamed("other", "own")} {
-		parts.Catalogue.SetPool(ipam.Pool{Key: key, Classes: []string{"gold"}})
+		r.Catalogue.SetPool(ipam.Pool{Key: key, Classes: []string{"gold"}})
 	}
-	parts.Catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("q"), Classes: []string{"lead"}})
-	m := &classMutator{Parts: parts}
+	r.Catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("q"), Classes: []string{"lead"}})
+	m := &classMutator{catalogue: r.Catalogue}
 	open, closed := build.Class("gold").LocalPools(), build.Class("gold")
 	got := m.excludedWarnings(open.Obj(), closed.Obj())
 	want := []string{"spec.allowLocalPools: new claims of this class are no longer served from 2 LocalIPPools that have it in classNames, and blocks that are held stay: set it again if claims need these pools"}

@@ -5,11 +5,10 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // TestGatewayAtTheEdgeIsRefused has each kind of subnet.
@@ -59,7 +58,8 @@ func TestGatewayThatStaysIsNotJudged(t *testing.T) {
 		return build.Pool("p").CIDR("10.0.0.0/24").Network(24, "10.0.0.255").With(edit).Obj()
 	}
 	before := pool(func(*v1alpha1.IPPoolSpec) {})
-	v := &poolValidator[*v1alpha1.IPPool]{Parts: allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})}
+	r := replica.New(replica.Options{})
+	v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalogue: r.Catalogue}
 	for name, tc := range map[string]struct {
 		edit    func(*v1alpha1.IPPoolSpec)
 		refused bool

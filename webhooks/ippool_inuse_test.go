@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,12 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 func claimHolder(name string) ipam.Holder {
@@ -217,9 +216,9 @@ func TestDeletionOfPoolStopsReadingAtAnError(t *testing.T) {
 // TestDryRunOfADeletionReadsNothing has neither a client to read with nor a request to wait.
 func TestDryRunOfADeletionReadsNothing(t *testing.T) {
 	view := occupied(1)
-	parts := allocator.NewParts(allocator.PartsOptions{Ledger: view, Log: logr.Discard()})
-	t.Cleanup(parts.Close)
-	v := &poolValidator[*v1alpha1.IPPool]{Parts: parts}
+	r := replica.New(replica.Options{Ledger: view})
+	t.Cleanup(r.Close)
+	v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalogue: r.Catalogue}
 	ctx := admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{DryRun: new(true)}})
 	refused := func(when string, want bool) {
 		t.Helper()
@@ -236,10 +235,10 @@ func TestDryRunOfADeletionReadsNothing(t *testing.T) {
 		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(child.Key),
 	})
 	refused("while a child is not known", true)
-	parts.Catalogue.SetPool(child)
+	r.Catalogue.SetPool(child)
 	refused("while a child is there", true)
 	child.Terminating = true
-	parts.Catalogue.SetPool(child)
+	r.Catalogue.SetPool(child)
 	refused("while that child is being deleted", false)
 	if _, err := v.ValidateDelete(t.Context(), build.Pool("p").Obj()); err == nil {
 		t.Error("a deletion without a request passes")

@@ -7,12 +7,11 @@ import (
 	"testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // heldIn is the record of an address of a pool, held by a claim in namespace a.
@@ -56,15 +55,15 @@ func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
 			pool := func(n *v1alpha1.PoolNetwork) *v1alpha1.IPPool {
 				return build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Network = n }).Obj()
 			}
-			parts := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})
-			parts.Catalogue.Enter(pool(tc.before))
+			r := replica.New(replica.Options{})
+			r.Catalogue.Enter(pool(tc.before))
 			if !tc.nothingHeld {
 				key := ipam.PoolNamed("p")
-				parts.Ledger.Load([]ipam.Record{
+				r.Ledger.Load([]ipam.Record{
 					heldIn(key, "x", "10.0.0.9", "10.0.0.1"), heldIn(key, "y", "10.0.0.8", "10.0.0.1"), heldIn(key, "z", "10.0.0.7", "fe80::1"),
 				}, nil)
 			}
-			v := &poolValidator[*v1alpha1.IPPool]{Parts: parts}
+			v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalogue: r.Catalogue}
 			got, err := v.ValidateUpdate(t.Context(), pool(tc.before), pool(tc.after))
 			if err != nil || !slices.Equal(got, tc.want) {
 				t.Errorf("\ngot:  %q, %v\nwant: %q", got, err, tc.want)
@@ -81,12 +80,12 @@ func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
 
 // TestHolderOfAGatewayIsForItsProjectToKnow has a LocalIPPool that lies in a shared pool.
 func TestHolderOfAGatewayIsForItsProjectToKnow(t *testing.T) {
-	parts := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})
-	parts.Catalogue.SetProject("a", "blue")
-	parts.Catalogue.SetProject("b", "red")
+	r := replica.New(replica.Options{})
+	r.Catalogue.SetProject("a", "blue")
+	r.Catalogue.SetProject("b", "red")
 	shared := ipam.Pool{Key: ipam.PoolNamed("shared"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/24")}
-	parts.Ledger.Describe(shared)
-	parts.Ledger.Load([]ipam.Record{heldIn(shared.Key, "x", "10.0.0.9", "")}, nil)
+	r.Ledger.Describe(shared)
+	r.Ledger.Load([]ipam.Record{heldIn(shared.Key, "x", "10.0.0.9", "")}, nil)
 	for namespace, want := range map[string]string{
 		"a": "spec.network.gateway: 10.0.0.9/32 conflicts with 10.0.0.9/32 of pool shared, held by IPClaim a/x: choose another address for the gateway, or have that one released",
 		"b": "spec.network.gateway: 10.0.0.9/32 is in use in pool shared: choose another address for the gateway, or have that one released",
@@ -95,7 +94,7 @@ func TestHolderOfAGatewayIsForItsProjectToKnow(t *testing.T) {
 			Key: ipam.LocalPoolNamed(namespace, "own"), Home: shared.Key, CIDR: netip.MustParsePrefix("10.0.0.128/25"),
 			Network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.9")},
 		}
-		if got := gatewayHeld(parts, own); !slices.Equal(got, []string{want}) {
+		if got := gatewayHeld(r.Ledger, r.Catalogue, own); !slices.Equal(got, []string{want}) {
 			t.Errorf("\ngot:  %q\nwant: %q", got, want)
 		}
 	}

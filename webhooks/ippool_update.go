@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -34,8 +33,9 @@ import (
 // poolValidator implements a validator that judges the changes in an update of one kind of pool.
 // The mutating webhook judges a pool that is created, before its CIDR is recorded.
 type poolValidator[T v1alpha1.Pool] struct {
-	allocator.Parts
-	live client.Reader
+	ledger    *ledger.Ledger
+	catalogue *inventory.Catalogue
+	live      client.Reader
 }
 
 // ValidateCreate adds no check to the mutating webhook.
@@ -58,9 +58,9 @@ func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (a
 		return nil, poolSubject(after).invalid(errs...)
 	}
 	if !slices.Equal(before.PoolSpec().ClassNames, pool.Classes) {
-		warnings = append(warnings, classWarnings(v.Catalogue, pool)...)
+		warnings = append(warnings, classWarnings(v.catalogue, pool)...)
 	}
-	return append(warnings, networkWarnings(v.Parts, before.PoolSpec().Network, after.PoolSpec().Network, pool)...), nil
+	return append(warnings, v.networkWarnings(before.PoolSpec().Network, after.PoolSpec().Network, pool)...), nil
 }
 
 // sameGateway reports whether an update leaves unchanged the gateway, and whether the addresses at
@@ -90,9 +90,9 @@ func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admissio
 	if req, err := admission.RequestFromContext(ctx); err != nil {
 		return nil, err
 	} else if req.DryRun != nil && *req.DryRun {
-		going = isGoingSeen(v.Catalogue)
+		going = isGoingSeen(v.catalogue)
 	}
-	u, err := useOf(ctx, going, v.Ledger, convert.KeyOf(pool))
+	u, err := useOf(ctx, going, v.ledger, convert.KeyOf(pool))
 	switch {
 	case err != nil:
 		return nil, poolSubject(pool).refusal(err)
@@ -241,22 +241,22 @@ func (s subject) inUse(u use) error {
 
 // gatewayHeld returns a warning if the gateway of a pool is an address that a claim holds, in the
 // pool or elsewhere in its routing domain.
-func gatewayHeld(p allocator.Parts, pool ipam.Pool) []string {
+func gatewayHeld(view *ledger.Ledger, known *inventory.Catalogue, pool ipam.Pool) []string {
 	if pool.Network == nil || !pool.Network.Gateway.IsValid() {
 		return nil
 	}
 	gateway := pool.Network.Gateway
-	record, isHeld := p.Ledger.HolderAt(pool, gateway)
+	record, isHeld := view.HolderAt(pool, gateway)
 	if !isHeld {
 		return nil
 	}
 	taken := &ipam.TakenError{Block: netip.PrefixFrom(gateway, gateway.BitLen()), Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
-	return []string{fmt.Sprintf("%s: %v: choose another address for the gateway, or have that one released", gatewayField, p.Catalogue.Redacted(pool.Key.Namespace, taken))}
+	return []string{fmt.Sprintf("%s: %v: choose another address for the gateway, or have that one released", gatewayField, known.Redacted(pool.Key.Namespace, taken))}
 }
 
 // networkWarnings returns warnings about the effect of a network update on held addresses: their
 // holders keep the values that were handed out with them.
-func networkWarnings(p allocator.Parts, before, after *v1alpha1.PoolNetwork, pool ipam.Pool) []string {
+func (v *poolValidator[T]) networkWarnings(before, after *v1alpha1.PoolNetwork, pool ipam.Pool) []string {
 	changed := changedSettings(before, after)
 	if len(changed) == 0 {
 		return nil
@@ -265,11 +265,11 @@ func networkWarnings(p allocator.Parts, before, after *v1alpha1.PoolNetwork, poo
 	if before != nil {
 		former = convert.GatewayGiven(before.Gateway)
 	}
-	all, with := p.Ledger.HandedOut(pool.Key, former)
+	all, with := v.ledger.HandedOut(pool.Key, former)
 	held := func(n int) string { return ipam.Numbered(n, "address", "addresses") + " still held" }
 	var warnings []string
 	if changed[0] == gatewayField {
-		changed, warnings = changed[1:], gatewayHeld(p, pool)
+		changed, warnings = changed[1:], gatewayHeld(v.ledger, v.catalogue, pool)
 		if former.IsValid() && with > 0 {
 			warnings = append(warnings, fmt.Sprintf("%s: %s was handed out with %s, and stays withheld until the last is released: make such claims again, or configure the hosts; kubectl ipam check lists them",
 				gatewayField, former, held(with)))

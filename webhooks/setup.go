@@ -9,13 +9,31 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // Options holds the settings and dependencies that the webhooks get at start-up.
 type Options struct {
-	allocator.Parts
+	// Ledger is the view of all allocations.
+	Ledger *ledger.Ledger
+	// Catalogue holds the pools, classes, namespaces and Clusters.
+	Catalogue *inventory.Catalogue
+	// Queue holds the waiting claims and pools.
+	Queue *queue.Queue
+	// Allocator creates and deletes IPAllocations.
+	Allocator *allocator.Allocator
+	// Metrics and History count and record refusals.
+	Metrics *metrics.Instruments
+	History *history.Recorder
+	// Tracer starts the spans; nil: no spans.
+	Tracer *tracing.Tracer
 	// Live reads without a cache.
 	Live client.Reader
 	// Rights are asked at admission. If a user has no right, Ring seals the identity of the user
@@ -40,21 +58,23 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 
 	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &claimMutator{
-		Parts: o.Parts, cached: cached, live: o.Live, decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring,
+		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, allocator: o.Allocator, cached: cached, live: o.Live,
+		decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring,
 	})
 	for _, kind := range []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool} {
 		serve("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &poolMutator{
-			kind: kind, Parts: o.Parts, live: o.Live, decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring,
+			kind: kind, ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, allocator: o.Allocator, live: o.Live,
+			decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring,
 		})
 	}
-	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &classMutator{Parts: o.Parts, live: o.Live, decoder: decoder, schemas: definitions})
-	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &addressClaimMutator{Parts: o.Parts, live: o.Live, rights: o.Rights, ring: o.Ring})
-	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &addressMutator{Parts: o.Parts, live: o.Live})
+	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &classMutator{catalogue: o.Catalogue, live: o.Live, decoder: decoder, schemas: definitions})
+	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &addressClaimMutator{catalogue: o.Catalogue, live: o.Live, rights: o.Rights, ring: o.Ring})
+	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &addressMutator{catalogue: o.Catalogue, allocator: o.Allocator, live: o.Live})
 
-	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclaim", admission.WithValidator(scheme, &claimValidator{Parts: o.Parts, operator: o.Operator}).Handler)
-	serve("/validate-ipam-cadastre-dev-v1alpha1-ippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{Parts: o.Parts, live: o.Live}).Handler)
-	serve("/validate-ipam-cadastre-dev-v1alpha1-localippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{Parts: o.Parts, live: o.Live}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclaim", admission.WithValidator(scheme, &claimValidator{catalogue: o.Catalogue, operator: o.Operator}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-ippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{ledger: o.Ledger, catalogue: o.Catalogue, live: o.Live}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-localippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{ledger: o.Ledger, catalogue: o.Catalogue, live: o.Live}).Handler)
 	serve("/validate-ipam-cadastre-dev-v1alpha1-ipallocation", admission.WithValidator(scheme, &allocationValidator{operator: o.Operator}).Handler)
-	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclass", admission.WithValidator(scheme, &classValidator{Parts: o.Parts}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclass", admission.WithValidator(scheme, &classValidator{queue: o.Queue}).Handler)
 	return nil
 }

@@ -118,7 +118,7 @@ func inScene(t *testing.T, play func(*scene)) {
 		}
 		view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
 		view.Describe(s.pool)
-		s.allocator = newAllocator(PartsOptions{Ledger: view, Client: s.calm})
+		s.allocator = newAllocator(testOptions{Ledger: view, Client: s.calm})
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { view.Run(ctx, calmly{s.calm}, &v1alpha1.IPAllocation{}) })

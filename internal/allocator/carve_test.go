@@ -94,7 +94,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 				if c.before != nil {
 					c.before(a)
 				}
-				order, err := partsOf(a).PoolOrder(c.pool)
+				order, err := a.PoolOrder(c.pool)
 				if c.err != nil {
 					if !c.err(err) {
 						t.Errorf("got %v", err)
@@ -110,7 +110,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 				}
 				place := queue.WaiterOfPool(c.pool, metav1.Now().Time)
 				a.queue.Wait(place)
-				if order, err = partsOf(a).PoolOrder(c.pool); err != nil || !order.Waiting.Since.Equal(place.Since) {
+				if order, err = a.PoolOrder(c.pool); err != nil || !order.Waiting.Since.Equal(place.Since) {
 					t.Errorf("in line: got %+v, %v; want its place", order.Waiting, err)
 				}
 			})
@@ -118,7 +118,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 	}
 	t.Run("before everything was seen", func(t *testing.T) {
 		a := unstarted()
-		if _, err := partsOf(a).PoolOrder(child); !errors.Is(err, ipam.ErrNotSynced) {
+		if _, err := a.PoolOrder(child); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("got %v, want %v", err, ipam.ErrNotSynced)
 		}
 	})

@@ -29,6 +29,33 @@ const (
 	waitersSeenWithin = 10 * time.Second
 )
 
+// Feed keeps the catalog up to date from the informers of a cache. The caller calls it once, before
+// the cache is started; FeedClaims does the rest.
+func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
+	sources, err := a.catalogue.Feed(ctx, from)
+	if err != nil {
+		return err
+	}
+	for _, synced := range sources {
+		a.queue.FedBy(synced)
+	}
+	a.claims.await()
+	return nil
+}
+
+// FeedClaims keeps the queue and the ledger's knowledge of claims up to date from the informer of a
+// cache. There may be a hundred thousand claims, and few of them wait: FeedClaims lists the waiting
+// ones first, so that blocks can be handed out before the others are known, and no waiter is
+// overtaken. It returns when all claims are known, or ctx is done. The caller calls it once, after
+// Feed.
+func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, from ctrlcache.Cache) {
+	a.claims.feed(ctx, live, from)
+}
+
+// KnowsClaims reports whether every IPClaim has been seen once. Until then a cache of claims blocks
+// its readers, and claimed records may seem unclaimed.
+func (a *Allocator) KnowsClaims() bool { return a.claims.known() }
+
 // claims holds the sources of the IPClaims that this process has seen: the queue has the waiting
 // ones, the ledger the records of the others.
 type claims struct {

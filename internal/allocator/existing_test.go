@@ -52,7 +52,7 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 			if invalid != nil {
 				t.Fatal(invalid)
 			}
-			a := newAllocator(PartsOptions{Client: k8s, Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}})})
+			a := newAllocator(testOptions{Client: k8s, Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}})})
 			a.catalogue.SetProject("red", "red")
 			if test.pool != nil {
 				a.catalogue.SetPool(*test.pool)

@@ -124,7 +124,7 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 			onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 				informer := controllertest.NewFakeInformer()
 				from := &informertest.FakeInformers{Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{late: informer}}
-				if err := partsOf(a).Feed(t.Context(), from); err != nil {
+				if err := a.Feed(t.Context(), from); err != nil {
 					t.Fatal(err)
 				}
 				a.claims.waitersSeen.Store(true)
@@ -143,7 +143,7 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 		"cannot be had":        {Scheme: scheme, Error: failed},
 		"has ended in between": {Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{kinds[1]: ended{err: failed}}},
 	} {
-		if err := partsOf(unstarted()).Feed(t.Context(), from); !errors.Is(err, failed) {
+		if err := unstarted().Feed(t.Context(), from); !errors.Is(err, failed) {
 			t.Errorf("an informer that %s: got %v, want %v", name, err, failed)
 		}
 	}

@@ -39,7 +39,7 @@ type beginning struct {
 
 // begin begins with all records seen. What is there is what a list of claims by
 // their records shows; err is how that list fails.
-func begin(t *testing.T, o PartsOptions, err error, there ...client.Object) beginning {
+func begin(t *testing.T, o testOptions, err error, there ...client.Object) beginning {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
@@ -61,7 +61,7 @@ func begin(t *testing.T, o PartsOptions, err error, there ...client.Object) begi
 	o.Ledger, o.UnclaimedLimit = view, 7
 	b.Allocator = newAllocator(o)
 	go view.Run(t.Context(), quick{b.server}, &v1alpha1.IPAllocation{})
-	if err := partsOf(b.Allocator).Feed(t.Context(), b.informers); err != nil {
+	if err := b.Feed(t.Context(), b.informers); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -82,24 +82,24 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := begin(t, PartsOptions{}, c.err, waits, gone, has)
+				b := begin(t, testOptions{}, c.err, waits, gone, has)
 				if err := b.synced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("at first: %v, want %v", err, ipam.ErrNotSynced)
 				}
-				go partsOf(b.Allocator).FeedClaims(t.Context(), b.live, b.informers)
+				go b.FeedClaims(t.Context(), b.live, b.informers)
 				time.Sleep(2 * waitersSeenWithin)
 				if early := b.synced() == nil; early != c.early || b.queue.Len() != c.line {
 					t.Errorf("before the claims are known, handed out: %t, want %t; %d in line, want %d", early, c.early, b.queue.Len(), c.line)
 				}
-				if partsOf(b.Allocator).KnowsClaims() || b.unclaimedLimit() != 0 {
-					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", partsOf(b.Allocator).KnowsClaims(), b.unclaimedLimit())
+				if b.KnowsClaims() || b.unclaimedLimit() != 0 {
+					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", b.KnowsClaims(), b.unclaimedLimit())
 				}
 				b.claims.Add(waits)
 				b.claims.Add(has)
 				b.claims.Synced()
 				time.Sleep(2 * again)
-				if err := b.synced(); err != nil || !partsOf(b.Allocator).KnowsClaims() || b.unclaimedLimit() != 7 {
-					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, partsOf(b.Allocator).KnowsClaims(), b.unclaimedLimit())
+				if err := b.synced(); err != nil || !b.KnowsClaims() || b.unclaimedLimit() != 7 {
+					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, b.KnowsClaims(), b.unclaimedLimit())
 				}
 				obj := convert.Allocation(heldBlock("never-stored", "10.0.0.0/28"))
 				if err := b.server.create(obj); err != nil {
@@ -123,11 +123,11 @@ func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, next, other := build.Claim("red", "gone").Class("gold").Obj(), build.Claim("red", "next").Class("gold").Obj(), build.Claim("blue", "other").Class("gold").Obj()
 		next.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Second))
-		b := begin(t, PartsOptions{WatchNamespace: "red", WaitingLimit: 1}, nil, gone, next, other)
+		b := begin(t, testOptions{WatchNamespace: "red", WaitingLimit: 1}, nil, gone, next, other)
 		var served []string
 		b.queue.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
 		done := make(chan struct{})
-		go func() { partsOf(b.Allocator).FeedClaims(t.Context(), b.live, b.informers); close(done) }()
+		go func() { b.FeedClaims(t.Context(), b.live, b.informers); close(done) }()
 		time.Sleep(again) // of the time in the bubble
 		synctest.Wait()
 		if b.queue.Len() != 2 || b.queue.Has(convert.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
@@ -161,10 +161,10 @@ func (f *failing) GetInformer(ctx context.Context, obj client.Object, opts ...ct
 // TestTheWatchOfClaimsIsTriedAgain until it is there.
 func TestTheWatchOfClaimsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := begin(t, PartsOptions{}, nil)
+		b := begin(t, testOptions{}, nil)
 		b.claims.Synced()
-		partsOf(b.Allocator).FeedClaims(t.Context(), b.live, &failing{b.informers, 3})
-		if !partsOf(b.Allocator).KnowsClaims() {
+		b.FeedClaims(t.Context(), b.live, &failing{b.informers, 3})
+		if !b.KnowsClaims() {
 			t.Error("claims are not known in the end")
 		}
 	})

@@ -21,8 +21,11 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -86,19 +89,26 @@ func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch,
 	return c.server.patch(obj, patch)
 }
 
-// newAllocator is one with a catalogue and a queue of its own.
-func newAllocator(o PartsOptions) *Allocator {
-	o.Namespace, o.Log = "system", logr.Discard()
-	return NewParts(o).Allocator
+// testOptions holds the options of an allocator that tests vary.
+type testOptions struct {
+	Ledger                       *ledger.Ledger
+	Client                       client.Client
+	UnclaimedLimit, WaitingLimit int
+	WatchNamespace               string
 }
 
-// partsOf are the parts that an allocator was made with.
-func partsOf(a *Allocator) Parts {
-	return Parts{Ledger: a.ledger, Catalogue: a.catalogue, Queue: a.queue, Allocator: a}
+// newAllocator returns an allocator with a new catalog and queue.
+func newAllocator(o testOptions) *Allocator {
+	known := inventory.New(inventory.Options{Ledger: o.Ledger, Namespace: "system", Clock: clock.RealClock{}})
+	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalogue: known, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: logr.Discard()})
+	return New(Options{
+		Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit,
+		Metrics: metrics.New(clock.RealClock{}), History: history.New(history.Options{Clock: clock.RealClock{}}), Log: logr.Discard(),
+	})
 }
 
 // unstarted has seen nothing yet.
-func unstarted() *Allocator { return newAllocator(PartsOptions{Ledger: ledger.New(ledger.Options{})}) }
+func unstarted() *Allocator { return newAllocator(testOptions{Ledger: ledger.New(ledger.Options{})}) }
 
 // parent is the pool that a replica of onReplica knows.
 func parent() ipam.Pool {
@@ -112,7 +122,7 @@ func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 	synctest.Test(t, func(t *testing.T) {
 		over := &steady{link: link{server: newAPIServer(parent())}}
 		view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
-		a := newAllocator(PartsOptions{Ledger: view, Client: over})
+		a := newAllocator(testOptions{Ledger: view, Client: over})
 		view.Describe(parent())
 		ctx, stop := context.WithCancel(context.Background())
 		defer a.Close()

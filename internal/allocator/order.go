@@ -60,6 +60,33 @@ type Order struct {
 	existing bool
 }
 
+// Resolve returns the result of Catalogue.Resolve once everything has been seen; before, the error
+// is ipam.ErrNotSynced.
+func (a *Allocator) Resolve(ctx context.Context, req ipam.Request) (inventory.Resolution, error) {
+	if err := a.synced(); err != nil {
+		return inventory.Resolution{}, err
+	}
+	res, err := a.catalogue.Resolve(req)
+	traceResolution(ctx, req, res, err)
+	return res, err
+}
+
+// PoolOrder returns the order for a pool's own CIDR, in its parent or its routing domain. The
+// caller sets the origin and the holder's UID. The error is a *ipam.MissingError or a
+// *ipam.PolicyError about the parent.
+func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
+	if err := a.synced(); err != nil {
+		return Order{}, err
+	}
+	order := Order{Holder: convert.HolderOfPool(pool.Key)}
+	if place, ok := a.queue.Place(order.Holder); ok {
+		order.Waiting = place
+	}
+	var err error
+	order.Resolution, err = a.catalogue.ResolvePool(pool)
+	return order, err
+}
+
 // named returns the order with the name of the record that it makes first.
 func (a *Allocator) named(o Order) Order {
 	switch {

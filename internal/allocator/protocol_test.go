@@ -127,7 +127,7 @@ func (p *play) start(stream uint64) *replica {
 		view.Describe(pool)
 	}
 	over := &link{server: p.server, random: rand.New(rand.NewPCG(p.seed, 2000+stream))}
-	r := &replica{allocator: newAllocator(PartsOptions{Ledger: view, Client: over})}
+	r := &replica{allocator: newAllocator(testOptions{Ledger: view, Client: over})}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.ctx, r.crash = ctx, cancel
 	r.gone.Go(func() { view.Run(ctx, watcher{over}, &v1alpha1.IPAllocation{}) })

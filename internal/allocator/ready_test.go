@@ -59,7 +59,7 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 				a.catalogue.SetProject("ns", "ns")
 				a.catalogue.SetPool(pool)
 				request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}, Pool: pool.Key, Length: 28}
-				if res, err := partsOf(a).Resolve(t.Context(), request); (err == nil) != (c.want == "") || (len(res.Pools) == 1) != (c.want == "") {
+				if res, err := a.Resolve(t.Context(), request); (err == nil) != (c.want == "") || (len(res.Pools) == 1) != (c.want == "") {
 					t.Errorf("a claim of it: got %+v, %v", res.Pools, err)
 				}
 			})

@@ -44,13 +44,13 @@ func TestWhatARequestComesToWhereItCannotBeServed(t *testing.T) {
 			"a block of a pool that waits for its parent":  {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("waits"), Block: netip.MustParsePrefix("10.1.0.0/28"), Length: ipam.NoLength}, "pool waits has no CIDR yet"},
 			"a pool that is not there":                     {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none"), Length: 28}, `there is no IPPool "none" that this namespace may use`},
 		} {
-			res, err := partsOf(a).Resolve(t.Context(), c.request)
+			res, err := a.Resolve(t.Context(), c.request)
 			if c.want == "" && (err != nil || !slices.Equal(keysOf(res.Pools), []ipam.PoolKey{pool.Key})) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || len(res.Pools) > 0) {
 				t.Errorf("%s: got %+v, %v; want %q", name, res.Pools, err, c.want)
 			}
 		}
 		a.queue.FedBy(func() bool { return false })
-		if _, err := partsOf(a).Resolve(t.Context(), ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}); !errors.Is(err, ipam.ErrNotSynced) {
+		if _, err := a.Resolve(t.Context(), ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("before all has been seen: got %v, want %v", err, ipam.ErrNotSynced)
 		}
 	})

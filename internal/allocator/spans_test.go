@@ -226,7 +226,7 @@ func BenchmarkAllocate(b *testing.B) {
 func benched(b *testing.B) *Allocator {
 	over := &steady{link: link{server: newAPIServer(parent())}}
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
-	a := newAllocator(PartsOptions{Ledger: view, Client: over})
+	a := newAllocator(testOptions{Ledger: view, Client: over})
 	view.Describe(parent())
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})

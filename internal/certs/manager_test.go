@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -26,8 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
-	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // The names in the markers.
@@ -112,7 +109,7 @@ func running(user *rest.Config, port int32) *Certs {
 		}),
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(c.SetupWithManager(mgr, func(string) *kubeutil.Backoff { return kubeutil.NewBackoff(clock.RealClock{}, nil) })).To(Succeed())
+	Expect(c.SetupWithManager(mgr, nil)).To(Succeed())
 	mgr.GetWebhookServer().Register("/review", &admission.Webhook{
 		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
 			return admission.Allowed("")

@@ -101,12 +101,12 @@ func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (
 
 // SetupWithManager adds the controller of the path secret to a manager that is not started yet. The
 // controller runs on every replica; see Certs.SetupWithManager.
-func (p *Paths) SetupWithManager(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
+func (p *Paths) SetupWithManager(mgr ctrl.Manager, passes kubeutil.PassCounter) error {
 	watched := map[client.Object]cache.ByObject{}
 	watchSecret(watched, p.options.secret())
 	watchConfigurations(watched, p.options.MutatingWebhook, p.options.ValidatingWebhook)
 	const name = "webhook-path"
-	err := runOnEveryReplica(mgr, worker{name, p.options.Tracer.Passes(name, p), backoff(name), watched, p.wake})
+	err := runOnEveryReplica(mgr, worker{name, p.options.Tracer.Passes(name, p), kubeutil.NewBackoff(clock.RealClock{}, name, passes), watched, p.wake})
 	if err != nil {
 		return fmt.Errorf("webhook path: %w", err)
 	}

@@ -18,17 +18,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"k8s.io/utils/clock"
+
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // SetupWithManager adds the controller of the certificate to a manager that is not started yet.
 // The controller runs on every replica. It watches by its own cache, so the manager's cache can
 // have any configuration; the manager's scheme needs the core and the admissionregistration
-// types. A pass that fails is repeated by the Backoff that backoff returns for the name of the
-// controller.
-func (c *Certs) SetupWithManager(mgr ctrl.Manager, backoff func(controller string) *kubeutil.Backoff) error {
+// types. It counts its passes with the counter, if that is not nil.
+func (c *Certs) SetupWithManager(mgr ctrl.Manager, passes kubeutil.PassCounter) error {
 	const name = "webhook-certificate"
-	err := runOnEveryReplica(mgr, worker{name, c.options.Tracer.Passes(name, c), backoff(name), c.watched(), nil})
+	err := runOnEveryReplica(mgr, worker{name, c.options.Tracer.Passes(name, c), kubeutil.NewBackoff(clock.RealClock{}, name, passes), c.watched(), nil})
 	if err != nil {
 		return fmt.Errorf("webhook certificate: %w", err)
 	}

@@ -16,8 +16,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -26,7 +31,20 @@ const countEvery = time.Second
 
 // Options holds the settings and dependencies that the controllers get at start-up.
 type Options struct {
-	allocator.Parts
+	// Ledger is the view of all allocations.
+	Ledger *ledger.Ledger
+	// Catalogue holds the pools, classes, namespaces and Clusters.
+	Catalogue *inventory.Catalogue
+	// Queue holds the waiting claims and pools.
+	Queue *queue.Queue
+	// Allocator creates and deletes IPAllocations.
+	Allocator *allocator.Allocator
+	// Metrics counts passes.
+	Metrics *metrics.Instruments
+	// History records the history of blocks and requests.
+	History *history.Recorder
+	// Tracer starts the spans; nil: no spans.
+	Tracer *tracing.Tracer
 	// Live reads without a cache.
 	Live client.Reader
 	// Asker asks again for the right to use a pool.
@@ -56,23 +74,34 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := mgr.Add(notifyConflicts(o.Ledger)); err != nil {
 		return err
 	}
-	told := kubeutil.NewEvents(mgr.GetEventRecorder("cadastre"), mgr.GetScheme(), clock.RealClock{}, mgr.GetLogger())
+	recorder := kubeutil.NewEvents(mgr.GetEventRecorder("cadastre"), mgr.GetScheme(), clock.RealClock{}, mgr.GetLogger())
 	orphans := &allocationgc.Controller{
-		Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live,
-		Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
-		Events: told,
+		Ledger: o.Ledger, Catalogue: o.Catalogue, Allocator: o.Allocator, Metrics: o.Metrics, History: o.History, Tracer: o.Tracer,
+		Client: mgr.GetClient(), Live: o.Live, Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
+		Events: recorder,
 	}
 	return setup(mgr,
-		&ipclass.Controller{Parts: o.Parts, Client: mgr.GetClient(), Workers: o.Workers, Throttle: kubeutil.NewThrottle(countEvery, clock.RealClock{})},
-		&ippool.Controller{Parts: o.Parts, Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: told, Throttle: kubeutil.NewThrottle(countEvery, clock.RealClock{})},
-		&ipclaim.Controller{Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims, Events: told},
+		&ipclass.Controller{
+			Ledger: o.Ledger, Catalogue: o.Catalogue, Metrics: o.Metrics, Tracer: o.Tracer,
+			Client: mgr.GetClient(), Workers: o.Workers, Throttle: kubeutil.NewThrottle(countEvery, clock.RealClock{}),
+		},
+		&ippool.Controller{
+			Ledger: o.Ledger, Catalogue: o.Catalogue, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
+			Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: recorder, Throttle: kubeutil.NewThrottle(countEvery, clock.RealClock{}),
+		},
+		&ipclaim.Controller{
+			Ledger: o.Ledger, Catalogue: o.Catalogue, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
+			Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims, Events: recorder,
+		},
 		orphans,
 		&ipaddressclaim.Replica{
-			Parts: o.Parts, Within: claims, WatchFilter: o.WatchFilter, Notified: o.AddressClaims,
+			Ledger: o.Ledger, Catalogue: o.Catalogue, Queue: o.Queue, Tracer: o.Tracer,
+			Within: claims, WatchFilter: o.WatchFilter, Notified: o.AddressClaims,
 			Lead: func() error {
 				return setup(mgr, &ipaddressclaim.Controller{
-					Parts: o.Parts, Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
-					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{}, Events: told,
+					Ledger: o.Ledger, Catalogue: o.Catalogue, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
+					Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
+					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{}, Events: recorder,
 				})
 			},
 		},

@@ -93,7 +93,8 @@ func run(t *testing.T, plane *story.Plane) *running {
 	})
 	must(t, err)
 	must(t, Setup(mgr, Options{
-		Parts: e.Parts, Live: mgr.GetAPIReader(), Asker: e.Asker(), OrphanGrace: time.Second, Workers: 2, Namespace: story.System,
+		Ledger: e.Ledger, Catalogue: e.Catalogue, Queue: e.Queue, Allocator: e.Allocator, Metrics: e.Metrics, History: e.History,
+		Live: mgr.GetAPIReader(), Asker: e.Asker(), OrphanGrace: time.Second, Workers: 2, Namespace: story.System,
 		AddressClaims: cache.ResourceEventHandlerFuncs{},
 	}))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

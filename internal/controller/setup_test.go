@@ -11,27 +11,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/controller/allocationgc"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipaddressclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // TestControllerThatCannotBeRegisteredIsReported registers each controller twice, of which the
 // second has no name left.
 func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
-	parts := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})
+	r := replica.New(replica.Options{})
 	for name, c := range map[string]interface{ SetupWithManager(manager.Manager) error }{
-		"allocationgc":   &allocationgc.Controller{Parts: parts},
-		"ipaddressclaim": &ipaddressclaim.Controller{Parts: parts, Orphans: noOrphans{}},
-		"ipclaim":        &ipclaim.Controller{Parts: parts},
-		"ipclass":        &ipclass.Controller{Parts: parts},
-		"ippool":         &ippool.Controller{Parts: parts},
+		"allocationgc":   &allocationgc.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History},
+		"ipaddressclaim": &ipaddressclaim.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics, Orphans: noOrphans{}},
+		"ipclaim":        &ipclaim.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics},
+		"ipclass":        &ipclass.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Metrics: r.Metrics},
+		"ippool":         &ippool.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mgr := unconnected(t)

@@ -43,31 +43,31 @@ const (
 // A Backoff serves one controller. It is a source of its requests, and is to be started as
 // such. Its methods may be called concurrently.
 type Backoff struct {
-	clock   clock.WithDelayedExecution
-	passed  func(PassResult)
-	mu      sync.Mutex
-	enqueue func(reconcile.Request)
-	failed  map[reconcile.Request]*failedObject
-	causes  map[causeKey]*failureCause
+	clock      clock.WithDelayedExecution
+	controller string
+	passes     PassCounter
+	mu         sync.Mutex
+	enqueue    func(reconcile.Request)
+	failed     map[reconcile.Request]*failedObject
+	causes     map[causeKey]*failureCause
 }
 
-// PassResult represents the result of a pass of a controller.
-type PassResult string
+// PassCounter counts the passes of controllers by their results.
+type PassCounter interface {
+	Passed(controller, result string)
+}
 
 // The results of a pass: it changes something, changes nothing, or fails.
 const (
-	PassChanged   PassResult = "changed"
-	PassUnchanged PassResult = "unchanged"
-	PassFailed    PassResult = "failed"
+	PassChanged   = "changed"
+	PassUnchanged = "unchanged"
+	PassFailed    = "failed"
 )
 
-// NewBackoff returns a Backoff of a controller of which no object has failed. It calls
-// passed after each pass, unless that is nil.
-func NewBackoff(c clock.WithDelayedExecution, passed func(PassResult)) *Backoff {
-	if passed == nil {
-		passed = func(PassResult) {}
-	}
-	return &Backoff{clock: c, passed: passed, failed: map[reconcile.Request]*failedObject{}, causes: map[causeKey]*failureCause{}}
+// NewBackoff returns a Backoff of a controller of which no object has failed. A nil counter counts
+// nothing.
+func NewBackoff(c clock.WithDelayedExecution, controller string, passes PassCounter) *Backoff {
+	return &Backoff{clock: c, controller: controller, passes: passes, failed: map[reconcile.Request]*failedObject{}, causes: map[causeKey]*failureCause{}}
 }
 
 // Start implements source.Source.
@@ -135,7 +135,9 @@ func (b *Backoff) ended(req reconcile.Request, err error, wrote bool) {
 	case wrote:
 		result = PassChanged
 	}
-	b.passed(result)
+	if b.passes != nil {
+		b.passes.Passed(b.controller, result)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil || errors.Is(err, reconcile.TerminalError(nil)) {

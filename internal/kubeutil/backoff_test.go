@@ -35,7 +35,7 @@ type passes struct {
 func inPasses(t *testing.T, do func(*passes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &passes{
-			Backoff: NewBackoff(clock.RealClock{}, nil), began: time.Now(), at: map[string][]time.Duration{},
+			Backoff: NewBackoff(clock.RealClock{}, "test", nil), began: time.Now(), at: map[string][]time.Duration{},
 			err:    func(reconcile.Request) error { return nil },
 			during: func(reconcile.Request) {},
 		}
@@ -276,7 +276,7 @@ func TestACauseDelaysNoObjectThatFailsForAnother(t *testing.T) {
 }
 
 func TestAPassThatPanicsFails(t *testing.T) {
-	b := NewBackoff(clock.RealClock{}, nil)
+	b := NewBackoff(clock.RealClock{}, "test", nil)
 	if err := b.Start(t.Context(), workqueue.NewTypedRateLimitingQueue(b.Limiter())); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestWhatAPassDidIsCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path string
 		err          error
-		want         PassResult
+		want         string
 	}{
 		"it reads":                         {http.MethodGet, "/", nil, PassUnchanged},
 		"it writes":                        {http.MethodPatch, "/", nil, PassChanged},
@@ -35,8 +35,8 @@ func TestWhatAPassDidIsCounted(t *testing.T) {
 		"it fails, and is not tried again": {http.MethodGet, "/", reconcile.TerminalError(errors.New("refused")), PassFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got []PassResult
-			b := NewBackoff(clock.RealClock{}, func(result PassResult) { got = append(got, result) })
+			var got passList
+			b := NewBackoff(clock.RealClock{}, "test", &got)
 			if err := b.Start(t.Context(), workqueue.NewTypedRateLimitingQueue(b.Limiter())); err != nil {
 				t.Fatal(err)
 			}
@@ -52,9 +52,14 @@ func TestWhatAPassDidIsCounted(t *testing.T) {
 				_ = answer.Body.Close()
 				return reconcile.Result{}, c.err
 			})).Reconcile(t.Context(), RequestFor("team", "a"))
-			if len(got) != 1 || got[0] != c.want {
+			if len(got) != 1 || got[0] != "test "+c.want {
 				t.Errorf("counted are %v, want one that %s", got, c.want)
 			}
 		})
 	}
 }
+
+// passList holds the passes that were counted.
+type passList []string
+
+func (l *passList) Passed(controller, result string) { *l = append(*l, controller+" "+result) }

@@ -55,8 +55,8 @@ func newGuard(direct client.Client, o Options, tracer *tracing.Tracer) (guard, e
 }
 
 // setup registers the controllers of the certificate and the paths.
-func (g guard) setup(mgr ctrl.Manager, backoff func(string) *kubeutil.Backoff) error {
-	return errors.Join(g.certificate.SetupWithManager(mgr, backoff), g.paths.SetupWithManager(mgr, backoff))
+func (g guard) setup(mgr ctrl.Manager, passes kubeutil.PassCounter) error {
+	return errors.Join(g.certificate.SetupWithManager(mgr, passes), g.paths.SetupWithManager(mgr, passes))
 }
 
 // server makes the webhook server.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -26,10 +26,13 @@ import (
 // scrape costs O(pools + waiting claims + projects with a limit), whatever number of blocks is in
 // use: the counts of blocks are kept.
 type measures struct {
-	allocator.Parts
-	claims   *kubeutil.Tally[claimKey]
-	policies *policyWatch
-	guard    webhookGuard
+	ledger    *ledger.Ledger
+	catalogue *inventory.Catalogue
+	queue     *queue.Queue
+	metrics   *metrics.Instruments
+	claims    *kubeutil.Tally[claimKey]
+	policies  *policyWatch
+	guard     webhookGuard
 	// rollbacks holds the rollbacks that informers have found.
 	rollbacks *rollbacks
 
@@ -45,10 +48,10 @@ type webhookGuard interface {
 }
 
 // newMeasures makes the measures of one replica.
-func newMeasures(of allocator.Parts, policies *policyWatch, rollbacks *rollbacks, guard webhookGuard) *measures {
+func newMeasures(of *operator, policies *policyWatch, rollbacks *rollbacks, guard webhookGuard) *measures {
 	m := &measures{
-		Parts: of, claims: kubeutil.NewTally[claimKey](), policies: policies, rollbacks: rollbacks,
-		guard: guard, descs: map[string]*prometheus.Desc{},
+		ledger: of.ledger, catalogue: of.catalogue, queue: of.queue, metrics: of.metrics, guard: guard,
+		claims: kubeutil.NewTally[claimKey](), policies: policies, rollbacks: rollbacks, descs: map[string]*prometheus.Desc{},
 	}
 	for _, name := range []string{
 		metrics.Claims, metrics.Waiting, metrics.WaitingOldest,
@@ -70,7 +73,7 @@ func (m *measures) register(with prometheus.Registerer) (unregister func(), err 
 			with.Unregister(c)
 		}
 	}
-	for _, c := range append(m.Metrics.Collectors(), m) {
+	for _, c := range append(m.metrics.Collectors(), m) {
 		if err := with.Register(c); err != nil {
 			unregister()
 			return nil, fmt.Errorf("registering metrics: %w", err)
@@ -90,7 +93,7 @@ func (m *measures) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *measures) Collect(to chan<- prometheus.Metric) {
 	s := scrape{m.descs, to}
-	pools := m.Ledger.Counts()
+	pools := m.ledger.Counts()
 	collectPools(s, pools)
 	m.collectProjects(s, pools)
 	m.collectWaiting(s)
@@ -112,16 +115,16 @@ func (m *measures) Collect(to chan<- prometheus.Metric) {
 
 // collectRegister measures the view.
 func (m *measures) collectRegister(s scrape) {
-	restarts, unreadable := m.Ledger.Relists()
+	restarts, unreadable := m.ledger.Relists()
 	s.counter(metrics.WatchRestarts, restarts)
 	s.counter(metrics.Unreadable, unreadable)
-	s.counter(metrics.StoreRollbacks, m.Ledger.Rollbacks(), "IPAllocation")
+	s.counter(metrics.StoreRollbacks, m.ledger.Rollbacks(), "IPAllocation")
 	for kind, count := range m.rollbacks.byKind() {
 		s.counter(metrics.StoreRollbacks, count, kind)
 	}
-	s.counter(metrics.WatchLists, m.Ledger.Lists())
-	s.gauge(metrics.WatchLag, m.Ledger.Lag().Seconds())
-	s.gauge(metrics.Conflicts, float64(len(m.Ledger.Conflicts())))
+	s.counter(metrics.WatchLists, m.ledger.Lists())
+	s.gauge(metrics.WatchLag, m.ledger.Lag().Seconds())
+	s.gauge(metrics.Conflicts, float64(len(m.ledger.Conflicts())))
 }
 
 // scrape holds the destination of the metrics of one scrape.
@@ -234,7 +237,7 @@ func collectPools(s scrape, pools []ledger.Counts) {
 
 // collectProjects measures the limits, and the usage of the projects that they bound.
 func (m *measures) collectProjects(s scrape, pools []ledger.Counts) {
-	classes := m.Catalogue.ClassLimits()
+	classes := m.catalogue.ClassLimits()
 	for class, limit := range classes {
 		s.limit(limit, class, ipam.PoolKey{})
 	}
@@ -250,7 +253,7 @@ func (m *measures) collectProjects(s scrape, pools []ledger.Counts) {
 		}
 		return limits[pool]
 	}
-	for _, a := range m.Ledger.Accounts(func(class string, pool ipam.PoolKey) bool { return limitOf(class, pool).IsSet() }) {
+	for _, a := range m.ledger.Accounts(func(class string, pool ipam.PoolKey) bool { return limitOf(class, pool).IsSet() }) {
 		limit := limitOf(a.Class, a.Pool)
 		if limit.Addresses.Set {
 			s.gauge(metrics.ProjectUsage, a.Usage.Addresses.Float64(), a.Project, a.Class, a.Pool.Namespace, a.Pool.Name, "addresses")
@@ -273,8 +276,8 @@ func (s scrape) limit(limit ipam.Limit, class string, pool ipam.PoolKey) {
 
 // collectWaiting measures the queue.
 func (m *measures) collectWaiting(s scrape) {
-	now := m.Metrics.Now()
-	for line, count := range m.Queue.Counts() {
+	now := m.metrics.Now()
+	for line, count := range m.queue.Counts() {
 		reason := waitReason(line.Standing)
 		s.gauge(metrics.Waiting, float64(count.Waiters), line.Pool.Namespace, line.Pool.Name, reason)
 		s.gauge(metrics.WaitingOldest, max(now.Sub(count.Oldest), 0).Seconds(), line.Pool.Namespace, line.Pool.Name, reason)

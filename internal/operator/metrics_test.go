@@ -22,7 +22,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -30,6 +29,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 var (
@@ -48,9 +48,9 @@ func (guarding) Replacements() map[string]int { return map[string]int{"start": 1
 func measured(t testing.TB, records ...ipam.Record) *measures {
 	t.Helper()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
-	parts := allocator.NewParts(allocator.PartsOptions{Ledger: view, Log: logr.Discard(), Clock: clocktesting.NewFakePassiveClock(began)})
-	t.Cleanup(parts.Close)
-	m := newMeasures(parts, &policyWatch{}, newRollbacks(runtime.NewScheme(), logr.Discard()), guarding{})
+	r := replica.New(replica.Options{Ledger: view, Clock: clocktesting.NewFakePassiveClock(began)})
+	t.Cleanup(r.Close)
+	m := newMeasures(&operator{ledger: r.Ledger, catalogue: r.Catalogue, queue: r.Queue, metrics: r.Metrics}, &policyWatch{}, newRollbacks(runtime.NewScheme(), logr.Discard()), guarding{})
 	from := fcache.NewFakeControllerSource()
 	for i, record := range records {
 		obj := convert.Allocation(record)
@@ -66,8 +66,8 @@ func measured(t testing.TB, records ...ipam.Record) *measures {
 
 func (m *measures) describe(pools ...ipam.Pool) {
 	for _, pool := range pools {
-		m.Catalogue.SetPool(pool)
-		m.Ledger.Describe(pool)
+		m.catalogue.SetPool(pool)
+		m.ledger.Describe(pool)
 	}
 }
 
@@ -91,16 +91,16 @@ func populated(t testing.TB) (*measures, *prometheus.Registry) {
 		Withheld: space.NewRanges(shared, []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/28"))}),
 		Limit:    ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(100)}},
 	}, ipam.Pool{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")})
-	m.Catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
-	m.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(5)}}}})
-	m.Queue.Wait(queue.Waiter{Since: began.Add(-time.Minute), Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "waits"}), Request: ipam.Request{Class: "missing"}})
+	m.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
+	m.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(5)}}}})
+	m.queue.Wait(queue.Waiter{Since: began.Add(-time.Minute), Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "waits"}), Request: ipam.Request{Class: "missing"}})
 	m.claims.Handler(keyOfClaim).OnAdd(&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound}}, false)
 	m.policies = inMemory(t)
-	m.Metrics.Lead()
-	m.Metrics.Allocated(metrics.Allocation{Origin: metrics.OriginAdmission, Class: "gold", Family: "IPv4"}, metrics.ResultAllocated, began)
-	m.Metrics.Refused("ipclaims", "create", 422)
-	m.Metrics.HistoryLost("file", 1)
-	m.Metrics.Passed("ippool", "changed")
+	m.metrics.Lead()
+	m.metrics.Allocated(metrics.Allocation{Origin: metrics.OriginAdmission, Class: "gold", Family: "IPv4"}, metrics.ResultAllocated, began)
+	m.metrics.Refused("ipclaims", "create", 422)
+	m.metrics.HistoryLost("file", 1)
+	m.metrics.Passed("ippool", "changed")
 	registry := prometheus.NewPedanticRegistry()
 	if _, err := m.register(registry); err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (o *Options) sinks(ctx context.Context) (map[string]history.Sink, error) {
 		sinks["file"] = file
 	}
 	if o.History.Endpoint != "" {
-		endpoint, err := export.OTLP(ctx, o.History.Endpoint, replica())
+		endpoint, err := export.OTLP(ctx, o.History.Endpoint, podName())
 		if err != nil {
 			return nil, fmt.Errorf("--history-otlp-endpoint: %w", err)
 		}
@@ -73,8 +73,8 @@ func (o *Options) sinks(ctx context.Context) (map[string]history.Sink, error) {
 	return sinks, nil
 }
 
-// replica returns the name of this process: the name of its pod if it runs in one.
-func replica() string {
+// podName returns the name of this process: the name of its pod if it runs in one.
+func podName() string {
 	name, err := os.Hostname()
 	if err != nil {
 		return ""
@@ -95,7 +95,7 @@ func startTracing(ctx context.Context, cfg *rest.Config, o Options) (tracer *tra
 	}
 	provider, err := tracingexport.New(ctx, tracingexport.Options{
 		Endpoint: endpoint, SamplingRatePerMillion: o.TracingSamplingRate,
-		Version: version.Own(), Namespace: o.Namespace, Pod: replica(), Clock: clock.RealClock{}, Log: o.Log.WithName("tracing"),
+		Version: version.Own(), Namespace: o.Namespace, Pod: podName(), Clock: clock.RealClock{}, Log: o.Log.WithName("tracing"),
 	})
 	if err != nil {
 		return nil, nil, err

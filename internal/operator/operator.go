@@ -27,16 +27,20 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/controller"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/internal/version"
 	"github.com/cadastre-dev/cadastre/webhooks"
@@ -92,34 +96,44 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	parts, err := newParts(ctx, o, view, to.client, tracer)
+	op, err := newOperator(ctx, o, view, to.client, tracer)
 	if err != nil {
 		return err
 	}
-	op := &operator{options: o, manager: mgr, guard: guard, records: first.records, Parts: parts}
-	defer runUntilStopped(op.History.Run)()
-	defer op.Close()
+	op.manager, op.guard, op.records = mgr, guard, first.records
+	defer runUntilStopped(op.history.Run)()
+	defer op.close()
 	policies, err := newPolicyWatch(cfg, to.http, manifests.Account{Namespace: o.Namespace, Name: o.ServiceAccount}, rollbacks)
 	if err != nil {
 		return err
 	}
-	op.measures = newMeasures(op.Parts, policies, rollbacks, guard)
+	op.measures = newMeasures(op, policies, rollbacks, guard)
 	if err := op.register(ctx); err != nil {
 		return err
 	}
 	return op.run(ctx)
 }
 
-func newParts(ctx context.Context, o Options, view *ledger.Ledger, c client.Client, tracer *tracing.Tracer) (allocator.Parts, error) {
+// newOperator makes the parts that decide about blocks, all of one ledger.
+func newOperator(ctx context.Context, o Options, view *ledger.Ledger, c client.Client, tracer *tracing.Tracer) (*operator, error) {
 	sinks, err := o.sinks(ctx)
 	if err != nil {
-		return allocator.Parts{}, err
+		return nil, err
 	}
-	return allocator.NewParts(allocator.PartsOptions{
-		Ledger: view, Client: c, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily),
-		UnclaimedLimit: o.UnclaimedLimit, WaitingLimit: o.WaitingLimit, WatchNamespace: o.WatchNamespace,
-		Sinks: sinks, Replica: replica(), Log: o.Log.WithName("allocator"), Tracer: tracer,
-	}), nil
+	op := &operator{options: o, ledger: view, metrics: metrics.New(clock.RealClock{}), tracer: tracer}
+	log := o.Log.WithName("allocator")
+	op.history = history.New(history.Options{
+		Sinks: sinks, Replica: podName(), Clock: clock.RealClock{}, Lost: op.metrics.HistoryLost, Log: log.WithName("history"),
+	})
+	op.catalogue = inventory.New(inventory.Options{
+		Ledger: view, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily), Clock: clock.RealClock{},
+	})
+	op.queue = queue.New(queue.Options{Ledger: view, Catalogue: op.catalogue, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: log})
+	op.allocator = allocator.New(allocator.Options{
+		Ledger: view, Catalogue: op.catalogue, Queue: op.queue, Client: c, UnclaimedLimit: o.UnclaimedLimit,
+		Metrics: op.metrics, History: op.history, Tracer: tracer, Log: log,
+	})
+	return op, nil
 }
 
 // api holds the clients of the API server, and their scheme.
@@ -147,22 +161,34 @@ func connect(cfg *rest.Config) (api, error) {
 
 // operator holds the parts of one replica.
 type operator struct {
-	allocator.Parts
-	options  Options
-	manager  ctrl.Manager
-	guard    guard
-	measures *measures
+	options   Options
+	ledger    *ledger.Ledger
+	catalogue *inventory.Catalogue
+	queue     *queue.Queue
+	allocator *allocator.Allocator
+	metrics   *metrics.Instruments
+	history   *history.Recorder
+	tracer    *tracing.Tracer
+	manager   ctrl.Manager
+	guard     guard
+	measures  *measures
 	// records feeds the ledger.
 	records toolscache.ListerWatcher
+}
+
+// close waits until the records that are being given up are gone, and ends the queue's Run.
+func (op *operator) close() {
+	op.queue.Close()
+	op.allocator.Close()
 }
 
 // register registers all parts with the manager.
 func (op *operator) register(ctx context.Context) error {
 	mgr, o := op.manager, op.options
-	if err := op.guard.setup(mgr, op.Backoff); err != nil {
+	if err := op.guard.setup(mgr, op.metrics); err != nil {
 		return err
 	}
-	if err := op.Feed(ctx, mgr.GetCache()); err != nil {
+	if err := op.allocator.Feed(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	rights := requester.NewRights(mgr.GetClient())
@@ -170,11 +196,15 @@ func (op *operator) register(ctx context.Context) error {
 	if err := mgr.Add(ring); err != nil {
 		return err
 	}
-	if err := webhooks.Setup(mgr, webhooks.Options{Parts: op.Parts, Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring}); err != nil {
+	if err := webhooks.Setup(mgr, webhooks.Options{
+		Ledger: op.ledger, Catalogue: op.catalogue, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
+		Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring,
+	}); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
 	err := controller.Setup(mgr, controller.Options{
-		Parts: op.Parts, Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
+		Ledger: op.ledger, Catalogue: op.catalogue, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
+		Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
 		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
 		AddressClaims: op.measures.claims.Handler(keyOfAddressClaim),
 	})
@@ -190,15 +220,15 @@ func (op *operator) register(ctx context.Context) error {
 func (op *operator) run(ctx context.Context) error {
 	registry := op.options.Metrics
 	if registry == nil {
-		registry = metrics.Registry
+		registry = ctrlmetrics.Registry
 	}
 	unregister, err := op.measures.register(registry)
 	if err != nil {
 		return err
 	}
 	defer unregister()
-	defer runUntilStopped(func(ctx context.Context) { op.Ledger.Run(ctx, op.records, &v1alpha1.IPAllocation{}) })()
-	defer runUntilStopped(op.Queue.Run)()
+	defer runUntilStopped(func(ctx context.Context) { op.ledger.Run(ctx, op.records, &v1alpha1.IPAllocation{}) })()
+	defer runUntilStopped(op.queue.Run)()
 	defer runUntilStopped(op.feedClaims)()
 	defer runUntilStopped(op.notifyReady)()
 	defer runUntilStopped(op.measures.policies.run)()
@@ -207,11 +237,11 @@ func (op *operator) run(ctx context.Context) error {
 }
 
 func (op *operator) feedClaims(ctx context.Context) {
-	op.FeedClaims(ctx, op.manager.GetAPIReader(), op.manager.GetCache())
+	op.allocator.FeedClaims(ctx, op.manager.GetAPIReader(), op.manager.GetCache())
 	if ctx.Err() != nil {
 		return
 	}
-	op.manager.GetLogger().Info("All allocations and claims have been seen", "pools", len(op.Catalogue.Pools()), "waiting", op.Queue.Len())
+	op.manager.GetLogger().Info("All allocations and claims have been seen", "pools", len(op.catalogue.Pools()), "waiting", op.queue.Len())
 	debug.FreeOSMemory() // the lists took this memory, and need it no longer
 }
 
@@ -241,7 +271,7 @@ func (op *operator) checks() []check {
 	return []check{
 		{"certificate", op.guard.certificate.Check},
 		{"paths", op.guard.paths.Check},
-		{"register", func(*http.Request) error { return op.Queue.Synced() }},
+		{"register", func(*http.Request) error { return op.queue.Synced() }},
 		{"webhooks", op.manager.GetWebhookServer().StartedChecker()},
 	}
 }

@@ -41,7 +41,7 @@ func large(t testing.TB, pools, blocks, waiting int) *prometheus.Registry {
 		m.describe(pool)
 	}
 	for n := range waiting {
-		m.Queue.Wait(queue.Waiter{Since: began, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("w-", n)}), Request: ipam.Request{Pool: keys[n%pools]}})
+		m.queue.Wait(queue.Waiter{Since: began, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("w-", n)}), Request: ipam.Request{Pool: keys[n%pools]}})
 	}
 	registry := prometheus.NewRegistry()
 	if _, err := m.register(registry); err != nil {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // TestTheCacheKeepsOnlyWhatIsRead of the labels and annotations of what tenants make: they
@@ -102,7 +101,7 @@ func TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething(t *testing.T) {
 
 // TestFortyOfTheLargestClaimsWaitInFiveMebibytes as the cache, the queue and the catalogue keep them.
 func TestFortyOfTheLargestClaimsWaitInFiveMebibytes(t *testing.T) {
-	parts := allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), WaitingLimit: 1000, Log: logr.Discard()})
+	parts := replica.New(replica.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), WaitingLimit: 1000})
 	heap := func() uint64 {
 		var stats runtime.MemStats
 		runtime.GC()

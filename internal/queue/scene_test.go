@@ -41,11 +41,11 @@ type scene struct {
 	namespaces, pools *controllertest.FakeInformer
 }
 
-// source lists first, then watches.
-type source struct{ *fcache.FakeControllerSource }
+// listFirst lists first, then watches.
+type listFirst struct{ *fcache.FakeControllerSource }
 
 // IsWatchListSemanticsUnSupported has the reflector list first, then watch.
-func (source) IsWatchListSemanticsUnSupported() bool { return true }
+func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
 // inScene plays a scene. The own record of its pool is stored, and a namespace has at most
 // so many waiters as the options say.
@@ -73,7 +73,7 @@ func inScene(t *testing.T, o Options, play func(*scene)) {
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { s.ledger.Run(ctx, source{s.records}, &v1alpha1.IPAllocation{}) })
+		running.Go(func() { s.ledger.Run(ctx, listFirst{s.records}, &v1alpha1.IPAllocation{}) })
 		synctest.Wait()
 		play(s)
 		s.queue.Close()

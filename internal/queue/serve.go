@@ -4,7 +4,11 @@ import (
 	"context"
 	"net/netip"
 
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
@@ -25,6 +29,22 @@ func (q *Queue) OnTurn(kind string, serve func(ipam.Holder)) (stop func()) {
 		defer q.turnsLock.Unlock()
 		if q.turns[kind] == serves {
 			delete(q.turns, kind)
+		}
+	}
+}
+
+// Turns returns a source that enqueues the holders of a kind when it is their turn.
+func (q *Queue) Turns(kind string) source.Source {
+	return kubeutil.Subscription(func(_ context.Context, requests kubeutil.Queue) (stop func()) {
+		return q.OnTurn(kind, func(h ipam.Holder) { requests.Add(kubeutil.RequestFor(h.Namespace, h.Name)) })
+	})
+}
+
+// EnqueueWaiting enqueues the holders of a kind that wait for a change of the catalog such as c.
+func (q *Queue) EnqueueWaiting(requests kubeutil.Queue, kind string, c inventory.Change) {
+	for _, holder := range q.WaitingFor(c) {
+		if holder.Kind == kind {
+			requests.Add(kubeutil.RequestFor(holder.Namespace, holder.Name))
 		}
 	}
 }

@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // TestOnlyRecordsWithoutHolderAreReconciled shows a new leader some records: those
@@ -42,8 +42,9 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	for range 3 {
 		<-seen
 	}
+	r := replica.New(replica.Options{Ledger: view})
 	c := &Controller{
-		Parts: allocator.NewParts(allocator.PartsOptions{Ledger: view}),
+		Ledger: r.Ledger, Catalogue: r.Catalogue, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History,
 		judges: map[string]Judge{"Thing": func(_ context.Context, _ client.Reader, r ipam.Record) (bool, error) {
 			return r.Holder.Name != "orphan", nil
 		}},
@@ -77,7 +78,8 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 func TestNewRecordsAreScannedAMomentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
-		c := &Controller{Parts: allocator.NewParts(allocator.PartsOptions{Ledger: view})}
+		r := replica.New(replica.Options{Ledger: view})
+		c := &Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
 		c.news = []ipam.Name{{Name: "gone"}}

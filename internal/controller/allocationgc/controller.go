@@ -19,8 +19,13 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -28,7 +33,18 @@ import (
 // Controller collects records without a holder. Only the leader runs it. Its
 // requests are names of IPAllocations.
 type Controller struct {
-	allocator.Parts
+	// Ledger is the view of all allocations.
+	Ledger *ledger.Ledger
+	// Catalogue holds the pools, classes, namespaces and Clusters.
+	Catalogue *inventory.Catalogue
+	// Allocator creates and deletes IPAllocations.
+	Allocator *allocator.Allocator
+	// Metrics counts passes.
+	Metrics *metrics.Instruments
+	// History records the history of blocks and requests.
+	History *history.Recorder
+	// Tracer starts the spans; nil: no spans.
+	Tracer *tracing.Tracer
 	// Client reads from the cache.
 	Client client.Reader
 	// Live reads without a cache.
@@ -70,7 +86,7 @@ type Judge func(context.Context, client.Reader, ipam.Record) (bool, error)
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	c.unheld, c.gone, c.released = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]lastRelease{}
 	c.judges = map[string]Judge{}
-	backoff := c.Backoff("orphan")
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, "orphan", c.Metrics)
 	return builder.ControllerManagedBy(mgr).
 		Named("orphan").
 		Watches(&v1alpha1.IPClaim{}, c.claims()).

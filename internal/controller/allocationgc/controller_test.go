@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +29,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
@@ -52,7 +52,7 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 	k8s, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: scheme})
 	must(t, err)
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-	parts := allocator.NewParts(allocator.PartsOptions{Ledger: view, Client: k8s, Log: logr.Discard()})
+	parts := replica.New(replica.Options{Ledger: view, Client: k8s})
 	pool.Home = ipam.DomainNamed(pool.Key.Name, ipam.FamilyOf(pool.CIDR))
 	parts.Catalogue.SetPool(pool)
 	view.Describe(pool)
@@ -67,7 +67,8 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 		name: ipam.Name{Namespace: pool.Key.Name, Name: "record"},
 	}
 	s.controller = &Controller{
-		Parts: parts, Client: k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
+		Ledger: parts.Ledger, Catalogue: parts.Catalogue, Allocator: parts.Allocator, Metrics: parts.Metrics, History: parts.History,
+		Client: k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
 		Events: s.events, unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]lastRelease{},
 	}
 	must(t, client.IgnoreAlreadyExists(k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}})))

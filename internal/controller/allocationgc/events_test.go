@@ -230,7 +230,8 @@ func keptBlocks(e *orphans, plane *story.Plane) {
 
 	// Another process lists all of them: of some it is not known since when they are there.
 	kept = map[ipam.Name]bool{never: true, first: false, second: false, disputed: false}
-	e.keeps(&Controller{Parts: plane.Begin(e.t).Parts}, kept)
+	other := plane.Begin(e.t)
+	e.keeps(&Controller{Ledger: other.Ledger, Catalogue: other.Catalogue, Allocator: other.Allocator, Metrics: other.Metrics, History: other.History}, kept)
 }
 
 // recordOf is the record of a name.

@@ -86,7 +86,7 @@ func poolMadeAgain(e *orphans) {
 		return e.interruption(own, func() {
 			read, errs := convert.Pool(pool)
 			must(e.t, errs.ToAggregate())
-			order, err := e.PoolOrder(read)
+			order, err := e.Allocator.PoolOrder(read)
 			must(e.t, err)
 			order.Origin = allocator.OriginAdmission
 			if again, err := e.Allocator.Allocate(e.t.Context(), order); err == nil {
@@ -178,7 +178,8 @@ func beginOrphans(t *testing.T, plane *story.Plane) *orphans {
 	t.Helper()
 	e := &orphans{World: plane.Begin(t), t: t}
 	e.controller = &Controller{
-		Parts: e.Parts, Client: e.K8s, Live: e.K8s, Clock: e.Clock, Grace: 180 * time.Second, Events: e.Events,
+		Ledger: e.Ledger, Catalogue: e.Catalogue, Allocator: e.Allocator, Metrics: e.Metrics, History: e.History,
+		Client: e.K8s, Live: e.K8s, Clock: e.Clock, Grace: 180 * time.Second, Events: e.Events,
 		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]lastRelease{},
 	}
 	e.Applied(build.Pool("p").CIDR("172.16.0.0/16").Obj())

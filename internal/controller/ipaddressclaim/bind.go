@@ -51,7 +51,7 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	if err := c.askAgain(ctx, s); err != nil {
 		return err
 	}
-	resolution, err := c.Resolve(ctx, s.request)
+	resolution, err := c.Allocator.Resolve(ctx, s.request)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -51,7 +55,18 @@ import (
 // Controller reconciles IPAddressClaims, and the IPAddresses of their names. Only
 // the leader runs it.
 type Controller struct {
-	allocator.Parts
+	// Ledger is the view of all allocations.
+	Ledger *ledger.Ledger
+	// Catalogue holds the pools, classes, namespaces and Clusters.
+	Catalogue *inventory.Catalogue
+	// Queue holds the waiting claims and pools.
+	Queue *queue.Queue
+	// Allocator creates and deletes IPAllocations.
+	Allocator *allocator.Allocator
+	// Metrics counts passes.
+	Metrics *metrics.Instruments
+	// Tracer starts the spans; nil: no spans.
+	Tracer *tracing.Tracer
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Live reads without a cache.
@@ -78,7 +93,7 @@ type Controller struct {
 // SetupWithManager registers the controller. The API server must serve Cluster API's kinds.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	c.Orphans.Judge(kind, holds)
-	backoff := c.Backoff("ipaddressclaim")
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, "ipaddressclaim", c.Metrics)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim").
 		WatchesRawSource(kubeutil.OrderedSources(
@@ -88,7 +103,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 		)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(c.Client)), builder.WithPredicates(pauseChanged())).
 		WatchesRawSource(c.changes()).
-		WatchesRawSource(c.Turns(kind)).
+		WatchesRawSource(c.Queue.Turns(kind)).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
 		Complete(c.Within.Limit(backoff.Passes(c.Tracer.Passes("ipaddressclaim", c))))
@@ -216,7 +231,14 @@ func (c *Controller) give(ctx context.Context, s *scope) error {
 // Replica implements the work of every replica for IPAddressClaims, whether it leads or not: it
 // knows which Clusters are paused, and which claims wait.
 type Replica struct {
-	allocator.Parts
+	// Ledger is the view of all allocations.
+	Ledger *ledger.Ledger
+	// Catalogue holds the pools, classes, namespaces and Clusters.
+	Catalogue *inventory.Catalogue
+	// Queue holds the waiting claims and pools.
+	Queue *queue.Queue
+	// Tracer starts the spans; nil: no spans.
+	Tracer *tracing.Tracer
 	// Within and WatchFilter have the values of the Controller.
 	Within      kubeutil.Namespaces
 	WatchFilter string
@@ -246,7 +268,7 @@ func (r *Replica) start(mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddressClaim{}, byTarget, indexedTarget); err != nil {
 		return err
 	}
-	waiters := &waiters{Parts: r.Parts, client: mgr.GetClient(), serves: func(claim *ipamv1.IPAddressClaim) bool {
+	waiters := &waiters{ledger: r.Ledger, queue: r.Queue, tracer: r.Tracer, client: mgr.GetClient(), serves: func(claim *ipamv1.IPAddressClaim) bool {
 		return isServed(claim, r.Within, r.WatchFilter)
 	}}
 	if err := waiters.setup(mgr); err != nil {

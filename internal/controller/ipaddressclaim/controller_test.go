@@ -302,7 +302,7 @@ type addresses struct {
 func begin(t *testing.T, plane *story.Plane) *addresses {
 	t.Helper()
 	e := &addresses{World: plane.Begin(t), t: t}
-	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Orphans: noted{}, Clock: e.Clock, Events: e.Events}
+	e.controller = on(e.Replica, &Controller{Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Orphans: noted{}, Clock: e.Clock, Events: e.Events})
 	return e
 }
 

@@ -107,7 +107,7 @@ func (c *Controller) records() source.Source {
 func (c *Controller) changes() source.Source {
 	return kubeutil.Subscription(func(ctx context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Catalogue.Listen(func(e inventory.Change) {
-			c.EnqueueWaiting(q, kind, e)
+			c.Queue.EnqueueWaiting(q, kind, e)
 			c.expected.withoutPool(func(name ipam.Name) { q.Add(kubeutil.RequestFor(name.Namespace, name.Name)) })
 			if e.Unpaused {
 				for _, request := range c.claimsFrom(ctx, e) {

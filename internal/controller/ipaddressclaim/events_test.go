@@ -155,7 +155,7 @@ func judgementFails(e *addresses) {
 		e.Reconciled(obj.Name).Ready()
 		record := e.record(obj.Name)
 		record.Terminating = n%2 == 0 // then its claim is read too
-		waiting := &waiters{Parts: e.Parts, client: e.K8s, serves: e.controller.serves}
+		waiting := &waiters{ledger: e.Ledger, queue: e.Queue, client: e.K8s, serves: e.controller.serves}
 		by := reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			if held, err := holds(ctx, e.K8s, record); err != nil || !held {
 				return reconcile.Result{}, fmt.Errorf("it is held: %t, %w", held, err)

@@ -62,7 +62,7 @@ func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := noted{}
-			c := &Controller{Parts: allocatorWith(t, own, admitted, earlier, found), Orphans: got}
+			c := on(allocatorWith(t, own, admitted, earlier, found), &Controller{Orphans: got})
 			test.deleted(c, event.DeleteEvent{Object: test.object})
 			if !maps.Equal(got, test.want) {
 				t.Errorf("notified of %v, want %v", got, test.want)
@@ -80,7 +80,7 @@ func TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain(t *testing.T) {
 	for name, records := range map[string][]ipam.Record{"it is first": {before, own}, "it is last": {own, before}} {
 		t.Run(name, func(t *testing.T) {
 			got := noted{}
-			c := &Controller{Parts: allocatorWith(t, records...), Orphans: got}
+			c := on(allocatorWith(t, records...), &Controller{Orphans: got})
 			if err := c.recordExisting(t.Context(), s); err != nil || s.record.Name != own.Name {
 				t.Errorf("took over %v: %v", s.record.Name, err)
 			}

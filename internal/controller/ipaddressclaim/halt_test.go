@@ -74,7 +74,7 @@ func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 					return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 				},
 			}).Build()
-			c := &Controller{Client: there, Live: there, Parts: emptyAllocator(t), Clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), Events: events.NewFakeRecorder(10)}
+			c := on(emptyAllocator(t), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), Events: events.NewFakeRecorder(10)})
 			for range 2 {
 				if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 					t.Fatal(err)

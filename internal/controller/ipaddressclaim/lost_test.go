@@ -53,7 +53,7 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 				objects = append(objects, s.address)
 			}
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(objects...).Build()
-			c := &Controller{Client: there, Live: there, Parts: allocatorWith(t, record), Clock: clocktesting.NewFakePassiveClock(now)}
+			c := on(allocatorWith(t, record), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(now)})
 			c.expected.claimGone(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name, UID: "uid"}})
 			if test.made != nil {
 				c.expected.created.Store(s.name, *test.made)
@@ -97,7 +97,7 @@ func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
 					return test.answer
 				},
 			}).Build()
-			c := &Controller{Client: there, Live: there, Parts: allocatorWith(t, record), Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}}
+			c := on(allocatorWith(t, record), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}})
 			c.Catalogue.SetPool(ipam.Pool{Key: record.Pool, CIDR: record.Block})
 			s.address, s.record = nil, record
 			if err := c.createAddress(t.Context(), s); (err == nil) != (test.answer == nil) {
@@ -142,7 +142,7 @@ func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()
 			pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: record.Pool.Name}}
-			c := &Controller{Parts: allocatorWith(t, record), Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}}
+			c := on(allocatorWith(t, record), &Controller{Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}})
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(pool).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, made client.Object, _ ...client.CreateOption) error {
 					test.meanwhile(c, t)
@@ -186,7 +186,7 @@ func TestAnIPAddressThatThisProcessMadeIsNoNews(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(s.claim).Build()
-			c := &Controller{Client: there, Live: there, Parts: allocatorWith(t, record)}
+			c := on(allocatorWith(t, record), &Controller{Client: there, Live: there})
 			if test.made != nil {
 				c.expected.created.Store(s.name, *test.made)
 			}

@@ -20,7 +20,7 @@ func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 	served.record = record
 	waiting, _ := servedClaim()
 	waiting.address = nil
-	c := &Controller{Parts: allocatorWith(t, record)}
+	c := on(allocatorWith(t, record), &Controller{})
 	c.Catalogue.SetProject("team", "team")
 	block, pool := netip.MustParsePrefix("10.0.0.1/32"), ipam.PoolNamed("hosts")
 	taken := &ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: convert.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "other"})}
@@ -71,7 +71,7 @@ func TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt(t *testing.T) {
 	_, record := servedClaim()
 	waiting, _ := servedClaim()
 	waiting.address = nil
-	c := &Controller{Parts: allocatorWith(t, record)}
+	c := on(allocatorWith(t, record), &Controller{})
 	full := &ipam.ExhaustedError{Pools: []ipam.PoolKey{ipam.PoolNamed("a")}, Bits: 32, Largest: ipam.NoLength}
 	pools := []ipam.PoolResult{{Pool: ipam.PoolNamed("a"), Err: full}, {Pool: ipam.PoolNamed("b"), Err: &ipam.MissingError{Verdict: ipam.Paused}}}
 	for want, of := range map[string][]ipam.PoolResult{

@@ -51,7 +51,7 @@ func TestAServedClaimInConflictSaysSo(t *testing.T) {
 	rival := record
 	rival.Name.Name, rival.UID, rival.Holder.Name, rival.HolderUID = "b-12345678", "rival", "b", "other"
 	s.record = record
-	c := &Controller{Parts: allocatorWith(t, record, rival)}
+	c := on(allocatorWith(t, record, rival), &Controller{})
 	if err := c.applyResult(s, nil); err != nil {
 		t.Fatal(err)
 	}

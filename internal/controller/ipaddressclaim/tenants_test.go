@@ -21,7 +21,7 @@ func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 	_, record := servedClaim()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	c := &Controller{Within: kubeutil.NamespacesOf("inside"), Parts: allocatorWith(t, record)}
+	c := on(allocatorWith(t, record), &Controller{Within: kubeutil.NamespacesOf("inside")})
 	for _, namespace := range []string{"inside", "outside"} {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "uid"}}
 		c.claims().Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
@@ -38,7 +38,7 @@ func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 // address to the claim's own project alone.
 func TestAConditionDoesNotTellStrangersWhoHoldsAnAddress(t *testing.T) {
 	_, record := servedClaim()
-	c := &Controller{Parts: allocatorWith(t, record)}
+	c := on(allocatorWith(t, record), &Controller{})
 	for namespace, project := range map[string]string{"team": "red", "friends": "red", "strangers": "blue"} {
 		c.Catalogue.SetProject(namespace, project)
 	}

@@ -33,7 +33,7 @@ func TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-			c := &Controller{Client: there, Live: there, Parts: allocatorWith(t, other)}
+			c := on(allocatorWith(t, other), &Controller{Client: there, Live: there})
 			result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.address)})
 			if err != nil || result.RequeueAfter <= 0 {
 				t.Errorf("got %v, %v: want another look soon", result, err)
@@ -54,7 +54,7 @@ func TestTheFinalizerOfAnIPAddressIsRemovedOnce(t *testing.T) {
 		},
 	}).Build()
 	now := clocktesting.NewFakePassiveClock(time.Now())
-	c := &Controller{Client: there, Live: there, Parts: emptyAllocator(t), Clock: now}
+	c := on(emptyAllocator(t), &Controller{Client: there, Live: there, Clock: now})
 	pass := func(wantPatches int, wantAgain time.Duration) {
 		t.Helper()
 		result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.address)})

@@ -14,10 +14,10 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // TestAServedClaimIsLeftAlone changes one thing after the other of a claim that is
@@ -51,13 +51,13 @@ func TestAServedClaimIsLeftAlone(t *testing.T) {
 			s, record := servedClaim()
 			c := &Controller{}
 			s.record = record
-			c.Parts = allocatorWith(t, record)
+			on(allocatorWith(t, record), c)
 			if err := c.applyResult(s, nil); err != nil {
 				t.Fatal(err)
 			}
 			if test.record != nil {
 				test.record(&record)
-				c.Parts = allocatorWith(t, record)
+				on(allocatorWith(t, record), c)
 			}
 			if test.change != nil {
 				test.change(s)
@@ -91,7 +91,7 @@ func servedClaim() (*scope, ipam.Record) {
 }
 
 // allocatorWith has a view of these records.
-func allocatorWith(t *testing.T, records ...ipam.Record) allocator.Parts {
+func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 	t.Helper()
 	if len(records) > 0 {
 		pool := records[0].Pool
@@ -112,14 +112,14 @@ func allocatorWith(t *testing.T, records ...ipam.Record) allocator.Parts {
 	}
 	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
 	seen.Wait()
-	return allocator.NewParts(allocator.PartsOptions{Ledger: view})
+	return replica.New(replica.Options{Ledger: view})
 }
 
 // emptyAllocator has a view without records, and no pool.
-func emptyAllocator(t *testing.T) allocator.Parts {
+func emptyAllocator(t *testing.T) replica.Replica {
 	t.Helper()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-	return allocator.NewParts(allocator.PartsOptions{Ledger: view})
+	return replica.New(replica.Options{Ledger: view})
 }
 
 // schemeOf has the kinds that are added.
@@ -132,4 +132,10 @@ func schemeOf(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme 
 		}
 	}
 	return scheme
+}
+
+// on returns the controller with the parts of a replica.
+func on(r replica.Replica, c *Controller) *Controller {
+	c.Ledger, c.Catalogue, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalogue, r.Queue, r.Allocator, r.Metrics
+	return c
 }

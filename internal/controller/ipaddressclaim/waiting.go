@@ -16,8 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // mayWait reports whether the claim can be in the queue: it is one of ours and asks for something
@@ -46,7 +48,9 @@ func isUnserved(claim *ipamv1.IPAddressClaim) bool {
 // leader could not serve, so that no other replica lets a newer claim overtake them. It also marks
 // in the view addresses that are about to be released. It writes nothing.
 type waiters struct {
-	allocator.Parts
+	ledger *ledger.Ledger
+	queue  *queue.Queue
+	tracer *tracing.Tracer
 	client client.Reader
 	// serves reports whether the controllers of this operator serve a claim: other claims are not
 	// in the queue.
@@ -54,7 +58,7 @@ type waiters struct {
 }
 
 func (w *waiters) setup(mgr manager.Manager) error {
-	backoff := kubeutil.NewBackoff(clock.RealClock{}, nil)
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, "", nil)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim-waiters").
 		For(&ipamv1.IPAddressClaim{}).
@@ -62,7 +66,7 @@ func (w *waiters) setup(mgr manager.Manager) error {
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(w.client)), builder.WithPredicates(pauseChanged())).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), RateLimiter: backoff.Limiter()}).
-		Complete(backoff.Passes(w.Tracer.Passes("ipaddressclaim-waiters", w)))
+		Complete(backoff.Passes(w.tracer.Passes("ipaddressclaim-waiters", w)))
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -72,14 +76,14 @@ func (w *waiters) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{}, err
 	}
 	if s.claim != nil && !s.claim.DeletionTimestamp.IsZero() && !inUse(s.claim) {
-		for _, record := range w.Ledger.HeldBy(s.holder()) {
-			w.Ledger.Leaving(record.Name)
+		for _, record := range w.ledger.HeldBy(s.holder()) {
+			w.ledger.Leaving(record.Name)
 		}
 	}
 	if s.mayWait() && isUnserved(s.claim) && w.serves(s.claim) {
-		w.Queue.Wait(s.waiting())
+		w.queue.Wait(s.waiting())
 	} else {
-		w.Queue.Leave(s.holder())
+		w.queue.Leave(s.holder())
 	}
 	return reconcile.Result{}, nil
 }

@@ -34,8 +34,8 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 			conditions.Set(s.claim, metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: ipamv1.IPAddressClaimReadyPoolExhaustedReason})
 			test.change(s.claim)
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).Build()
-			c := &Controller{Parts: allocatorWith(t, record), Client: there, Within: kubeutil.NamespacesOf("team"), WatchFilter: "here"}
-			waiting := &waiters{Parts: c.Parts, client: there, serves: c.serves}
+			c := on(allocatorWith(t, record), &Controller{Client: there, Within: kubeutil.NamespacesOf("team"), WatchFilter: "here"})
+			waiting := &waiters{ledger: c.Ledger, queue: c.Queue, client: there, serves: c.serves}
 			if _, err := waiting.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,7 @@ func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
 
 // bind finds a block for a claim that has none, and writes it into the spec.
 func (c *Controller) bind(ctx context.Context, s *scope) error {
-	resolution, err := c.Resolve(ctx, s.request)
+	resolution, err := c.Allocator.Resolve(ctx, s.request)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) 
 // formerPool returns the pool that the claim's block is from: the pool in the status, or else one
 // of the pools that the claim can use.
 func (c *Controller) formerPool(ctx context.Context, s *scope) (ipam.PoolKey, inventory.Resolution, error) {
-	resolution, err := c.Resolve(ctx, s.request)
+	resolution, err := c.Allocator.Resolve(ctx, s.request)
 	if ref := s.claim.Status.PoolRef; ref != nil {
 		resolution.Terms.Block, resolution.Terms.Length = s.request.Block, s.request.Block.Bits()
 		resolution.Terms.Class = s.claim.Spec.ClassName

@@ -17,12 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"k8s.io/utils/clock"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -33,7 +38,18 @@ import (
 
 // Controller reconciles IPClaims. Only the leader runs it.
 type Controller struct {
-	allocator.Parts
+	// Ledger is the view of all allocations.
+	Ledger *ledger.Ledger
+	// Catalogue holds the pools, classes, namespaces and Clusters.
+	Catalogue *inventory.Catalogue
+	// Queue holds the waiting claims and pools.
+	Queue *queue.Queue
+	// Allocator creates and deletes IPAllocations.
+	Allocator *allocator.Allocator
+	// Metrics counts passes.
+	Metrics *metrics.Instruments
+	// Tracer starts the spans; nil: no spans.
+	Tracer *tracing.Tracer
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Live reads without a cache.
@@ -54,13 +70,13 @@ type Controller struct {
 // SetupWithManager registers the controller. It receives its own writes too: another pass follows a
 // pass that worked from an older version.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
-	backoff := c.Backoff("ipclaim")
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, "ipclaim", c.Metrics)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclaim").
 		WatchesRawSource(backoff).
 		WatchesRawSource(kubeutil.OrderedSources(c.records(), source.Kind(mgr.GetCache(), &v1alpha1.IPClaim{}, c.claims()))).
 		WatchesRawSource(c.changes()).
-		WatchesRawSource(c.Turns(kind)).
+		WatchesRawSource(c.Queue.Turns(kind)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
 		Complete(c.Within.Limit(backoff.Passes(c.Tracer.Passes("ipclaim", reconcile.AsReconciler(c.Client, c)))))
 }

@@ -190,7 +190,7 @@ func trimmedClaim(e *claims) {
 			return err
 		},
 	})
-	e.controller = reconcile.AsReconciler(trimming, &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Events: e.Events})
+	e.controller = reconcile.AsReconciler(trimming, on(e.Replica, &Controller{Client: e.K8s, Live: e.K8s, Events: e.Events}))
 	e.Retried("a").NotReady(v1alpha1.ReasonConflict)
 	if conditions := e.stored("a").Status.Conditions; meta.FindStatusCondition(conditions, checked.Type) == nil {
 		e.t.Errorf("the conditions are %+v, want that another's stays", conditions)
@@ -300,11 +300,11 @@ type claims struct {
 func begin(t *testing.T, plane *story.Plane) *claims {
 	t.Helper()
 	e := &claims{World: plane.Begin(t), t: t, plane: plane}
-	c := &Controller{Parts: e.Parts, Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Events: e.Events}
+	c := on(e.Replica, &Controller{Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Events: e.Events})
 	e.by, e.controller, e.handler = c, reconcile.AsReconciler(e.K8s, c), c.claims()
 	e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(e.queue.ShutDown)
-	if err := c.Turns(kind).Start(t.Context(), e.queue); err != nil {
+	if err := c.Queue.Turns(kind).Start(t.Context(), e.queue); err != nil {
 		t.Fatal(err)
 	}
 	return e

@@ -68,7 +68,7 @@ func (c *Controller) records() source.Source {
 func (c *Controller) changes() source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Catalogue.Listen(func(e inventory.Change) {
-			c.EnqueueWaiting(q, kind, e)
+			c.Queue.EnqueueWaiting(q, kind, e)
 		})
 	})
 }

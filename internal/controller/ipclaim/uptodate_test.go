@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // TestAClaimThatIsUpToDateIsLeftAlone changes one thing after the other of a claim that
@@ -54,7 +54,7 @@ func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 			if test.rival {
 				records = append(records, rivalOf(record))
 			}
-			c := &Controller{Parts: allocatorWith(t, records...)}
+			c := on(allocatorWith(t, records...), &Controller{})
 			if got := c.upToDate(claim); got != test.want {
 				t.Errorf("up to date is %t, want %t", got, test.want)
 			}
@@ -104,7 +104,7 @@ func own() ipam.Record {
 }
 
 // allocatorWith has a view of these records, and of their pool's own.
-func allocatorWith(t *testing.T, records ...ipam.Record) allocator.Parts {
+func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 	t.Helper()
 	records = append(records, own())
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
@@ -123,5 +123,11 @@ func allocatorWith(t *testing.T, records ...ipam.Record) allocator.Parts {
 	for range records {
 		<-seen
 	}
-	return allocator.NewParts(allocator.PartsOptions{Ledger: view})
+	return replica.New(replica.Options{Ledger: view})
+}
+
+// on returns the controller with the parts of a replica.
+func on(r replica.Replica, c *Controller) *Controller {
+	c.Ledger, c.Catalogue, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalogue, r.Queue, r.Allocator, r.Metrics
+	return c
 }

@@ -39,7 +39,7 @@ func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
 			if record.Terminating = test.terminating; test.atAdmission {
 				record.HolderUID = ""
 			}
-			c := &Controller{Parts: allocatorWith(t, append(test.rival, record)...)}
+			c := on(allocatorWith(t, append(test.rival, record)...), &Controller{})
 			c.Ledger.Claimed(record.Name, true)
 			s := &scope{claim: claim}
 			if err := read(s); err != nil {
@@ -78,7 +78,7 @@ func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
 			if err := read(s); err != nil {
 				t.Fatal(err)
 			}
-			if err := (&Controller{Parts: a}).verify(t.Context(), s); err != nil {
+			if err := (on(a, &Controller{})).verify(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 			if s.conflict == "" || strings.Contains(s.conflict, rival.Holder.Name) != told {
@@ -108,7 +108,7 @@ func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T)
 			if err := there.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
 				t.Fatal(err)
 			}
-			c := &Controller{Client: there, Live: there, Parts: a, Events: events.NewFakeRecorder(10)}
+			c := on(a, &Controller{Client: there, Live: there, Events: events.NewFakeRecorder(10)})
 			if _, err := c.Reconcile(t.Context(), claim); err == nil {
 				t.Error("it is not tried again")
 			}

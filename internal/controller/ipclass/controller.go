@@ -13,9 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"k8s.io/utils/clock"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclasses,verbs=get;list;watch
@@ -23,7 +28,14 @@ import (
 
 // Controller reconciles IPClasses. Only the leader runs it.
 type Controller struct {
-	allocator.Parts
+	// Ledger is the view of all allocations.
+	Ledger *ledger.Ledger
+	// Catalogue holds the pools, classes, namespaces and Clusters.
+	Catalogue *inventory.Catalogue
+	// Metrics counts passes.
+	Metrics *metrics.Instruments
+	// Tracer starts the spans; nil: no spans.
+	Tracer *tracing.Tracer
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Workers is the number of objects that are reconciled at a time: a call that is not answered
@@ -35,7 +47,7 @@ type Controller struct {
 
 // SetupWithManager registers the controller.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
-	backoff := c.Backoff("ipclass")
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, "ipclass", c.Metrics)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipclass").
 		For(&v1alpha1.IPClass{}).

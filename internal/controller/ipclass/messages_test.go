@@ -7,16 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // TestTheConditionOfAClassSaysWhatToDo has each of its reasons.
 func TestTheConditionOfAClassSaysWhatToDo(t *testing.T) {
-	c := &Controller{Parts: allocator.NewParts(allocator.PartsOptions{Ledger: ledger.New(ledger.Options{})})}
+	r := replica.New(replica.Options{})
+	c := &Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Metrics: r.Metrics}
 	c.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "first", Native: true, Family: ipam.IPv4}, Default: true, Created: time.Unix(1, 0)})
 	var rows []messages.Row
 	for _, test := range []struct {

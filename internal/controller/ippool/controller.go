@@ -16,10 +16,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"k8s.io/utils/clock"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
@@ -29,7 +36,18 @@ import (
 
 // Controller reconciles pools. Only the leader runs it.
 type Controller struct {
-	allocator.Parts
+	// Ledger is the view of all allocations.
+	Ledger *ledger.Ledger
+	// Catalogue holds the pools, classes, namespaces and Clusters.
+	Catalogue *inventory.Catalogue
+	// Queue holds the waiting claims and pools.
+	Queue *queue.Queue
+	// Allocator creates and deletes IPAllocations.
+	Allocator *allocator.Allocator
+	// Metrics counts passes.
+	Metrics *metrics.Instruments
+	// Tracer starts the spans; nil: no spans.
+	Tracer *tracing.Tracer
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Asker asks again for the right to use a pool.
@@ -53,13 +71,13 @@ func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
 	var none T
 	kind := ipam.PoolKind(none.PoolKind())
 	name := strings.ToLower(string(kind))
-	backoff := c.Backoff(name)
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, name, c.Metrics)
 	return builder.ControllerManagedBy(mgr).
 		Named(name).
 		For(v1alpha1.NewPool(none.PoolKind())).
 		WatchesRawSource(c.changes(kind)).
 		WatchesRawSource(c.records(kind)).
-		WatchesRawSource(c.Turns(string(kind))).
+		WatchesRawSource(c.Queue.Turns(string(kind))).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
 		Complete(backoff.Passes(c.Tracer.Passes(name, reconcile.AsReconciler(c.Client, of[T]{c}))))

@@ -275,7 +275,10 @@ type pools struct {
 func begin(t *testing.T, plane *story.Plane) *pools {
 	t.Helper()
 	e := &pools{World: plane.Begin(t), t: t}
-	e.controller = &Controller{Parts: e.Parts, Client: e.K8s, Asker: e.Asker(), Throttle: kubeutil.NewThrottle(countEvery, e.Clock), Events: e.Events}
+	e.controller = &Controller{
+		Ledger: e.Ledger, Catalogue: e.Catalogue, Queue: e.Queue, Allocator: e.Allocator, Metrics: e.Metrics,
+		Client: e.K8s, Asker: e.Asker(), Throttle: kubeutil.NewThrottle(countEvery, e.Clock), Events: e.Events,
+	}
 	return e
 }
 

@@ -41,7 +41,7 @@ func (c *Controller) changes(kind ipam.PoolKind) source.Source {
 			if e.Pool.Kind == kind {
 				q.Add(kubeutil.RequestFor(e.Pool.Namespace, e.Pool.Name))
 			}
-			c.EnqueueWaiting(q, string(kind), e)
+			c.Queue.EnqueueWaiting(q, string(kind), e)
 		})
 	})
 }

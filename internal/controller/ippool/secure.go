@@ -71,7 +71,7 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 	if err := c.askAgain(ctx, s); err != nil {
 		return err
 	}
-	order, err := c.PoolOrder(s.pool)
+	order, err := c.Allocator.PoolOrder(s.pool)
 	if err != nil {
 		return err
 	}

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/testing/entries"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -28,8 +28,8 @@ const shownWithin = time.Minute
 
 // World holds the state of one story.
 type World struct {
-	// Parts are fed by watches.
-	allocator.Parts
+	// Replica holds the parts, which are fed by watches.
+	replica.Replica
 	// K8s reads and writes as a controller does, but without a cache: a pass sees the stored
 	// state. Its writes are noted in the pass.
 	K8s client.WithWatch
@@ -59,7 +59,7 @@ func (p *Plane) Begin(t *testing.T) *World {
 		t: t, plane: p, shown: newShown(), writes: &writes{hooks: map[string]func(){}}, moments: &moments{}, entries: &entries.Kept{},
 	}
 	w.K8s = interruptible(noteWrites(p.admin, w.writes), w.moments)
-	w.Parts = allocator.NewParts(allocator.PartsOptions{
+	w.Replica = replica.New(replica.Options{
 		Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: shownWithin}),
 		Client: w.K8s, Namespace: System, UnclaimedLimit: 1000, Sinks: map[string]history.Sink{"story": w.entries},
 	})
@@ -86,13 +86,13 @@ func (w *World) feed() {
 	records, err := kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, over, w.plane.admin.Scheme(), "ipallocations", ctrlcache.TransformStripManagedFields())
 	suite.Must(w.t, err)
 	from := w.cache(cfg, over)
-	suite.Must(w.t, w.Feed(ctx, from))
+	suite.Must(w.t, w.Allocator.Feed(ctx, from))
 	known := make(chan struct{})
 	running.Go(func() { w.Ledger.Run(ctx, records, &v1alpha1.IPAllocation{}) })
 	running.Go(func() { _ = from.Start(ctx) }) // it returns when ctx is done
 	running.Go(func() { w.Queue.Run(ctx) })
 	running.Go(func() {
-		w.FeedClaims(ctx, w.plane.admin, from)
+		w.Allocator.FeedClaims(ctx, w.plane.admin, from)
 		close(known)
 	})
 	limited, stop := context.WithTimeout(ctx, shownWithin)

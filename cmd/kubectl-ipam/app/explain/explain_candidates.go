@@ -42,7 +42,7 @@ const reasonNotVisible v1alpha1.CandidateReason = "NotVisible"
 // status of the claim.
 func candidates(ctx context.Context, asked *Question, known *Knowledge) (all []Candidate, terms ipam.Terms, complete bool) {
 	terms.Length = asked.request.Length
-	if known.parts != nil && asked.invalid == nil {
+	if known.operator != nil && asked.invalid == nil {
 		complete = true
 		all, terms = known.considered(ctx, asked)
 		all = append(all, known.hidden(asked.request, all)...)
@@ -61,10 +61,10 @@ func (k *Knowledge) considered(ctx context.Context, asked *Question) ([]Candidat
 	if request.Pool == (ipam.PoolKey{}) && request.Class == "" && request.Selects == nil {
 		return nil, ipam.Terms{Length: request.Length}
 	}
-	resolution, err := k.parts.Resolve(ctx, request)
+	resolution, err := k.operator.Resolve(ctx, request)
 	results := ipam.PoolsOf(err)
 	if err == nil {
-		results = k.parts.Allocator.Consider(allocator.Order{
+		results = k.operator.Consider(allocator.Order{
 			Resolution: resolution, Origin: allocator.OriginController,
 			Holder: asked.holder(), HolderUID: string(asked.Obj.GetUID()),
 			Waiting: queue.Waiter{Since: asked.Obj.GetCreationTimestamp().Time, Holder: asked.holder(), Request: request},
@@ -115,7 +115,7 @@ func (k *Knowledge) candidate(of v1alpha1.CandidatePool) Candidate {
 // capacity returns the free space of a pool: it is counted if the caller can list all allocations,
 // and otherwise taken from the pool's status.
 func (k *Knowledge) capacity(pool *register.Pool) (register.Usage, bool) {
-	if k.parts != nil {
+	if k.operator != nil {
 		return pool.Usage()
 	}
 	return pool.UsageOfStatus()
@@ -137,7 +137,7 @@ func (k *Knowledge) told(all []Candidate, told v1alpha1.CandidatePool) []Candida
 
 // hidden returns the other pools that the request names, by name, class or labels, and cannot use.
 func (k *Knowledge) hidden(request ipam.Request, known []Candidate) []Candidate {
-	request.Tenant, _ = k.parts.Catalogue.Tenant(k.Namespace)
+	request.Tenant, _ = k.operator.Catalogue.Tenant(k.Namespace)
 	var all []Candidate
 	for _, pool := range k.Register.Pools {
 		why := whyHidden(request, pool)

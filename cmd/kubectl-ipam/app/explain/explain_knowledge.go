@@ -24,9 +24,9 @@ type Knowledge struct {
 	Namespace string
 	// addressClaims are the IPAddressClaims that the caller can list.
 	addressClaims []ipamv1.IPAddressClaim
-	// parts are the operator's parts, filled with the listed objects; nil if the caller cannot
-	// list all objects that the operator watches.
-	parts *allocator.Parts
+	// operator simulates the operator with the listed objects; nil if the caller cannot list all
+	// objects that the operator watches.
+	operator *allocator.Simulator
 }
 
 // Read reads the objects that the register does not have. It leaves out objects that the caller
@@ -54,7 +54,7 @@ func (k *Knowledge) Read(ctx context.Context, c client.Client) error {
 	return k.load(classes.Items, namespaces.Items)
 }
 
-// load fills the operator's parts with the listed objects.
+// load simulates the operator with the listed objects.
 func (k *Knowledge) load(classes []v1alpha1.IPClass, namespaces []metav1.PartialObjectMetadata) error {
 	listed := allocator.Snapshot{Waiting: k.Register.Waiting, Waiters: k.addressWaiters()}
 	for _, pool := range k.Register.Pools {
@@ -71,20 +71,20 @@ func (k *Knowledge) load(classes []v1alpha1.IPClass, namespaces []metav1.Partial
 	for record := range k.Register.Records() {
 		listed.Records = append(listed.Records, record.Record)
 	}
-	parts, err := allocator.LoadParts(listed)
-	k.parts = &parts
+	var err error
+	k.operator, err = allocator.NewSimulator(listed)
 	return err
 }
 
 func (k *Knowledge) hasClass(name string) bool {
-	_, has := k.parts.Catalogue.Class(name)
+	_, has := k.operator.Catalogue.Class(name)
 	return has
 }
 
-// Close stops the operator's parts.
+// Close ends the simulation.
 func (k *Knowledge) Close() {
-	if k.parts != nil {
-		k.parts.Close()
+	if k.operator != nil {
+		k.operator.Close()
 	}
 }
 

@@ -68,8 +68,8 @@ func (k *Knowledge) poolWaiters() []queue.Waiter {
 // also serve another request. If the pools are not known, it reports whether both name the same.
 func (k *Knowledge) waitsForSame(first ipam.Request) func(ipam.Request) bool {
 	shares := func(ipam.Request) bool { return false }
-	if k.parts != nil {
-		pools, shared := k.parts.Catalogue.Wants(first).Pools, k.parts.Catalogue.Shared()
+	if k.operator != nil {
+		pools, shared := k.operator.Catalogue.Wants(first).Pools, k.operator.Catalogue.Shared()
 		shares = func(other ipam.Request) bool {
 			return slices.ContainsFunc(shared.Wants(other).Pools, func(p ipam.PoolKey) bool { return slices.Contains(pools, p) })
 		}

@@ -138,14 +138,14 @@ func release(c Candidate, record *register.Record) string {
 
 // otherPools describes pools with room that do not back the class, and could.
 func otherPools(request ipam.Request, known *Knowledge, terms ipam.Terms) []string {
-	request.Tenant, _ = known.parts.Catalogue.Tenant(known.Namespace)
+	request.Tenant, _ = known.operator.Catalogue.Tenant(known.Namespace)
 	var all []string
 	for _, pool := range known.Register.Pools {
 		if len(all) == remediesShown || terms.Length == ipam.NoLength {
 			break
 		}
 		isShared := pool.IsKnown() && pool.Key.Namespace == "" && pool.Network == nil && request.MayUse(pool.Pool)
-		if !isShared || pool.Names(request.Class) || known.parts.Catalogue.PoolReady(pool.Pool) != nil || !known.parts.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
+		if !isShared || pool.Names(request.Class) || known.operator.Catalogue.PoolReady(pool.Pool) != nil || !known.operator.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
 			continue
 		}
 		if _, _, err := terms.Fitting([]ipam.Pool{pool.Pool}); err == nil {

@@ -27,9 +27,9 @@ import (
 type judge struct {
 	*register
 	existing
-	parts   allocator.Parts
-	schemas schemas.Schemas
-	client  client.Client
+	operator *allocator.Simulator
+	schemas  schemas.Schemas
+	client   client.Client
 	// seen holds the names of the judged objects.
 	seen map[poolRef]bool
 	// refused counts, for each pool that cannot be made, the rows that are part of it, and
@@ -51,14 +51,14 @@ func (g *register) judge(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	parts, err := allocator.LoadParts(existing.snapshot)
+	operator, err := allocator.NewSimulator(existing.snapshot)
 	if err != nil {
 		return err
 	}
-	defer parts.Close()
+	defer operator.Close()
 	ctx = log.IntoContext(ctx, logr.Discard()) // a command has no log
 	j := &judge{
-		register: g, existing: existing, parts: parts, schemas: definitions, client: c, seen: map[poolRef]bool{},
+		register: g, existing: existing, operator: operator, schemas: definitions, client: c, seen: map[poolRef]bool{},
 		refused: map[string]int{}, absent: map[string]int{}, rights: map[authorizationv1.ResourceAttributes]bool{},
 	}
 	if err := j.judgePools(ctx); err != nil {
@@ -149,26 +149,26 @@ func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) error {
 
 // suppose records a pool as if it had been made.
 func (j *judge) suppose(ctx context.Context, obj *v1alpha1.IPPool, pool ipam.Pool) error {
-	if j.parts.Catalogue.ParentNeedsGrant(pool) {
+	if j.operator.Catalogue.ParentNeedsGrant(pool) {
 		may, err := j.mayUse(ctx, pool.Home.Name)
 		if err != nil {
 			return err
 		}
 		pool.ParentGranted = may
 	}
-	order, err := j.parts.PoolOrder(pool)
+	order, err := j.operator.PoolOrder(pool)
 	if err != nil {
 		return err
 	}
 	order.Origin = allocator.OriginAdmission
-	record, err := j.parts.Suppose(order)
+	record, err := j.operator.Suppose(order)
 	switch {
 	case err == nil:
 		j.supposed = append(j.supposed, record)
 	case !isOwn(err, order.Holder):
 		return err
 	}
-	j.parts.Catalogue.Enter(obj)
+	j.operator.Catalogue.Enter(obj)
 	return nil
 }
 
@@ -182,7 +182,7 @@ func isOwn(err error, holder ipam.Holder) bool {
 // judgeClaims judges the claims against all pools. It treats a block that is about to be
 // released as free, as makeClaims waits for the release.
 func (j *judge) judgeClaims(ctx context.Context) error {
-	j.parts.Ledger.Load(append(j.staying, j.supposed...), j.snapshot.Unreadable)
+	j.operator.Ledger.Load(append(j.staying, j.supposed...), j.snapshot.Unreadable)
 	claims := j.register.claims
 	j.register.claims = nil
 	for _, claim := range claims {
@@ -241,19 +241,19 @@ func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accept
 
 // supposeClaim records the block of a claim as if the claim had been made.
 func (j *judge) supposeClaim(ctx context.Context, request ipam.Request) error {
-	if j.parts.Catalogue.NeedsGrant(request) {
+	if j.operator.Catalogue.NeedsGrant(request) {
 		may, err := j.mayUse(ctx, request.Pool.Name)
 		if err != nil {
 			return err
 		}
 		request.Granted = may
 	}
-	resolution, err := j.parts.Resolve(ctx, request)
+	resolution, err := j.operator.Resolve(ctx, request)
 	if err != nil {
 		return err
 	}
 	order := allocator.Order{Resolution: resolution, Origin: allocator.OriginAdmission, Holder: convert.HolderOfClaim(request.Claim)}
-	if _, err := j.parts.Suppose(order); err != nil && !isOwn(err, order.Holder) {
+	if _, err := j.operator.Suppose(order); err != nil && !isOwn(err, order.Holder) {
 		return err
 	}
 	return nil

@@ -32,10 +32,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/requester"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
@@ -43,7 +43,7 @@ import (
 // webhooks. What is recorded is seen at once.
 type admitting struct {
 	client.WithWatch
-	parts allocator.Parts
+	parts replica.Replica
 	hooks map[string]http.Handler
 	made  atomic.Int64
 }
@@ -53,14 +53,17 @@ func newAdmitting(t *testing.T) *admitting {
 	t.Helper()
 	a := &admitting{hooks: map[string]http.Handler{}}
 	a.WithWatch = interceptor.NewClient(clusterWith(""), interceptor.Funcs{Create: a.create, Delete: a.delete})
-	a.parts = allocator.NewParts(allocator.PartsOptions{
+	a.parts = replica.New(replica.Options{
 		Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))}),
-		Client: a, Namespace: "system", Log: logr.Discard(),
+		Client: a, Namespace: "system",
 	})
 	t.Cleanup(a.parts.Close)
 	a.parts.Ledger.Load(nil, nil)
 	ring := requester.NewRing(a, a, "system", clock.RealClock{})
-	if err := errors.Join(ring.Load(t.Context()), webhooks.Setup(stubManager{a: a}, webhooks.Options{Parts: a.parts, Live: a, Rights: requester.NewRights(a), Ring: ring})); err != nil {
+	if err := errors.Join(ring.Load(t.Context()), webhooks.Setup(stubManager{a: a}, webhooks.Options{
+		Ledger: a.parts.Ledger, Catalogue: a.parts.Catalogue, Queue: a.parts.Queue, Allocator: a.parts.Allocator, Metrics: a.parts.Metrics, History: a.parts.History,
+		Live: a, Rights: requester.NewRights(a), Ring: ring,
+	})); err != nil {
 		t.Fatal(err)
 	}
 	return a

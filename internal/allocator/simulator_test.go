@@ -6,23 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestWhatWasListedIsAnsweredFrom loads a pool of two addresses of which one is held, and a
 // claim that waits: the other address is for that claim, and not for one that comes now.
 func TestWhatWasListedIsAnsweredFrom(t *testing.T) {
-	parts := NewParts(PartsOptions{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), Namespace: "system", Log: logr.Discard()})
-	defer parts.Close()
 	cidr := netip.MustParsePrefix("10.0.0.0/31")
 	own := ipam.Record{
 		Name: convert.RecordOfPool("system", ipam.PoolNamed("p")), UID: "own", Version: "1", Block: cidr, Pool: ipam.DomainNamed("default", ipam.IPv4),
@@ -34,7 +29,7 @@ func TestWhatWasListedIsAnsweredFrom(t *testing.T) {
 	}
 	waits := build.Claim("ns", "waits").Class("gold").Length(32).Obj()
 	waits.CreationTimestamp = metav1.Time{Time: time.Unix(100, 0)}
-	err := parts.Load(Snapshot{
+	sim, err := NewSimulator(Snapshot{
 		Objects: []client.Object{
 			build.Pool("p").CIDR(cidr.String()).Classes("gold").Obj(), build.Class("gold").Obj(),
 			&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "ns"}},
@@ -44,19 +39,20 @@ func TestWhatWasListedIsAnsweredFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer sim.Close()
 	for name, want := range map[string]string{"waits": "p Fits", "newcomer": "p OutOfTurn"} {
 		request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: name}, Class: "gold", Length: 32}
-		resolution, err := parts.Resolve(t.Context(), request)
+		resolution, err := sim.Resolve(t.Context(), request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := verdicts(parts.Allocator.Consider(Order{Resolution: resolution, Origin: OriginController, Holder: convert.HolderOfClaim(request.Claim), HolderUID: name}, 1))
+		got := verdicts(sim.Consider(Order{Resolution: resolution, Origin: OriginController, Holder: convert.HolderOfClaim(request.Claim), HolderUID: name}, 1))
 		if !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
-	parts.Ledger.Load([]ipam.Record{own}, nil)
-	if n := parts.Ledger.Records(ipam.PoolNamed("p")); n != 0 {
+	sim.Ledger.Load([]ipam.Record{own}, nil)
+	if n := sim.Ledger.Records(ipam.PoolNamed("p")); n != 0 {
 		t.Errorf("%d records are left of the list before, want none", n)
 	}
 }

@@ -1,0 +1,97 @@
+package allocator
+
+import (
+	"math/rand/v2"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/queue"
+)
+
+// Snapshot holds the objects that a process without watches has listed.
+type Snapshot struct {
+	// Objects are pools, classes, and the metadata of namespaces.
+	Objects []client.Object
+	// Records holds all records, and Unreadable the readable parts of other IPAllocations.
+	Records, Unreadable []ipam.Record
+	// Waiting holds the IPClaims that hold no block, and Waiters the waiters other than those
+	// claims and the pools.
+	Waiting []v1alpha1.IPClaim
+	Waiters []queue.Waiter
+}
+
+// Simulator is an Allocator that has seen a snapshot, for a process that asks questions and records
+// nothing: Resolve, PoolOrder and Consider return the results of an operator that has seen the same
+// objects. Its methods must not be called concurrently.
+type Simulator struct {
+	*Allocator
+	Ledger    *ledger.Ledger
+	Catalogue *inventory.Catalogue
+}
+
+// NewSimulator returns a simulator of a snapshot. The caller closes it.
+func NewSimulator(s Snapshot) (*Simulator, error) {
+	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Random: rand.New(rand.NewPCG(0, 0)), Log: logr.Discard()})
+	catalog := inventory.New(inventory.Options{Ledger: view, Namespace: s.operatorNamespace(), Clock: clock.RealClock{}})
+	waiting := queue.New(queue.Options{Ledger: view, Catalogue: catalog, Log: logr.Discard()})
+	sim := &Simulator{
+		Allocator: New(Options{Ledger: view, Catalogue: catalog, Queue: waiting, Metrics: metrics.New(clock.RealClock{}), Log: logr.Discard()}),
+		Ledger:    view, Catalogue: catalog,
+	}
+	return sim, sim.load(s)
+}
+
+// operatorNamespace returns the namespace of the records of pools.
+func (s Snapshot) operatorNamespace() string {
+	for i := range s.Records {
+		if s.Records[i].Purpose == ipam.PurposePool {
+			return s.Records[i].Name.Namespace
+		}
+	}
+	return ""
+}
+
+// load shows the snapshot to the catalog, the ledger and the queue, in place of Feed and
+// FeedClaims.
+func (s *Simulator) load(from Snapshot) error {
+	for _, obj := range from.Objects {
+		s.Catalogue.Enter(obj)
+	}
+	s.Ledger.Load(from.Records, from.Unreadable)
+	if err := s.queue.Synced(); err != nil {
+		return err
+	}
+	for i := range from.Waiting {
+		s.claims.take(&from.Waiting[i])
+	}
+	for _, w := range from.Waiters {
+		s.queue.Wait(w)
+	}
+	return nil
+}
+
+// Suppose returns the block that Allocate would give now, and records it in the view alone, as if
+// the holder had it: later questions are answered accordingly.
+func (s *Simulator) Suppose(order Order) (ipam.Record, error) {
+	record, err := s.Preview(order)
+	if err != nil {
+		return ipam.Record{}, err
+	}
+	record.UID, record.Version = "supposed/"+record.Name.String(), "0"
+	record.Project = s.projectOf(order.Holder)
+	s.Ledger.Enter(record)
+	return record, nil
+}
+
+// Close ends the simulator's background work.
+func (s *Simulator) Close() {
+	s.queue.Close()
+	s.Allocator.Close()
+}
