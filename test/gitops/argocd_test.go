@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// argoManager is how Argo CD names itself where it applies.
+// argoManager is the field manager of Argo CD.
 const argoManager = "argocd-controller"
 
 // argoSeesNoDifference applies by each of Argo CD's ways, and compares by each of its ways.
@@ -78,7 +78,7 @@ func (w *world) argoSeesTheDifference(ctx context.Context, way string, options [
 	}
 }
 
-// argoSeesNone compares all objects as Argo CD does before it says that they are in sync.
+// argoSeesNone compares all objects as Argo CD does before it reports that they are in sync.
 func (w *world) argoSeesNone(ctx context.Context, way string, objects []*unstructured.Unstructured, options []diff.Option) {
 	w.Helper()
 	options = append(options, diff.WithLogr(logr.Discard()), diff.IgnoreAggregatedRoles(true))

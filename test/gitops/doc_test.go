@@ -1,3 +1,3 @@
-// Package gitops applies Cadastre's manifests and samples with the code of Flux and of Argo
-// CD itself. It is a module of its own: what those need is none of the operator's.
+// Package gitops applies Cadastre's manifests and samples with the code of Flux and of Argo CD
+// itself. It is a separate module: the operator needs none of the dependencies of those.
 package gitops

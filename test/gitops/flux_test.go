@@ -16,14 +16,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// orders is how many orders of applying and deleting are tried, and patience how long is
-// waited for the objects of one.
+// orders is the number of orders of applying and deleting that are tried, and patience the longest
+// wait for the objects of one.
 const (
 	orders   = 4
 	patience = time.Minute
 )
 
-// fluxSeesNoDriftOfTheOperator: it fills in certificates and paths of webhooks.
+// fluxSeesNoDriftOfTheOperator expects no drift after the operator has filled in certificates and
+// paths of webhooks.
 func (w *world) fluxSeesNoDriftOfTheOperator(t *testing.T) {
 	before := w.pathsOfWebhooks()
 	if len(before) == 0 {
@@ -36,7 +37,7 @@ func (w *world) fluxSeesNoDriftOfTheOperator(t *testing.T) {
 	}
 }
 
-// pathsOfWebhooks are the paths and certificates of the operator's webhooks, by their names.
+// pathsOfWebhooks returns the paths and certificates of the operator's webhooks, by their names.
 func (w *world) pathsOfWebhooks() map[string]string {
 	w.Helper()
 	paths := map[string]string{}
@@ -91,8 +92,8 @@ func copies(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	return all
 }
 
-// fluxInAnyOrder applies the samples one by one, waits until kstatus says that all are
-// current, and deletes them as Flux prunes.
+// fluxInAnyOrder applies the samples one by one, waits until kstatus reports that all are current,
+// and deletes them as Flux prunes.
 func (w *world) fluxInAnyOrder(t *testing.T) {
 	seed := suite.Seed(t, "SEED", 1)
 	t.Logf("SEED=%d", seed)
@@ -113,7 +114,7 @@ func (w *world) fluxInAnyOrder(t *testing.T) {
 	}
 }
 
-// current waits until kstatus says so of all.
+// current waits until kstatus reports all of them as current.
 func (w *world) current(objects []*unstructured.Unstructured) {
 	w.Helper()
 	err := w.flux.Wait(objects, ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: patience})
@@ -146,7 +147,7 @@ func (w *world) pruned(objects []*unstructured.Unstructured) {
 	}
 }
 
-// deleted deletes once, and returns what refused it.
+// deleted deletes once, and returns the objects whose deletion was refused.
 func (w *world) deleted(objects []*unstructured.Unstructured) (left []*unstructured.Unstructured) {
 	w.Helper()
 	for _, obj := range objects {
@@ -162,8 +163,8 @@ func (w *world) deleted(objects []*unstructured.Unstructured) (left []*unstructu
 	return left
 }
 
-// fluxAppliesWhatHasChanged: an edit of one object is one change, and what was filled in
-// stays as it is.
+// fluxAppliesWhatHasChanged expects that an edit of one object is one change, and that the
+// filled-in fields stay as they are.
 func (w *world) fluxAppliesWhatHasChanged(t *testing.T) {
 	objects := w.samples()
 	_, err := w.flux.ApplyAllStaged(t.Context(), copies(objects), ssa.DefaultApplyOptions())

@@ -29,10 +29,10 @@ const (
 	suspended   = "Suspended"
 )
 
-// phase is an object in a phase, and what Flux and Argo CD are to make of it.
+// phase holds an object in a phase, and the expected results of Flux and Argo CD.
 type phase struct {
 	obj client.Object
-	// phase is that of the status; of kinds that have none, the reason of Ready.
+	// phase is the phase in the status; of kinds that have none, the reason of Ready.
 	phase  string
 	flux   status.Status
 	argoCD string
@@ -118,7 +118,7 @@ func (w *world) healthOfEveryPhase(t *testing.T) {
 	w.recordsAreCurrent()
 }
 
-// recordsAreCurrent: an IPAllocation has no conditions, and is what it is.
+// recordsAreCurrent expects that IPAllocations, which have no conditions, are current.
 func (w *world) recordsAreCurrent() {
 	w.Helper()
 	records := &unstructured.UnstructuredList{}
@@ -149,7 +149,7 @@ func phaseOf(obj *unstructured.Unstructured) string {
 	return ""
 }
 
-// phasesOf are the phases that a CRD knows.
+// phasesOf returns the phases that a CRD knows.
 func (w *world) phasesOf(plural string) []string {
 	w.Helper()
 	crd := &unstructured.Unstructured{}
@@ -188,7 +188,8 @@ func healthOf(t testing.TB, obj map[string]any) (health, message string) {
 	return lua.LVAsString(result.RawGetString("status")), lua.LVAsString(result.RawGetString("message"))
 }
 
-// TestHealthOfEachReason has every reason of the API in the script, or knowingly not.
+// TestHealthOfEachReason checks that the script has every reason of the API, but for those listed
+// here.
 func TestHealthOfEachReason(t *testing.T) {
 	object := func(ready, reason string, observed int64) map[string]any {
 		return map[string]any{
@@ -214,7 +215,7 @@ func TestHealthOfEachReason(t *testing.T) {
 		}
 		wanted, ok := want[reason]
 		if !ok {
-			t.Errorf("%s: the table does not say what its health is", reason)
+			t.Errorf("%s: its health is missing in the table", reason)
 		}
 		if got, message := healthOf(t, object("False", reason, 2)); got != wanted || message != reason {
 			t.Errorf("Ready is False, %s: got %s (%s), want %s", reason, got, message, wanted)
@@ -237,7 +238,7 @@ func TestHealthOfEachReason(t *testing.T) {
 	}
 }
 
-// isPositive reports whether a reason is one of conditions that are as they should be.
+// isPositive reports whether a reason belongs to conditions that are as they should be.
 func isPositive(reason string) bool {
 	return slices.Contains([]string{
 		v1alpha1.ReasonBound, v1alpha1.ReasonReady, v1alpha1.ReasonFull, v1alpha1.ReasonRecorded, v1alpha1.ReasonHasRoom, v1alpha1.ReasonAddressAllocated, v1alpha1.ReasonNoPools,

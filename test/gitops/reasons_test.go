@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// reasonsOfTheAPI are the values of all constants of the API that are reasons of conditions.
+// reasonsOfTheAPI returns the values of all constants of the API that are reasons of conditions.
 func reasonsOfTheAPI(t *testing.T) []string {
 	t.Helper()
 	root, err := cluster.ModuleRoot()

@@ -17,12 +17,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// world is a cluster on which the operator was installed by Flux.
+// world holds a cluster on which the operator was installed by Flux.
 type world struct {
 	*suite.World
 	flux *ssa.ResourceManager
-	// manifests are those of the operator, without the Service of its webhooks, which the
-	// cluster changes so that it leads to a process.
+	// manifests holds those of the operator, without the Service of its webhooks, which the cluster
+	// changes so that it leads to a process.
 	manifests []*unstructured.Unstructured
 }
 
@@ -33,9 +33,9 @@ func TestGitOps(t *testing.T) {
 		name string
 		tell func(*world, *testing.T)
 	}{
-		{"Flux sees no drift in what the operator fills in of its own manifests", (*world).fluxSeesNoDriftOfTheOperator},
+		{"Flux sees no drift after the operator has filled in its manifests", (*world).fluxSeesNoDriftOfTheOperator},
 		{"Flux applies, compares, applies again and prunes, in any order", (*world).fluxInAnyOrder},
-		{"Flux applies what has changed and nothing else", (*world).fluxAppliesWhatHasChanged},
+		{"Flux applies changed objects and nothing else", (*world).fluxAppliesWhatHasChanged},
 		{"Argo CD sees no difference, however it compares", (*world).argoSeesNoDifference},
 		{"every kind in every phase has a health", (*world).healthOfEveryPhase},
 	} {
@@ -64,7 +64,7 @@ func install(t *testing.T) *world {
 	return w
 }
 
-// rendered are the objects of a kustomization, a directory of the module's root.
+// rendered returns the objects of a kustomization, a directory of the module's root.
 func (w *world) rendered(kustomization string) []*unstructured.Unstructured {
 	w.Helper()
 	text, err := w.Kubectl(w.Context(), "kustomize", kustomization)
@@ -74,14 +74,14 @@ func (w *world) rendered(kustomization string) []*unstructured.Unstructured {
 	return objects
 }
 
-// samples are those of the platform's and of a team's repository.
+// samples returns those of the platform's and of a team's repository.
 func (w *world) samples() []*unstructured.Unstructured {
 	w.Helper()
 	return append(w.rendered("config/samples/gitops/platform"), w.rendered("config/samples/gitops/team-a")...)
 }
 
-// shuffled are the objects in an order by chance, but for namespaces, without which the API
-// server takes nothing that is in them.
+// shuffled returns the objects in an order by chance, but for namespaces, without which the API
+// server takes no objects in them.
 func shuffled(objects []*unstructured.Unstructured, random *rand.Rand) []*unstructured.Unstructured {
 	var namespaces, others []*unstructured.Unstructured
 	for _, obj := range objects {
@@ -95,8 +95,8 @@ func shuffled(objects []*unstructured.Unstructured, random *rand.Rand) []*unstru
 	return append(namespaces, others...)
 }
 
-// versions tell which objects were written to: generations, or resource versions of those that
-// have none that counts writes of their spec alone.
+// versions shows which objects were written to: it returns generations, or resource versions of
+// those that have none that counts writes of their spec alone.
 func (w *world) versions(ctx context.Context, objects []*unstructured.Unstructured) map[string]string {
 	w.Helper()
 	versions := map[string]string{}
@@ -110,7 +110,7 @@ func (w *world) versions(ctx context.Context, objects []*unstructured.Unstructur
 	return versions
 }
 
-// live is an object as it is stored.
+// live returns an object as it is stored.
 func (w *world) live(ctx context.Context, obj *unstructured.Unstructured) *unstructured.Unstructured {
 	w.Helper()
 	live := &unstructured.Unstructured{}

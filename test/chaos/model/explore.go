@@ -6,26 +6,26 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/model/explore"
 )
 
-// Model is a scenario played by some rules.
+// Model holds a scenario and the rules that it is played by.
 type Model struct {
 	scenario  Scenario
 	rules     Rules
 	symmetric bool
 }
 
-// New is the model of a scenario in which the rules left out are not kept. It panics
-// where the scenario lets a record have more versions than a key can tell apart.
+// New returns the model of a scenario in which the rules left out are not kept. It panics if the
+// scenario lets a record have more versions than a key can distinguish.
 func New(scenario Scenario, leftOut Rules) *Model {
 	if scenario.Adoptions+min(scenario.Halting, 1) > maxVersion {
 		panic("more versions of a record than a key tells apart")
 	}
-	// A trace names replicas, so they are told apart where one is expected.
+	// A trace names replicas, so they are distinguished if one is expected.
 	return &Model{scenario: scenario, rules: allRules &^ leftOut, symmetric: leftOut == 0}
 }
 
-// Explore visits every state that can be reached, breadth first, until one violates
-// an invariant. Where quiescence is asked for it then makes sure that it can be
-// reached from every state, without the deletion of a claim.
+// Explore visits every state that can be reached, breadth first, until one violates an invariant.
+// If quiescence is requested it then makes sure that it can be reached from every state, without
+// the deletion of a claim.
 func (m *Model) Explore(quiescence bool) explore.Found {
 	stuck := ""
 	if quiescence {
@@ -34,7 +34,7 @@ func (m *Model) Explore(quiescence bool) explore.Found {
 	return explore.Completely[state, key, step](system{m}, stuck)
 }
 
-// system is a model as it is explored.
+// system implements explore.System for a model.
 type system struct{ *Model }
 
 // Initial implements explore.System.
@@ -55,7 +55,7 @@ func (y system) Quiet(s *state) bool { return y.quiet(s) }
 // Expected implements explore.System.
 func (y system) Expected(by step) bool { return by.what != removesClaim }
 
-// violation says which invariant a state breaks, if any.
+// violation returns the invariant that a state breaks, if any.
 func (m *Model) violation(s *state) string {
 	for i, c := range s.claims {
 		if c.phase != live {
@@ -88,8 +88,8 @@ func presentIn(s *state) uint8 {
 	return all
 }
 
-// quiet reports whether nothing is under way, every record has a holder, and nobody waits
-// who could be served.
+// quiet reports whether nothing is under way, every record has a holder, and no claim waits that
+// could be served.
 func (m *Model) quiet(s *state) bool {
 	for _, r := range s.stage {
 		if r.life != up || r.at != s.logged || r.listed != 0 || r.task.doing != nothing {
@@ -104,8 +104,8 @@ func (m *Model) quiet(s *state) bool {
 	return presentIn(s) == held(s) && !m.waitsForNothing(s)
 }
 
-// waitsForNothing reports whether there is a claim that waits although nobody has its
-// block. Once all the records are made that the scenario allows, nobody can be helped.
+// waitsForNothing reports whether there is a claim that waits although its block is free. Once all
+// the records are made that the scenario allows, no claim can be served any more.
 func (m *Model) waitsForNothing(s *state) bool {
 	taken, left := uint8(0), false
 	for i, c := range s.claims {

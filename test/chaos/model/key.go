@@ -2,7 +2,7 @@ package model
 
 import "encoding/binary"
 
-// key is a state in few bytes; two states have the same only if they are equal.
+// key holds a state in few bytes; two states have the same only if they are equal.
 type key [9 + maxLog + 6*replicas]byte
 
 func (s *state) key() (k key) {
@@ -33,7 +33,7 @@ func (s *state) key() (k key) {
 	return k
 }
 
-// packed is a replica as one number of 48 bits.
+// packed returns the replica as one number of 48 bits.
 func (r *replica) packed() uint64 {
 	n := uint64(r.life)
 	for _, f := range []struct{ value, bits uint8 }{

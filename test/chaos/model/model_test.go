@@ -11,7 +11,7 @@ var (
 	whole      = Claim{Block: Whole, Requests: 1}
 	half       = Claim{Block: Half, Requests: 1}
 	wholeTwice = Claim{Block: Whole, Requests: 2}
-	// waits is one that leaders bind.
+	// waits is a claim that leaders bind.
 	waits = Claim{Block: Half, Waits: true}
 )
 

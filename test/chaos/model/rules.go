@@ -2,7 +2,7 @@ package model
 
 import "strings"
 
-// Rules are the rules that are kept, one bit each.
+// Rules holds the rules that are kept, one bit each.
 type Rules uint16
 
 // The rules of the protocol.
@@ -13,22 +13,20 @@ const (
 	OwnWatch
 	// AtomicReplace: a list becomes the view in one step.
 	AtomicReplace
-	// DeleteByUID: a deletion meets the record that was judged, not another of
-	// its name.
+	// DeleteByUID: a deletion applies to the record that was judged, not to another of its name.
 	DeleteByUID
-	// DeleteByVersion: it meets that record only as it was judged, not when
-	// somebody has adopted it since.
+	// DeleteByVersion: it applies to that record only as it was judged, not if another process has
+	// adopted it since.
 	DeleteByVersion
 	// OwnAnswer: a record whose creation failed ambiguously is not ours.
 	OwnAnswer
-	// RecordsFirst: the collector sees a record first, and then looks for its
-	// holder.
+	// RecordsFirst: the collector sees a record first, and then looks for its holder.
 	RecordsFirst
 	// Grace: the collector leaves a record alone while the request that it was
 	// made for may still be answered and persisted.
 	Grace
-	// AskHolder: who finds a record in doubt asks the API server whether its
-	// holder has it, before giving it up.
+	// AskHolder: a process that finds a record in doubt asks the API server whether its holder has
+	// it, before giving it up.
 	AskHolder
 	// Fence: a record of a claim that waits is given up only after a write to
 	// the claim, so that a leader that was paused cannot name it any more.
@@ -36,11 +34,10 @@ const (
 	// Finish: a release that was cut short is finished, although the claim exists that
 	// the record was made for.
 	Finish
-	// Collect: records without holder are looked for.
+	// Collect: records without holder are collected.
 	Collect
-	// Undisputed: a record that somebody else made is taken over, by a claim that is
-	// restored or is to have its retained block again, and by leaders, only where nothing
-	// else overlaps it.
+	// Undisputed: a record that another process made is taken over, by a claim that is restored or
+	// gets its retained block again, and by leaders, only if nothing else overlaps it.
 	Undisputed
 
 	allRules = 1<<iota - 1
@@ -55,7 +52,7 @@ func ruleNames() []string {
 	}
 }
 
-// String names the rules.
+// String returns the names of the rules.
 func (r Rules) String() string {
 	var names []string
 	for i, name := range ruleNames() {
@@ -66,31 +63,31 @@ func (r Rules) String() string {
 	return strings.Join(names, ", ")
 }
 
-// Scenario is what the exploration starts from, and its bounds.
+// Scenario holds the state that the exploration starts from, and its bounds.
 type Scenario struct {
 	Name   string
 	Claims []Claim
-	// Records is how many are made at most, 1 to 4.
+	// Records is the highest number of records, 1 to 4.
 	Records int
-	// Crashes, Relists and Ambiguous creates that happen at most, in all.
+	// Crashes, Relists and Ambiguous bound these events, in all; Ambiguous counts create calls.
 	Crashes, Relists, Ambiguous uint8
-	// Releases whose two writes are steps of their own, at most: the deletion, and the
+	// Halting bounds the releases whose two writes are separate steps: the deletion, and the
 	// removal of the finalizer. The other releases are one step.
 	Halting uint8
-	// Adoptions of one record at most, 0 to 3; 0 to 2 where releases halt.
+	// Adoptions bounds the adoptions of one record, 0 to 3; 0 to 2 if releases halt.
 	Adoptions uint8
 	// Restore lets a claim that was deleted be created again with the record
 	// that it named.
 	Restore bool
 }
 
-// Claim is one of a scenario.
+// Claim holds a claim of a scenario.
 type Claim struct {
-	// Block is the addresses that it asks for, one bit each.
+	// Block holds the addresses that it asks for, one bit each.
 	Block uint8
-	// Requests is how often a client creates it at most.
+	// Requests bounds how often a client creates it.
 	Requests uint8
-	// Waits says that it is there from the beginning, without a block.
+	// Waits means that it exists from the beginning, without a block.
 	Waits bool
 }
 

@@ -8,7 +8,7 @@ const (
 	maxVersion = 3
 )
 
-// state is all that there is. It is a value: steps make new ones.
+// state holds everything that the model stores. It is a value: steps make new ones.
 type state struct {
 	claims  [maxClaims]claim
 	records [maxRecords]record
@@ -16,11 +16,11 @@ type state struct {
 	log    [maxLog]event
 	logged uint8
 	stage  [replicas]replica
-	// What is left of the scenario's bounds.
+	// The rest of the scenario's bounds.
 	crashes, relists, ambiguous, halting uint8
 }
 
-// claim as the API server has it.
+// claim represents a claim as the API server has it.
 type claim struct {
 	phase    claimPhase
 	record   uint8 // that it names, when it is live
@@ -35,7 +35,7 @@ const (
 	live
 )
 
-// record as the API server has it. Its number is its UID.
+// record represents a record as the API server has it. Its number is its UID.
 type record struct {
 	phase   recordPhase
 	claim   uint8
@@ -56,25 +56,25 @@ const (
 	gone
 )
 
-// event of the log.
+// event represents an entry of the log.
 type event struct {
 	deleted, terminating bool
 	record, version      uint8
 }
 
-// replica is one process.
+// replica represents one process.
 type replica struct {
 	life lifePhase
-	// at is how much of the log it has seen.
+	// at is the number of entries of the log that it has seen.
 	at uint8
-	// seen is its view, one bit a record, and versions what it saw of each.
+	// seen is its view, one bit a record, and versions the versions that it saw of each.
 	seen     uint8
 	versions [maxRecords]uint8
-	// terminating are those of seen that are deleted, but for the finalizer.
+	// terminating has the records of seen that are deleted, but for the finalizer.
 	terminating uint8
-	// listed is what a list that is being taken over still has to enter.
+	// listed holds the records of a list that is being taken over and are not in the view yet.
 	listed uint8
-	// abandoned are records whose creation failed ambiguously.
+	// abandoned has records whose creation failed ambiguously.
 	abandoned uint8
 	task      task
 }
@@ -87,7 +87,7 @@ const (
 	up
 )
 
-// task is what a replica is in the middle of.
+// task holds the work that a replica has begun.
 type task struct {
 	doing   doing
 	claim   uint8
@@ -119,7 +119,7 @@ const nobody = maxRecords
 
 func bit(n uint8) uint8 { return 1 << n }
 
-// initial is the state that a scenario starts from: every replica is up.
+// initial returns the state that a scenario starts from: every replica is up.
 func (m *Model) initial() state {
 	s := state{crashes: m.scenario.Crashes, relists: m.scenario.Relists, ambiguous: m.scenario.Ambiguous, halting: m.scenario.Halting}
 	for i, c := range m.scenario.Claims {
@@ -134,7 +134,7 @@ func (m *Model) initial() state {
 	return s
 }
 
-// write logs what became of a record.
+// write logs a change of a record.
 func (s *state) write(n uint8, deleted bool) {
 	e := s.asEvent(n)
 	if e.deleted = deleted; deleted {
@@ -144,7 +144,7 @@ func (s *state) write(n uint8, deleted bool) {
 	s.logged++
 }
 
-// change notes that a claim has changed since anybody read it.
+// change marks that a claim has changed since any replica read it.
 func (s *state) change(c uint8) {
 	for i := range s.stage {
 		if s.stage[i].task.claim == c {
@@ -172,7 +172,7 @@ func (m *Model) rival(s *state, r *replica, block, than uint8) bool {
 	return false
 }
 
-// tidy brings states that differ in nothing that matters to one form.
+// tidy brings states without a significant difference to one form.
 func (m *Model) tidy(s *state) {
 	first, referred := s.logged, uint8(0)
 	for i := range s.stage {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// step is one that somebody takes, for the trace.
+// step represents a step of a replica, a client or the API server, for the trace.
 type step struct {
 	what          what
 	who, on, also uint8
@@ -45,14 +45,14 @@ const (
 	removesClaim
 )
 
-// texts say it, for the number of a replica, a claim or a record, and those of what
-// is done with it.
+// texts returns the descriptions of steps, for the number of a replica, a claim or a record, and
+// those of the objects of the step.
 func texts() map[what]string {
 	return map[what]string{
 		crashes:           "replica %d crashes",
-		restarts:          "replica %d starts anew, with a list",
+		restarts:          "replica %d starts again, with a list",
 		relists:           "replica %d's watch is cut: it lists",
-		entersListed:      "replica %d enters record %d of its list",
+		entersListed:      "replica %d takes over record %d of its list",
 		sees:              "replica %d sees the next event, of record %d",
 		asks:              "replica %d is asked to create claim %d, and finds its block free",
 		restores:          "replica %d is asked to create claim %d again, with its old record %d",
@@ -68,20 +68,20 @@ func texts() map[what]string {
 		adopts:            "replica %d, for claim %d, adopts record %d",
 		asksHolder:        "replica %d asks whether claim %d has record %d",
 		fences:            "replica %d writes to claim %d, to give up record %d",
-		deletes:           "replica %d, for claim %d, has record %d deleted",
-		marks:             "replica %d, for claim %d, has record %d deleted, but for the finalizer",
-		letsGo:            "replica %d, for claim %d, takes the finalizer off record %d",
-		abandons:          "replica %d gives up record %d, which it did not know it had made",
-		collects:          "replica %d wonders whether record %d has a holder",
+		deletes:           "replica %d, for claim %d, deletes record %d",
+		marks:             "replica %d, for claim %d, deletes record %d, but for the finalizer",
+		letsGo:            "replica %d, for claim %d, removes the finalizer of record %d",
+		abandons:          "replica %d gives up record %d, whose create call failed ambiguously",
+		collects:          "replica %d checks whether record %d has a holder",
 		listsHolders:      "replica %d lists all holders",
 		arrivesLate:       "record %d arrives late",
 		persists:          "the API server persists claim %d with record %d",
 		refuses:           "the API server refuses the claim for which record %d was made",
-		removesClaim:      "somebody deletes claim %d",
+		removesClaim:      "a client deletes claim %d",
 	}
 }
 
-// String says what happened.
+// String returns a description of the step.
 func (t step) String() string {
 	text := texts()[t.what]
 	args := []any{t.who, t.on, t.also}
@@ -113,7 +113,7 @@ func (m *Model) next(s *state, emit func(step, state)) {
 
 type move func(step, func(*state))
 
-// livesOn is what befalls a process and its view.
+// livesOn emits the events that can happen to a process and its view.
 func (m *Model) livesOn(s *state, i int, to move) {
 	r, who := &s.stage[i], uint8(i)
 	if r.life == down {
@@ -142,7 +142,7 @@ func (m *Model) livesOn(s *state, i int, to move) {
 	}
 }
 
-// clusterActs is what the API server and its clients do.
+// clusterActs emits the steps of the API server and its clients.
 func (m *Model) clusterActs(s *state, to move) {
 	for rec := range uint8(maxRecords) {
 		r := &s.records[rec]
@@ -171,7 +171,7 @@ func (m *Model) clusterActs(s *state, to move) {
 	}
 }
 
-// arrive creates a record, unless one of its name is there.
+// arrive creates a record, unless one of its name exists.
 func (m *Model) arrive(s *state, rec uint8) bool {
 	for other := range uint8(maxRecords) {
 		if other != rec && s.records[other].phase == present && s.sameName(other, rec) {

@@ -1,6 +1,6 @@
 package model
 
-// begins is what an idle replica may take up.
+// begins emits the tasks that an idle replica may begin.
 func (m *Model) begins(s *state, i int, to move) {
 	r, who := &s.stage[i], uint8(i)
 	for c := range uint8(len(m.scenario.Claims)) {
@@ -27,7 +27,7 @@ func (m *Model) begins(s *state, i int, to move) {
 	}
 }
 
-// beginsFor is a request for a claim, or a leader's pass.
+// beginsFor emits a request for a claim, or a leader's pass.
 func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 	r, who, block := &s.stage[i], uint8(i), m.scenario.Claims[c].Block
 	if s.claims[c].phase == absent && s.claims[c].requests > 0 {
@@ -49,7 +49,7 @@ func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 	if !m.scenario.Claims[c].Waits {
 		return
 	}
-	// A leader's cache may be behind: it may read as waiting what was so once.
+	// A leader's cache may be behind: it may read a claim as waiting that no longer waits.
 	fresh := s.claims[c].phase == waiting
 	for rec := range uint8(maxRecords) {
 		if r.holds(rec) && s.records[rec].claim == c && s.records[rec].bound {
@@ -67,9 +67,9 @@ func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 	}
 }
 
-// restorable reports whether a claim that is created again may have a record that was made
-// for it: the one that it named, or one that is retained. One that has a rival is left to
-// the collector, whatever names it.
+// restorable reports whether a claim that is created again may have a record that was made for it:
+// the one that it named, or one that is retained. One that has a rival is left to the collector,
+// even if a claim names it.
 func (m *Model) restorable(s *state, r *replica, c, rec uint8) bool {
 	return m.scenario.Restore && r.holds(rec) && s.records[rec].claim == c && !s.records[rec].bound &&
 		(m.rules&Undisputed == 0 || !m.rival(s, r, m.block(s, rec), rec))
@@ -78,12 +78,12 @@ func (m *Model) restorable(s *state, r *replica, c, rec uint8) bool {
 // holds reports whether the view has a record, and not as one that is being deleted.
 func (r *replica) holds(rec uint8) bool { return r.seen&^r.terminating&bit(rec) != 0 }
 
-// about is a task that concerns a record as the view shows it.
+// about returns a task that concerns a record as the view shows it.
 func (m *Model) about(s *state, i int, doing doing, rec uint8) task {
 	return task{doing: doing, claim: s.records[rec].claim, record: rec, version: s.stage[i].versions[rec], bound: s.records[rec].bound}
 }
 
-// takeOver begins the adoption of a record, or where it has a rival gives it up.
+// takeOver begins the adoption of a record, or gives it up if it has a rival.
 func (m *Model) takeOver(s *state, i int, rec uint8) {
 	next := adopting
 	if m.rules&Undisputed != 0 && m.rival(s, &s.stage[i], m.block(s, rec), rec) {
@@ -114,7 +114,7 @@ func (m *Model) graceIsOver(s *state, rec uint8) bool {
 	return true
 }
 
-// held are the records that live claims name.
+// held returns the records that live claims name.
 func held(s *state) uint8 {
 	all := uint8(0)
 	for _, c := range s.claims {
@@ -125,7 +125,7 @@ func held(s *state) uint8 {
 	return all
 }
 
-// goesOn is the next step of what a replica is in the middle of.
+// goesOn emits the next step of the task of a replica.
 func (m *Model) goesOn(s *state, i int, to move) {
 	t, who := s.stage[i].task, uint8(i)
 	done := func(n *state) { n.stage[i].task = task{} }
@@ -180,7 +180,7 @@ func (m *Model) goesOn(s *state, i int, to move) {
 	}
 }
 
-// records is the create call, and what can become of it.
+// records emits the create call, and its possible results.
 func (m *Model) records(s *state, i int, to move) {
 	t, who := s.stage[i].task, uint8(i)
 	rec := uint8(0)
@@ -219,7 +219,7 @@ func (m *Model) records(s *state, i int, to move) {
 	})
 }
 
-// createIsLost is what a replica makes of a create call that failed ambiguously.
+// createIsLost handles a create call that failed ambiguously, in the replica.
 func (m *Model) createIsLost(s *state, i int, rec uint8) {
 	r := &s.stage[i]
 	if m.rules&OwnAnswer == 0 && (r.task.bound || rec != nobody) {
@@ -232,7 +232,7 @@ func (m *Model) createIsLost(s *state, i int, rec uint8) {
 	}
 }
 
-// handsOut is the answer to a request, or the write to a claim that waits.
+// handsOut emits the answer to a request, or the write to a claim that waits.
 func (m *Model) handsOut(i int, t task, to move) {
 	who := uint8(i)
 	if t.bound {
@@ -284,7 +284,7 @@ func (m *Model) ask(s *state, i int) {
 	}
 }
 
-// collectsBy deletes what had no holder when holders were listed.
+// collectsBy deletes records that had no holder when holders were listed.
 func (m *Model) collectsBy(s *state, i int, to move) {
 	r := &s.stage[i]
 	for rec := range uint8(maxRecords) {
@@ -294,7 +294,7 @@ func (m *Model) collectsBy(s *state, i int, to move) {
 	}
 }
 
-// remove is a deletion, with the conditions that the rules demand.
+// remove deletes a record, with the conditions that the rules demand.
 func (m *Model) remove(s *state, t task) {
 	for n := range uint8(maxRecords) {
 		if m.meets(s, t, n) {
@@ -304,8 +304,8 @@ func (m *Model) remove(s *state, t task) {
 	}
 }
 
-// meets reports whether a deletion meets a record. The removal of the finalizer, which
-// comes after, does not carry the version.
+// meets reports whether a deletion applies to a record. The removal of the finalizer, which comes
+// after, does not carry the version.
 func (m *Model) meets(s *state, t task, n uint8) bool {
 	r := &s.records[n]
 	switch {

@@ -13,8 +13,8 @@ func (m *Model) see(s *state, i int) {
 	m.resolve(s, r, e.record)
 }
 
-// list makes the view what the API server has: in one step, or the missing
-// struck and the rest still to be entered.
+// list replaces the view with the state of the API server: in one step, or in parts, with the
+// missing records removed first and the rest recorded later.
 func (m *Model) list(s *state, i int) {
 	r := &s.stage[i]
 	all := uint8(0)
@@ -48,8 +48,8 @@ func (m *Model) list(s *state, i int) {
 	}
 }
 
-// enterListed takes one record over from a list that is not taken over in one
-// step. Events that come meanwhile wait.
+// enterListed takes one record over from a list that is not taken over in one step. Events that
+// arrive in that time wait.
 func (m *Model) enterListed(s *state, i int, n uint8) {
 	r := &s.stage[i]
 	if r.listed &^= bit(n); r.listed == 0 {
@@ -59,12 +59,12 @@ func (m *Model) enterListed(s *state, i int, n uint8) {
 	m.resolve(s, r, n)
 }
 
-// asEvent is what a list says of a record, or a watch when it has changed.
+// asEvent returns a record as a list shows it, or a watch when it has changed.
 func (s *state) asEvent(n uint8) event {
 	return event{terminating: s.records[n].terminating, record: n, version: s.records[n].version}
 }
 
-// strike takes a record out of the view.
+// strike removes a record from the view.
 func (r *replica) strike(n uint8) {
 	r.seen &^= bit(n)
 	r.terminating &^= bit(n)
@@ -86,7 +86,7 @@ func (m *Model) enter(s *state, r *replica, e event) {
 	}
 }
 
-// resolve reports to the task that waits for this record whose the block is.
+// resolve reports the holder of the block to the task that waits for this record.
 func (m *Model) resolve(s *state, r *replica, n uint8) {
 	t := &r.task
 	if t.doing != awaiting {

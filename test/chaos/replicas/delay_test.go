@@ -22,7 +22,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// delayed is a way to the API server on which the watch of claims is late.
+// delayed represents a connection to the API server on which the watch of claims is late.
 type delayed struct {
 	http.RoundTripper
 	by time.Duration
@@ -45,7 +45,7 @@ type lateBody struct {
 // Read implements io.Reader.
 func (b *lateBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
-	time.Sleep(b.by) //nolint:forbidigo // a slow network is what this is; no test waits by it
+	time.Sleep(b.by) //nolint:forbidigo // this represents a slow network; no test waits by it
 	return n, err
 }
 
@@ -95,8 +95,8 @@ var _ = Describe("a claim of one name is created, deleted and created again by 8
 	})
 })
 
-// watchForClaimsWithoutRecord looks, again and again, for a claim that is there
-// before and after its record was looked for in vain.
+// watchForClaimsWithoutRecord polls for a claim that exists before and after its record was looked
+// for in vain.
 func (w *world) watchForClaimsWithoutRecord(ctx context.Context, over <-chan struct{}, violations chan<- string) {
 	for {
 		select {

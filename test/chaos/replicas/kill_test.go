@@ -35,7 +35,7 @@ var _ = Describe("a replica is killed between record and answer", Ordered, func(
 					select {
 					case <-over:
 						return
-					default: // what fails is tried under the next name
+					default: // a failed create is tried under the next name
 						_ = as.Create(ctx, build.Claim("kill", fmt.Sprintf("c-%d-%d", n, i)).Pool("kill").Length(32).Obj())
 					}
 				}
@@ -61,7 +61,7 @@ var _ = Describe("a replica is killed between record and answer", Ordered, func(
 	})
 })
 
-// blocksOf are the blocks of the claims that have one.
+// blocksOf returns the blocks of the claims that have one.
 func blocksOf(claims []v1alpha1.IPClaim) []netip.Prefix {
 	var blocks []netip.Prefix
 	for _, c := range claims {

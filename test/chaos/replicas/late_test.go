@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// restClient is a client of which a request can be made that is not tried again.
+// restClient returns a client whose requests can be sent without retries.
 func restClient(cfg *rest.Config) rest.Interface {
 	GinkgoHelper()
 	scheme := runtime.NewScheme()
@@ -28,7 +28,7 @@ func restClient(cfg *rest.Config) rest.Interface {
 	return c
 }
 
-var _ = Describe("a claim whose admission needs what is not read in time", Ordered, func() {
+var _ = Describe("a claim whose admission needs objects that are not read in time", Ordered, func() {
 	var w *world
 
 	BeforeAll(func() {
@@ -47,11 +47,11 @@ var _ = Describe("a claim whose admission needs what is not read in time", Order
 		err := create()
 		Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(HaveSuffix(": the API server did not answer in time: try again")))
-		Expect(time.Since(began)).To(BeNumerically(">=", atLeast), "it waited for what was held back")
+		Expect(time.Since(began)).To(BeNumerically(">=", atLeast), "it waited for the answer that was held back")
 		api.HoldReads("", 0)
 		Expect(create()).To(Succeed())
 	},
-		Entry("a list of pools, for which there is a bound of its own", "ippools", build.Claim("late", "selects").Selecting("no", "such-pool").Length(32), 2*time.Second),
+		Entry("a list of pools, which has a separate bound", "ippools", build.Claim("late", "selects").Selecting("no", "such-pool").Length(32), 2*time.Second),
 		Entry("a class, which the request's deadline bounds alone", "ipclasses/missing", build.Claim("late", "class").Class("missing"), 4*time.Second),
 	)
 })

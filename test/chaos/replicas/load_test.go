@@ -41,7 +41,7 @@ var _ = Describe("32 clients create 2,000 claims at two replicas", Ordered, func
 					if err != nil {
 						failures = append(failures, err)
 					} else {
-						blocks = append(blocks, netip.MustParsePrefix(claim.Spec.CIDR)) // panics where there is none
+						blocks = append(blocks, netip.MustParsePrefix(claim.Spec.CIDR)) // panics if there is none
 					}
 					mu.Unlock()
 				}

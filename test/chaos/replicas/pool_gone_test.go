@@ -17,12 +17,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/proxy"
 )
 
-// heldBack is for how long the record of x is held back at most. An attempt is
-// given up after 3.5 s, which would show nothing.
+// heldBack bounds for how long the record of x is held back. An attempt is given up after 3.5 s,
+// which would show nothing.
 const heldBack = 2500 * time.Millisecond
 
-// rivals are two pools on one CIDR, the second to be made when the first is gone,
-// and what is asked of each.
+// rivals holds two pools on one CIDR, the second to be made when the first is gone, and the objects
+// to be created in each.
 type rivals struct {
 	team           string
 	oldPool, again v1alpha1.Pool
@@ -31,7 +31,7 @@ type rivals struct {
 	recordedIn string
 }
 
-// rivalsOf are the rivals for one kind of pool. All are named after the team.
+// rivalsOf returns the rivals for one kind of pool. All are named after the team.
 func rivalsOf(team string, pool func(name string) v1alpha1.Pool, claim func(b *build.ClaimBuilder, pool string) *build.ClaimBuilder) rivals {
 	ask := func(name, of string) client.Object {
 		return claim(build.Claim(team, name), team+of).Length(32).Obj()
@@ -57,8 +57,8 @@ var _ = Describe("a pool is deleted, and another is made on its CIDR, while a bl
 		w = start(cluster.Options{Managers: 2, Proxied: true})
 	})
 
-	// race holds x's record back, has the old pool go, makes the new one and y in it,
-	// and lets x go on. It expects that exactly one of x and y holds its block.
+	// race holds x's record back, lets the old pool go, makes the new one and y in it, and releases
+	// x. It expects that exactly one of x and y holds its block.
 	race := func(ctx context.Context, r rivals, remove func(context.Context, client.Object)) {
 		GinkgoHelper()
 		w.Pools(r.oldPool)
@@ -104,9 +104,9 @@ var _ = Describe("a pool is deleted, and another is made on its CIDR, while a bl
 		race(ctx, rivalsOf("forced", rootPools("10.5.0.0/28"), inPool), w.forced)
 	})
 
-	It("a pool that is forced away with a block in it: nobody else gets that", func(ctx context.Context) {
+	It("a pool that is forced away with a block in it: no other claim gets that", func(ctx context.Context) {
 		w.Namespace("used")
-		// The cluster deletes a namespace's own pools without asking anybody.
+		// The cluster deletes a namespace's own pools without asking the operator.
 		r := rivalsOf("used", func(name string) v1alpha1.Pool {
 			return build.Pool(name).CIDR("10.6.0.0/28").In("used")
 		}, inLocalPool)
@@ -129,8 +129,8 @@ var _ = Describe("a pool is deleted, and another is made on its CIDR, while a bl
 	})
 })
 
-// during begins to create x, and returns when its record is on its way. The
-// function that is returned releases that, and waits for the answer to x.
+// during begins to create x, and returns when its record is on its way. The returned function
+// releases the record, and waits for the answer to x.
 func (w *world) during(ctx context.Context, r rivals) (release func()) {
 	GinkgoHelper()
 	var held []*proxy.HeldCreate
@@ -161,14 +161,14 @@ func (w *world) during(ctx context.Context, r rivals) (release func()) {
 	}
 }
 
-// removed deletes a pool as people do.
+// removed deletes a pool with the protections that apply to people.
 func (w *world) removed(ctx context.Context, pool client.Object) {
 	GinkgoHelper()
 	Expect(w.Delete(ctx, pool)).To(Succeed())
 	w.Gone(pool)
 }
 
-// forced deletes a pool as the cluster does, and takes its finalizers off.
+// forced deletes a pool as the cluster does, and removes its finalizers.
 func (w *world) forced(ctx context.Context, pool client.Object) {
 	GinkgoHelper()
 	Expect(w.As("system:kube-controller-manager", "system:masters").Delete(ctx, pool)).To(Succeed())
@@ -177,8 +177,7 @@ func (w *world) forced(ctx context.Context, pool client.Object) {
 	w.Gone(pool)
 }
 
-// held are the blocks that objects hold: claims that are Bound, pools that are
-// Ready.
+// held returns the blocks that objects hold: claims that are Bound, pools that are Ready.
 func (w *world) held(ctx context.Context, objects ...client.Object) []string {
 	GinkgoHelper()
 	var blocks []string

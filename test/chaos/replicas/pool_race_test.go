@@ -33,17 +33,16 @@ var _ = Describe("Creates of one pool's name at one instant, with different CIDR
 		for round := range rounds {
 			w.expectRecorded(ctx, racer(round))
 		}
-		GinkgoWriter.Printf("%d rounds, in %d of them nobody was first\n", rounds, collided)
+		GinkgoWriter.Printf("%d rounds, in %d of them no create was first\n", rounds, collided)
 	})
 })
 
 func racer(round int) string { return fmt.Sprintf("racer-%d", round) }
 
-// rival is a CIDR of a round: no two overlap.
+// rival returns a CIDR of a round: no two overlap.
 func rival(round, n int) string { return fmt.Sprintf("10.%d.%d.0/24", round, n) }
 
-// race creates a pool with several CIDRs at once, and returns how many creates
-// succeeded.
+// race creates a pool with several CIDRs at once, and returns how many creates succeeded.
 func (w *world) race(ctx context.Context, round, rivals int) (created int) {
 	var racing sync.WaitGroup
 	errs := make([]error, rivals)
@@ -61,7 +60,7 @@ func (w *world) race(ctx context.Context, round, rivals int) (created int) {
 	return created
 }
 
-// expectRecorded waits until a pool is ready and its record says the same.
+// expectRecorded waits until a pool is ready and its record has the same block.
 func (w *world) expectRecorded(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

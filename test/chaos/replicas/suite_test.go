@@ -1,5 +1,5 @@
-// Package replicas plays several replicas of the operator against each other,
-// and looks at what the API server says of it, not at what they remember.
+// Package replicas plays several replicas of the operator against each other, and checks the state
+// of the API server, not the memory of the replicas.
 package replicas
 
 import (
@@ -22,14 +22,14 @@ import (
 // orphanGrace is short here: tests wait for it.
 const orphanGrace = 5 * time.Second
 
-// patience is how long is waited for anything.
+// patience bounds every wait.
 const patience = 90 * time.Second
 
 func TestReplicas(t *testing.T) {
 	specs.Run(t, "Replicas", patience, 50*time.Millisecond)
 }
 
-// sized is how much a test does: all of it, or less with go test -short.
+// sized returns how much a test does: all of it, or less with go test -short.
 func sized(all, short int) int {
 	if testing.Short() {
 		return short
@@ -37,7 +37,7 @@ func sized(all, short int) int {
 	return all
 }
 
-// world is a cluster with a client.
+// world holds a cluster with a client.
 type world struct{ *suite.World }
 
 func start(options cluster.Options) *world {
@@ -62,7 +62,7 @@ func (w *world) records(ctx context.Context, namespace string) []v1alpha1.IPAllo
 	return list.Items
 }
 
-// available is how many addresses a pool says are free.
+// available returns the number of free addresses in the status of a pool.
 func (w *world) available(ctx context.Context, pool string) string {
 	GinkgoHelper()
 	obj := &v1alpha1.IPPool{}
@@ -70,8 +70,7 @@ func (w *world) available(ctx context.Context, pool string) string {
 	return obj.Status.Capacity.Available
 }
 
-// expectDisjoint fails where two blocks overlap: sorted, those would be
-// neighbours.
+// expectDisjoint fails if two blocks overlap: sorted, those would be neighbors.
 func expectDisjoint(blocks []netip.Prefix) {
 	GinkgoHelper()
 	slices.SortFunc(blocks, netip.Prefix.Compare)
@@ -80,7 +79,7 @@ func expectDisjoint(blocks []netip.Prefix) {
 	}
 }
 
-// expectHeld fails where a claim with a block has no record that says the same.
+// expectHeld fails if a claim with a block has no record of the same block.
 func expectHeld(claims []v1alpha1.IPClaim, records []v1alpha1.IPAllocation) {
 	GinkgoHelper()
 	by := map[string]v1alpha1.IPAllocation{}

@@ -9,7 +9,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// actor is a client of one kind. Its methods are called from one goroutine.
+// actor represents a client of one kind. Its methods are called from one goroutine.
 type actor interface {
 	// act makes one or a few calls. An error means only that it did not go well.
 	act(ctx context.Context) error
@@ -18,13 +18,13 @@ type actor interface {
 // role makes actors of one kind.
 type role struct {
 	name string
-	// share is how many of a hundred clients have it.
+	// share is the percentage of clients that have it.
 	share int
 	make  func(*party, int, *rand.Rand) actor
 }
 
-// roles are the kinds of clients. What comes first is made first, so that also a
-// small cast has one of each.
+// roles returns the kinds of clients. The first are made first, so that also a small cast has one
+// of each.
 func roles() []role {
 	return []role{
 		{"pools", 8, newPoolActor},
@@ -33,7 +33,7 @@ func roles() []role {
 	}
 }
 
-// cast gives each of so many clients its role.
+// cast returns the role of each of the clients.
 func cast(clients int) []role {
 	var all []role
 	left := clients
@@ -50,8 +50,8 @@ func cast(clients int) []role {
 	return all
 }
 
-// perform has an actor act until ctx is done. After an error it pauses, as a
-// client with any manners does.
+// perform lets an actor act until ctx is done. After an error it pauses, as a well-behaved client
+// does.
 func (w *world) perform(ctx context.Context, r role, n int) error {
 	c, err := cluster.NewClient(w.tenant)
 	if err != nil {

@@ -16,19 +16,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// metal3Finalizer is on claims of Cluster API's provider for Metal3, which takes
-// it off after the deletion; the address is not in use any more by then.
+// metal3Finalizer is on claims of Cluster API's provider for Metal3, which takes it off after the
+// deletion, when the address is not in use any more.
 const metal3Finalizer = "metal3data.infrastructure.cluster.x-k8s.io"
 
-// addressActor makes Cluster API's IPAddressClaims as infrastructure providers do,
-// now and then an IPAddress before its claim, as a person or a move does, and
-// deletes them. It is allocated nothing by the answer to a call: what it has, the
-// witness knows.
+// addressActor makes Cluster API's IPAddressClaims as infrastructure providers do, now and then an
+// IPAddress before its claim, as a person or a move does, and deletes them. The answer to a call
+// allocates nothing to it: the witness has its addresses.
 type addressActor struct {
 	*party
 	number int
 	random *rand.Rand
-	slots  [slots]*ipamv1.IPAddressClaim // nil where there is none, as far as it knows
+	slots  [slots]*ipamv1.IPAddressClaim // nil if there is none, as far as it knows
 }
 
 func newAddressActor(p *party, n int, random *rand.Rand) actor {
@@ -44,7 +43,7 @@ func (a *addressActor) act(ctx context.Context) error {
 	return a.drop(ctx, slot)
 }
 
-// make makes a claim in a slot. Its name may be that of one that is still going.
+// make makes a claim in a slot. Its name may be that of one that still exists.
 func (a *addressActor) make(ctx context.Context, slot int) error {
 	claim := a.demand(build.AddressClaim(namespaceName(a.random.IntN(namespaces)), fmt.Sprintf("a%d-%d", a.number, slot)))
 	switch a.random.IntN(12) {
@@ -62,12 +61,12 @@ func (a *addressActor) make(ctx context.Context, slot int) error {
 		return a.Create(ctx, claim)
 	}})
 	if err == nil || !isRefusal(err) {
-		a.slots[slot] = claim // it may be there
+		a.slots[slot] = claim // it may exist
 	}
 	return err
 }
 
-// demand says where the address is to be from, and which one it is to be.
+// demand sets the pool of the address, and the requested address if there is one.
 func (a *addressActor) demand(b *build.AddressClaimBuilder) *ipamv1.IPAddressClaim {
 	switch dice := a.random.IntN(100); {
 	case dice < 35:
@@ -84,7 +83,7 @@ func (a *addressActor) demand(b *build.AddressClaimBuilder) *ipamv1.IPAddressCla
 		b.Pool(anySite(a.random.IntN))
 	case dice < 78:
 		b.Class("shared")
-	case dice < 90: // sticky where blocks are kept, with few keys
+	case dice < 90: // sticky if blocks are kept, with few keys
 		b.Class("keeping").Annotation(v1alpha1.AnnotationSticky, fmt.Sprintf("key-%d", a.random.IntN(4)))
 	default:
 		b.Pool(poolBig).Annotation(v1alpha1.AnnotationAddress, a.wish().String())
@@ -92,8 +91,8 @@ func (a *addressActor) demand(b *build.AddressClaimBuilder) *ipamv1.IPAddressCla
 	return b.Obj()
 }
 
-// wish is an address of the big pool: one that was lately given back, or one of
-// those that are handed out first.
+// wish returns an address of the big pool: one that was released lately, or one of those that are
+// handed out first.
 func (a *addressActor) wish() netip.Addr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,11 +122,11 @@ func (a *addressActor) makeAddress(ctx context.Context, claim *ipamv1.IPAddressC
 	return a.try(ctx, attempt{what: what, obj: address, do: func(ctx context.Context) error { return a.Create(ctx, address) }})
 }
 
-// drop deletes the claim of a slot, or the address alone where that is all there
-// is; finalizers are taken off in a later step.
+// drop deletes the claim of a slot, or the address alone if there is nothing else; finalizers are
+// removed in a later step.
 func (a *addressActor) drop(ctx context.Context, slot int) error {
 	claim := a.slots[slot]
-	if claim.UID == "" { // the address alone, or a claim of which nothing was heard
+	if claim.UID == "" { // the address alone, or a claim whose create call was not answered
 		address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
 		if err := a.remove(ctx, address); client.IgnoreNotFound(err) != nil {
 			return err
@@ -157,7 +156,7 @@ func isForeign(finalizer string) bool {
 	return finalizer == metal3Finalizer || finalizer == holdFinalizer
 }
 
-// letGoOfAddress takes the finalizers of others off a claim, or all of them.
+// letGoOfAddress removes the finalizers of others from a claim, or all of them.
 func (p *party) letGoOfAddress(ctx context.Context, claim *ipamv1.IPAddressClaim, all bool) error {
 	return p.call(ctx, fmt.Sprintf("take finalizers (all: %v) off IPAddressClaim %s/%s", all, claim.Namespace, claim.Name), func(ctx context.Context) error {
 		now := &ipamv1.IPAddressClaim{}
@@ -174,8 +173,8 @@ func (p *party) letGoOfAddress(ctx context.Context, claim *ipamv1.IPAddressClaim
 	}, nil)
 }
 
-// letGoOfAddresses does so for the claims that are being deleted, of a namespace
-// or, where that is empty, of all, and counts them.
+// letGoOfAddresses does so for the claims that are being deleted, of a namespace or, if that is
+// empty, of all, and returns their number.
 func (p *party) letGoOfAddresses(ctx context.Context, namespace string, all func() bool) (forced int) {
 	claims := &ipamv1.IPAddressClaimList{}
 	_ = p.List(ctx, claims, client.InNamespace(namespace))
@@ -190,8 +189,8 @@ func (p *party) letGoOfAddresses(ctx context.Context, namespace string, all func
 
 func never() bool { return false }
 
-// endAddresses deletes every IPAddressClaim and IPAddress, and reports whether there
-// was none any more.
+// endAddresses deletes every IPAddressClaim and IPAddress, and reports whether there was none any
+// more.
 func (p *party) endAddresses(ctx context.Context) bool {
 	claims, addresses := &ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}
 	if p.List(ctx, claims) != nil || p.List(ctx, addresses) != nil {

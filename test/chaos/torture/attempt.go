@@ -19,14 +19,14 @@ import (
 // callTimeout bounds one call of a client.
 const callTimeout = 10 * time.Second
 
-// party is somebody who takes part: who, and its own connection.
+// party represents a participant: its name, and its own connection.
 type party struct {
 	*world
 	who string
 	client.Client
 }
 
-// attempt is one try to make an object.
+// attempt represents one try to make an object.
 type attempt struct {
 	what string
 	obj  client.Object
@@ -35,7 +35,7 @@ type attempt struct {
 	do        func(context.Context) error
 }
 
-// try makes an attempt, and tells the witness what was answered.
+// try makes an attempt, and passes the answer to the witness.
 func (p *party) try(ctx context.Context, a attempt) error {
 	id := strconv.FormatInt(p.lastAttempt.Add(1), 10)
 	annotations := a.obj.GetAnnotations()
@@ -64,7 +64,7 @@ func (p *party) try(ctx context.Context, a attempt) error {
 func (p *party) answered(id string, obj client.Object) {
 	revision, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	if err != nil {
-		return // of what is not stored
+		return // the object is not stored
 	}
 	block := blockOf(obj)
 	p.witness.Answered(witness.Answer{Attempt: id, UID: string(obj.GetUID()), Block: block, Revision: revision})
@@ -100,7 +100,7 @@ func (p *party) remove(ctx context.Context, obj client.Object) error {
 	}, nil)
 }
 
-// note keeps when something was first asked for.
+// note records when something was first asked for.
 func (w *world) note(in map[string]time.Time, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +109,8 @@ func (w *world) note(in map[string]time.Time, key string) {
 	}
 }
 
-// isRefusal reports whether an error is the API server's word that nothing was
-// stored. Whatever is not its answer, and what it says of itself, may have been.
+// isRefusal reports whether an error is a refusal by the API server, after which nothing is stored.
+// After any other error, also one of the API server about itself, the object may be stored.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -120,8 +120,8 @@ func isRefusal(err error) bool {
 	return code >= 400 && code < 500 || code == http.StatusInsufficientStorage
 }
 
-// blockOf is the block that an object names as its own; for a claim that only
-// asks for one, none.
+// blockOf returns the block that an object names as its own; for a claim that only asks for one,
+// none.
 func blockOf(obj client.Object) netip.Prefix {
 	cidr := ""
 	switch o := obj.(type) {

@@ -24,7 +24,7 @@ type claimActor struct {
 	*party
 	number int
 	random *rand.Rand
-	slots  [slots]*v1alpha1.IPClaim // nil where there is none, as far as it knows
+	slots  [slots]*v1alpha1.IPClaim // nil if there is none, as far as it knows
 	serial int
 }
 
@@ -39,7 +39,7 @@ func (a *claimActor) act(ctx context.Context) error {
 	if claim == nil {
 		made, err := a.make(ctx, slot)
 		if err == nil || !isRefusal(err) {
-			a.slots[slot] = made // it may be there
+			a.slots[slot] = made // it may exist
 		}
 		return err
 	}
@@ -52,7 +52,7 @@ func (a *claimActor) act(ctx context.Context) error {
 		})
 	case dice < 88: // as from a file that was saved
 		return a.replace(ctx, slot, func(*v1alpha1.IPClaim) {})
-	case dice < 92: // again, though it is there
+	case dice < 92: // again, though it exists
 		_ = a.create(ctx, asAsked(claim), "create again")
 		return nil
 	case dice < 95:
@@ -82,8 +82,7 @@ func (a *claimActor) make(ctx context.Context, slot int) (*v1alpha1.IPClaim, err
 	return claim, a.create(ctx, claim, "create "+how)
 }
 
-// name is one of the client's own, or now and then one over which clients
-// compete.
+// name returns one of the client's own names, or now and then one over which clients compete.
 func (a *claimActor) name(slot int) string {
 	if a.random.IntN(20) == 0 {
 		return fmt.Sprintf("shared-%d", a.random.IntN(4))
@@ -91,7 +90,7 @@ func (a *claimActor) name(slot int) string {
 	return fmt.Sprintf("c%d-%d", a.number, slot)
 }
 
-// demand says what a claim asks for, and where.
+// demand sets the request of a claim, and returns "exact" if it names the block.
 func (a *claimActor) demand(b *build.ClaimBuilder) string {
 	length := func(from, to int) int32 { return int32(from + a.random.IntN(to-from+1)) }
 	dice := a.random.IntN(100)
@@ -123,8 +122,8 @@ func (a *claimActor) demand(b *build.ClaimBuilder) string {
 	return ""
 }
 
-// exact is a block of the big pool: one that was lately given back, or one of
-// those that are handed out first.
+// exact returns a block of the big pool: one that was released lately, or one of those that are
+// handed out first.
 func (a *claimActor) exact() netip.Prefix {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,8 +152,8 @@ func (a *claimActor) apply(ctx context.Context, claim *v1alpha1.IPClaim, what st
 	}})
 }
 
-// applyAgain applies what is there already, as GitOps does every few minutes. It is no
-// attempt: what it makes, if the claim has gone meanwhile, nobody was promised.
+// applyAgain applies an existing claim, as GitOps does every few minutes. It is no attempt: if the
+// claim has gone in between, it makes one that no client was promised.
 func (a *claimActor) applyAgain(ctx context.Context, slot int) error {
 	claim := asAsked(a.slots[slot])
 	if claim.Name == "" {
@@ -174,7 +173,7 @@ func (a *claimActor) applyAgain(ctx context.Context, slot int) error {
 	return err
 }
 
-// rehearse asks what would be given.
+// rehearse sends a dry run of a claim.
 func (a *claimActor) rehearse(ctx context.Context) error {
 	a.serial++
 	b := build.Claim(namespaceName(a.random.IntN(namespaces)), fmt.Sprintf("d%d-%d", a.number, a.serial))
@@ -185,7 +184,7 @@ func (a *claimActor) rehearse(ctx context.Context) error {
 	}})
 }
 
-// drop deletes the claim of a slot; a finalizer is taken off in a later step.
+// drop deletes the claim of a slot; a finalizer is removed in a later step.
 func (a *claimActor) drop(ctx context.Context, slot int) error {
 	claim := a.slots[slot]
 	if claim.Name == "" { // a name was never answered
@@ -252,14 +251,14 @@ func (a *claimActor) replace(ctx context.Context, slot int, edit func(*v1alpha1.
 	return err
 }
 
-// bare is a claim without what the API server says of it.
+// bare returns a claim without the fields that the API server sets.
 func bare(claim *v1alpha1.IPClaim) *v1alpha1.IPClaim {
 	b := build.Claim(claim.Namespace, claim.Name).Obj()
 	b.Spec = *claim.Spec.DeepCopy()
 	return b
 }
 
-// asAsked is a claim as it was asked for by somebody who leaves the choice to us.
+// asAsked returns a claim as a client requests it that leaves the choice of block to the operator.
 func asAsked(claim *v1alpha1.IPClaim) *v1alpha1.IPClaim {
 	b := bare(claim)
 	b.Spec.CIDR, b.Spec.AllocationName = "", ""

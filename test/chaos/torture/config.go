@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// Config says what to run.
+// Config holds the settings of a run.
 type Config struct {
 	Seed uint64
-	// Storm is for how long faults are injected, Calm for how long clients go on
-	// without.
+	// Storm is the time with faults, Calm the time after it with clients and without faults.
 	Storm, Calm time.Duration
-	// Allocations and Faults end the storm when there were that many of both, before
-	// its time is over; both 0: never.
+	// Allocations and Faults end the storm when there were that many of both, before its time is
+	// over; both 0: never.
 	Allocations, Faults int
-	// Clients is how many work at the same time; Managers how many replicas run.
+	// Clients is the number of clients at the same time; Managers the number of replicas.
 	Clients, Managers int
-	// Pause is how long there is nothing between two faults, on average; a third of
-	// that as long as there are fewer faults than allocations, of as many as are wanted.
+	// Pause is the time without a fault between two faults, on average; a third of that as long as
+	// there are fewer faults than allocations, as shares of the wanted numbers.
 	Pause time.Duration
 	// Often is the kind of every other fault, the first among them; empty: none.
 	Often string
@@ -25,11 +24,11 @@ type Config struct {
 	// process's.
 	Binary string
 	Env    []string
-	// Dir is where the cluster keeps its files; empty: a temporary directory.
+	// Dir is the folder of the cluster's files; empty: a temporary directory.
 	Dir string
-	// Out is where a violation is written; empty: nowhere.
+	// Out is the folder to which a violation is written; empty: none.
 	Out string
-	// Progress is told how it goes.
+	// Progress gets reports on the state of the run.
 	Progress io.Writer
 }
 
@@ -38,12 +37,12 @@ const (
 	lease       = 4 * time.Second
 	orphanGrace = 5 * time.Second
 	retention   = 2 * time.Second
-	// seats is how many requests the API server serves at once.
+	// seats is the number of requests that the API server serves at once.
 	seats = 100
 )
 
-// settling is for how long after a fault its effects may be felt: a lease runs
-// out, processes and watches begin anew.
+// settling is the time after a fault in which its effects may be felt: a lease runs out, processes
+// and watches begin again.
 const settling = 2 * lease
 
 func (c Config) withDefaults() Config {

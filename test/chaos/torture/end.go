@@ -14,11 +14,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// quietWithin is how long it may take until all is as it has to be when nothing
-// happens any more.
+// quietWithin bounds how long it takes until all is as it has to be when nothing happens any more.
 const quietWithin = orphanGrace + 40*time.Second
 
-// quiet waits until the witness has nothing to complain of.
+// quiet waits until the witness has no complaint.
 func (w *world) quiet(ctx context.Context, when string) error {
 	var open []string
 	w.letGoOfAll(ctx)
@@ -29,15 +28,15 @@ func (w *world) quiet(ctx context.Context, when string) error {
 	if settled || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return w.broken("%s, this is not as it has to be after %s:\n  %s", when, quietWithin, strings.Join(open[:min(20, len(open))], "\n  "))
+	return w.broken("%s, this is still wrong after %s:\n  %s", when, quietWithin, strings.Join(open[:min(20, len(open))], "\n  "))
 }
 
-// broken is a promise that the end found broken.
+// broken returns the error for a promise that the end found broken.
 func (w *world) broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrViolated, fmt.Sprintf(format, args...))
 }
 
-// letGoOfAll takes the finalizers of others off claims that are being deleted.
+// letGoOfAll removes the finalizers of others from claims that are being deleted.
 func (w *world) letGoOfAll(ctx context.Context) {
 	n := &nemesis{party: &party{world: w, who: "end", Client: w.admin}}
 	for ns := range namespaces {
@@ -47,13 +46,13 @@ func (w *world) letGoOfAll(ctx context.Context) {
 	n.letGoOfAddresses(ctx, "", never)
 }
 
-// inLine is how many claims are made to wait at the end: as many as fit into the
-// tight pool, and as many again that wait for these.
+// inLine is the number of claims that are made to wait at the end: as many as fit into the tight
+// pool, and as many again that wait for these.
 const inLine = 16
 
-// serveInOrder has claims wait in the tight pool, gives its blocks back one after
-// the other, and leaves it to the witness to say whether waiting claims are served
-// in order: no fault excuses what happens to claims that came after the last.
+// serveInOrder makes claims wait in the tight pool and releases its blocks one after the other. The
+// witness judges whether waiting claims are served in order: no fault excuses the treatment of
+// claims that came after the last.
 func (w *world) serveInOrder(ctx context.Context) error {
 	p := &party{world: w, who: "end", Client: w.admin}
 	for i := range inLine {
@@ -65,7 +64,7 @@ func (w *world) serveInOrder(ctx context.Context) error {
 	waiting := func() int { return w.witness.Waiting(poolTight) }
 	told := func() int { return w.witness.Told(poolTight, time.Now()) }
 	if !until(ctx, quietWithin, func() bool { return told() == waiting() }) {
-		return w.broken("of %d claims that wait, only %d have been told", waiting(), told())
+		return w.broken("of %d claims that wait, only %d are reported as waiting", waiting(), told())
 	}
 	if waiting() == 0 {
 		return errors.New("making claims wait: all of them were served")
@@ -81,12 +80,11 @@ func (w *world) serveInOrder(ctx context.Context) error {
 	return w.endClaims(ctx, p, inTight)
 }
 
-// servedWithin is how long it is waited for the first to be served, before
-// another block is given back.
+// servedWithin bounds the wait for the first claim to be served, before another block is released.
 const servedWithin = time.Second
 
-// endClaims deletes the claims that are meant, those that are made to wait
-// included as they are served, until none is left.
+// endClaims deletes the selected claims, those that are made to wait included as they are served,
+// until none is left.
 func (w *world) endClaims(ctx context.Context, p *party, meant func(*v1alpha1.IPClaim) bool) error {
 	done := untilEvery(ctx, 2*quietWithin, 300*time.Millisecond, func() bool {
 		left := w.endSome(ctx, p, math.MaxInt, meant)
@@ -98,8 +96,7 @@ func (w *world) endClaims(ctx context.Context, p *party, meant func(*v1alpha1.IP
 	return ctx.Err()
 }
 
-// endSome deletes so many of the claims that are meant, at most, and says how many of
-// them there were.
+// endSome deletes at most so many of the selected claims, and returns how many of them there were.
 func (w *world) endSome(ctx context.Context, p *party, most int, meant func(*v1alpha1.IPClaim) bool) int {
 	claims := &v1alpha1.IPClaimList{}
 	if err := p.List(ctx, claims); err != nil {
@@ -118,8 +115,8 @@ func (w *world) endSome(ctx context.Context, p *party, most int, meant func(*v1a
 	return there
 }
 
-// giveBack deletes everything, after which nothing may be left, and every pool be
-// as free as it was.
+// giveBack deletes everything, after which nothing may be left, and every pool has to be as free as
+// it was.
 func (w *world) giveBack(ctx context.Context) error {
 	p := &party{world: w, who: "end", Client: w.admin}
 	if err := w.endClaims(ctx, p, func(*v1alpha1.IPClaim) bool { return true }); err != nil {
@@ -138,7 +135,7 @@ func (w *world) giveBack(ctx context.Context) error {
 	for _, name := range ended {
 		pool := build.Pool(name).Obj()
 		if !until(ctx, quietWithin, func() bool { return client.IgnoreNotFound(p.remove(ctx, pool)) == nil }) {
-			return w.broken("pool %s cannot be deleted, though nobody is in it", pool.Name)
+			return w.broken("pool %s cannot be deleted, though it has no claims", pool.Name)
 		}
 	}
 	if err := w.quiet(ctx, "when everything was given back"); err != nil {

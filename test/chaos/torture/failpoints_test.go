@@ -14,8 +14,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// failpoint is a promise of the operator that a build breaks: its code is changed on the way to
-// the compiler, and nowhere else.
+// failpoint represents a promise of the operator that a build breaks: its code is changed on the
+// way to the compiler, and nowhere else.
 type failpoint struct {
 	name  string
 	edits []edit
@@ -24,16 +24,15 @@ type failpoint struct {
 // edit replaces a text that a file of the module has exactly once.
 type edit struct{ file, old, new string }
 
-// failpoints are the promises, in the order in which they are broken.
+// failpoints returns the promises, in the order in which they are broken.
 func failpoints() []failpoint {
 	const ledger, release = "internal/ledger/", "internal/allocator/release.go"
 	return []failpoint{
-		// A block is handed out whatever else overlaps it.
+		// A block is handed out even if others overlap it.
 		{"skip-confirm", []edit{
 			{ledger + "hold.go", "\th.drop()\n\tif h.seen != uid {", "\th.drop()\n\tif true {\n\t\treturn nil\n\t}\n\tif h.seen != uid {"},
 		}},
-		// A record is deleted without saying which one of that name is meant, nor in which
-		// state.
+		// A record is deleted without naming which one of that name is meant, nor in which state.
 		{"release-by-name", []edit{
 			{release, "client.Preconditions{UID: new(types.UID(record.UID)), ResourceVersion: &record.Version}", "client.Preconditions{}"},
 			{
@@ -97,8 +96,8 @@ func (f failpoint) compile(t *testing.T, root string, args ...string) {
 	}
 }
 
-// changed writes the files that the failpoint changes, and returns their paths by those in
-// the module.
+// changed writes the files that the failpoint changes, and returns their paths by those in the
+// module.
 func (f failpoint) changed(t *testing.T, root string) map[string]string {
 	t.Helper()
 	dir, changed := t.TempDir(), map[string]string{}
@@ -119,8 +118,8 @@ func (f failpoint) changed(t *testing.T, root string) map[string]string {
 	return changed
 }
 
-// TestEveryFailpointCompiles where each of its edits is made, so that one that the code has
-// outgrown is seen at once.
+// TestEveryFailpointCompiles applies each of its edits, so that one that the code has outgrown is
+// seen at once.
 func TestEveryFailpointCompiles(t *testing.T) {
 	root, err := cluster.ModuleRoot()
 	if err != nil {

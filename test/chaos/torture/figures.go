@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What stands around the figures in a document.
+// The markers around the figures in a document.
 const (
 	figuresBegin = "<!-- torture:begin -->\n"
 	figuresEnd   = "<!-- torture:end -->\n"
@@ -29,8 +29,8 @@ func ReadReport(path string) (*Report, error) {
 	return r, nil
 }
 
-// WriteInto writes the figures of a report into a document, between its markers.
-// A document that does not exist is made of nothing else.
+// WriteInto writes the figures of a report into a document, between its markers. A document that
+// does not exist is created with nothing else.
 func (r *Report) WriteInto(path string) error {
 	data, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
@@ -51,7 +51,7 @@ func (r *Report) WriteInto(path string) error {
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// figures are the report as Markdown.
+// figures writes the report as Markdown.
 func (r *Report) figures(to io.Writer) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(to, format, args...) }
 	f, l := r.Figures, r.Linearizability

@@ -15,10 +15,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// forceRecords releases blocks by hand, under the operator's account, as a policy
-// refuses it to everybody else: some of claims that live, and go on living; and, in
-// the background, some in a namespace that goes away while claims there are still
-// in use.
+// forceRecords releases blocks by hand, under the operator's account, as a policy refuses it to all
+// others: some of claims that live, and go on living; and, in the background, some in a namespace
+// that goes away while claims there are still in use.
 func (n *nemesis) forceRecords(ctx context.Context) error {
 	n.serial++
 	name := fmt.Sprintf("doomed-%d", n.serial)
@@ -48,13 +47,12 @@ func (n *nemesis) doom(ctx context.Context, name string) {
 	_ = n.admin.Delete(ctx, build.Namespace(name))
 }
 
-// untilEmptied is how long kube-controller-manager may take to delete what is in a
+// untilEmptied bounds the time that kube-controller-manager takes to delete the contents of a
 // namespace. It lets 5 s pass before it begins.
 const untilEmptied = 20 * time.Second
 
-// forceDoomed forces half of the records of a namespace that goes away, where they
-// are kept because the claims are in use, lets others take the blocks, and then has
-// the namespace go.
+// forceDoomed forces half of the records of a namespace that goes away, if they are kept because
+// the claims are in use, lets others take the blocks, and then lets the namespace go.
 func (n *nemesis) forceDoomed(ctx context.Context, name string, random *rand.Rand) error {
 	healing, cancel := n.healing(ctx)
 	defer cancel()
@@ -81,13 +79,13 @@ func allTerminating(records *v1alpha1.IPAllocationList) bool {
 	return len(records.Items) > 0
 }
 
-// mostForced is how many claims that live lose their blocks at a time.
+// mostForced is the number of live claims that lose their blocks at a time, at most.
 const mostForced = 4
 
 // forceLiving releases the blocks of some claims that live.
 func (n *nemesis) forceLiving(ctx context.Context, namespace string) error {
 	records := &v1alpha1.IPAllocationList{}
-	ctx, cancel := n.healing(ctx) // what is begun has to be ended
+	ctx, cancel := n.healing(ctx) // every begun step has to be ended
 	defer cancel()
 	if n.admin.List(ctx, records, client.InNamespace(namespace)) != nil {
 		return nil // the next time, then
@@ -110,8 +108,7 @@ func (n *nemesis) forceLiving(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// force takes the operator's finalizer off a record, and reports whether it came to
-// an end.
+// force removes the operator's finalizer from a record, and reports whether it completed.
 func (n *nemesis) force(ctx context.Context, record *v1alpha1.IPAllocation) bool {
 	n.witness.Force(string(record.UID))
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, record.UID)

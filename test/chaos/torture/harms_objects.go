@@ -25,8 +25,8 @@ func keyOf(name string) client.ObjectKey {
 	return client.ObjectKey{Name: name}
 }
 
-// fillSeats lists everything there is, again and again, with more requests at a
-// time than the API server has seats.
+// fillSeats lists everything, again and again, with more requests at a time than the API server has
+// seats.
 func (n *nemesis) fillSeats(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, between(n.random, 2*time.Second, 4*time.Second))
 	defer cancel()
@@ -47,8 +47,7 @@ func (n *nemesis) fillSeats(ctx context.Context) error {
 	return nil
 }
 
-// revokeCertificate takes away what the webhooks are served with, or what the API
-// server trusts.
+// revokeCertificate removes the certificate of the webhooks, or the CA that the API server trusts.
 func (n *nemesis) revokeCertificate(ctx context.Context) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "cadastre-webhook-server-cert"}}
 	var err error
@@ -60,14 +59,14 @@ func (n *nemesis) revokeCertificate(ctx context.Context) error {
 	default:
 		err = n.distrust(ctx)
 	}
-	if err != nil { // what is not there cannot be taken away
+	if err != nil { // a missing object cannot be removed
 		return fmt.Errorf("%w: %w", errNothing, err)
 	}
 	n.last(ctx, 500*time.Millisecond, 2*time.Second)
 	return nil
 }
 
-// distrust has the API server trust no certificate of any webhook.
+// distrust makes the API server trust no certificate of any webhook.
 func (n *nemesis) distrust(ctx context.Context) error {
 	hooks := &admissionv1.MutatingWebhookConfiguration{}
 	if err := n.admin.Get(ctx, keyOf("zz-cadastre-mutating-webhook-configuration"), hooks); err != nil {
@@ -79,8 +78,8 @@ func (n *nemesis) distrust(ctx context.Context) error {
 	return n.admin.Update(ctx, hooks)
 }
 
-// deleteSomeClaims deletes so many IPClaims, and half as many IPAddressClaims, and says
-// how many went.
+// deleteSomeClaims deletes so many IPClaims, and half as many IPAddressClaims, and returns how many
+// went.
 func (n *nemesis) deleteSomeClaims(ctx context.Context, most int) (deleted int) {
 	claims := &v1alpha1.IPClaimList{}
 	_ = n.admin.List(ctx, claims)
@@ -103,9 +102,9 @@ func (n *nemesis) deleteSomeClaims(ctx context.Context, most int) (deleted int) 
 	return deleted
 }
 
-// forceClaims takes other people's finalizers off claims that are being deleted;
-// off an IPAddressClaim now and then also the operator's, as those do who have lost
-// patience: the address is in use then until its IPAddress is gone.
+// forceClaims removes other people's finalizers from claims that are being deleted; from an
+// IPAddressClaim now and then also the operator's, as an impatient person does: the address is in
+// use then until its IPAddress is gone.
 func (n *nemesis) forceClaims(ctx context.Context) error {
 	forced := n.letGoOfAddresses(ctx, "", func() bool { return n.random.IntN(3) == 0 })
 	for ns := range namespaces {
@@ -117,8 +116,8 @@ func (n *nemesis) forceClaims(ctx context.Context) error {
 	return nil
 }
 
-// letGoOfClaims takes the finalizers off the claims of a namespace that are being
-// deleted, as far as it can, and counts them.
+// letGoOfClaims removes the finalizers from the claims of a namespace that are being deleted, as
+// far as it can, and returns their number.
 func (n *nemesis) letGoOfClaims(ctx context.Context, namespace string) (forced int) {
 	claims := &v1alpha1.IPClaimList{}
 	_ = n.admin.List(ctx, claims, client.InNamespace(namespace))
@@ -134,8 +133,8 @@ func (n *nemesis) letGoOfClaims(ctx context.Context, namespace string) (forced i
 	return forced
 }
 
-// deleteNamespace deletes one, with all that is in it, and makes it again when it
-// is gone. That takes a while, in which other faults are injected.
+// deleteNamespace deletes a namespace, with its contents, and makes it again when it is gone. That
+// takes a while, in which other faults are injected.
 func (n *nemesis) deleteNamespace(ctx context.Context) error {
 	name := namespaceName(n.random.IntN(namespaces))
 	n.endNamespace(ctx, name, func(ctx context.Context) error { return n.admin.Create(ctx, build.Namespace(name)) })
@@ -143,17 +142,17 @@ func (n *nemesis) deleteNamespace(ctx context.Context) error {
 	return nil
 }
 
-// In a namespace that is deleted, each object is to go within releasedWithin of its own
-// deletion: that is up to the operator. When kube-controller-manager comes to delete it,
-// and then the namespace, is not: that one looks again later and later, and waits half
-// a minute for whatever it cannot delete on an API server that is as busy as here.
+// In a namespace that is deleted, each object is to go within releasedWithin of its own deletion:
+// that is up to the operator. The time at which kube-controller-manager deletes it, and then the
+// namespace, is not: that one looks again later and later, and waits half a minute for any object
+// that it cannot delete on an API server that is as busy as here.
 const (
 	releasedWithin = 100 * time.Second
 	goneWithin     = 10 * time.Minute
 )
 
-// endNamespace has a namespace deleted in the background. If that fails, it ends the
-// run at once, and not when the storm is over.
+// endNamespace deletes a namespace in the background. If that fails, it ends the run at once, and
+// not when the storm is over.
 func (n *nemesis) endNamespace(ctx context.Context, name string, then func(context.Context) error) {
 	n.ending.Go(func() error {
 		ctx := context.WithoutCancel(ctx) // also when the storm is over

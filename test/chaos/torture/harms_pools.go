@@ -18,8 +18,8 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
-// sites are the CIDRs on which pools go and others are made, each under one of two
-// names. The last one is a child pool's.
+// sites is the number of CIDRs on which pools go and others are made, each under one of two names.
+// The last one is a child pool's.
 const sites = 3
 
 func siteCIDR(site int) string {
@@ -29,7 +29,7 @@ func siteCIDR(site int) string {
 	return fmt.Sprintf("10.90.%d.0/26", site)
 }
 
-// siteName is one of the names of the pools of a site.
+// siteName returns one of the names of the pools of a site.
 func siteName(site, name int) string { return fmt.Sprintf("site-%d-%c", site, 'a'+rune(name)) }
 
 func sitePool(site, name int) *v1alpha1.IPPool {
@@ -42,30 +42,29 @@ func sitePool(site, name int) *v1alpha1.IPPool {
 	return pool
 }
 
-// anySite is the name of a pool that goes now and then, and may not be there.
+// anySite returns the name of a pool that goes now and then, and may be missing.
 func anySite(intN func(int) int) string { return siteName(intN(sites), intN(2)) }
 
-// replacePool deletes a pool, after its claims, and makes another on its CIDR, while
-// a block of it is being recorded.
+// replacePool deletes a pool, after its claims, and makes another on its CIDR, while a block of it
+// is being recorded.
 func (n *nemesis) replacePool(ctx context.Context) error { return n.remake(ctx, false) }
 
-// forcePool does so without asking anybody, with blocks in the pool, and makes it
-// again under its own name or another.
+// forcePool does so without asking the operator, with blocks in the pool, and makes it again under
+// its own name or another.
 func (n *nemesis) forcePool(ctx context.Context) error { return n.remake(ctx, true) }
 
-// How long a pool may take to go with its claims, and another to be made. Where that
-// is not enough, the next fault at this site goes on.
+// Bounds of the times in which a pool goes with its claims, and another is made. If that is not
+// enough, the next fault at this site continues.
 const (
 	poolGoneWithin = 15 * time.Second
 	poolMadeWithin = 15 * time.Second
 )
 
-// heldBack is for how long a record is held back at most: an attempt is given up
-// after 3.5 s.
+// heldBack bounds for how long a record is held back: an attempt is given up after 3.5 s.
 const heldBack = 3200 * time.Millisecond
 
 func (n *nemesis) remake(ctx context.Context, force bool) error {
-	ctx, cancel := n.healing(ctx) // what is begun has to be ended
+	ctx, cancel := n.healing(ctx) // every begun step has to be ended
 	defer cancel()
 	site := n.random.IntN(sites)
 	if site == sites-1 {
@@ -95,7 +94,7 @@ func (n *nemesis) remake(ctx context.Context, force bool) error {
 		return asking.Wait()
 	}
 	made := until(ctx, poolMadeWithin, func() bool {
-		if next != name && n.random.IntN(8) == 0 { // until then it is refused, where there are any
+		if next != name && n.random.IntN(8) == 0 { // refused until they are released, if there are any
 			n.clearClaims(ctx, old.Name)
 		}
 		return n.makePool(ctx, site, next)
@@ -108,7 +107,7 @@ func (n *nemesis) remake(ctx context.Context, force bool) error {
 	return asking.Wait()
 }
 
-// siteNow is which of its names a site has, as far as can be told.
+// siteNow returns which of its names a site has, as far as the nemesis can see.
 func (n *nemesis) siteNow(ctx context.Context, site int) int {
 	if n.admin.Get(ctx, keyOf(siteName(site, 1)), &v1alpha1.IPPool{}) == nil {
 		return 1
@@ -116,8 +115,8 @@ func (n *nemesis) siteNow(ctx context.Context, site int) int {
 	return 0
 }
 
-// holdBack begins to create a claim in a pool, and returns when its record is on its
-// way and held back until it is released.
+// holdBack begins to create a claim in a pool, and returns when its record is on its way and held
+// back until it is released.
 func (n *nemesis) holdBack(ctx context.Context, asking *errgroup.Group, pool string) (release func()) {
 	var held []*proxy.HeldCreate
 	arrived := make(chan struct{}, 2*len(n.Managers))
@@ -144,15 +143,15 @@ func (n *nemesis) holdBack(ctx context.Context, asking *errgroup.Group, pool str
 	}
 }
 
-// siteNamespace has the claims that the nemesis makes, and no others.
+// siteNamespace holds the claims that the nemesis makes, and no others.
 const siteNamespace = "sites"
 
-// ask creates a claim, under a name of its own, in the background.
+// ask creates a claim, under a new name, in the background.
 func (n *nemesis) ask(ctx context.Context, asking *errgroup.Group, b *build.ClaimBuilder) {
 	n.serial++
 	claim := b.Obj()
 	claim.Name = fmt.Sprintf("site-%d", n.serial)
-	asking.Go(func() error { // what it is answered is for the witness to judge
+	asking.Go(func() error { // the witness judges the answer
 		_ = n.try(ctx, attempt{what: said("create", claim), obj: claim, do: func(ctx context.Context) error { return n.Create(ctx, claim) }})
 		return nil
 	})
@@ -167,8 +166,7 @@ func (n *nemesis) clearPool(ctx context.Context, pool *v1alpha1.IPPool) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// clearClaims deletes the claims of a pool of both kinds, and takes the finalizers of
-// others off.
+// clearClaims deletes the claims of a pool of both kinds, and removes the finalizers of others.
 func (n *nemesis) clearClaims(ctx context.Context, pool string) {
 	claims := &v1alpha1.IPClaimList{}
 	_ = n.admin.List(ctx, claims, client.MatchingFields{"spec.poolRef.name": pool})
@@ -189,7 +187,7 @@ func (n *nemesis) clearClaims(ctx context.Context, pool string) {
 	}
 }
 
-// forceAway deletes a pool and takes its finalizers off, whatever is in it.
+// forceAway deletes a pool and removes its finalizers, with blocks in it.
 func (n *nemesis) forceAway(ctx context.Context, pool *v1alpha1.IPPool) {
 	until(ctx, poolGoneWithin, func() bool {
 		err := n.call(ctx, "FORCE pool "+pool.Name, func(ctx context.Context) error {
@@ -202,7 +200,7 @@ func (n *nemesis) forceAway(ctx context.Context, pool *v1alpha1.IPPool) {
 	})
 }
 
-// makePool makes a pool of a site, and reports whether it is there.
+// makePool makes a pool of a site, and reports whether it exists.
 func (n *nemesis) makePool(ctx context.Context, site, name int) bool {
 	pool := sitePool(site, name)
 	err := n.try(ctx, attempt{what: "create IPPool " + pool.Name + " " + pool.Spec.CIDR, obj: pool, do: func(ctx context.Context) error {
@@ -211,11 +209,11 @@ func (n *nemesis) makePool(ctx context.Context, site, name int) bool {
 	return err == nil || apierrors.IsAlreadyExists(err)
 }
 
-// unaskedUser is somebody whose deletions of pools the operator is not asked about.
+// unaskedUser is a user whose deletions of pools the API server does not submit to the operator.
 const unaskedUser = "torture-unasked"
 
-// leaveUnasked has the API server not ask the operator whether a pool may be deleted
-// by that user.
+// leaveUnasked configures the API server not to ask the operator whether that user can delete a
+// pool.
 func (w *world) leaveUnasked(ctx context.Context) error {
 	hooks := &admissionv1.ValidatingWebhookConfiguration{}
 	if err := w.admin.Get(ctx, keyOf("cadastre-validating-webhook-configuration"), hooks); err != nil {

@@ -17,8 +17,8 @@ func (n *nemesis) killManager(ctx context.Context) error {
 	return n.startManager(ctx, m)
 }
 
-// killManagersSlowList has a manager begin with a list of records that takes a
-// while. As soon as that one is ready the others are killed, so that it is asked.
+// killManagersSlowList makes a manager begin with a list of records that takes a while. As soon as
+// that one is ready the others are killed, so that it gets the requests.
 func (n *nemesis) killManagersSlowList(ctx context.Context) error {
 	m, held := n.anyManager(), between(n.random, 2*time.Second, 5*time.Second)
 	m.API.HoldReads("ipallocations", held)
@@ -37,8 +37,8 @@ func (n *nemesis) killManagersSlowList(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// pauseManager stops a manager for longer than its lease lasts. Now and then all
-// connections to it stay with it, as where nobody looks at readiness.
+// pauseManager stops a manager for longer than its lease lasts. Now and then all connections to it
+// stay with it, as if no balancer checks readiness.
 func (n *nemesis) pauseManager(ctx context.Context) error {
 	m := n.anyManager()
 	if n.random.IntN(4) > 0 {
@@ -62,7 +62,7 @@ func (n *nemesis) killAPIServer(ctx context.Context) error {
 	return n.APIServer.Start(ctx)
 }
 
-// killEtcd also starts the API server again where that did not survive it.
+// killEtcd also starts the API server again if that did not survive it.
 func (n *nemesis) killEtcd(ctx context.Context) error {
 	if err := n.Etcd.Kill(); err != nil {
 		return err
@@ -104,8 +104,7 @@ func (n *nemesis) delayWatches(ctx context.Context) error {
 	return nil
 }
 
-// silenceWatches ends with all that was held back arriving at once, or with
-// broken connections.
+// silenceWatches ends with the arrival of all held-back events at once, or with broken connections.
 func (n *nemesis) silenceWatches(ctx context.Context) error {
 	m := n.anyManager()
 	m.API.Silence(true)
@@ -117,7 +116,7 @@ func (n *nemesis) silenceWatches(ctx context.Context) error {
 	return nil
 }
 
-// deleteUnseen deletes claims while no manager runs, or none of them moves.
+// deleteUnseen deletes claims while no manager runs, or all are stopped.
 func (n *nemesis) deleteUnseen(ctx context.Context) error {
 	kill := n.random.IntN(2) == 0
 	var errs []error

@@ -13,17 +13,16 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
-// linear is the history of allocations and releases, as the clients that asked for them saw
-// it, for porcupine: there must be an order of all of them, each between its call
-// and its return, in which a block is allocated only while nothing that overlaps it
-// is held.
+// The functions of this file check the history of allocations and releases, as the clients that
+// asked for them saw it, with porcupine: there must be an order of all of them, each between its
+// call and its return, in which a block is allocated only while nothing that overlaps it is held.
 //
-// An operation is called when it was first asked for, or, where that is later, when
-// the witness was told of something that is known to be before it: of the record
-// before a allocation, of the holder's last change before a release. It returns when the
-// witness is notified of it. It is notified in the order of revisions, so that the
-// order in which all was stored is always one of those that the intervals allow: what
-// is found here the witness has overlooked. It judges the same, by other means.
+// An operation is called when it was first requested, or, if that is later, when the witness was
+// notified of an event that is known to be before it: of the record before an allocation, of the
+// holder's last change before a release. It returns when the witness is notified of it. It is
+// notified in the order of revisions, so that the order in which all was stored is always one of
+// those that the intervals allow: an error that is found here was overlooked by the witness. This
+// check judges the same, by other means.
 
 // step is the input of an operation.
 type step struct {
@@ -32,8 +31,8 @@ type step struct {
 	block      netip.Prefix
 }
 
-// register is the model: who holds which block. Its states are written as text,
-// sorted, so that equal states are equal.
+// register returns the model: the holder of each block. Its states are written as text, sorted, so
+// that equal states are equal.
 func register(start string) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return start },
@@ -65,7 +64,7 @@ func overlaps(held string, block netip.Prefix) bool {
 	return netip.MustParsePrefix(other).Overlaps(block)
 }
 
-// Linearizability is what porcupine said.
+// Linearizability holds the result of porcupine.
 type Linearizability struct {
 	Operations int `json:"operations"`
 	Partitions int `json:"partitions"`
@@ -79,9 +78,9 @@ type Linearizability struct {
 // pieceTimeout bounds porcupine's search in one piece.
 const pieceTimeout = 20 * time.Second
 
-// checkLinearizable checks each group of blocks that overlap by itself, and each
-// of their histories in pieces, cut where no operation was under way: what is held
-// there follows from the operations before, in whatever order they were.
+// checkLinearizable checks each group of blocks that overlap by itself, and each of their histories
+// in pieces, cut at times when no operation was under way: the blocks held then follow from the
+// operations before, in any order of these.
 func checkLinearizable(asked, releasing map[string]time.Time, lives []witness.Life) Linearizability {
 	var result Linearizability
 	groups := partition(operations(lives, asked, releasing))
@@ -113,16 +112,15 @@ func checkLinearizable(asked, releasing map[string]time.Time, lives []witness.Li
 	return result
 }
 
-// located is an operation, and where.
+// located holds an operation, and its place.
 type located struct {
 	place string
 	op    porcupine.Operation
 }
 
-// operations are those of each life, in each place in which nothing else may overlap
-// it: a claim's in the routing domain, among all claims of all pools, and in its pool,
-// where that has children, whose CIDRs it must not overlap either; a pool's CIDR in its
-// home.
+// operations returns those of each life, in each place in which nothing else may overlap it: a
+// claim's in the routing domain, among all claims of all pools, and in its pool, if that has
+// children, whose CIDRs it must not overlap either; a pool's CIDR in its home.
 func operations(lives []witness.Life, asked, releasing map[string]time.Time) []located {
 	parents := map[string]bool{}
 	for _, l := range lives {
@@ -157,8 +155,8 @@ func operationsOf(l witness.Life, asked, releasing map[string]time.Time) []locat
 	return all
 }
 
-// latest is the later one of two times, but not later than the end; the end where
-// neither is known.
+// latest returns the later one of two times, but not later than the end; the end if neither is
+// known.
 func latest(end, a, b time.Time) int64 {
 	if b.After(a) {
 		a = b
@@ -193,7 +191,7 @@ func partition(all []located) map[string][]porcupine.Operation {
 	return groups
 }
 
-// pieces cuts a history where no operation is under way.
+// pieces cuts a history at times when no operation is under way.
 func pieces(history []porcupine.Operation) [][]porcupine.Operation {
 	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var cut [][]porcupine.Operation

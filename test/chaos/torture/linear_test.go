@@ -8,11 +8,11 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
-// second is so many seconds after the beginning.
+// second returns the time so many seconds after the beginning.
 func second(n int) time.Time { return time.Unix(1_000_000+int64(n), 0) }
 
-// life is somebody's holding of a block: when it was asked for and allocated, and
-// when its end was asked for and seen; no end is 0.
+// life represents the holding of a block: when it was requested and allocated, and when its end was
+// requested and seen; no end is 0.
 type life struct {
 	who, block                        string
 	asked, allocated, ending, release int
@@ -39,9 +39,9 @@ func TestLinearizability(t *testing.T) {
 		lives []life
 	}{
 		{"one after the other", false, []life{{"a", "10.0.0.0/24", 1, 2, 3, 4}, {"b", "10.0.0.0/25", 5, 6, 0, 0}}},
-		{"asked for while the other is there, allocated when it is gone", false, []life{{"a", "10.0.0.0/24", 1, 2, 4, 6}, {"b", "10.0.0.0/25", 3, 7, 0, 0}}},
+		{"asked for while the other exists, allocated when it is gone", false, []life{{"a", "10.0.0.0/24", 1, 2, 4, 6}, {"b", "10.0.0.0/25", 3, 7, 0, 0}}},
 		{"allocated before the end of the other was seen, but after it was asked for", false, []life{{"a", "10.0.0.0/24", 1, 2, 4, 8}, {"b", "10.0.0.0/25", 3, 7, 0, 0}}},
-		{"allocated before anybody asked for the end of the other", true, []life{{"a", "10.0.0.0/24", 1, 2, 7, 8}, {"b", "10.0.0.0/25", 3, 4, 0, 0}}},
+		{"allocated before a client asked for the end of the other", true, []life{{"a", "10.0.0.0/24", 1, 2, 7, 8}, {"b", "10.0.0.0/25", 3, 4, 0, 0}}},
 		{"both at the same time, and both stay", true, []life{{"a", "10.0.0.0/24", 1, 5, 0, 0}, {"b", "10.0.0.7/32", 1, 5, 0, 0}}},
 		{"next to each other", false, []life{{"a", "10.0.0.0/25", 1, 5, 0, 0}, {"b", "10.0.0.128/25", 1, 5, 0, 0}}},
 		{"a third comes in a later piece, while the first is still there", true, []life{

@@ -19,20 +19,20 @@ type nemesis struct {
 	*party
 	random *rand.Rand
 	serial int
-	// ending are namespaces that go away in the background.
+	// ending has the namespaces that go away in the background.
 	ending errgroup.Group
 
 	mu     sync.Mutex
 	active bool
-	calm   time.Time // when the last fault was made good
+	calm   time.Time // when the last fault was corrected
 	faults []fault
 }
 
-// harm is a kind of fault. do injects it, lets it last, and makes it good again,
-// the last even when ctx is done. It is errNothing where nothing came of it.
+// harm represents a kind of fault. do injects it, lets it last, and corrects it again, the last
+// even when ctx is done. It returns errNothing if it had no effect.
 type harm struct {
 	kind string
-	// weight is how often it is picked, beside the others.
+	// weight is how often it is picked, relative to the others.
 	weight int
 	do     func(*nemesis, context.Context) error
 }
@@ -40,7 +40,7 @@ type harm struct {
 // errNothing is a fault that harmed nothing: it does not count.
 var errNothing = errors.New("there was nothing to harm")
 
-// slowFirstList is the fault that shows whether anybody answers too early.
+// slowFirstList is the fault that shows whether a manager answers too early.
 const slowFirstList = "kill the managers, the first list of one is slow"
 
 // poolsReplaced is the fault that shows whether a block outlives its pool.
@@ -67,8 +67,8 @@ func harms() []harm {
 	}
 }
 
-// rage injects faults until ctx is done, and returns when the last of them is made
-// good again. An error means that one could not be.
+// rage injects faults until ctx is done, and returns when the last of them is corrected again. An
+// error means that one could not be.
 func (n *nemesis) rage(ctx context.Context) error {
 	err := n.harm(ctx)
 	n.mark(true, nil)
@@ -100,8 +100,8 @@ func (n *nemesis) harm(ctx context.Context) error {
 	return nil
 }
 
-// lags reports whether there are fewer faults yet than allocations, of as many as are wanted
-// of each.
+// lags reports whether there are fewer faults yet than allocations, as shares of the wanted
+// numbers.
 func (n *nemesis) lags() bool {
 	return len(n.injected())*n.config.Allocations < n.witness.Figures().Allocations*n.config.Faults
 }
@@ -148,8 +148,7 @@ func (n *nemesis) mark(active bool, f *fault) {
 	}
 }
 
-// excuses reports whether a fault was active, or could still be felt, at any time
-// since then.
+// excuses reports whether a fault was active, or could still be felt, at any time since then.
 func (n *nemesis) excuses(since time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,8 +161,8 @@ func (n *nemesis) injected() []fault {
 	return append([]fault(nil), n.faults...)
 }
 
-// reviveManagers starts those that have ended by themselves and were not revived,
-// because they had only just begun: a kubelet would try again.
+// reviveManagers starts those that have ended by themselves and were not revived, because they had
+// only just begun: a kubelet would try again.
 func (n *nemesis) reviveManagers(ctx context.Context) error {
 	var errs []error
 	for _, m := range n.Managers {
@@ -187,14 +186,14 @@ func (n *nemesis) startManager(ctx context.Context, m *cluster.Manager) error {
 	}
 }
 
-// healing is for what makes a fault good again, also when the storm is over.
+// healing returns a context for the correction of a fault, also when the storm is over.
 func (n *nemesis) healing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 }
 
 func (n *nemesis) anyManager() *cluster.Manager { return n.Managers[n.random.IntN(len(n.Managers))] }
 
-// last lets a fault last.
+// last waits while a fault lasts.
 func (n *nemesis) last(ctx context.Context, from, to time.Duration) {
 	wait(ctx, between(n.random, from, to))
 }

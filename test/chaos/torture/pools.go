@@ -15,15 +15,15 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
-// children is how many names child pools have. All pool actors compete for them,
-// and claims name them.
+// children is the number of names of child pools. All pool actors compete for them, and claims name
+// them.
 const children = 8
 
 func childName(random *rand.Rand) string { return fmt.Sprintf("child-%d", random.IntN(children)) }
 
-// poolActor makes child pools, by length or by CIDR, and deletes them with what
-// is in them. There are few pools, and to list who is in one costs the API server
-// more than a claim does: it takes its time.
+// poolActor makes child pools, by length or by CIDR, and deletes them with their claims. There are
+// few pools, and to list the claims of one costs the API server more than a claim does: it takes
+// its time.
 type poolActor struct {
 	*party
 	random *rand.Rand

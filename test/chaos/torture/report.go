@@ -12,16 +12,16 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
-// Report is what came of a run.
+// Report holds the results of a run.
 type Report struct {
 	Seed     uint64 `json:"seed"`
 	Clients  int    `json:"clients"`
 	Managers int    `json:"managers"`
-	// Pause is how long there was nothing between two faults, on average, in seconds.
+	// Pause is the time without a fault between two faults, on average, in seconds.
 	Pause float64   `json:"pause"`
 	Began time.Time `json:"began"`
-	// Seconds that it took, of which Storm with faults: Duration, or until there
-	// were UntilGrants and UntilFaults, if they are not both 0.
+	// Seconds is the time that it took, Storm the part with faults: Duration, or until there were
+	// UntilGrants and UntilFaults, if they are not both 0.
 	Seconds     float64 `json:"seconds"`
 	Storm       float64 `json:"storm"`
 	Duration    float64 `json:"duration"`
@@ -36,16 +36,16 @@ type Report struct {
 	ByKind  map[string]Outage `json:"faultsByKind"`
 	// Orphans that are left.
 	Orphans int `json:"orphansLeft"`
-	// Linearizability is empty where the run ended with a violation before.
+	// Linearizability is empty if the run ended with a violation before.
 	Linearizability Linearizability `json:"linearizability"`
-	// Violations are promises that were broken, FoundAfter how long after the
-	// beginning of the storm the first of them was, in seconds.
+	// Violations are promises that were broken, FoundAfter the time from the beginning of the storm
+	// to the first of them, in seconds.
 	Violations []string `json:"violations"`
 	FoundAfter float64  `json:"foundAfter,omitempty"`
 
 	storm time.Time
 	seen  []time.Time // when each violation was
-	text  string      // what they are explained with
+	text  string      // their explanation
 }
 
 // finish completes the report.
@@ -87,11 +87,11 @@ func (r *Report) violate(at time.Time, what string) {
 	r.Violations, r.seen = append(r.Violations, what), append(r.seen, at)
 }
 
-// Explanation is the seed, the violations with their objects, and what was under
-// way around them; empty where there is none.
+// Explanation returns the seed, the violations with their objects, and the moments around them;
+// empty if there is none.
 func (r *Report) Explanation() string { return r.text }
 
-// explained is how many violations are explained, and around how much time.
+// explained is the number of violations that are explained, and aroundIt the time around each.
 const explained, aroundIt = 3, 3 * time.Second
 
 func (t *torture) explain() string {
@@ -117,7 +117,7 @@ func (t *torture) explain() string {
 	return b.String()
 }
 
-// write writes the report, and what explains a violation, where Config says.
+// write writes the report, and the explanation of a violation, to the places that Config names.
 func (t *torture) write() error {
 	if t.config.Out == "" {
 		return nil

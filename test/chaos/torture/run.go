@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
-// ErrViolated means that a promise was broken: the report says which.
+// ErrViolated means that a promise was broken: the report names it.
 var ErrViolated = errors.New("a promise was broken")
 
 // Run runs the torture, until it is over or the first violation. The report is
@@ -45,8 +45,8 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	return t.report, errors.Join(err, t.write(), c.Stop())
 }
 
-// keepLogs keeps what the managers logged beside the report, with the stacks of their
-// goroutines at the end.
+// keepLogs keeps the logs of the managers beside the report, with the stacks of their goroutines at
+// the end.
 func (t *torture) keepLogs(c *cluster.Cluster) error {
 	if t.config.Out == "" {
 		return nil
@@ -60,7 +60,7 @@ func (t *torture) keepLogs(c *cluster.Cluster) error {
 	return errors.Join(errs...)
 }
 
-// torture is one run.
+// torture holds the state of one run.
 type torture struct {
 	config  Config
 	world   *world
@@ -127,7 +127,7 @@ func (t *torture) assemble(ctx context.Context, c *cluster.Cluster) error {
 	return t.world.furnish(ctx)
 }
 
-// acts are storm, calm and end.
+// acts runs storm, calm and end.
 func (t *torture) acts(ctx context.Context) error {
 	stage, curtain := context.WithCancel(ctx)
 	defer curtain()
@@ -154,7 +154,7 @@ func (t *torture) acts(ctx context.Context) error {
 	if err := t.world.quiet(ctx, "when the clients have stopped"); err != nil {
 		return err
 	}
-	t.say("%s: all is quiet, and everybody has what is theirs", t.elapsed())
+	t.say("%s: all is quiet, and every holder has its block", t.elapsed())
 	if err := t.world.serveInOrder(ctx); err != nil {
 		return err
 	}
@@ -175,8 +175,7 @@ func (t *torture) endWhenEnough(storm context.Context, over func()) {
 	}
 }
 
-// lookOut says how it goes every now and then, and ends the run at the first
-// violation.
+// lookOut reports the progress every now and then, and ends the run at the first violation.
 func (t *torture) lookOut(ctx context.Context, violated func()) {
 	for n := 0; wait(ctx, 100*time.Millisecond); n++ {
 		if len(t.world.witness.Violations()) > 0 {

@@ -15,20 +15,18 @@ import (
 // selftestEnv asks for all failpoints; otherwise there is time for the first alone.
 const selftestEnv = "TORTURE_SELFTEST"
 
-// loses is what a failpoint may lead to: a block with two holders, or a holder
+// loses holds the violations that a failpoint may lead to: a block with two holders, or a holder
 // without record.
-var loses = []string{"TWO HOLDERS", "was released while it holds the block", "has no record that says so"}
+var loses = []string{"TWO HOLDERS", "was released while it holds the block", "has no record of its block"}
 
-// TestTheHarnessFindsWhatIsBroken breaks the operator's promises, one at a time,
-// in a binary that is built for that, and expects to be told of it within a
-// minute.
+// TestTheHarnessFindsWhatIsBroken breaks the operator's promises, one at a time, in a binary that
+// is built for that, and expects a report of it within a minute.
 //
-// To answer before the first list is, by itself, no way to two holders here: a
-// record shows up in one's own watch only with everything older than it, and a
-// list shows all at once; a replica that was too early gives way then, and all that can
-// be seen is that somebody is told that a pool is full, or not ready. So that
-// failpoint is the fault as others have it: before the first list nothing is
-// waited for, and that the record was created counts as its confirmation.
+// To answer before the first list is, by itself, no way to two holders here: a record shows up in
+// one's own watch only with everything older than it, and a list shows all at once; a replica that
+// was too early gives way then, and all that can be seen is that a client gets the answer that a
+// pool is full, or not ready. So that failpoint is the fault as others have it: a replica waits for
+// nothing before the first list, and the creation of the record counts as its confirmation.
 func TestTheHarnessFindsWhatIsBroken(t *testing.T) {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
@@ -53,7 +51,7 @@ func TestTheHarnessFindsWhatIsBroken(t *testing.T) {
 			violation := report.Violations[0]
 			t.Logf("seed %d: found after %.1f s: %s", report.Seed, report.FoundAfter, violation)
 			if !slices.ContainsFunc(loses, func(what string) bool { return strings.Contains(violation, what) }) {
-				t.Errorf("seed %d: what was found is not that a block has two holders or none: %s", report.Seed, violation)
+				t.Errorf("seed %d: the violation is not that a block has two holders or none: %s", report.Seed, violation)
 			}
 		})
 	}

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// gap is a time in which no block was handed out to anybody.
+// gap is a time in which no block was handed out.
 type gap struct{ from, to time.Time }
 
-// noticed is how long a gap has to be to be kept.
+// noticed is the shortest gap that is kept.
 const noticed = 100 * time.Millisecond
 
-// service is when blocks were handed out.
+// service holds the times at which blocks were handed out.
 type service struct {
 	mu   sync.Mutex
 	last time.Time
@@ -29,21 +29,21 @@ func (s *service) allocated() {
 	s.last = now
 }
 
-// fault is one that was injected.
+// fault holds one that was injected.
 type fault struct {
 	Kind         string
 	Began, Ended time.Time
 }
 
-// Outage is what one kind of fault did.
+// Outage holds the effects of one kind of fault.
 type Outage struct {
 	Count int `json:"count"`
-	// Longest is the longest time without any block handed out that began while
-	// such a fault was active, or covers it. Seconds.
+	// Longest is the longest time without any block handed out that began while such a fault was
+	// active, or covers it. Seconds.
 	Longest float64 `json:"longestWithoutService"`
 }
 
-// outages are the counts and longest gaps by kind of fault.
+// outages returns the counts and longest gaps by kind of fault.
 func (s *service) outages(faults []fault) map[string]Outage {
 	s.mu.Lock()
 	gaps := s.gaps

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// moment is something that somebody did, and what came of it.
+// moment holds an action of a participant, and its result.
 type moment struct {
 	Began, Ended time.Time
 	Who, What    string
 	Result       string
 }
 
-// timeline is what was done, the last part of it for long runs. Its methods may be
-// called concurrently.
+// timeline holds the actions, the last part of them for long runs. Its methods may be called
+// concurrently.
 type timeline struct {
 	begin time.Time
 
@@ -25,7 +25,7 @@ type timeline struct {
 	dropped int
 }
 
-// remembered is how many moments are kept at least.
+// remembered is the lowest number of moments that are kept.
 const remembered = 100_000
 
 func (t *timeline) add(m moment) {
@@ -38,14 +38,14 @@ func (t *timeline) add(m moment) {
 	t.moments = append(t.moments, m)
 }
 
-// count is how many moments there were.
+// count returns how many moments there were.
 func (t *timeline) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.dropped + len(t.moments)
 }
 
-// around writes what was under way within so long of a time, in order.
+// around writes the moments within so long of a time, in order.
 func (t *timeline) around(to io.Writer, at time.Time, within time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

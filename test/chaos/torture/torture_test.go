@@ -14,17 +14,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// How long, and by which choices, a test is to run.
+// The length of a test, and the seed of its choices.
 const (
 	durationEnv = "TORTURE_DURATION"
 	seedEnv     = "TORTURE_SEED"
 )
 
-// Where nothing else is said, the choices are always the same, so that a failure
-// tells of a change; `make torture` makes others.
+// By default, the choices are always the same, so that a failure points to a change; `make torture`
+// makes others.
 const usualSeed = 4
 
-// longest is how long a storm lasts at most.
+// longest bounds how long a storm lasts.
 const longest = 8 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestNothingIsHandedOutTwiceNorLost is a short `make torture`: until there were enough
+// TestNothingIsHandedOutTwiceNorLost runs a short `make torture`: until there were enough
 // allocations and faults to show anything, which takes a slow machine longer.
 func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
 	allocations, faults := 1200, 10
@@ -58,7 +58,7 @@ func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
 		report.Seed, report.Figures.Allocations, report.Faults, report.Storm, report.Linearizability.Operations, report.Linearizability.Partitions)
 }
 
-// out is where reports are written, beside those of `make torture`.
+// out returns the folder of the reports, beside those of `make torture`.
 func out(t *testing.T, sub string) string {
 	t.Helper()
 	root, err := cluster.ModuleRoot()

@@ -21,13 +21,13 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
-// world is what all who take part share.
+// world holds the state that all participants share.
 type world struct {
 	*cluster.Cluster
 	config   Config
 	admin    client.Client
-	operator client.Client // under the operator's account, for what people do by force
-	unasked  client.Client // of whose deletions of pools the operator is not asked
+	operator client.Client // under the operator's account, for acts of people by force
+	unasked  client.Client // the operator is not asked about its deletions of pools
 	tenant   *rest.Config
 	witness  *witness.Witness
 	timeline *timeline
@@ -35,17 +35,17 @@ type world struct {
 
 	lastAttempt atomic.Int64
 	mu          sync.Mutex
-	// asked is when an attempt was first made; releasing when somebody first asked
-	// for the end of a holder, by UID.
+	// asked is when an attempt was first made; releasing when the end of a holder was first
+	// requested, by UID.
 	asked, releasing map[string]time.Time
-	// freed are blocks that were lately given back, to be asked for again.
+	// freed holds blocks that were released lately, to be asked for again.
 	freed []netip.Prefix
 }
 
 // The pools of the harness. All are small enough for the witness to count them
 // address by address.
 const (
-	poolBig    = "big"    // room for everybody, all sizes, backs the class shared
+	poolBig    = "big"    // room for all claims, all sizes, backs the class shared
 	poolTight  = "tight"  // never enough: claims wait
 	poolReject = "reject" // never enough: claims are refused
 	poolHosts  = "hosts"  // single addresses, some of them withheld
@@ -55,12 +55,12 @@ const (
 	poolParent = "parent" // of child pools
 )
 
-// namespaces is how many there are, team-0 and so on. The nemesis deletes them.
+// namespaces is the number of namespaces, team-0 and so on. The nemesis deletes them.
 const namespaces = 6
 
 func namespaceName(n int) string { return "team-" + strconv.Itoa(n) }
 
-// holdFinalizer is somebody's who still uses a block.
+// holdFinalizer is the finalizer of a user of a block.
 const holdFinalizer = "torture/in-use"
 
 // furnish makes the tenant, namespaces, classes and pools.
@@ -116,12 +116,13 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// between is any time from one to the other.
+// between returns any time from one to the other.
 func between(random *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(random.Int64N(int64(to-from)))
 }
 
-// until looks again and again, at most for so long, and reports whether it came true.
+// until checks a condition again and again, at most for so long, and reports whether it became
+// true.
 func until(ctx context.Context, within time.Duration, condition func() bool) bool {
 	return untilEvery(ctx, within, 50*time.Millisecond, condition)
 }

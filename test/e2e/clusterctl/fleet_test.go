@@ -21,10 +21,10 @@ import (
 // The kinds that claims name.
 const kindPool, kindClass = string(v1alpha1.PoolKindIPPool), "IPClass"
 
-// infrastructureGroup is that of the provider that is played.
+// infrastructureGroup is the API group of the provider that is played.
 const infrastructureGroup = "infrastructure.example.com"
 
-// fleet is a namespace with one Cluster of its name, as clusterctl moves them.
+// fleet holds a namespace with one Cluster of its name, as clusterctl moves them.
 type fleet struct {
 	name string
 	on   *management
@@ -43,7 +43,7 @@ func newFleet(ctx context.Context, on *management, name string) *fleet {
 		APIGroup: infrastructureGroup, Kind: infrastructure.GetKind(), Name: name,
 	}
 	Expect(on.Create(ctx, cluster)).To(Succeed())
-	// Without machines it would wait for its control plane for ever.
+	// Without machines it would wait forever for its control plane.
 	Eventually(func(g Gomega) {
 		g.Expect(on.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 		before := cluster.DeepCopy()
@@ -60,7 +60,7 @@ func (f *fleet) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: f.name, Name: name}
 }
 
-// played is an object of the infrastructure provider.
+// played returns an object of the infrastructure provider.
 func (f *fleet) played(kind, name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: infrastructureGroup, Version: "v1", Kind: kind})
@@ -69,7 +69,7 @@ func (f *fleet) played(kind, name string) *unstructured.Unstructured {
 	return object
 }
 
-// machine makes one that belongs to the Cluster, for claims to belong to.
+// machine makes a machine that belongs to the Cluster, for claims to belong to.
 func (f *fleet) machine(ctx context.Context, name string) *unstructured.Unstructured {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
@@ -80,7 +80,7 @@ func (f *fleet) machine(ctx context.Context, name string) *unstructured.Unstruct
 	return machine
 }
 
-// claim makes one of a machine's claims. edit says what sets it apart.
+// claim makes one of a machine's claims. edit sets its particular fields.
 func (f *fleet) claim(ctx context.Context, machine *unstructured.Unstructured, name string, edit func(*ipamv1.IPAddressClaim)) {
 	GinkgoHelper()
 	claim := addressClaim(f.name, name, kindPool, f.name)
@@ -89,7 +89,7 @@ func (f *fleet) claim(ctx context.Context, machine *unstructured.Unstructured, n
 	Expect(f.on.Create(ctx, claim)).To(Succeed())
 }
 
-// How a claim says which Cluster it belongs to.
+// bySpec, byLabel and byOwnerAlone set the Cluster that a claim belongs to, or not.
 func bySpec(name string) func(*ipamv1.IPAddressClaim) {
 	return func(claim *ipamv1.IPAddressClaim) { claim.Spec.ClusterName = name }
 }
@@ -135,7 +135,7 @@ func (m *management) answered(ctx context.Context, namespace string, count int) 
 	return addresses
 }
 
-// holders are the holders of all records, by block. There must be one a block.
+// holders returns the holders of all records, by block. There must be one a block.
 func (m *management) holders(ctx context.Context, pool string) map[string]string {
 	GinkgoHelper()
 	records := &v1alpha1.IPAllocationList{}

@@ -22,7 +22,7 @@ import (
 
 var ours = client.MatchingLabels{"cluster.x-k8s.io/provider": "ipam-cadastre"}
 
-var _ = Describe("what clusterctl init has installed", func() {
+var _ = Describe("the installation by clusterctl init", func() {
 	in := func(kind string) client.ObjectKey {
 		return client.ObjectKey{Namespace: cluster.Namespace, Name: kind}
 	}

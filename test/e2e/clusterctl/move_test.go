@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("clusterctl move", func() {
-	It("keeps all addresses, and what comes in at the target while the pools are paused waits", func(ctx context.Context) {
+	It("keeps all addresses, and claims that arrive at the target while the pools are paused wait", func(ctx context.Context) {
 		f := newFleet(ctx, source, "careful")
 		f.pools(ctx, "10.210.0.0/26", "10.211.0.0/24")
 		for _, name := range []string{"m0", "m1"} {
@@ -34,7 +34,7 @@ var _ = Describe("clusterctl move", func() {
 		network := f.network(ctx)
 		before := source.answered(ctx, f.name, 8)
 
-		By("claims wait at the target for a pool that is not there yet")
+		By("claims wait at the target for a pool that does not exist yet")
 		rush := rushInto(ctx, target, "careful-rush", f.name, 4)
 		f.pausePools(ctx, source, true)
 		f.move(ctx, target)
@@ -50,7 +50,7 @@ var _ = Describe("clusterctl move", func() {
 		f.expectGone(ctx)
 	})
 
-	It("keeps all addresses of claims that name their Cluster also where nothing is paused", func(ctx context.Context) {
+	It("keeps all addresses of claims that name their Cluster also if nothing is paused", func(ctx context.Context) {
 		f := newFleet(ctx, source, "quick")
 		f.pools(ctx, "10.212.0.0/26", "10.213.0.0/24")
 		machine := f.machine(ctx, "m0")
@@ -90,7 +90,7 @@ var _ = Describe("clusterctl move", func() {
 		pools := &v1alpha1.LocalIPPoolList{}
 		Expect(source.List(ctx, pools, client.InNamespace(f.name))).To(Succeed())
 		Expect(pools.Items).To(BeEmpty())
-		By("what a sticky claim had is kept for the next in both clusters, and nowhere in use")
+		By("the address of a sticky claim is kept for the next in both clusters, and nowhere in use")
 		Eventually(func(g Gomega) {
 			records := &v1alpha1.IPAllocationList{}
 			g.Expect(source.List(ctx, records, client.InNamespace(f.name))).To(Succeed())
@@ -100,7 +100,7 @@ var _ = Describe("clusterctl move", func() {
 		}).Should(Succeed())
 	})
 
-	It("leaves behind what belongs to no Cluster, and the pools that it copied", func(ctx context.Context) {
+	It("leaves behind the objects of no Cluster, and the pools that it copied", func(ctx context.Context) {
 		f := newFleet(ctx, source, "mixed")
 		f.pools(ctx, "10.214.0.0/26", "10.215.0.0/24")
 		f.claim(ctx, f.machine(ctx, "m0"), "goes", bySpec(f.name))
@@ -126,7 +126,7 @@ func (f *fleet) pools(ctx context.Context, addresses, networks string) {
 	)
 }
 
-// localPool makes a pool of the namespace's own.
+// localPool makes a pool in the namespace of the fleet.
 func (f *fleet) localPool(name string, edit func(*v1alpha1.PoolSpec)) {
 	GinkgoHelper()
 	pool := &v1alpha1.LocalIPPool{ObjectMeta: f.meta(name)}
@@ -161,8 +161,7 @@ func (f *fleet) network(ctx context.Context) *v1alpha1.IPClaim {
 	return claim
 }
 
-// rushInto makes claims of a pool at once, and returns what waits for their
-// addresses.
+// rushInto makes claims of a pool at once, and returns a function that waits for their addresses.
 func rushInto(ctx context.Context, on *management, namespace, pool string, count int) func(context.Context) map[string]string {
 	GinkgoHelper()
 	on.Namespace(namespace)
@@ -179,8 +178,7 @@ func expectDistinct(some, others map[string]string) {
 	Expect(slices.Compact(slices.Clone(all))).To(Equal(all), "an address has two holders")
 }
 
-// expectGone fails while anything of the fleet is left where it came from, but for
-// its pools and class.
+// expectGone fails while objects of the fleet are left in the source, except its pools and class.
 func (f *fleet) expectGone(ctx context.Context) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}

@@ -15,11 +15,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// release is the version that is installed, and next the one that it is upgraded
-// to.
+// release is the version that is installed, and next the one that it is upgraded to.
 const release, next = "v0.1.0", "v0.1.1"
 
-// repo is a local repository of providers, and what clusterctl needs to find it.
+// repo holds a local repository of providers, and the configuration by which clusterctl finds it.
 type repo struct {
 	root, dir string
 	// core is the version of Cluster API.
@@ -65,8 +64,8 @@ func (r *repo) write(content string, elements ...string) {
 	Expect(os.WriteFile(r.path(elements...), []byte(content), 0o600)).To(Succeed())
 }
 
-// clusterctl runs it, and returns its standard output and its log. Where it goes
-// on trying for minutes it has failed.
+// clusterctl runs clusterctl, and returns its standard output and its log. If it retries for
+// minutes it has failed.
 func (r *repo) clusterctl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

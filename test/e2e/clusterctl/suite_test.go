@@ -1,6 +1,5 @@
-// Package clusterctl has the real clusterctl install what `make release-manifests`
-// writes, upgrade it, and move clusters with their addresses from one control
-// plane to another.
+// Package clusterctl installs the output of `make release-manifests` with the real clusterctl,
+// upgrades it, and moves clusters with their addresses from one control plane to another.
 package clusterctl
 
 import (
@@ -20,8 +19,8 @@ func TestClusterctl(t *testing.T) {
 	specs.Run(t, "clusterctl", 30*time.Second, 100*time.Millisecond)
 }
 
-// The two management clusters: what is moved goes from source to target. Both
-// are installed by clusterctl from one repository.
+// The two management clusters: clusters move from source to target. Both are installed by
+// clusterctl from one repository.
 var (
 	repository     *repo
 	source, target *management
@@ -35,12 +34,11 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	}
 })
 
-// management is a control plane with a client.
+// management holds a control plane with a client.
 type management struct{ *suite.World }
 
-// boot starts a control plane on which nothing is installed but the CRDs of
-// testdata: those by which clusterctl recognizes cert-manager, and those of an
-// infrastructure provider that is played.
+// boot starts a control plane on which nothing is installed but the CRDs of testdata: those by
+// which clusterctl recognizes cert-manager, and those of an infrastructure provider that is played.
 func boot(ctx context.Context) *management {
 	GinkgoHelper()
 	running := suite.Start(GinkgoTB(), cluster.Options{Bare: true, ControllerManager: true})
@@ -50,14 +48,13 @@ func boot(ctx context.Context) *management {
 	return &management{running}
 }
 
-// initialize has clusterctl install Cluster API and Cadastre, and runs what it
-// has installed.
+// initialize installs Cluster API and Cadastre with clusterctl, and runs the installed programs.
 func (m *management) initialize(ctx context.Context) {
 	GinkgoHelper()
 	m.initializeIn(ctx, cluster.Namespace)
 }
 
-// initializeIn is initialize where CADASTRE_NAMESPACE says a namespace.
+// initializeIn does the same with CADASTRE_NAMESPACE set to a namespace.
 func (m *management) initializeIn(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	repository.clusterctl(ctx, "init", "--kubeconfig="+m.Kubeconfig(),

@@ -22,11 +22,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// elsewhere is where the operator is installed that is upgraded.
+// elsewhere is the namespace of the operator that is upgraded.
 const elsewhere = "addresses"
 
 var _ = Describe("clusterctl upgrade", func() {
-	It("loses nothing that was held, in another namespace and while claims come in", func(ctx context.Context) {
+	It("loses no held block, in another namespace and while claims arrive", func(ctx context.Context) {
 		GinkgoT().Setenv("CADASTRE_NAMESPACE", elsewhere)
 		upgraded := boot(ctx)
 		upgraded.initializeIn(ctx, elsewhere)
@@ -48,7 +48,7 @@ var _ = Describe("clusterctl upgrade", func() {
 		Expect(upgraded.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
 		Expect(held.Spec.CIDR).To(Equal("10.201.0.0/28"))
 
-		By("with --namespace it looks at the claims of that one alone, and knows what the others hold")
+		By("with --namespace it serves the claims of that one alone, and knows the blocks of the others")
 		upgraded.Namespace("watched")
 		upgraded.Managers[0].Args = append(upgraded.Managers[0].Args, "--namespace=watched")
 		Expect(upgraded.Managers[0].Restart(ctx)).To(Succeed())
@@ -59,7 +59,7 @@ var _ = Describe("clusterctl upgrade", func() {
 		Expect(upgraded.Get(ctx, client.ObjectKeyFromObject(outside), outside)).To(Succeed())
 		Expect(outside.Status.Conditions).To(BeEmpty())
 
-		By("it is removed as documented, and leaves what is Cluster API's")
+		By("it is removed as documented, and leaves the objects of Cluster API")
 		asOperator, err := upgraded.OperatorConfig(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		_, err = upgraded.Kubectl(ctx, "create", "clusterrolebinding", "cadastre-removal",
@@ -81,7 +81,7 @@ var _ = Describe("clusterctl upgrade", func() {
 	})
 })
 
-// isHealthy waits until kubectl ipam doctor finds nothing wrong, but for the Pods that nobody runs
+// isHealthy waits until kubectl ipam doctor finds nothing wrong, except the Pods, which do not run
 // here.
 func (m *management) isHealthy(ctx context.Context) {
 	GinkgoHelper()
@@ -107,7 +107,7 @@ type claimant struct {
 	longest time.Duration // that a claim was not stored
 }
 
-// keepClaiming starts it, and returns when some claims are stored.
+// keepClaiming starts the claimant, and returns when some claims are stored.
 func (m *management) keepClaiming(ctx context.Context) *claimant {
 	GinkgoHelper()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -150,7 +150,7 @@ func (l *claimant) store(ctx context.Context, k8s client.Client, name string) bo
 	return false
 }
 
-// judge ends it, and fails where a claim is lost, stays without a block, or shares one.
+// judge ends the claimant, and fails if a claim is lost, stays without a block, or shares one.
 func (l *claimant) judge(ctx context.Context, m *management) {
 	GinkgoHelper()
 	l.end()
@@ -165,7 +165,7 @@ func (l *claimant) judge(ctx context.Context, m *management) {
 			g.Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimBound), "%s: %v", name, claim.Status.Conditions)
 		}).Should(Succeed())
 		block := netip.MustParsePrefix(claim.Status.AllocatedCIDR)
-		Expect(holders).NotTo(HaveKey(block), "it is that of %s, too", name)
+		Expect(holders).NotTo(HaveKey(block), "it belongs to %s, too", name)
 		holders[block] = name
 	}
 }

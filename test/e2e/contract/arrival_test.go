@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("Without Cluster API", Ordered, func() {
-	It("the operator runs, says so once, and serves its claims when it comes", func(ctx context.Context) {
+	It("the operator runs, and serves its claims when it comes, which it logs once", func(ctx context.Context) {
 		dir := GinkgoT().TempDir()
 		bare := suite.Start(GinkgoTB(), cluster.Options{Managers: 1, Dir: dir})
 		shared := k8s
@@ -37,7 +37,7 @@ var _ = Describe("Without Cluster API", Ordered, func() {
 	})
 })
 
-// said counts what the managers of a cluster have logged.
+// said counts the log lines of the managers of a cluster that contain a text.
 func said(dir, what string) int {
 	GinkgoHelper()
 	logs := os.DirFS(dir)

@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// machine stands for a provider's object that owns claims.
+// machine creates a substitute for a provider's object that owns claims.
 func machine(ctx context.Context, namespace, name string) *corev1.ConfigMap {
 	return created(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 }
@@ -72,7 +72,7 @@ var _ = Describe("Consumers", Ordered, func() {
 		}
 	})
 
-	It("CAPM3: controlling owner, labels of its own, finalizer taken off with the deletion", func(ctx context.Context) {
+	It("CAPM3: controlling owner, its own labels, finalizer removed with the deletion", func(ctx context.Context) {
 		const finalizer = "metal3data.infrastructure.cluster.x-k8s.io"
 		team := namespace(ctx, "capm3")
 		ready(ctx, created(ctx, build.Pool("capm3").CIDR("10.21.0.0/24").Obj()))
@@ -97,7 +97,7 @@ var _ = Describe("Consumers", Ordered, func() {
 	})
 })
 
-// crowd has clients make claims at once, and returns what they made.
+// crowd makes claims at once by several clients, and returns the claims.
 func crowd[T client.Object](ctx context.Context, clients, each int, of func(client, i int) T) []T {
 	GinkgoHelper()
 	made := make([]T, clients*each)

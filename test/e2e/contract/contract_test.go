@@ -24,7 +24,7 @@ func marker(namespace, name, pool string) *ipamv1.IPAddressClaim {
 	return build.AddressClaim(namespace, name).Pool(pool).Obj()
 }
 
-// kinds are those that an IPAddressClaim may name.
+// kinds has those that an IPAddressClaim may name.
 var kinds = []string{"IPPool", "IPClass", "LocalIPPool"}
 
 var _ = Describe("Data Types", Ordered, func() {
@@ -133,7 +133,7 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 		served(ctx, claim)
 	})
 
-	It("2. pauses by the annotation on the claim, and on the pool, and goes on", func(ctx context.Context) {
+	It("2. pauses by the annotation on the claim, and on the pool, and continues", func(ctx context.Context) {
 		claim := created(ctx, build.AddressClaim(team, "paused-itself").Pool("normal").Annotation(clusterv1.PausedAnnotation, "").Obj())
 		passed(ctx, team, "after-paused-itself", "normal")
 		Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
@@ -154,7 +154,7 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 	It(`3. "Add any required provider-specific finalizers": at admission`, func(ctx context.Context) {
 		claim := created(ctx, build.AddressClaim(team, "finalizer").Pool("normal").Obj())
 		Expect(claim.Finalizers).To(ContainElement(v1alpha1.FinalizerRelease), "in the answer to the create call")
-		By("and by patch where it is missing")
+		By("and by patch if it is missing")
 		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
 		Eventually(func() []string { return fresh(ctx, claim).Finalizers }).Should(ContainElement(v1alpha1.FinalizerRelease))
 	})
@@ -204,7 +204,7 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 		for event := range watch.ResultChan() {
 			claim := event.Object.(*ipamv1.IPAddressClaim)
 			isReady := meta.IsStatusConditionTrue(claim.Status.Conditions, "Ready")
-			Expect(isReady).To(Equal(claim.Status.AddressRef.Name != ""), "one is there without the other")
+			Expect(isReady).To(Equal(claim.Status.AddressRef.Name != ""), "one exists without the other")
 			if isReady {
 				break
 			}
@@ -271,7 +271,7 @@ var _ = Describe("Deleted IPAddressClaim", Ordered, func() {
 		Expect(k8s.Delete(ctx, cluster)).To(Succeed())
 		Eventually(func() bool {
 			if err := k8s.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err == nil && len(cluster.Finalizers) > 0 {
-				cluster.Finalizers = nil // that of Cluster API, which waits for nobody's infrastructure
+				cluster.Finalizers = nil // that of Cluster API, which waits for infrastructure that does not exist
 				_ = k8s.Update(ctx, cluster)
 			}
 			return gone(ctx, cluster)()
@@ -300,7 +300,7 @@ var _ = Describe("Deleted IPAddressClaim", Ordered, func() {
 		Eventually(gone(ctx, address)).Should(BeTrue())
 	})
 
-	It("2. gives back what a deleted namespace had", func(ctx context.Context) {
+	It("2. gives back the addresses of a deleted namespace", func(ctx context.Context) {
 		team := namespace(ctx, "deleted-whole")
 		served(ctx, created(ctx, build.AddressClaim(team, "inside").Pool("deleted").Obj()))
 		ns := build.Namespace(team)

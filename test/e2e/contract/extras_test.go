@@ -29,7 +29,7 @@ var _ = Describe("poolRef to an IPClass", Ordered, func() {
 		ready(ctx, created(ctx, build.Pool("by-class-b").CIDR("10.10.1.0/32").Classes("by-class").Obj()))
 	})
 
-	It("has the class pick the pool, which owner and labels name", func(ctx context.Context) {
+	It("lets the class pick the pool, which owner and labels name", func(ctx context.Context) {
 		for name, want := range map[string][2]string{"a": {"by-class-a", "10.10.0.7"}} {
 			address := served(ctx, created(ctx, build.AddressClaim(team, name).Class("by-class").Obj()))
 			Expect(address.Spec.Address).To(Equal(want[1]))
@@ -44,7 +44,7 @@ var _ = Describe("poolRef to an IPClass", Ordered, func() {
 		Eventually(reason(ctx, waits)).Should(Equal("False/PoolExhausted"))
 	})
 
-	It("gives one address, whatever length the class hands out by default", func(ctx context.Context) {
+	It("gives one address, for any default length of the class", func(ctx context.Context) {
 		created(ctx, build.Class("networks").Lengths(24, 32).Length(28).Obj())
 		ready(ctx, created(ctx, build.Pool("networks").CIDR("10.10.2.0/24").Classes("networks").Obj()))
 		address := served(ctx, created(ctx, build.AddressClaim(team, "one").Class("networks").Obj()))
@@ -53,7 +53,7 @@ var _ = Describe("poolRef to an IPClass", Ordered, func() {
 		Expect(recordsIn(ctx, "networks")).To(ConsistOf(HaveField("Spec.CIDR", "10.10.2.0/32")))
 	})
 
-	It("takes nothing where the class or the pool hands out larger blocks only, says so, and is served when that changes", func(ctx context.Context) {
+	It("takes nothing if the class or the pool hands out larger blocks only, reports it, and is served when that changes", func(ctx context.Context) {
 		class := created(ctx, build.Class("blocks").Lengths(24, 28).Length(28).Obj())
 		ready(ctx, created(ctx, build.Pool("blocks").CIDR("10.10.4.0/24").Classes("blocks").Obj()))
 		claim := created(ctx, build.AddressClaim(team, "block").Class("blocks").Obj())
@@ -65,14 +65,14 @@ var _ = Describe("poolRef to an IPClass", Ordered, func() {
 		Expect(served(ctx, claim).Spec.Address).To(Equal("10.10.4.0"))
 	})
 
-	It("says so where it names a kind that does not exist", func(ctx context.Context) {
+	It("reports a kind that does not exist", func(ctx context.Context) {
 		claim := created(ctx, build.AddressClaim(team, "misspelt").From(v1alpha1.GroupVersion.Group, "IPPol", "by-class-a").Obj())
 		Expect(claim.Finalizers).To(BeEmpty())
 		Eventually(reason(ctx, claim)).Should(Equal("False/AllocationFailed"))
 		Expect(message(claim)).To(ContainSubstring(`spec.poolRef.kind: Unsupported value: "IPPol": supported values: "IPPool", "LocalIPPool", "IPClass"`))
 	})
 
-	It("records the addresses that are there before any pool of the class", func(ctx context.Context) {
+	It("records the addresses that exist before any pool of the class", func(ctx context.Context) {
 		created(ctx, build.Class("late").Obj())
 		created(ctx, addressFor(build.AddressClaim(team, "without-claim").Class("late").Obj(), "10.10.3.1", 24))
 		claim := build.AddressClaim(team, "early").Class("late").Obj()
@@ -87,7 +87,7 @@ var _ = Describe("poolRef to an IPClass", Ordered, func() {
 
 // A claim has its turn, and then a quota refuses its IPAddress.
 var _ = Describe("An IPAddress that is refused", func() {
-	It("stalls nobody: the claim says so, keeps its address, and is served once it may be", func(ctx context.Context) {
+	It("stalls no other claim: the claim reports it, keeps its address, and is served once it may be", func(ctx context.Context) {
 		poor, rich := namespace(ctx, "a-refused"), namespace(ctx, "b-refused")
 		ready(ctx, created(ctx, build.Pool("refused").CIDR("10.29.0.0/31").Obj()))
 		claim := func(team, name string) *ipamv1.IPAddressClaim {
@@ -117,8 +117,8 @@ var _ = Describe("An IPAddress that is refused", func() {
 	})
 })
 
-// IPAddresses that are made by others than the operator, of a project that may hold one of
-// a pool or of a class.
+// IPAddresses that other clients than the operator make, of a project that may hold one of a pool
+// or of a class.
 var _ = DescribeTable("An IPAddress beyond a limit",
 	func(ctx context.Context, name, cidr string, limit func(*v1alpha1.IPPoolSpec, *v1alpha1.IPClassSpec), says string) {
 		team := namespace(ctx, name)
@@ -149,12 +149,12 @@ var _ = DescribeTable("An IPAddress beyond a limit",
 	Entry("of the class", "limit-of-class", "10.29.2.0/24", func(_ *v1alpha1.IPPoolSpec, class *v1alpha1.IPClassSpec) { class.Limits = oneBlock() }, "IPClass limit-of-class"),
 )
 
-// oneBlock is the limit of one block for a project.
+// oneBlock returns the limit of one block for a project.
 func oneBlock() *v1alpha1.Limits {
 	return &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: new(int64(1))}}
 }
 
-// noAddresses is a quota by which a namespace has no IPAddress, and that counts already.
+// noAddresses creates a quota by which a namespace has no IPAddress, and waits until it counts.
 func noAddresses(ctx context.Context, namespace string) *corev1.ResourceQuota {
 	GinkgoHelper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "none"}}
@@ -184,7 +184,7 @@ var _ = Describe("The annotation address", Ordered, func() {
 		return build.AddressClaim(team, name).Pool("asks").Annotation(v1alpha1.AnnotationAddress, address).Obj()
 	}
 
-	It("asks for that very address, and waits for it where it is taken", func(ctx context.Context) {
+	It("asks for exactly that address, and waits for it if it is taken", func(ctx context.Context) {
 		first := created(ctx, asking("first", "10.11.0.77"))
 		Expect(served(ctx, first).Spec.Address).To(Equal("10.11.0.77"))
 		second := created(ctx, asking("second", "10.11.0.77"))
@@ -193,7 +193,7 @@ var _ = Describe("The annotation address", Ordered, func() {
 		Expect(served(ctx, second).Spec.Address).To(Equal("10.11.0.77"))
 	})
 
-	It("is refused at admission where it is no address, and by the condition where it lies outside or is withheld", func(ctx context.Context) {
+	It("is refused at admission if it is no address, and by the condition if it lies outside or is withheld", func(ctx context.Context) {
 		Expect(k8s.Create(ctx, asking("bad", "10.11.0.7/24"))).To(MatchError(And(
 			ContainSubstring("ipam.cadastre.dev/address"), ContainSubstring("10.11.0.7/24"), ContainSubstring("is not an IP address"))))
 		for name, test := range map[string]struct{ address, says string }{
@@ -228,7 +228,7 @@ var _ = Describe("The annotation sticky", Ordered, func() {
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "sticky", "machine-a") }).Should(
 			ConsistOf(And(HaveField("Spec.State", v1alpha1.AllocationRetained), HaveField("Spec.ReleaseAfter.Time", BeTemporally("~", time.Now().Add(time.Hour), time.Minute)))))
 
-		By("which nobody else gets meanwhile, not even by the key in another namespace")
+		By("which no other claim gets until then, not even by the key in another namespace")
 		elsewhere := namespace(ctx, "sticky-elsewhere")
 		Expect(served(ctx, created(ctx, sticky(elsewhere, "machine-b", "node-1"))).Spec.Address).NotTo(Equal(had))
 		Expect(served(ctx, created(ctx, sticky(team, "machine-c", "node-2"))).Spec.Address).NotTo(Equal(had))
@@ -261,7 +261,7 @@ var _ = Describe("The annotation sticky", Ordered, func() {
 	})
 })
 
-var _ = Describe("Who may use a pool", Ordered, func() {
+var _ = Describe("The project of a pool", Ordered, func() {
 	It("names no pool of another project, and holds nothing there", func(ctx context.Context) {
 		team := namespace(ctx, "uninvited")
 		ready(ctx, created(ctx, build.Pool("private").CIDR("10.14.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
@@ -276,7 +276,7 @@ var _ = Describe("Who may use a pool", Ordered, func() {
 })
 
 var _ = Describe("A pool that comes after its addresses", Ordered, func() {
-	It("gives back those of namespaces that may not use it, and their claims say so; others stay", func(ctx context.Context) {
+	It("gives back those of namespaces that may not use it, and their claims report it; others stay", func(ctx context.Context) {
 		early := func(namespace, address string) *ipamv1.IPAddressClaim {
 			claim := build.AddressClaim(namespace, "early").Pool("later-private").Obj()
 			created(ctx, addressFor(claim, address, 24))
@@ -306,7 +306,7 @@ var _ = Describe("A pool that comes after its addresses", Ordered, func() {
 })
 
 var _ = Describe("The right to use a pool of another project", Ordered, func() {
-	It("is asked of the claim's maker, whatever the claim says of it", func(ctx context.Context) {
+	It("belongs to the claim's maker, even if the claim states another", func(ctx context.Context) {
 		team := namespace(ctx, "grants")
 		ready(ctx, created(ctx, build.Pool("granted").CIDR("10.16.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Project = "someone-else"
@@ -342,7 +342,7 @@ var _ = Describe("The right to use a pool of another project", Ordered, func() {
 	})
 })
 
-// passedAny waits until the controller has seen what happened before.
+// passedAny waits until the controller has seen the earlier changes.
 func passedAny(ctx context.Context, team string) {
 	GinkgoHelper()
 	ready(ctx, created(ctx, build.Pool("passed-"+team).CIDR("10.15.0.0/24").Domain(team).Obj()))

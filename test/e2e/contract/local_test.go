@@ -45,7 +45,7 @@ var _ = Describe("A LocalIPPool", Ordered, func() {
 		Expect(served(ctx, created(ctx, build.AddressClaim(team, "class-b").Class("local").Obj())).Spec.Address).To(Equal("10.41.0.0"))
 	})
 
-	It("of a Cluster hands out nothing while that is missing or paused, but records what is in use", func(ctx context.Context) {
+	It("of a Cluster hands out nothing while that is missing or paused, but records addresses in use", func(ctx context.Context) {
 		pool := build.Pool("moving").CIDR("10.43.0.0/24").In(team)
 		pool.Labels = map[string]string{v1alpha1.LabelCluster: "moving"}
 		created(ctx, pool)
@@ -70,7 +70,7 @@ var _ = Describe("A LocalIPPool", Ordered, func() {
 		Eventually(func() string { return fresh(ctx, ours).Spec.CIDR }).ShouldNot(BeEmpty())
 	})
 
-	It("goes with its namespace, claims and addresses and all", func(ctx context.Context) {
+	It("goes with its namespace, with all claims and addresses", func(ctx context.Context) {
 		doomed := namespace(ctx, "local-doomed")
 		ready(ctx, created(ctx, build.Pool("lab").CIDR("10.44.0.0/24").In(doomed)))
 		var claims []*ipamv1.IPAddressClaim

@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// recordsOf are the allocations that a pool has for a holder's name.
+// recordsOf returns the allocations that a pool has for a holder's name.
 func recordsOf(ctx context.Context, pool, holder string) []v1alpha1.IPAllocation {
 	var of []v1alpha1.IPAllocation
 	for _, record := range recordsIn(ctx, pool) {
@@ -28,7 +28,7 @@ func recordsOf(ctx context.Context, pool, holder string) []v1alpha1.IPAllocation
 	return of
 }
 
-// addressFor is an IPAddress that somebody else writes for a claim.
+// addressFor returns an IPAddress that another client writes for a claim.
 func addressFor(claim *ipamv1.IPAddressClaim, address string, prefix int32) *ipamv1.IPAddress {
 	return &ipamv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name},
@@ -52,7 +52,7 @@ var _ = Describe("What is there already", Ordered, func() {
 		claim := build.AddressClaim(team, "static").Pool("adoption").Obj()
 		address := created(ctx, addressFor(claim, "10.4.0.0", 20))
 		Expect(recordsOf(ctx, "adoption", "static")).To(HaveLen(1), "at admission")
-		By("so that nobody else is given it")
+		By("so that no other claim gets it")
 		Expect(served(ctx, created(ctx, build.AddressClaim(team, "other").Pool("adoption").Obj())).Spec.Address).To(Equal("10.4.0.1"))
 
 		created(ctx, claim)
@@ -67,7 +67,7 @@ var _ = Describe("What is there already", Ordered, func() {
 			ConsistOf(HaveField("Spec.ClaimRef.UID", claim.UID)))
 	})
 
-	It("is repaired where somebody took off finalizers, owners or labels", func(ctx context.Context) {
+	It("is repaired if finalizers, owners or labels were removed", func(ctx context.Context) {
 		claim := created(ctx, build.AddressClaim(team, "repair").Pool("adoption").Obj())
 		address := served(ctx, claim)
 		as := address.DeepCopy()
@@ -91,7 +91,7 @@ var _ = Describe("What is there already", Ordered, func() {
 			ConsistOf(And(HaveField("Spec.CIDR", address.Spec.Address+"/32"), Not(HaveField("UID", record.UID)))))
 	})
 
-	It("does not stand in the way of its claim where a release was cut short", func(ctx context.Context) {
+	It("does not block its claim if a release was cut short", func(ctx context.Context) {
 		claim := created(ctx, build.AddressClaim(team, "halfway").Pool("halfway").Obj())
 		record := &v1alpha1.IPAllocation{
 			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "halfway-attempt", Finalizers: []string{v1alpha1.FinalizerHeld}},
@@ -128,7 +128,7 @@ var _ = Describe("What is there already", Ordered, func() {
 		Expect(meta.FindStatusCondition(foreign.Status.Conditions, "Ready").Message).To(And(
 			HavePrefix("conflict: 10.4.0.1/32 is in use in pool adoption"), Not(ContainSubstring(team+"/"))))
 
-		By("while nobody waits behind it: no other address would serve it")
+		By("while no claim waits behind it: no other address would serve it")
 		passed(ctx, team, "beside-conflict", "adoption")
 		block := created(ctx, build.Claim(team, "beside-conflict").Pool("adoption").Length(32).Obj())
 		Expect(block.Spec.CIDR).NotTo(BeEmpty())
@@ -150,7 +150,7 @@ var _ = Describe("What is there already", Ordered, func() {
 	})
 })
 
-var _ = Describe("What others do to our claims", Ordered, func() {
+var _ = Describe("Changes of others to our claims", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
@@ -183,7 +183,7 @@ var _ = Describe("What others do to our claims", Ordered, func() {
 	It("a claim that goes without release takes its address with it", func(ctx context.Context) {
 		claim := created(ctx, build.AddressClaim(team, "forced").Pool("others").Obj())
 		address := served(ctx, claim)
-		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { // nobody releases what is paused
+		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { // a paused claim is not released
 			c.Annotations = map[string]string{"cluster.x-k8s.io/paused": ""}
 		})
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
@@ -208,7 +208,7 @@ var _ = Describe("What others do to our claims", Ordered, func() {
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "others", "late") }).Should(BeEmpty())
 	})
 
-	It("a claim that is being deleted is given no finalizer, and no address", func(ctx context.Context) {
+	It("a claim that is being deleted gets no finalizer, and no address", func(ctx context.Context) {
 		claim := created(ctx, build.AddressClaim(team, "too-late").Pool("others").Finalizer("vm.example.com/f").Annotation("cluster.x-k8s.io/paused", "").Obj())
 		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{"vm.example.com/f"} })
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
@@ -245,7 +245,7 @@ var _ = Describe("A pool that is full", Ordered, func() {
 		}
 	})
 
-	It("says so, by condition and event", func(ctx context.Context) {
+	It("is reported, by condition and event", func(ctx context.Context) {
 		for i := range 3 { // within one second the name decides
 			claim := created(ctx, build.AddressClaim(team, fmt.Sprintf("waits-%d", i)).Pool("full").Obj())
 			Eventually(reason(ctx, claim)).Should(Equal("False/PoolExhausted"))
@@ -274,7 +274,7 @@ var _ = Describe("A pool that is full", Ordered, func() {
 	})
 })
 
-// told are the events about a claim.
+// told returns the events about a claim.
 func told(ctx context.Context, claim *ipamv1.IPAddressClaim) func() []string {
 	return func() []string {
 		list := &eventsv1.EventList{}
@@ -290,7 +290,7 @@ func told(ctx context.Context, claim *ipamv1.IPAddressClaim) func() []string {
 }
 
 var _ = Describe("A pool that changes", Ordered, func() {
-	It("drains what its ranges leave out", func(ctx context.Context) {
+	It("drains the blocks that its ranges leave out", func(ctx context.Context) {
 		team := namespace(ctx, "drains")
 		pool := ready(ctx, created(ctx, build.Pool("drains").CIDR("10.7.0.0/24").Ranges("10.7.0.10-10.7.0.20").Obj()))
 		claim := created(ctx, build.AddressClaim(team, "before").Pool("drains").Obj())
@@ -298,7 +298,7 @@ var _ = Describe("A pool that changes", Ordered, func() {
 		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Spec.Ranges = []string{"10.7.0.100-10.7.0.110"} })
 		Eventually(func() string { return fresh(ctx, pool).Status.Capacity.OutOfRange }).Should(Equal("1"))
 		Expect(served(ctx, created(ctx, build.AddressClaim(team, "after").Pool("drains").Obj())).Spec.Address).To(Equal("10.7.0.100"))
-		Expect(served(ctx, claim).Spec.Address).To(Equal("10.7.0.10"), "what is held stays")
+		Expect(served(ctx, claim).Spec.Address).To(Equal("10.7.0.10"), "a held address stays")
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
 		Eventually(func() string { return fresh(ctx, pool).Status.Capacity.OutOfRange }).Should(Equal("0"))
 	})

@@ -1,7 +1,7 @@
-// Package contract holds Cadastre to Cluster API's IPAM contract (v1beta2, Cluster
-// API 1.14, docs/book/src/developer/providers/contracts/ipam.md in its module): a
-// spec a clause, quoted. Without -short Cluster API's own core manager runs beside it, so
-// that its validation, its defaults and its conversion are in force.
+// Package contract checks Cadastre against Cluster API's IPAM contract (v1beta2, Cluster API 1.14,
+// docs/book/src/developer/providers/contracts/ipam.md in its module): a spec a clause, quoted.
+// Without -short Cluster API's own core manager runs beside it, so that its validation, its
+// defaults and its conversion are in force.
 package contract
 
 import (
@@ -47,8 +47,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	awaitGarbageCollector(ctx)
 })
 
-// awaitGarbageCollector waits until the garbage collector knows of Cluster API's
-// kinds, for which it looks every 30 s: an owner's deletion deletes a claim.
+// awaitGarbageCollector waits until the garbage collector has discovered Cluster API's kinds, for
+// which it looks every 30 s: an owner's deletion deletes a claim.
 func awaitGarbageCollector(ctx context.Context) {
 	GinkgoHelper()
 	of := created(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner"}})
@@ -67,21 +67,21 @@ func namespace(ctx context.Context, name string) string {
 	return name
 }
 
-// created creates an object and gives back what the API server answered.
+// created creates an object and returns the answer of the API server.
 func created[T client.Object](ctx context.Context, obj T) T {
 	GinkgoHelper()
 	Expect(k8s.Create(ctx, obj)).To(Succeed())
 	return obj
 }
 
-// fresh is an object as it is now.
+// fresh reads an object again.
 func fresh[T client.Object](ctx context.Context, obj T) T {
 	GinkgoHelper()
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
 	return obj
 }
 
-// edited changes an object, again where somebody else has meanwhile.
+// edited changes an object, and retries if another client has changed it.
 func edited[T client.Object](ctx context.Context, obj T, edit func(T)) T {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -106,7 +106,7 @@ func ready[T v1alpha1.Pool](ctx context.Context, pool T) T {
 	return pool
 }
 
-// reason is that of a claim's condition Ready, with its status.
+// reason returns the reason of a claim's condition Ready, with its status.
 func reason(ctx context.Context, claim *ipamv1.IPAddressClaim) func() string {
 	return func() string {
 		ready := conditions.Get(fresh(ctx, claim), ipamv1.IPAddressClaimReadyCondition)
@@ -117,7 +117,7 @@ func reason(ctx context.Context, claim *ipamv1.IPAddressClaim) func() string {
 	}
 }
 
-// message is that of a claim's condition Ready, as it was last read.
+// message returns the message of a claim's condition Ready, as it was last read.
 func message(claim *ipamv1.IPAddressClaim) string {
 	return conditions.GetMessage(claim, ipamv1.IPAddressClaimReadyCondition)
 }
@@ -137,7 +137,7 @@ func addressOf(ctx context.Context, claim *ipamv1.IPAddressClaim) *ipamv1.IPAddr
 	return address
 }
 
-// recordsIn are the allocations of a pool.
+// recordsIn returns the allocations of a pool.
 func recordsIn(ctx context.Context, pool string) []v1alpha1.IPAllocation {
 	GinkgoHelper()
 	list := &v1alpha1.IPAllocationList{}
@@ -154,8 +154,8 @@ func capiCluster(ctx context.Context, namespace, name string, paused bool) *clus
 	return created(ctx, obj)
 }
 
-// passed waits until the controller has certainly seen what happened before:
-// claims that were made afterwards, of the same pool, are served.
+// passed waits until the controller has certainly seen the earlier changes: claims that were made
+// afterwards, of the same pool, are served.
 func passed(ctx context.Context, namespace, name, pool string) {
 	GinkgoHelper()
 	served(ctx, created(ctx, marker(namespace, name, pool)))

@@ -15,9 +15,9 @@ import (
 
 const root = "../../.."
 
-var update = flag.Bool("update", false, "write into the documents what the commands print")
+var update = flag.Bool("update", false, "write the output of the commands into the documents")
 
-// world is a cluster, and a shell for its administrator.
+// world holds a cluster, and a shell for its administrator.
 type world struct {
 	*suite.World
 	shell *pages.Shell
@@ -66,7 +66,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// counts are how many blocks of a page are run here, and how many are marked.
+// counts holds the number of blocks of a page that run here, and that of the marked ones.
 type counts struct{ run, left int }
 
 func count(page *pages.Page) counts {
@@ -82,11 +82,11 @@ func count(page *pages.Page) counts {
 	return n
 }
 
-// reader reads a page and does what it says.
+// reader reads a page and runs its blocks.
 type reader struct {
 	*world
 	page *pages.Page
-	// texts are what blocks show anew.
+	// texts holds the new texts of blocks.
 	texts map[*pages.Block]string
 }
 
@@ -103,10 +103,10 @@ func (r *reader) read() {
 		case "console":
 			r.console(block)
 		default:
-			r.Errorf("%s:%d: nothing runs %s: mark it as not run, and say why", r.page.Path, block.Line, block.Language)
+			r.Errorf("%s:%d: nothing runs %s: mark it as not run, with the reason", r.page.Path, block.Line, block.Language)
 		}
 		if r.Failed() {
-			return // what follows builds on it
+			return // the later blocks build on it
 		}
 	}
 	if *update && len(r.texts) > 0 {
@@ -114,7 +114,7 @@ func (r *reader) read() {
 	}
 }
 
-// run runs a script, and fails where it cannot be run.
+// run runs a script, and fails if it cannot be run.
 func (r *reader) run(script string) (string, int) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 2*r.Patience)
@@ -132,8 +132,8 @@ func (r *reader) script(block *pages.Block) {
 	}
 }
 
-// objects applies the objects of a block. One that has a name of a file is a file, which
-// commands apply; it is checked as strictly by a dry run, unless what it takes is not there yet.
+// objects applies the objects of a block. One that has a name of a file is a file, which commands
+// apply; it is checked as strictly by a dry run, unless it needs objects that do not exist yet.
 func (r *reader) objects(block *pages.Block) {
 	if name := fileName(block.Text); name != "" {
 		path := filepath.Join(r.shell.Dir, name)
@@ -150,7 +150,7 @@ func (r *reader) objects(block *pages.Block) {
 	}
 }
 
-// fileName is the name that the first line of a block gives it.
+// fileName returns the name that the first line of a block gives it.
 func fileName(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	name, ok := strings.CutPrefix(first, "# ")
@@ -170,8 +170,8 @@ func (r *reader) isUsed(name string, block *pages.Block) bool {
 	return false
 }
 
-// console runs the commands of a block and compares what they print. A command that only reads
-// is run until it prints what the page shows: the operator writes some of it a moment later.
+// console runs the commands of a block and compares their output. A command that only reads is run
+// until its output is that of the page: the operator writes some of it a moment later.
 func (r *reader) console(block *pages.Block) {
 	var shown strings.Builder
 	for _, step := range pages.Steps(block.Text) {
@@ -187,11 +187,11 @@ func (r *reader) console(block *pages.Block) {
 	}
 }
 
-// step runs one command, and returns what the page is to show of its output.
+// step runs one command, and returns the output that the page is to show.
 func (r *reader) step(block *pages.Block, step pages.Step) string {
 	out, code := r.run(step.Command)
 	if reads(step.Command) && !pages.Fits(step.Output, out) {
-		same := 0 // how often it has printed the same: a page that is written anew shows what stays
+		same := 0 // how often it has printed the same: a page that is rewritten shows the stable output
 		r.patiently(func() bool {
 			before := out
 			out, code = r.run(step.Command)
@@ -210,12 +210,12 @@ func (r *reader) step(block *pages.Block, step pages.Step) string {
 		return step.Output
 	case *update:
 		if strings.Contains("\n"+step.Output, "\n...\n") {
-			r.Logf("%s:%d: shows a part alone of what this prints, edit it by hand:\n%s%s", r.page.Path, block.Line, step.Command, out)
+			r.Logf("%s:%d: shows only a part of this output, edit it by hand:\n%s%s", r.page.Path, block.Line, step.Command, out)
 			return step.Output
 		}
 		return out
 	}
-	r.Errorf("%s:%d: %sprints\n%s\nand the page shows\n%s\nwrite it anew with go test ./test/e2e/docs -update", r.page.Path, block.Line, step.Command, out, step.Output)
+	r.Errorf("%s:%d: %sprints\n%s\nand the page shows\n%s\nrewrite it with go test ./test/e2e/docs -update", r.page.Path, block.Line, step.Command, out, step.Output)
 	return step.Output
 }
 

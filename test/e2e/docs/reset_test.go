@@ -18,8 +18,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// kinds are what pages create, as KIND.VERSION.GROUP, in the order in which it is deleted: what
-// holds a block goes before the pool that it is of.
+// kinds has the kinds that pages create, as KIND.VERSION.GROUP, in the order of deletion: the holder of
+// a block goes before its pool.
 var kinds = []string{
 	"IPClaim.v1alpha1.ipam.cadastre.dev", "IPAddressClaim.v1beta2.ipam.cluster.x-k8s.io", "IPAddress.v1beta2.ipam.cluster.x-k8s.io",
 	"Machine.v1beta2.cluster.x-k8s.io", "Cluster.v1beta2.cluster.x-k8s.io",
@@ -32,7 +32,7 @@ var kinds = []string{
 	"Namespace.v1.", "CustomResourceDefinition.v1.apiextensions.k8s.io",
 }
 
-// listed are all objects of a kind.
+// listed returns all objects of a kind.
 func (w *world) listed(kind string) []metav1.PartialObjectMetadata {
 	w.Helper()
 	of, _ := schema.ParseKindArg(kind)
@@ -49,7 +49,7 @@ func (w *world) listed(kind string) []metav1.PartialObjectMetadata {
 	return list.Items
 }
 
-// objects are the UIDs of all objects of these kinds.
+// objects returns the UIDs of all objects of these kinds.
 func (w *world) objects() map[types.UID]bool {
 	w.Helper()
 	found := map[types.UID]bool{}
@@ -67,7 +67,7 @@ func (w *world) patiently(yes func() bool) bool {
 		func(context.Context) (bool, error) { return yes(), nil }) == nil
 }
 
-// reset deletes what a page has created, so that the next one begins anew.
+// reset deletes the objects that a page has created, so that the next one begins without them.
 func (w *world) reset(before map[types.UID]bool) {
 	w.Helper()
 	var left []string
@@ -79,8 +79,8 @@ func (w *world) reset(before map[types.UID]bool) {
 	}
 }
 
-// delete deletes what was not there before, and returns what is still there. A pool in use is
-// refused, and deleted in a later round.
+// delete deletes the new objects, and returns those that still exist. A pool in use is refused, and
+// deleted in a later round.
 func (w *world) delete(before map[types.UID]bool) []string {
 	w.Helper()
 	var left []string
@@ -100,7 +100,7 @@ func (w *world) delete(before map[types.UID]bool) []string {
 	return left
 }
 
-// release releases the blocks that are retained, and returns what is held.
+// release releases the blocks that are retained, and returns the held ones.
 func (w *world) release() []string {
 	w.Helper()
 	all := &v1alpha1.IPAllocationList{}

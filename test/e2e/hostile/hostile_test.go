@@ -26,10 +26,10 @@ import (
 
 const (
 	senders = 8
-	// atLeast is how many are sent where MUTATIONS does not say, fewer by go test -short.
+	// atLeast is the number of mutations sent if MUTATIONS is not set, fewer by go test -short.
 	atLeast, atLeastShort = 10000, 2000
-	// slowest is how long an answer may take: what the API server gives admission,
-	// and some.
+	// slowest bounds the time of an answer: the timeout that the API server gives admission, and
+	// some.
 	slowest = 10 * time.Second
 )
 
@@ -81,7 +81,7 @@ func TestEveryMutationIsRefusedForAFieldOrReconciled(t *testing.T) {
 	suite.Must(t, w.Create(t.Context(), build.Claim("default", "afterwards").Pool("base").Length(32).Obj()))
 }
 
-// prepare makes what valid objects refer to.
+// prepare makes the objects that valid objects refer to.
 func prepare(w *suite.World) {
 	w.Helper()
 	suite.Must(w, w.InstallClusterAPICRDs(w.Context()))

@@ -14,8 +14,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// TestADryRunWithMoreLabelsThanMayBeIsRefusedAtOnce by an answer that is short, and without a path of
-// the webhooks in it. What is as large, and is edited, is served.
+// TestADryRunWithMoreLabelsThanMayBeIsRefusedAtOnce expects an answer that is short, and without a
+// path of the webhooks in it. An edit of an object as large is served.
 func TestADryRunWithMoreLabelsThanMayBeIsRefusedAtOnce(t *testing.T) {
 	w := suite.Start(t, cluster.Options{Managers: 1})
 	w.Created(build.Class("hosts").Length(32).Obj())

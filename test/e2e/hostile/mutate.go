@@ -1,4 +1,4 @@
-// Package hostile makes objects that nobody should send, and sends them.
+// Package hostile makes objects that no client should send, and sends them.
 package hostile
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// valid are objects that are accepted as they are, by the plural of their kind.
+// valid returns objects that are accepted as they are, by the plural of their kind.
 func valid() map[string][]map[string]any {
 	meta := func(name string) map[string]any {
 		return map[string]any{"generateName": name + "-", "labels": map[string]any{"from": "hostile"}, "annotations": map[string]any{"example.com/note": "x"}}
@@ -66,7 +66,7 @@ func addressClaim(meta map[string]any, kind, name string) map[string]any {
 	return map[string]any{"kind": "IPAddressClaim", "metadata": meta, "spec": map[string]any{"poolRef": map[string]any{"apiGroup": "ipam.cadastre.dev", "kind": kind, "name": name}}}
 }
 
-// nasty are values that code tends not to expect.
+// nasty returns a value that code tends not to expect.
 func nasty(random *rand.Rand) any {
 	values := []any{
 		nil, true, "", " ", "null", "0", "-1", "\x00", "../../etc", "%s%n", strings.Repeat("a", 300), strings.Repeat("10.0.0.0/8,", 2000), "\u202e/24", "Ｈ",
@@ -79,7 +79,7 @@ func nasty(random *rand.Rand) any {
 	return values[random.IntN(len(values))]
 }
 
-// mutated is a copy of an object with something wrong somewhere.
+// mutated returns a copy of an object with something wrong somewhere.
 func mutated(object map[string]any, random *rand.Rand) map[string]any {
 	changed := clone(object).(map[string]any)
 	for range 1 + random.IntN(3) {

@@ -18,8 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// reconciled waits until the status of everything that was stored is about its
-// present spec.
+// reconciled waits until the status of every stored object is about its present spec.
 func reconciled(t *testing.T, admin client.Client) {
 	t.Helper()
 	behind, stored := []string{}, map[string]int{}
@@ -54,10 +53,9 @@ func reconciledKinds() []schema.GroupVersionKind {
 	return kinds
 }
 
-// isBehind reports whether the status of an object is not about its present spec.
-// That of an IPAddressClaim has the generation in its condition; one that names
-// neither a pool nor a class of ours is nobody's. An IPClaim has its status from the
-// beginning, and no generation.
+// isBehind reports whether the status of an object is not about its present spec. That of an
+// IPAddressClaim has the generation in its condition; one that names neither a pool nor a class of
+// ours is not our concern. An IPClaim has its status from the beginning, and no generation.
 func isBehind(obj unstructured.Unstructured) bool {
 	switch obj.GetKind() {
 	case "IPAddressClaim":

@@ -27,7 +27,7 @@ type sender struct {
 	host   string
 	random *rand.Rand
 	codes  map[int]int
-	stored []string // paths of what was created
+	stored []string // paths of the created objects
 }
 
 // send creates an object, or changes one that was created.
@@ -85,17 +85,17 @@ func (s *sender) remember(path string, answer []byte) {
 	}
 }
 
-// field is a field in a message, by its path or the name that metadata and types
-// have for it; or what the API server says of an object that it cannot read at all.
+// field matches a field in a message, by its path or the name that metadata and types have for it;
+// or the answer of the API server to an object that it cannot read at all.
 var field = regexp.MustCompile(`(?i)\b(spec|metadata|kind|apiVersion|name|generateName|namespace|labels?|annotations?|finalizers?|ownerReferences|field)\b|cannot be handled as|IPAllocations are made by the operator`)
 
-// wrong says what is wrong with an answer, if anything is.
+// wrong returns the fault of an answer, if there is any.
 func wrong(code int, answer []byte) string {
 	switch {
 	case code >= 200 && code < 300:
 		return ""
 	case code == 0:
-		return "" // said already
+		return "" // already reported
 	case code < 400 || code >= 500:
 		return "no 4xx"
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// withCertManager installs the operator where the controllers of cert-manager issue the
-// certificate of its webhooks: by kustomize, and by Helm under other names.
+// withCertManager installs the operator with certificates for its webhooks that the controllers of
+// cert-manager issue: by kustomize, and by Helm under other names.
 func (w *world) withCertManager() {
 	suite.Must(w, w.InstallCertManager(w.Context()))
 	issues, err := w.NewCertManager()
@@ -68,12 +68,13 @@ func (w *world) chartWithCertManager(namespace, account string) {
 	w.isGone(namespace, allKinds, "customresourcedefinitions", "certificates,issuers")
 }
 
-// certificate is the Secret that cert-manager writes.
+// certificate returns the Secret that cert-manager writes.
 func (w *world) certificate(namespace string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: installation.CertificateSecret}}
 }
 
-// servesIssued waits until all replicas serve what cert-manager has issued, and that alone.
+// servesIssued waits until all replicas serve the certificate that cert-manager has issued, and
+// that alone.
 func (w *world) servesIssued(namespace string) {
 	w.Helper()
 	issued := w.certificate(namespace)

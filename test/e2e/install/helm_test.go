@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// allKinds are those of which the manifests install objects, beside CRDs.
+// allKinds lists the kinds of objects that the manifests install, beside CRDs.
 const allKinds = "deployments,services,serviceaccounts,poddisruptionbudgets,networkpolicies,roles,rolebindings,clusterroles,clusterrolebindings," +
 	"mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas,prioritylevelconfigurations"
 
@@ -47,7 +47,7 @@ func (w *world) byHelm() {
 	late, released := w.claimMeanwhile(l)
 	w.isTakenOver(source, release, append(in, "--set=flags.orphan-grace=2s")) // a deletion that was not seen
 	w.start(namespace)
-	w.Await("the claim that was created meanwhile is bound", func(ctx context.Context) bool {
+	w.Await("the claim that was created in between is bound", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(late), late) == nil && late.Status.Phase == v1alpha1.ClaimBound
 	})
 	l.held[late.Name] = late.Status.AllocatedCIDR
@@ -61,7 +61,7 @@ func (w *world) byHelm() {
 	w.isGone(namespace, allKinds, "customresourcedefinitions")
 }
 
-// newer is a later release of a chart: it has another version, and a CRD has another field.
+// newer returns a later release of a chart: it has another version, and a CRD has another field.
 func (w *world) newer(source string) string {
 	w.Helper()
 	into := filepath.Join(w.home, "newer")
@@ -82,7 +82,7 @@ func (w *world) edit(path, old, text string) {
 	suite.Must(w, os.WriteFile(path, []byte(strings.Replace(string(content), old, text, 1)), 0o600))
 }
 
-// isUpgraded fails where the CRD or the Deployment is not that of the later release.
+// isUpgraded fails if the CRD or the Deployment is not that of the later release.
 func (w *world) isUpgraded(namespace string) {
 	w.Helper()
 	definition := &apiextensionsv1.CustomResourceDefinition{}
@@ -97,7 +97,7 @@ func (w *world) isUpgraded(namespace string) {
 	}
 }
 
-// keepsTheRegister uninstalls the release: all but the CRDs goes, and what is held stays.
+// keepsTheRegister uninstalls the release: all but the CRDs goes, and the held blocks stay.
 func (w *world) keepsTheRegister(l *load, release, namespace string) {
 	w.Helper()
 	before := w.register()
@@ -110,8 +110,8 @@ func (w *world) keepsTheRegister(l *load, release, namespace string) {
 	w.keeps(l.held)
 }
 
-// claimMeanwhile deletes a claim while nothing is installed but CRDs, and creates another,
-// which has to wait. It returns that, and the record of the first, which is still there.
+// claimMeanwhile deletes a claim while nothing is installed but CRDs, and creates another, which
+// has to wait. It returns that, and the record of the first, which still exists.
 func (w *world) claimMeanwhile(l *load) (late *v1alpha1.IPClaim, record *v1alpha1.IPAllocation) {
 	w.Helper()
 	var released string
@@ -133,19 +133,18 @@ func (w *world) claimMeanwhile(l *load) (late *v1alpha1.IPClaim, record *v1alpha
 	return late, record
 }
 
-// isTakenOver installs the chart over the CRDs that a release has left, under another name.
-// Helm asks to be told so.
+// isTakenOver installs the chart over the CRDs that a release has left, under another name. Helm
+// requires a flag for it.
 func (w *world) isTakenOver(source, before string, in []string) {
 	w.Helper()
 	install := append([]string{"install", "second", source}, in...)
 	if _, err := w.tryHelm(install...); err == nil || !strings.Contains(err.Error(), before) {
-		w.Errorf("another release takes the CRDs of %s without being told: %v", before, err)
+		w.Errorf("another release takes the CRDs of %s without the flag: %v", before, err)
 	}
 	w.runHelm(append(install, "--take-ownership")...)
 }
 
-// removeRegister deletes the CRDs, and with them all that is recorded, once nothing has a
-// finalizer.
+// removeRegister deletes the CRDs, and with them all records, once no object has a finalizer.
 func (w *world) removeRegister() {
 	w.Helper()
 	w.kubectl("delete", "crd", "--timeout=60s", "-l", "cluster.x-k8s.io/provider=ipam-cadastre")

@@ -49,7 +49,7 @@ func (w *world) byKustomize() {
 	w.isGone(namespace, allKinds, "customresourcedefinitions")
 }
 
-// isTakenOverFromKustomize installs a release over what kustomize has installed.
+// isTakenOverFromKustomize installs a release over the objects that kustomize has installed.
 func (w *world) isTakenOverFromKustomize(namespace, account string) {
 	w.Helper()
 	w.runHelm("install", "taken", filepath.Join(w.root, chart.Directory), "--namespace="+namespace,

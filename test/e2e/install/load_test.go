@@ -20,7 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// The namespace and the pool of the load, which go on claiming while the operator is
+// The namespace and the pool of the load, whose clients continue to claim while the operator is
 // upgraded.
 const (
 	team    = "team"
@@ -28,7 +28,7 @@ const (
 	clients = 3
 )
 
-// load is clients that create claims, and delete every fourth of them.
+// load represents clients that create claims, and delete every fourth of them.
 type load struct {
 	w    *world
 	end  context.CancelFunc
@@ -45,13 +45,13 @@ type load struct {
 	changed chan struct{} // closed when a create was answered since
 }
 
-// begin has clients claim until stop. prefix makes the names of their claims unique.
+// begin starts clients that claim until stop. prefix makes the names of their claims unique.
 func (w *world) begin(prefix string) *load {
 	w.Helper()
 	ctx, end := context.WithCancel(w.Context())
 	l := &load{w: w, end: end, held: map[string]string{}, changed: make(chan struct{}), last: time.Now()}
 	config := cluster.NoRetry(w.Config())
-	config.QPS, config.Burst = 15, 1 // for each client, so that the processors are left to what is upgraded
+	config.QPS, config.Burst = 15, 1 // for each client, so that the processors are left to the upgrade
 	for n := range clients {
 		as, err := client.New(config, client.Options{Scheme: w.Scheme()})
 		suite.Must(w, err)
@@ -73,7 +73,7 @@ func (l *load) stop() {
 	l.done.Wait()
 }
 
-// create creates a claim, and tries again, as client-go does, where a connection was cut.
+// create creates a claim, and tries again, as client-go does, if a connection was cut.
 func (l *load) create(ctx context.Context, as client.Client, claim *v1alpha1.IPClaim) error {
 	err := as.Create(ctx, claim)
 	for range 2 {
@@ -90,7 +90,7 @@ func (l *load) create(ctx context.Context, as client.Client, claim *v1alpha1.IPC
 	return err
 }
 
-// count notes what came of a create, and reports whether the claim is stored.
+// count records the result of a create, and reports whether the claim is stored.
 func (l *load) count(ctx context.Context, claim *v1alpha1.IPClaim, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

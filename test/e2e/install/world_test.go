@@ -1,5 +1,5 @@
-// Package install installs the operator with the tools that people use, upgrades it while
-// claims come in, and removes it as it is documented.
+// Package install installs the operator with the tools that people use, upgrades it while claims
+// arrive, and removes it as documented.
 package install
 
 import (
@@ -24,17 +24,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// definitions are the CRDs, whose kinds are the register.
+// definitions lists the CRDs, whose kinds are the register.
 const definitions = "ipallocations.ipam.cadastre.dev,ipclaims.ipam.cadastre.dev,ippools.ipam.cadastre.dev,localippools.ipam.cadastre.dev,ipclasses.ipam.cadastre.dev"
 
-// world is a control plane on which the operator is installed by one tool after the other.
+// world holds a control plane on which the operator is installed by one tool after the other.
 type world struct {
 	*suite.World
 	root, home string
 	helm       *chart.Helm
 }
 
-// TestInstall has one control plane for all tools: what one leaves must not disturb the next.
+// TestInstall uses one control plane for all tools: the remains of one must not disturb the next.
 func TestInstall(t *testing.T) {
 	root, err := cluster.ModuleRoot()
 	suite.Must(t, err)
@@ -54,12 +54,12 @@ func TestInstall(t *testing.T) {
 		if !t.Run(tool.name, func(t *testing.T) {
 			tool.test(&world{World: w.For(t), root: root, home: home, helm: helm})
 		}) {
-			return // what follows would fail for what is left
+			return // the next steps would fail because of the remains
 		}
 	}
 }
 
-// start runs two replicas of what is installed in a namespace, and checks that nothing is
+// start runs two replicas of the operator installed in a namespace, and checks that nothing is
 // missing.
 func (w *world) start(namespace string) {
 	w.Helper()
@@ -68,8 +68,8 @@ func (w *world) start(namespace string) {
 	w.isHealthy(namespace)
 }
 
-// isHealthy waits until kubectl ipam doctor finds nothing wrong, but for the Pods that nobody
-// runs here. A replica may lead a moment after it is ready.
+// isHealthy waits until kubectl ipam doctor finds nothing wrong, except the Pods, which do not run
+// here. A replica may lead a moment after it is ready.
 func (w *world) isHealthy(namespace string) {
 	w.Helper()
 	found := installation.Namespace(w.Context(), w)
@@ -94,7 +94,7 @@ func (w *world) isHealthy(namespace string) {
 	}
 }
 
-// removeFinalizers is what `kubectl exec deploy/cadastre-controller-manager -- /manager
+// removeFinalizers acts as `kubectl exec deploy/cadastre-controller-manager -- /manager
 // remove-finalizers` does in a cluster, once the operator has the right to it.
 func (w *world) removeFinalizers(namespace, account string) {
 	w.Helper()
@@ -112,7 +112,7 @@ func (w *world) kubectl(args ...string) string {
 	return out
 }
 
-// runHelm fails the test where Helm fails, or takes longer than anybody waits for it.
+// runHelm fails the test if Helm fails, or takes too long.
 func (w *world) runHelm(args ...string) string {
 	w.Helper()
 	out, err := w.tryHelm(args...)
@@ -138,7 +138,7 @@ func (w *world) write(content string, elements ...string) string {
 	return path
 }
 
-// register is what is held: the blocks of allocations of the load's pool, by name.
+// register returns the blocks of allocations of the load's pool, by name.
 func (w *world) register() map[string]string {
 	w.Helper()
 	records := &v1alpha1.IPAllocationList{}
@@ -150,7 +150,7 @@ func (w *world) register() map[string]string {
 	return blocks
 }
 
-// judge fails where a claim of the load was refused, was lost, or shares its block.
+// judge fails if a claim of the load was refused, was lost, or shares its block.
 func (l *load) judge() {
 	l.w.Helper()
 	l.w.Log(l)
@@ -163,7 +163,7 @@ func (l *load) judge() {
 	l.w.keeps(l.held)
 }
 
-// keeps fails where a claim does not hold its block by a record of its own.
+// keeps fails if a claim does not hold its block by a record.
 func (w *world) keeps(held map[string]string) {
 	w.Helper()
 	records, owner := w.register(), map[netip.Prefix]string{}
@@ -185,7 +185,7 @@ func (w *world) keeps(held map[string]string) {
 	}
 }
 
-// isGone fails where objects of the operator are left.
+// isGone fails if objects of the operator are left.
 func (w *world) isGone(namespace string, kinds ...string) {
 	w.Helper()
 	for _, kind := range kinds {

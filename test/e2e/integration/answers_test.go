@@ -21,8 +21,8 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// witness is a client that notes what the API server says beside its answers:
-// the status codes as they stand on the wire, and the warnings.
+// witness is a client that records the status codes as they stand on the wire, and the warnings,
+// beside the answers of the API server.
 type witness struct {
 	client.WithWatch
 
@@ -31,10 +31,10 @@ type witness struct {
 	warnings []string
 }
 
-// newWitness is a witness who acts as the administrator.
+// newWitness returns a witness that acts as the administrator.
 func newWitness() *witness { return witnessWith(running.Config()) }
 
-// newWitnessAs is a witness who acts as a user.
+// newWitnessAs returns a witness that acts as a user.
 func newWitnessAs(user string) *witness {
 	GinkgoHelper()
 	cfg, err := running.User(user)
@@ -57,14 +57,14 @@ func (w *witness) HandleWarningHeader(_ int, _, text string) {
 	w.warnings = append(w.warnings, text)
 }
 
-// code is the status code of the last answer.
+// code returns the status code of the last answer.
 func (w *witness) code() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.codes[len(w.codes)-1]
 }
 
-// heard are the warnings since it was last asked.
+// heard returns the warnings since the last call.
 func (w *witness) heard() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,16 +89,16 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// refusal is what a user must be told.
+// refusal holds the expected parts of the message to a user.
 type refusal struct {
-	// code is 422 where it is not set.
+	// code is 422 if it is not set.
 	code int
-	// field as in spec.cidr; value as it was written, where there is one; remedy
-	// is what follows, or a part of it.
+	// field as in spec.cidr; value as it was written, if there is one; remedy is the rest of the
+	// message, or a part of it.
 	field, value, remedy string
 }
 
-// expect fails unless err tells the user all of that.
+// expect fails unless err has all of these parts.
 func (r refusal) expect(err error) {
 	GinkgoHelper()
 	var refused apierrors.APIStatus
@@ -127,8 +127,8 @@ func (r refusal) expect(err error) {
 	Expect(after).To(ContainSubstring(r.remedy))
 }
 
-// recordsHeld are the names of the records whose holder is one of those meant, and
-// no other: records of other topics come and go at any time.
+// recordsHeld returns the names of the records whose holder is a selected one: records of other
+// topics come and go at any time.
 func recordsHeld(ctx context.Context, meant func(holder types.NamespacedName) bool) []string {
 	GinkgoHelper()
 	list := &v1alpha1.IPAllocationList{}
@@ -147,7 +147,7 @@ func recordsHeld(ctx context.Context, meant func(holder types.NamespacedName) bo
 	return names
 }
 
-// recordsOf are the names of the records that a claim or pool holds.
+// recordsOf returns the names of the records that a claim or pool holds.
 func recordsOf(ctx context.Context, obj client.Object) []string {
 	GinkgoHelper()
 	return recordsHeld(ctx, func(holder types.NamespacedName) bool {
@@ -158,8 +158,8 @@ func recordsOf(ctx context.Context, obj client.Object) []string {
 	})
 }
 
-// written is an object as a user writes it: what the API's Go types cannot hold
-// included.
+// written returns an object as a user writes it, including content that the API's Go types cannot
+// hold.
 func written(kind, namespace, name, spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	content := map[string]any{}
@@ -171,7 +171,7 @@ func written(kind, namespace, name, spec string) *unstructured.Unstructured {
 	return obj
 }
 
-// conditionOf is a condition of an object, or the zero one.
+// conditionOf returns a condition of an object, or the zero one.
 func conditionOf(conditions []metav1.Condition, kind string) metav1.Condition {
 	for _, c := range conditions {
 		if c.Type == kind {

@@ -13,20 +13,20 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// expectRefused creates an object that must be refused as it says, with nothing
-// stored and nothing recorded.
+// expectRefused creates an object that must be refused as stated, with nothing stored and nothing
+// recorded.
 func expectRefused(ctx context.Context, obj *unstructured.Unstructured, want refusal) {
 	GinkgoHelper()
 	before := recordsOf(ctx, obj) // of one that has the name already
 	want.expect(k8s.Create(ctx, obj.DeepCopy()))
-	Expect(recordsOf(ctx, obj)).To(ConsistOf(before), "recorded all the same")
+	Expect(recordsOf(ctx, obj)).To(ConsistOf(before), "recorded in spite of the refusal")
 	if obj.GetName() != "" {
-		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopy()))).To(BeTrue(), "stored all the same")
+		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopy()))).To(BeTrue(), "stored in spite of the refusal")
 	}
 }
 
-// unused is a name that nothing has had yet, so that what an earlier refusal may
-// have left behind is not taken for what this one leaves.
+// unused returns a name that nothing has had yet, so that remains of an earlier refusal are not
+// mistaken for remains of this one.
 func unused() string {
 	refused++
 	return fmt.Sprintf("bad-%d", refused)
@@ -35,8 +35,8 @@ func unused() string {
 // refused counts the names that unused has given.
 var refused int
 
-// Pools of this topic lie in 10.20.0.0/16, 10.21.0.0/16 and 2001:db8:20::/47 of
-// a routing domain of their own.
+// Pools of this topic lie in 10.20.0.0/16, 10.21.0.0/16 and 2001:db8:20::/47 of a separate routing
+// domain.
 var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("bad-parent").Domain("bad-input").CIDR("10.20.0.0/16").Lengths(20, 28).Obj()))
@@ -77,11 +77,11 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 		Entry("whose CIDR has a zone", `{routingDomain: bad-input, cidr: "fe80::%eth0/64"}`,
 			refusal{field: "spec.cidr", value: `"fe80::%eth0/64"`, remedy: "write an address and a prefix length"}),
 
-		Entry("that says IPv6 of an IPv4 CIDR", `{routingDomain: bad-input, cidr: 10.21.0.0/16, ipFamily: IPv6}`,
+		Entry("that states IPv6 for an IPv4 CIDR", `{routingDomain: bad-input, cidr: 10.21.0.0/16, ipFamily: IPv6}`,
 			refusal{field: "spec.ipFamily", value: `"IPv6"`, remedy: "the CIDR is IPv4: remove ipFamily, it is derived"}),
-		Entry("that says IPv4 of an IPv6 CIDR", `{routingDomain: bad-input, cidr: "2001:db8:21::/48", ipFamily: IPv4}`,
+		Entry("that states IPv4 for an IPv6 CIDR", `{routingDomain: bad-input, cidr: "2001:db8:21::/48", ipFamily: IPv4}`,
 			refusal{field: "spec.ipFamily", value: `"IPv4"`, remedy: "the CIDR is IPv6: remove ipFamily, it is derived"}),
-		Entry("of a family that there is not", `{routingDomain: bad-input, cidr: 10.21.0.0/16, ipFamily: IPv5}`,
+		Entry("of an unknown family", `{routingDomain: bad-input, cidr: 10.21.0.0/16, ipFamily: IPv5}`,
 			refusal{field: "spec.ipFamily", value: `"IPv5"`, remedy: "IPv4"}),
 
 		Entry("with a reversed range", `{routingDomain: bad-input, cidr: 10.21.0.0/16, ranges: [10.21.0.9-10.21.0.1]}`,
@@ -135,11 +135,11 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 		Entry("with a bound of 129", `{routingDomain: bad-input, cidr: "2001:db8:21::/48", allocation: {maxPrefixLength: 129}}`,
 			refusal{field: "spec.allocation.maxPrefixLength", value: `129`, remedy: "must be between 0 and 128"}),
 
-		Entry("with a strategy that there is not", `{routingDomain: bad-strategy, cidr: 10.21.0.0/16, allocation: {strategy: NextFit}}`,
+		Entry("with an unknown strategy", `{routingDomain: bad-strategy, cidr: 10.21.0.0/16, allocation: {strategy: NextFit}}`,
 			refusal{field: "spec.allocation.strategy", value: `"NextFit"`, remedy: "supported values: "}),
-		Entry("with an onExhaustion that there is not", `{routingDomain: bad-exhaustion, cidr: 10.21.0.0/16, onExhaustion: Panic}`,
+		Entry("with an unknown onExhaustion", `{routingDomain: bad-exhaustion, cidr: 10.21.0.0/16, onExhaustion: Panic}`,
 			refusal{field: "spec.onExhaustion", value: `"Panic"`, remedy: "supported values: "}),
-		Entry("with a visibility that there is not", `{routingDomain: bad-visibility, cidr: 10.21.0.0/16, visibility: Public}`,
+		Entry("with an unknown visibility", `{routingDomain: bad-visibility, cidr: 10.21.0.0/16, visibility: Public}`,
 			refusal{field: "spec.visibility", value: `"Public"`, remedy: "supported values: "}),
 		Entry("that consumers of no project may use", `{routingDomain: bad-project, cidr: 10.21.0.0/16, visibility: Consumer}`,
 			refusal{field: "spec.project", remedy: "say whose claims may use it"}),
@@ -160,7 +160,7 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 			refusal{field: "spec.prefixLength", remedy: "is for child pools only, a root pool's length is that of its cidr: remove it, or set parentRef"}),
 		Entry("that is a child with a routingDomain", `{routingDomain: bad-input, parentRef: {name: bad-parent}, prefixLength: 24}`,
 			refusal{field: "spec.routingDomain", remedy: "is for root pools only, a child lives in its parent: remove it"}),
-		Entry("whose parent is of a kind that there is not", `{parentRef: {kind: Subnet, name: bad-parent}, prefixLength: 24}`,
+		Entry("whose parent is of an unknown kind", `{parentRef: {kind: Subnet, name: bad-parent}, prefixLength: 24}`,
 			refusal{field: "spec.parentRef.kind", value: `"Subnet"`, remedy: "supported values: "}),
 		Entry("whose parent has no name", `{parentRef: {name: ""}, prefixLength: 24}`,
 			refusal{field: "spec.parentRef.name"}),
@@ -186,7 +186,7 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 			refusal{field: "spec.prefixLength", value: `64`, remedy: "must be between 0 and 32"}),
 	)
 
-	It("refuses a child whose ranges or gateway do not lie in the block that it would be given", func(ctx context.Context) {
+	It("refuses a child whose ranges or gateway do not lie in the block that it would get", func(ctx context.Context) {
 		for spec, want := range map[string]refusal{
 			`{parentRef: {name: bad-parent}, prefixLength: 24, ranges: [10.20.99.1-10.20.99.9]}`: {
 				field: "spec.ranges[0]", value: `"10.20.99.1-10.20.99.9"`, remedy: "is not inside the pool's CIDR 10.20."},
@@ -227,7 +227,7 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 	},
 		Entry("of no family", `{}`,
 			refusal{field: "spec.ipFamily", value: "Required value"}),
-		Entry("of a family that there is not", `{ipFamily: IPv5}`,
+		Entry("of an unknown family", `{ipFamily: IPv5}`,
 			refusal{field: "spec.ipFamily", value: `"IPv5"`, remedy: "supported values: "}),
 		Entry("with a default length of 33 in IPv4", `{ipFamily: IPv4, defaultPrefixLength: 33}`,
 			refusal{field: "spec.defaultPrefixLength", value: "33", remedy: "32"}),
@@ -243,15 +243,15 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 			refusal{field: "spec.allowedPrefixLengths.min", value: "-1", remedy: "0"}),
 		Entry("with a default length out of its bounds", `{ipFamily: IPv4, defaultPrefixLength: 29, allowedPrefixLengths: {min: 20, max: 28}}`,
 			refusal{field: "spec.defaultPrefixLength", value: "29", remedy: "must lie within allowedPrefixLengths"}),
-		Entry("with a reclaimPolicy that there is not", `{ipFamily: IPv4, reclaimPolicy: Keep}`,
+		Entry("with an unknown reclaimPolicy", `{ipFamily: IPv4, reclaimPolicy: Keep}`,
 			refusal{field: "spec.reclaimPolicy", value: `"Keep"`, remedy: "supported values: "}),
-		Entry("with a poolSelection that there is not", `{ipFamily: IPv4, poolSelection: RoundRobin}`,
+		Entry("with an unknown poolSelection", `{ipFamily: IPv4, poolSelection: RoundRobin}`,
 			refusal{field: "spec.poolSelection", value: `"RoundRobin"`, remedy: "supported values: "}),
-		Entry("with a strategy that there is not", `{ipFamily: IPv4, strategy: NextFit}`,
+		Entry("with an unknown strategy", `{ipFamily: IPv4, strategy: NextFit}`,
 			refusal{field: "spec.strategy", value: `"NextFit"`, remedy: "supported values: "}),
-		Entry("with an onExhaustion that there is not", `{ipFamily: IPv4, onExhaustion: Panic}`,
+		Entry("with an unknown onExhaustion", `{ipFamily: IPv4, onExhaustion: Panic}`,
 			refusal{field: "spec.onExhaustion", value: `"Panic"`, remedy: "supported values: "}),
-		Entry("with a visibility that there is not", `{ipFamily: IPv4, visibility: Public}`,
+		Entry("with an unknown visibility", `{ipFamily: IPv4, visibility: Public}`,
 			refusal{field: "spec.visibility", value: `"Public"`, remedy: "supported values: "}),
 		Entry("that retains, and does not allow it", `{ipFamily: IPv4, reclaimPolicy: Retain, allowRetain: false}`,
 			refusal{field: "spec.allowRetain", value: "false", remedy: "must not be false where reclaimPolicy is Retain: remove one of them"}),

@@ -19,15 +19,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// What a tenant with the role edit, and no right outside its namespace, learns of pools and
-// classes. All that is of the other tenant has the word "confidential" in its name. This
-// topic has 10.34.0.0/16 of a routing domain of its own.
-var _ = Describe("what a tenant sees", Ordered, ContinueOnFailure, func() {
+// The information about pools and classes that a tenant with the role edit, and no right outside
+// its namespace, can read. Everything of the other tenant has the word "confidential" in its name.
+// This topic has 10.34.0.0/16 of a separate routing domain.
+var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 	const mine, theirs, secret = "sees-mine", "sees-confidential", "confidential"
 	var tenant *witness
 	var learned []string
 
-	// learn notes all of an object that the tenant has read.
+	// learn records all of an object that the tenant has read.
 	learn := func(obj any) {
 		GinkgoHelper()
 		text, err := json.Marshal(obj)
@@ -81,7 +81,7 @@ var _ = Describe("what a tenant sees", Ordered, ContinueOnFailure, func() {
 		tenant.heard()
 	})
 
-	It("learns from a dry run which pools its namespace may use, and what is free there", func(ctx context.Context) {
+	It("learns from a dry run which pools its namespace may use, and their free space", func(ctx context.Context) {
 		Eventually(func() []string { return listed(dryRun(ctx, build.Claim(mine, "dry").Class("sees").Obj())) }).Should(Equal([]string{
 			"sees-a Fits /29 8", "sees-b Fits /24 256", "sees-other LengthNotAllowed /24 256", "sees-paused Paused /24 256",
 		}))
@@ -94,7 +94,7 @@ var _ = Describe("what a tenant sees", Ordered, ContinueOnFailure, func() {
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(large), large)).NotTo(Succeed())
 	})
 
-	It("learns which classes its namespace may use where it names another", func(ctx context.Context) {
+	It("learns which classes its namespace may use if it names another", func(ctx context.Context) {
 		for _, class := range []string{"sees-confidential", "sees-missing"} {
 			tenant.heard()
 			claim := build.Claim(mine, "dry").Class(class).Obj()
@@ -127,7 +127,7 @@ var _ = Describe("what a tenant sees", Ordered, ContinueOnFailure, func() {
 		learn(claim)
 	})
 
-	It("learns from events what becomes of its claim, each once", func(ctx context.Context) {
+	It("learns the progress of its claim from events, each once", func(ctx context.Context) {
 		claim := build.Claim(mine, "waits").Obj()
 		deleted(ctx, build.Claim(theirs, "confidential-too").Obj())
 		expectBound(ctx, claim, "10.34.0.8/29")
@@ -140,7 +140,7 @@ var _ = Describe("what a tenant sees", Ordered, ContinueOnFailure, func() {
 		Expect(eventsOf(ctx, claim)).To(HaveLen(2))
 	})
 
-	It("cannot write what it learns", func(ctx context.Context) {
+	It("cannot write that information", func(ctx context.Context) {
 		claim := fresh(ctx, build.Claim(mine, "waits").Obj())
 		claim.Status.Candidates = []v1alpha1.CandidatePool{{PoolRef: v1alpha1.PoolReference{Name: "forged"}, Reason: "Forged"}}
 		Expect(tenant.Update(ctx, claim)).To(MatchError(ContainSubstring("status: is written by the operator alone")))
@@ -160,7 +160,7 @@ var _ = Describe("what a tenant sees", Ordered, ContinueOnFailure, func() {
 		Expect(strings.Join(learned, "\n")).NotTo(ContainSubstring(secret))
 	})
 
-	It("hears from the events of a pool what has become of it", func(ctx context.Context) {
+	It("learns the state of a pool from its events", func(ctx context.Context) {
 		b := fresh(ctx, build.Pool("sees-b").Obj())
 		edited(ctx, b, func(p *v1alpha1.IPPool) { p.Annotations = nil })
 		deleted(ctx, build.Claim(theirs, "confidential-all").Obj())
@@ -175,7 +175,7 @@ var _ = Describe("what a tenant sees", Ordered, ContinueOnFailure, func() {
 	})
 })
 
-// eventsOf are the events of an object, by type and reason, each kind of them once.
+// eventsOf returns the events of an object, by type and reason, each kind of them once.
 func eventsOf(ctx context.Context, obj client.Object) []string {
 	GinkgoHelper()
 	namespace := obj.GetNamespace()

@@ -37,7 +37,7 @@ var _ = Describe("claim-lifecycle", Ordered, func() {
 		Eventually(available(ctx, "lifecycle")).Should(Equal("60911")) // 65536 - 256 - 16 - 4096 - 1 - 256
 	})
 
-	It("says in the status what is held", func(ctx context.Context) {
+	It("shows the held block in the status", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "status").Pool("lifecycle").Length(32).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 		Expect(claim.Status.AllocatedCIDR).To(Equal(claim.Spec.CIDR))
@@ -56,13 +56,13 @@ var _ = Describe("claim-lifecycle", Ordered, func() {
 		Expect(record.Finalizers).To(Equal([]string{v1alpha1.FinalizerHeld}))
 	})
 
-	It("releases what is deleted, to the last address", func(ctx context.Context) {
+	It("releases deleted claims, to the last address", func(ctx context.Context) {
 		Expect(k8s.DeleteAllOf(ctx, &v1alpha1.IPClaim{}, client.InNamespace(team))).To(Succeed())
 		Eventually(func() []v1alpha1.IPAllocation { return recordsIn(ctx, "lifecycle") }).Should(BeEmpty())
 		Eventually(available(ctx, "lifecycle")).Should(Equal("65536"))
 	})
 
-	It("lets delete-then-create work on a full pool", func(ctx context.Context) {
+	It("supports delete-then-create on a full pool", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("lifecycle-one").CIDR("10.11.0.0/32").Obj()))
 		atOnce := 0
 		for range 50 {
@@ -74,11 +74,12 @@ var _ = Describe("claim-lifecycle", Ordered, func() {
 			Expect(claim.Spec.CIDR).To(Equal("10.11.0.0/32"))
 			deleted(ctx, claim)
 		}
-		// A release that takes longer than 250 ms, on a machine that is busy, is not waited for.
+		// The test does not wait for a release that takes longer than 250 ms, on a machine that is
+		// busy.
 		Expect(atOnce).To(BeNumerically(">", 25), "the release that is on its way is waited for")
 	})
 
-	It("keeps the block of a deleted claim for as long as somebody's finalizer holds it", func(ctx context.Context) {
+	It("keeps the block of a deleted claim for as long as a foreign finalizer holds it", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("lifecycle-vm").CIDR("10.12.0.0/32").Obj()))
 		vm := created(ctx, build.Claim(team, "vm").Pool("lifecycle-vm").Length(32).Finalizer("example.com/vm").Obj())
 		deleted(ctx, vm)

@@ -21,8 +21,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// The status of a claim is in the answer to its create call, and the operator's alone
-// from then on. This topic has 10.127.0.0/16.
+// The status of a claim is in the answer to its create call, and only the operator writes it from
+// then on. This topic has 10.127.0.0/16.
 var _ = Describe("The status of a claim", Ordered, func() {
 	const team, operator = "claim-status", "system:serviceaccount:cadastre-system:cadastre-controller-manager"
 	var forged v1alpha1.IPClaimStatus
@@ -44,7 +44,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		}
 	})
 
-	// told are the conditions that every claim has.
+	// told returns the conditions that every claim has.
 	told := func(claim *v1alpha1.IPClaim) map[string]string {
 		GinkgoHelper()
 		for _, c := range claim.Status.Conditions {
@@ -54,7 +54,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		return reasons(claim.Status.Conditions)
 	}
 
-	It("is in the answer to the create call, whole", func(ctx context.Context) {
+	It("is complete in the answer to the create call", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "block").Pool("claim-status").Length(28).Obj())
 		Expect(told(claim)).To(Equal(map[string]string{"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound"}))
 		claim.Status.Conditions = nil
@@ -64,7 +64,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		}))
 	})
 
-	It("says how to configure a host with an address", func(ctx context.Context) {
+	It("shows how to configure a host with an address", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "host").Pool("claim-status-hosts").Obj())
 		Expect(claim.Status.Address).To(Equal(strings.TrimSuffix(claim.Spec.CIDR, "/32")))
 		Expect(claim.Status.Network).To(Equal(&v1alpha1.ClaimNetwork{PrefixLength: 20, Gateway: "10.127.16.1", HostSettings: v1alpha1.HostSettings{
@@ -81,7 +81,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		Expect(fresh(ctx, claim).Status.Network.MTU).To(BeEquivalentTo(9000))
 	})
 
-	It("says in the answer why a claim waits", func(ctx context.Context) {
+	It("shows in the answer why a claim waits", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "missing").Class("claim-status-missing").Obj())
 		Expect(told(claim)).To(Equal(map[string]string{
 			"Ready": "False/ClassNotFound", "Bound": "False/ClassNotFound", "Pending": "True/ClassNotFound", "Exhausted": "False/ClassNotFound",
@@ -111,7 +111,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		expectBound(ctx, claim, "10.127.32.0/30")
 	})
 
-	DescribeTable("is not what the creator of the claim says", func(ctx context.Context, class string, create func(context.Context, client.Object) error) {
+	DescribeTable("is not the one that the creator of the claim sends", func(ctx context.Context, class string, create func(context.Context, client.Object) error) {
 		claim := build.Claim(team, "forged-by-"+strings.ReplaceAll(CurrentSpecReport().LeafNodeText, " ", "-")).Obj()
 		if class == "" {
 			claim.Spec.PoolRef, claim.Spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "claim-status"}, new(int32(28))
@@ -125,9 +125,9 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		Expect(claim.Status.Conditions).To(HaveLen(4))
 		Expect(claim.Status.Conditions).NotTo(ContainElement(HaveField("Reason", "Forged")))
 	},
-		Entry("who is bound", "", func(ctx context.Context, obj client.Object) error { return k8s.Create(ctx, obj) }),
-		Entry("who waits", "claim-status-missing", func(ctx context.Context, obj client.Object) error { return k8s.Create(ctx, obj) }),
-		Entry("who applies", "", applied),
+		Entry("of a bound claim", "", func(ctx context.Context, obj client.Object) error { return k8s.Create(ctx, obj) }),
+		Entry("of a waiting claim", "claim-status-missing", func(ctx context.Context, obj client.Object) error { return k8s.Create(ctx, obj) }),
+		Entry("of an applied claim", "", applied),
 	)
 
 	DescribeTable("is not for users that may update the claim", func(ctx context.Context, change func(context.Context, *v1alpha1.IPClaim) error) {
@@ -173,7 +173,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		}),
 	)
 
-	It("may be read by everybody who may edit the claim, and survives it", func(ctx context.Context) {
+	It("may be read by all users who may edit the claim, and survives it", func(ctx context.Context) {
 		claim := fresh(ctx, build.Claim(team, "block").Obj())
 		text, err := yaml.Marshal(unstructuredOf(claim).Object)
 		Expect(err).NotTo(HaveOccurred())
@@ -184,7 +184,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		Expect(fresh(ctx, claim.DeepCopy()).Status).To(Equal(claim.Status))
 	})
 
-	It("is there to be selected by", func(ctx context.Context) {
+	It("can be selected by", func(ctx context.Context) {
 		waiting := &v1alpha1.IPClaimList{}
 		Expect(k8s.List(ctx, waiting, client.InNamespace(team), client.MatchingFields{"status.phase": "Pending"})).To(Succeed())
 		Expect(waiting.Items).To(ContainElement(HaveField("Name", "missing")))
@@ -201,7 +201,7 @@ func applied(ctx context.Context, obj client.Object) error {
 	return k8s.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("gitops"), client.ForceOwnership)
 }
 
-// unstructuredOf is an object as it is sent.
+// unstructuredOf returns an object as it is sent.
 func unstructuredOf(obj client.Object) *unstructured.Unstructured {
 	GinkgoHelper()
 	text, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)

@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// This topic has 10.33.0.0/16 of a routing domain of its own.
+// This topic has 10.33.0.0/16 of a separate routing domain.
 var _ = Describe("class-many-pools", Ordered, ContinueOnFailure, func() {
 	const team = "class-many-pools"
 
@@ -25,7 +25,7 @@ var _ = Describe("class-many-pools", Ordered, ContinueOnFailure, func() {
 		}
 	}
 
-	// handedOut are the next blocks that a class gives, claim after claim.
+	// handedOut returns the next blocks that a class gives, claim after claim.
 	handedOut := func(ctx context.Context, class string, count int) []string {
 		GinkgoHelper()
 		var blocks []string
@@ -44,7 +44,7 @@ var _ = Describe("class-many-pools", Ordered, ContinueOnFailure, func() {
 		}))
 	})
 
-	It("goes back to the first as soon as it has room", func(ctx context.Context) {
+	It("returns to the first as soon as it has room", func(ctx context.Context) {
 		var first *v1alpha1.IPClaim
 		claims := &v1alpha1.IPClaimList{}
 		Expect(k8s.List(ctx, claims)).To(Succeed())
@@ -60,14 +60,14 @@ var _ = Describe("class-many-pools", Ordered, ContinueOnFailure, func() {
 		Expect(handedOut(ctx, "many-first", 2)).To(Equal([]string{"10.33.1.0/32", "10.33.2.1/32"}))
 	})
 
-	It("has a claim wait when all are full, names them, and serves it from whichever has room first", func(ctx context.Context) {
+	It("makes a claim wait when all are full, names them, and serves it from the first that has room", func(ctx context.Context) {
 		waits := created(ctx, build.Claim(team, "waits").Class("many-first").Obj())
 		expectExhausted(ctx, waits, "no free /32 in pool many-first-a, pool many-first-b, pool many-first-c: the claim is bound as soon as one is released")
 		created(ctx, build.Pool("many-first-d").Domain("class-many-pools").CIDR("10.33.3.0/32").Classes("many-first").Obj())
 		expectBound(ctx, waits, "10.33.3.0/32")
 	})
 
-	It("goes past pools that have no block of that length, and back for one that they have", func(ctx context.Context) {
+	It("skips pools that have no block of that length, and returns for one that they have", func(ctx context.Context) {
 		backed(ctx, "many-sizes", v1alpha1.SelectFirstFit, map[string]string{"many-sizes-a": "10.33.4.0/28", "many-sizes-b": "10.33.5.0/24"})
 		large := created(ctx, build.Claim(team, "sizes-large").Class("many-sizes").Length(25).Obj())
 		Expect(large.Spec.CIDR).To(Equal("10.33.5.0/25"))
@@ -75,7 +75,7 @@ var _ = Describe("class-many-pools", Ordered, ContinueOnFailure, func() {
 		Expect(small.Spec.CIDR).To(Equal("10.33.4.0/30"))
 	})
 
-	It("goes past pools that are not ready", func(ctx context.Context) {
+	It("skips pools that are not ready", func(ctx context.Context) {
 		created(ctx, build.Pool("many-unready-a").Child("many-unready-none", 24).Classes("many-unready").Obj())
 		backed(ctx, "many-unready", v1alpha1.SelectFirstFit, map[string]string{"many-unready-b": "10.33.6.0/24"})
 		Expect(handedOut(ctx, "many-unready", 1)).To(Equal([]string{"10.33.6.0/32"}))

@@ -25,7 +25,7 @@ var _ = Describe("class-platform-pool", Ordered, func() {
 		Expect(created(ctx, build.Claim(ours, "a").Class("class-platform-pool").Obj()).Spec.CIDR).To(Equal("10.67.0.0/32"))
 	})
 
-	It("does not back it for anybody else's, who wait for another pool", func(ctx context.Context) {
+	It("does not back it for other claims, which wait for another pool", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(theirs, "a").Class("class-platform-pool").Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
 		Expect(reasons(claim.Status.Conditions)["Pending"]).To(Equal("True/NoPoolForClass"))

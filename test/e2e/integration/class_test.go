@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// withoutDefault deletes a default class and waits until claims see none of its
-// family, so that other topics find things as they were.
+// withoutDefault deletes a default class and waits until claims see none of its family, so that
+// other topics find the state as it was.
 func withoutDefault(ctx context.Context, class *v1alpha1.IPClass) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(k8s.Delete(ctx, class))).To(Succeed())
@@ -50,7 +50,7 @@ func unjudged(ctx context.Context, class *v1alpha1.IPClass) *v1alpha1.IPClass {
 	return class
 }
 
-// This topic has 10.32.0.0/16 and 2001:db8:32::/48 of a routing domain of its own.
+// This topic has 10.32.0.0/16 and 2001:db8:32::/48 of a separate routing domain.
 var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	const team = "class"
 
@@ -62,7 +62,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 		ready(ctx, created(ctx, build.Pool("class-six").Domain("class").CIDR("2001:db8:32::/48").Classes("class-six").Obj()))
 	})
 
-	It("serves a claim that names it, and writes down by what a block was handed out", func(ctx context.Context) {
+	It("serves a claim that names it, and records the class by which a block was handed out", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "named").Class("class-plain").Length(24).Obj())
 		expectBound(ctx, claim, "10.32.0.0/24")
 		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
@@ -81,14 +81,14 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 		Expect(claim.Spec.ReclaimPolicy).To(Equal(v1alpha1.ReclaimDelete))
 	})
 
-	DescribeTable("refuses what it does not allow:", func(ctx context.Context, spec string, want refusal) {
+	DescribeTable("refuses requests that it does not allow:", func(ctx context.Context, spec string, want refusal) {
 		expectRefused(ctx, written("IPClaim", team, unused(), spec), want)
 	},
 		Entry("larger blocks", `{className: class-plain, prefixLength: 19}`,
 			refusal{field: "spec.prefixLength", value: "19", remedy: "class class-plain allows /20 to /28: ask for one of these"}),
 		Entry("smaller blocks", `{className: class-plain, prefixLength: 29}`,
 			refusal{field: "spec.prefixLength", value: "29", remedy: "class class-plain allows /20 to /28: ask for one of these"}),
-		Entry("no length where it has no default", `{className: class-bare}`,
+		Entry("no length if it has no default", `{className: class-bare}`,
 			refusal{field: "spec.prefixLength", remedy: "say how large a block you need, such as 32 for one address"}),
 		Entry("larger blocks than its pools hand out", `{className: class-bare, prefixLength: 17}`,
 			refusal{field: "spec.prefixLength", value: "17", remedy: "pool class-plain (10.32.0.0/18) hands out /18 to /32: ask for one of these"}),
@@ -98,12 +98,12 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 			refusal{field: "spec", value: "className, poolRef, poolSelector", remedy: "exclude each other: keep one of them"}),
 	)
 
-	It("takes the bounds themselves", func(ctx context.Context) {
+	It("allows the bounds themselves", func(ctx context.Context) {
 		Expect(created(ctx, build.Claim(team, "longest").Class("class-plain").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.1.64/28"))
 		Expect(created(ctx, build.Claim(team, "shortest").Class("class-plain").Length(20).Obj()).Spec.CIDR).To(Equal("10.32.16.0/20"))
 	})
 
-	It("judges new claims by what it says now, and leaves bound ones alone", func(ctx context.Context) {
+	It("judges new claims by its present fields, and leaves bound ones alone", func(ctx context.Context) {
 		class := created(ctx, build.Class("class-edited").Length(26).Lengths(20, 28).Obj())
 		ready(ctx, created(ctx, build.Pool("class-edited").Domain("class").CIDR("10.32.64.0/18").Classes("class-edited").Obj()))
 		bound := created(ctx, build.Claim(team, "edited").Class("class-edited").Length(28).Obj())
@@ -118,7 +118,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 		Expect(bound.Spec.CIDR).To(Equal("10.32.64.0/28"))
 	})
 
-	It("hands out by its own strategy where it has one", func(ctx context.Context) {
+	It("hands out by its own strategy if it has one", func(ctx context.Context) {
 		created(ctx, build.Class("class-best").With(func(s *v1alpha1.IPClassSpec) { s.Strategy = v1alpha1.StrategyBestFit }).Obj())
 		ready(ctx, created(ctx, build.Pool("class-best").Domain("class").CIDR("10.32.128.0/24").Strategy(v1alpha1.StrategyFirstFit).Classes("class-best").Obj()))
 		created(ctx, build.Claim(team, "best-held").Pool("class-best").CIDR("10.32.128.128/26").Obj())
@@ -175,7 +175,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 			created(ctx, other)
 		})
 
-		It("is the older one, should there be two, and the younger says so", func(ctx context.Context) {
+		It("is the older one, if there are two, and the younger reports it", func(ctx context.Context) {
 			// Of two that were created within one second, the first by name is the older.
 			younger := unjudged(ctx, build.Class("class-younger").Length(24).Default().Obj())
 			DeferCleanup(withoutDefault, younger)
@@ -186,7 +186,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 			Expect(created(ctx, build.Claim(team, "default-two").Obj()).Spec.ClassName).To(Equal("class-default"))
 		})
 
-		It("makes room for another once it is the default no more", func(ctx context.Context) {
+		It("allows another once it is not the default any more", func(ctx context.Context) {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":null}}}`))
 			Expect(k8s.Patch(ctx, four, patch)).To(Succeed())
 			next := created(ctx, build.Class("class-next").Length(24).Default().Obj())

@@ -28,7 +28,7 @@ var _ = Describe("conditions", Ordered, func() {
 
 	BeforeAll(func(ctx context.Context) { team = namespace(ctx, "conditions") })
 
-	It("tell of a pool that is ready, full, paused and going", func(ctx context.Context) {
+	It("show a pool that is ready, full, paused and being deleted", func(ctx context.Context) {
 		pool := created(ctx, build.Pool("conditions").CIDR("10.68.0.0/32").Obj())
 		Eventually(ofPool(ctx, pool)).Should(Equal(map[string]string{"Ready": "True/Ready", "Allocated": "True/Recorded", "Exhausted": "False/HasRoom"}))
 		claim := created(ctx, build.Claim(team, "all-of-it").Pool("conditions").Length(32).Obj())
@@ -46,7 +46,7 @@ var _ = Describe("conditions", Ordered, func() {
 		Eventually(func() error { return client.IgnoreNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(pool), pool)) }).Should(Succeed())
 	})
 
-	It("tell of a child whose parent is missing, or full", func(ctx context.Context) {
+	It("show a child whose parent is missing, or full", func(ctx context.Context) {
 		orphan := created(ctx, build.Pool("conditions-child").Child("conditions-parent", 24).Obj())
 		Eventually(ofPool(ctx, orphan)).Should(HaveKeyWithValue("Allocated", "False/ParentNotReady"))
 		Expect(orphan.Status.Phase).To(Equal(v1alpha1.PoolPending))
@@ -59,7 +59,7 @@ var _ = Describe("conditions", Ordered, func() {
 		ready(ctx, third)
 	})
 
-	It("tell of a class without pools, and of one that another provisioner serves", func(ctx context.Context) {
+	It("show a class without pools, and one that another provisioner serves", func(ctx context.Context) {
 		Eventually(ofClass(ctx, created(ctx, build.Class("conditions-empty").Obj()))).Should(Equal("True/NoPools"))
 		foreign := created(ctx, build.Class("conditions-foreign").With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/theirs" }).Obj())
 		Eventually(ofClass(ctx, foreign)).Should(Equal("True/ForeignProvisioner"))
@@ -70,7 +70,7 @@ var _ = Describe("conditions", Ordered, func() {
 		Eventually(func() any { return fresh(ctx, served).Status.Capacity }).Should(HaveValue(HaveField("Available", "256")))
 	})
 
-	It("tell of a claim that asks for what a class, made after it, does not allow", func(ctx context.Context) {
+	It("show a claim with a request that a class, made after it, does not allow", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "too-large").Class("conditions-later").Length(8).Obj())
 		Eventually(ofClaim(ctx, claim)).Should(Equal("True/ClassNotFound"))
 		created(ctx, build.Class("conditions-later").Lengths(24, 28).Obj())
@@ -81,8 +81,8 @@ var _ = Describe("conditions", Ordered, func() {
 	})
 })
 
-// deleteWebhook takes the validating webhooks away, as if they did not run, and
-// gives them back to be created again.
+// deleteWebhook deletes the validating webhooks, as if they did not run, and returns them to be
+// created again.
 func deleteWebhook(ctx context.Context) *admissionv1.ValidatingWebhookConfiguration {
 	GinkgoHelper()
 	webhooks := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cadastre-validating-webhook-configuration"}}

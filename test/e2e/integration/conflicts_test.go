@@ -19,7 +19,7 @@ import (
 // Two records that overlap are a defect. Only the operator's account can make them here.
 // This topic has 10.71.0.0/16.
 var _ = Describe("conflicts", Ordered, func() {
-	It("are told to both: the first one keeps its block", func(ctx context.Context) {
+	It("are reported to both: the first one keeps its block", func(ctx context.Context) {
 		team := namespace(ctx, "conflicts")
 		ready(ctx, created(ctx, build.Pool("conflicts").CIDR("10.71.0.0/24").Obj()))
 		first := build.Claim(team, "first").Pool("conflicts").Length(32).Obj()
@@ -45,13 +45,13 @@ var _ = Describe("conflicts", Ordered, func() {
 		Expect(first.Status.AllocatedCIDR).To(Equal(first.Spec.CIDR))
 		Expect(conditionOf(first.Status.Conditions, v1alpha1.ConditionReady).Message).To(Equal(
 			first.Spec.CIDR + " conflicts with " + first.Spec.CIDR + " of pool conflicts, held by IPClaim conflicts/second: have one of the two released"))
-		Expect(first.Labels).To(Equal(whole.Labels), "caches keep little of a claim that is Bound; what is written has all of it")
+		Expect(first.Labels).To(Equal(whole.Labels), "caches keep little of a claim that is Bound; the written object is complete")
 		Expect(first.Annotations).To(Equal(whole.Annotations))
 		Expect(first.Spec).To(Equal(whole.Spec))
 		for _, name := range []string{first.Name, second.Name} {
 			Eventually(func() []string { return conflictsToldOf(ctx, team, name) }).Should(HaveLen(1), name)
 		}
-		By("and the second is served nothing when the first is there still")
+		By("and the second is served nothing while the first still exists")
 		deleted(ctx, second)
 		expectBound(ctx, first, first.Spec.CIDR)
 		Eventually(func() string { return reasons(fresh(ctx, first).Status.Conditions)["Ready"] }).WithTimeout(30 * time.Second).Should(Equal("True/Bound"))
@@ -86,7 +86,7 @@ var _ = Describe("a record that overlaps another", Ordered, func() {
 		Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)) }).Should(BeTrue())
 	}
 
-	It("is told where a live claim names each", func(ctx context.Context) {
+	It("is reported if a live claim names each", func(ctx context.Context) {
 		second := created(ctx, build.Claim(team, "second").Class("overlapping-missing").Obj())
 		record := overlap(ctx, "second", v1alpha1.AllocationBound)
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cidr":"`+first.Spec.CIDR+`","allocationName":"`+record.Name+`"}}`))
@@ -99,11 +99,11 @@ var _ = Describe("a record that overlaps another", Ordered, func() {
 		Eventually(func() string { return reasons(fresh(ctx, first).Status.Conditions)["Ready"] }).WithTimeout(30 * time.Second).Should(Equal("True/Bound"))
 	})
 
-	It("is released and not retained, where its claim is not there", func(ctx context.Context) {
+	It("is released and not retained, if its claim does not exist", func(ctx context.Context) {
 		gone(ctx, overlap(ctx, "loser", v1alpha1.AllocationBound))
 	})
 
-	It("is not given to the claim that comes again", func(ctx context.Context) {
+	It("is not given to a later claim of that name", func(ctx context.Context) {
 		record := overlap(ctx, "again", v1alpha1.AllocationRetained)
 		again := created(ctx, build.Claim(team, "again").Pool("overlapping").Length(32).Obj())
 		Expect(again.Spec.CIDR).NotTo(Or(BeEmpty(), Equal(first.Spec.CIDR)))
@@ -112,7 +112,7 @@ var _ = Describe("a record that overlaps another", Ordered, func() {
 	})
 })
 
-// conflictsToldOf are the texts of the events that tell of a conflict of a claim.
+// conflictsToldOf returns the texts of the events about a conflict of a claim.
 func conflictsToldOf(ctx context.Context, namespace, name string) []string {
 	GinkgoHelper()
 	events := &eventsv1.EventList{}

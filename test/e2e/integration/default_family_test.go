@@ -12,8 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// This topic has 10.67.0.0/16 and 2001:db8:67::/48 of a routing domain of its own.
-// The operator runs with the default of --default-ip-family, IPv4.
+// This topic has 10.67.0.0/16 and 2001:db8:67::/48 of a separate routing domain. The operator runs
+// with the default of --default-ip-family, IPv4.
 var _ = Describe("default-family", Ordered, ContinueOnFailure, func() {
 	const team = "default-family"
 	const none = "the claim names no class and no pool, and there is no default class for IPv4: " +

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("namespace-deletion", Ordered, func() {
-	It("releases what a namespace held, but what a finalizer still holds", func(ctx context.Context) {
+	It("releases the blocks of a namespace, except those that a finalizer still holds", func(ctx context.Context) {
 		team := namespace(ctx, "namespace-deletion")
 		ready(ctx, created(ctx, build.Pool("namespace-deletion").CIDR("10.63.0.0/24").Obj()))
 		for i := range 5 {
@@ -33,7 +33,7 @@ var _ = Describe("namespace-deletion", Ordered, func() {
 })
 
 var _ = Describe("operator-down", Ordered, Serial, func() {
-	It("settles the claims that were deleted meanwhile", func(ctx context.Context) {
+	It("settles the claims that were deleted in the meantime", func(ctx context.Context) {
 		team := namespace(ctx, "operator-down")
 		ready(ctx, created(ctx, build.Pool("operator-down").CIDR("10.64.0.0/24").Obj()))
 		stays := created(ctx, build.Claim(team, "stays").Pool("operator-down").Length(32).Obj())
@@ -49,11 +49,11 @@ var _ = Describe("operator-down", Ordered, Serial, func() {
 })
 
 var _ = Describe("operator-down, classes", Ordered, Serial, func() {
-	It("lets classes be edited meanwhile, but none be made the default", func(ctx context.Context) {
+	It("allows edits of classes in the meantime, but no new default", func(ctx context.Context) {
 		class := created(ctx, build.Class("operator-down").Length(32).Obj())
 		Expect(running.Managers[0].Kill()).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(running.Managers[0].Restart(ctx)).To(Succeed()) })
-		fresh(ctx, class) // nobody writes its status any more
+		fresh(ctx, class) // its status is not written any more
 		class.Labels = map[string]string{"edited": "while-down"}
 		Expect(k8s.Update(ctx, class)).To(Succeed())
 		class.Spec.DefaultPrefixLength = new(int32(30))
@@ -66,7 +66,7 @@ var _ = Describe("operator-down, classes", Ordered, Serial, func() {
 	})
 })
 
-// cidrs are the blocks of records.
+// cidrs returns the blocks of records.
 func cidrs(records []v1alpha1.IPAllocation) []string {
 	var blocks []string
 	for _, r := range records {

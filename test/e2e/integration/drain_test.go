@@ -10,13 +10,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// This topic has 10.35.0.0/16 of a routing domain of its own.
+// This topic has 10.35.0.0/16 of a separate routing domain.
 var _ = Describe("drain", Ordered, ContinueOnFailure, func() {
 	const team = "drain"
 
 	BeforeAll(func(ctx context.Context) { namespace(ctx, team) })
 
-	// counted waits until a pool counts so.
+	// counted waits until a pool's status has these counts.
 	counted := func(ctx context.Context, pool *v1alpha1.IPPool, allocated, available, withheld, outOfRange string) {
 		GinkgoHelper()
 		Eventually(func() *v1alpha1.Capacity { return fresh(ctx, pool).Status.Capacity }).Should(HaveValue(Equal(
@@ -34,7 +34,7 @@ var _ = Describe("drain", Ordered, ContinueOnFailure, func() {
 		return claims
 	}
 
-	It("keeps a block that comes to be reserved, counts it, and does not hand it out again", func(ctx context.Context) {
+	It("keeps a block that becomes reserved, counts it, and does not hand it out again", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("drain-reserved").Domain("drain").CIDR("10.35.0.0/24").Obj()))
 		claims := held(ctx, "drain-reserved", "10.35.0.0/28", "10.35.0.16/28", "10.35.0.32/28")
 		counted(ctx, pool, "48", "208", "0", "0")
@@ -56,7 +56,7 @@ var _ = Describe("drain", Ordered, ContinueOnFailure, func() {
 		held(ctx, "drain-reserved", "10.35.0.16/28")
 	})
 
-	It("does so with what comes to lie outside of the ranges", func(ctx context.Context) {
+	It("does so with blocks that changed ranges leave out", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("drain-ranges").Domain("drain").CIDR("10.35.1.0/24").Obj()))
 		claims := held(ctx, "drain-ranges", "10.35.1.0/28", "10.35.1.16/28")
 		Expect(patched(ctx, pool, `{ranges: [10.35.1.128-10.35.1.255]}`)).To(Succeed())
@@ -77,7 +77,7 @@ var _ = Describe("drain", Ordered, ContinueOnFailure, func() {
 		Expect(pool.Status.Phase).To(Equal(v1alpha1.PoolExhausted))
 	})
 
-	It("counts to the address what is partly reserved, and hands out the rest of it", func(ctx context.Context) {
+	It("counts a partly reserved block to the address, and hands out the rest of it", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("drain-parts").Domain("drain").CIDR("10.35.2.0/24").Obj()))
 		claims := held(ctx, "drain-parts", "10.35.2.0/28", "10.35.2.16/28")
 		Expect(patched(ctx, pool, `{reserved: [10.35.2.8-10.35.2.23, 10.35.2.200]}`)).To(Succeed())
@@ -109,7 +109,7 @@ var _ = Describe("drain", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, waits, "10.35.3.128/28")
 	})
 
-	It("keeps a child pool whose block comes to be reserved in its parent", func(ctx context.Context) {
+	It("keeps a child pool whose block becomes reserved in its parent", func(ctx context.Context) {
 		parent := ready(ctx, created(ctx, build.Pool("drain-parent").Domain("drain").CIDR("10.35.4.0/24").Obj()))
 		child := ready(ctx, created(ctx, build.Pool("drain-child").Child("drain-parent", 26).Obj()))
 		Expect(patched(ctx, parent, `{reserved: [10.35.4.0/26]}`)).To(Succeed())

@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// This topic has 10.69.0.0/24 of a routing domain of its own.
+// This topic has 10.69.0.0/24 of a separate routing domain.
 var _ = Describe("exact-without-class", Ordered, func() {
 	It("binds a claim of an exact block that was made before there was a default class", func(ctx context.Context) {
 		team := namespace(ctx, "exact-without-class")

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// expectExhausted waits until a claim says that there is no room for it.
+// expectExhausted waits until a claim reports that there is no room for it.
 func expectExhausted(ctx context.Context, claim *v1alpha1.IPClaim, message string) {
 	GinkgoHelper()
 	Eventually(func() map[string]string { return reasons(fresh(ctx, claim).Status.Conditions) }).Should(Equal(map[string]string{
@@ -28,8 +28,7 @@ func expectExhausted(ctx context.Context, claim *v1alpha1.IPClaim, message strin
 	Expect(claim.Status.BoundAllocationRef).To(BeNil())
 }
 
-// expectInsufficient fails unless what w was just answered is HTTP 507 with the
-// message.
+// expectInsufficient fails unless the last answer to w is HTTP 507 with the message.
 func expectInsufficient(w *witness, err error, message string) {
 	GinkgoHelper()
 	Expect(err).To(HaveOccurred())
@@ -38,7 +37,7 @@ func expectInsufficient(w *witness, err error, message string) {
 	Expect(err.Error()).To(ContainSubstring(message))
 }
 
-// This topic has 10.28.0.0/16 of a routing domain of its own.
+// This topic has 10.28.0.0/16 of a separate routing domain.
 var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 	const team = "exhaustion"
 	var told *witness
@@ -48,7 +47,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		told = newWitness()
 	})
 
-	It("has a claim for which there is no room wait, and gives it the block that is released", func(ctx context.Context) {
+	It("makes a claim for which there is no room wait, and gives it the block that is released", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("full-wait").Domain("exhaustion").CIDR("10.28.0.0/31").Obj()))
 		first := created(ctx, build.Claim(team, "first").Pool("full-wait").Length(32).Obj())
 		second := created(ctx, build.Claim(team, "second").Pool("full-wait").Length(32).Obj())
@@ -77,7 +76,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		Expect(fresh(ctx, pool).Status.Phase).To(Equal(v1alpha1.PoolReady))
 	})
 
-	It("has a claim wait for a larger block while smaller ones are free", func(ctx context.Context) {
+	It("makes a claim wait for a larger block while smaller ones are free", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("full-pieces").Domain("exhaustion").CIDR("10.28.1.0/30").Obj()))
 		middle := created(ctx, build.Claim(team, "middle").Pool("full-pieces").CIDR("10.28.1.1/32").Obj())
 		other := created(ctx, build.Claim(team, "other").Pool("full-pieces").CIDR("10.28.1.2/32").Obj())
@@ -91,7 +90,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		deleted(ctx, middle)
 	})
 
-	It("refuses with HTTP 507 where the pool says so, and stores nothing", func(ctx context.Context) {
+	It("refuses with HTTP 507 if the pool is set to reject, and stores nothing", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("full-reject").Domain("exhaustion").CIDR("10.28.2.0/31").Rejects().Obj()))
 		created(ctx, build.Claim(team, "reject-first").Pool("full-reject").Length(32).Obj())
 		second := created(ctx, build.Claim(team, "reject-second").Pool("full-reject").Length(32).Obj())
@@ -114,7 +113,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 			"no free /32 in pool full-reject")
 	})
 
-	It("does as the class says, whatever the pool says", func(ctx context.Context) {
+	It("follows the class, for any setting of the pool", func(ctx context.Context) {
 		created(ctx, build.Class("full-class-reject").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.OnExhaustion = v1alpha1.OnExhaustionReject }).Obj())
 		created(ctx, build.Class("full-class-wait").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.OnExhaustion = v1alpha1.OnExhaustionWait }).Obj())
 		ready(ctx, created(ctx, build.Pool("full-class-a").Domain("exhaustion").CIDR("10.28.3.0/32").Classes("full-class-reject").Obj()))
@@ -134,7 +133,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, waits, "10.28.5.0/32")
 	})
 
-	It("has a child pool wait for room in its parent", func(ctx context.Context) {
+	It("makes a child pool wait for room in its parent", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("full-parent").Domain("exhaustion").CIDR("10.28.6.0/24").Obj()))
 		first := created(ctx, build.Pool("full-child-1").Child("full-parent", 25).Obj())
 		Expect(created(ctx, build.Pool("full-child-2").Child("full-parent", 25).Obj()).Spec.CIDR).To(Equal("10.28.6.128/25"))
@@ -150,7 +149,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		Expect(ready(ctx, third).Spec.CIDR).To(Equal("10.28.6.0/25"))
 	})
 
-	It("refuses a child pool with HTTP 507 where its parent says so", func(ctx context.Context) {
+	It("refuses a child pool with HTTP 507 if its parent is set to reject", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("full-parent-reject").Domain("exhaustion").CIDR("10.28.7.0/24").Rejects().Obj()))
 		created(ctx, build.Pool("full-reject-1").Child("full-parent-reject", 25).Obj())
 		created(ctx, build.Pool("full-reject-2").Child("full-parent-reject", 25).Obj())

@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// This topic has 10.30.0.0/16 and 2001:db8:30::/47 of a routing domain of its own.
+// This topic has 10.30.0.0/16 and 2001:db8:30::/47 of a separate routing domain.
 var _ = Describe("family-mismatch", Ordered, ContinueOnFailure, func() {
 	const team = "family-mismatch"
 	ofFamily := func(family v1alpha1.IPFamily) func(*v1alpha1.IPClaimSpec) {
@@ -21,7 +21,7 @@ var _ = Describe("family-mismatch", Ordered, ContinueOnFailure, func() {
 		namespace(ctx, team)
 		created(ctx, build.Class("family-four").Length(28).Obj())
 		created(ctx, build.Class("family-six").V6().Length(64).Obj())
-		// Both back both classes: what is of the wrong family is passed over.
+		// Both back both classes: pools of the wrong family are passed over.
 		ready(ctx, created(ctx, build.Pool("family-a6").Domain("family-mismatch").CIDR("2001:db8:30::/48").Classes("family-four", "family-six").Label("family", "any").Obj()))
 		ready(ctx, created(ctx, build.Pool("family-b4").Domain("family-mismatch").CIDR("10.30.0.0/24").Classes("family-four", "family-six").Label("family", "any").Obj()))
 	})
@@ -42,7 +42,7 @@ var _ = Describe("family-mismatch", Ordered, ContinueOnFailure, func() {
 		Expect(four.Status.Pools).To(Equal(int32(1)))
 	})
 
-	It("takes a family that says the same as class, pool or CIDR", func(ctx context.Context) {
+	It("accepts the family of the class, pool or CIDR", func(ctx context.Context) {
 		expectBound(ctx, created(ctx, build.Claim(team, "same-class").Class("family-four").With(ofFamily(v1alpha1.IPv4)).Obj()), "10.30.0.16/28")
 		expectBound(ctx, created(ctx, build.Claim(team, "same-pool").Pool("family-a6").With(ofFamily(v1alpha1.IPv6)).Length(64).Obj()), "2001:db8:30:1::/64")
 		expectBound(ctx, created(ctx, build.Claim(team, "same-cidr").Pool("family-b4").With(ofFamily(v1alpha1.IPv4)).CIDR("10.30.0.128/25").Obj()), "10.30.0.128/25")
@@ -65,7 +65,7 @@ var _ = Describe("family-mismatch", Ordered, ContinueOnFailure, func() {
 			refusal{field: "spec.cidr", value: `"10.30.0.64/28"`}),
 	)
 
-	It("has a claim of a class that only pools of the other family back wait for a pool of it", func(ctx context.Context) {
+	It("makes a claim of a class that only pools of the other family back wait for a pool of it", func(ctx context.Context) {
 		class := created(ctx, build.Class("family-lonely").Length(28).Obj())
 		ready(ctx, created(ctx, build.Pool("family-lonely-six").Domain("family-mismatch").CIDR("2001:db8:31::/48").Classes("family-lonely").Obj()))
 		claim := created(ctx, build.Claim(team, "lonely").Class("family-lonely").Obj())

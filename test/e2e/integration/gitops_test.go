@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// bundle is everything that a team keeps in its repository, in the worst order:
-// all that needs something comes before it.
+// bundle holds all objects that a team keeps in its repository, in the worst order: every object
+// comes before those that it needs.
 const bundle = `
 apiVersion: ipam.cadastre.dev/v1alpha1
 kind: IPClaim
@@ -108,8 +108,7 @@ metadata: {name: gitops-six}
 spec: {ipFamily: IPv6, defaultPrefixLength: 64}
 `
 
-// kubectl runs the kubectl of the control plane as the administrator, and gives
-// what it prints.
+// kubectl runs the kubectl of the control plane as the administrator, and returns its output.
 func kubectl(ctx context.Context, stdin string, args ...string) string {
 	GinkgoHelper()
 	program, err := cluster.Binary("kubectl")
@@ -145,7 +144,8 @@ var _ = Describe("gitops", Ordered, func() {
 		}
 		return by
 	}
-	// generations say of each object whether its spec has ever changed.
+	// generations returns the generation of each object, which shows whether its spec has ever
+	// changed.
 	generations := func(ctx context.Context) map[string]int64 {
 		by := map[string]int64{}
 		for name, claim := range claims(ctx) {
@@ -175,7 +175,7 @@ var _ = Describe("gitops", Ordered, func() {
 
 	BeforeAll(func(ctx context.Context) { namespace(ctx, team) })
 
-	It("makes everything ready that is applied in the worst order, in one go", func(ctx context.Context) {
+	It("makes all objects ready that are applied in the worst order, in one call", func(ctx context.Context) {
 		output := kubectl(ctx, bundle, "apply", "--server-side", "-f", "-")
 		Expect(outcomes(output, "serverside-applied")).To(Equal(documents), output)
 		Eventually(func() map[string]string {
@@ -193,7 +193,7 @@ var _ = Describe("gitops", Ordered, func() {
 		}))
 	})
 
-	It("gives every claim a block of the size that it asks for, where it asks for it", func(ctx context.Context) {
+	It("gives every claim a block of the requested size, in the requested pool", func(ctx context.Context) {
 		by := blocks(ctx)
 		Expect(by).To(HaveKeyWithValue("IPPool gitops-root", "10.0.0.0/8"))
 		Expect(by).To(HaveKeyWithValue("IPPool gitops-region", "10.0.0.0/12"))
@@ -224,7 +224,7 @@ var _ = Describe("gitops", Ordered, func() {
 		Expect(kubectl(ctx, bundle, "diff", "--server-side", "-f", "-")).To(BeEmpty())
 	})
 
-	It("changes nothing when it is applied from the client, and has nothing to say the second time", func(ctx context.Context) {
+	It("changes nothing when it is applied from the client, and prints no change the second time", func(ctx context.Context) {
 		before, held, recorded := generations(ctx), blocks(ctx), records(ctx)
 		kubectl(ctx, bundle, "apply", "-f", "-")
 		second := kubectl(ctx, bundle, "apply", "-f", "-")
@@ -235,7 +235,7 @@ var _ = Describe("gitops", Ordered, func() {
 		Expect(kubectl(ctx, bundle, "diff", "-f", "-")).To(BeEmpty())
 	})
 
-	It("applies from the client what is new, in the worst order, and has nothing to say the second time", func(ctx context.Context) {
+	It("applies new objects from the client, in the worst order, and prints no change the second time", func(ctx context.Context) {
 		other := strings.NewReplacer("gitops", "gitops-other", "2001:db8:37::", "2001:db8:38::", "{gitops: zone}", "{gitops-other: zone}").Replace(bundle)
 		namespace(ctx, "gitops-other")
 		Expect(outcomes(kubectl(ctx, other, "apply", "-f", "-"), "created")).To(Equal(documents))
@@ -263,7 +263,7 @@ var _ = Describe("gitops", Ordered, func() {
 		Expect(kubectl(ctx, "", "get", "ipclaim", "printed", "-n", team, "-o", block)).To(Equal("10.16.0.0/12"))
 	})
 
-	It("replaces a claim by a manifest that says nothing of its block, and leaves it alone", func(ctx context.Context) {
+	It("replaces a claim by a manifest without its block, and leaves the block alone", func(ctx context.Context) {
 		before := claims(ctx)["by-pool"]
 		kubectl(ctx, `{"apiVersion": "ipam.cadastre.dev/v1alpha1", "kind": "IPClaim", "metadata": {"name": "by-pool", "namespace": "gitops"},
 			"spec": {"poolRef": {"name": "gitops-zone"}, "prefixLength": 26}}`, "replace", "-f", "-")

@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// historyOf are the entries of a block in the manager's log, which is JSON, in their order.
+// historyOf returns the entries of a block in the manager's log, which is JSON, in their order.
 func historyOf(block string) func() []string {
 	return func() []string {
 		GinkgoHelper()
@@ -53,7 +53,7 @@ var _ = Describe("The history", Ordered, func() {
 		}).Obj()))
 	})
 
-	It("says what became of a block from its grant to its release", func(ctx context.Context) {
+	It("shows a block from its grant to its release", func(ctx context.Context) {
 		block := func(s *v1alpha1.IPClaimSpec) { s.CIDR = "10.241.0.7/32" }
 		claim := created(ctx, build.Claim(team, "db").Pool("history").With(block).With(retain).Obj())
 		Expect(k8s.Create(ctx, build.Claim(team, "second").Pool("history").With(block).Obj())).NotTo(Succeed())
@@ -66,7 +66,7 @@ var _ = Describe("The history", Ordered, func() {
 		))
 	})
 
-	It("says of a retained block to whom it went, and that a person released it", func(ctx context.Context) {
+	It("shows the next holder of a retained block, and that a person released it", func(ctx context.Context) {
 		block := func(s *v1alpha1.IPClaimSpec) { s.CIDR = "10.241.2.8/32" }
 		claim := created(ctx, build.Claim(team, "kept").Pool("history-kept").With(block).With(retain).Obj())
 		deleted(ctx, claim)
@@ -86,7 +86,7 @@ var _ = Describe("The history", Ordered, func() {
 		))
 	})
 
-	It("says that a block cools down", func(ctx context.Context) {
+	It("shows that a block cools down", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "cools").Pool("history-cool").With(func(s *v1alpha1.IPClaimSpec) { s.CIDR = "10.241.1.7/32" }).Obj())
 		deleted(ctx, claim)
 		Eventually(historyOf("10.241.1.7/32")).Should(HaveExactElements(
@@ -96,7 +96,7 @@ var _ = Describe("The history", Ordered, func() {
 		))
 	})
 
-	It("says what pools get and leave", func(ctx context.Context) {
+	It("shows the blocks that pools get and release", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("history-child").Child("history", 28).Obj()))
 		block := pool.Spec.CIDR
 		deleted(ctx, pool)
@@ -106,7 +106,7 @@ var _ = Describe("The history", Ordered, func() {
 		))
 	})
 
-	It("says that a record without holder was collected", func(ctx context.Context) {
+	It("shows that a record without holder was collected", func(ctx context.Context) {
 		refused := build.Claim(team, "never-stored").Pool("history").With(func(s *v1alpha1.IPClaimSpec) { s.CIDR = "10.241.0.9/32" }).Obj()
 		Expect(k8s.Create(ctx, refused, client.DryRunAll)).To(Succeed(), "a dry run leaves nothing behind")
 		Expect(historyOf("10.241.0.9/32")()).To(BeEmpty())

@@ -12,19 +12,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// hostPool is a pool, and what all of it comes to in single addresses.
+// hostPool holds a pool, and its size in single addresses.
 type hostPool struct {
 	cidr string
 	// network is its prefixLength; none if zero. edges hands out those too.
 	network int32
 	gateway string
 	edges   bool
-	// addresses are those that are handed out, in order.
+	// addresses has the addresses that are handed out, in order.
 	addresses []string
 }
 
-// This topic has 10.31.0.0/16 and 2001:db8:31::/48, each pool in a routing
-// domain of its own.
+// This topic has 10.31.0.0/16 and 2001:db8:31::/48, each pool in a separate routing domain.
 var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 	const team = "host-addresses"
 	count := 0
@@ -40,7 +39,7 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 		return pool.Obj()
 	}
 
-	DescribeTable("hands out, one by one, all that is for hosts and nothing else:", func(ctx context.Context, p hostPool) {
+	DescribeTable("hands out, one by one, all addresses for hosts and nothing else:", func(ctx context.Context, p hostPool) {
 		pool := ready(ctx, created(ctx, hosts(p)))
 		bits := int32(32)
 		if pool.Spec.IPFamily == v1alpha1.IPv6 {
@@ -94,14 +93,14 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 			"2001:db8:31::9"}}),
 	)
 
-	It("counts what it withholds", func(ctx context.Context) {
+	It("counts the withheld addresses", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.1.0/24", network: 24, gateway: "10.31.1.1"})))
 		Eventually(func() *v1alpha1.Capacity { return fresh(ctx, pool).Status.Capacity }).Should(HaveValue(Equal(
 			v1alpha1.Capacity{Total: "256", Allocated: "0", Available: "253", Withheld: "3", OutOfRange: "0"})))
 		Expect(pool.Status.LargestFreePrefix).To(Equal("/26")) // 10.31.1.64/26
 	})
 
-	It("gives one address to who does not say how many, where the pool has a network", func(ctx context.Context) {
+	It("gives one address to a claim without a length, if the pool has a network", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.2.0/24", network: 24, gateway: "10.31.2.1"})))
 		claim := created(ctx, build.Claim(team, "one").Pool(pool.Name).Obj())
 		Expect(claim.Spec.CIDR).To(Equal("10.31.2.2/32"))
@@ -110,7 +109,7 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 		Expect(created(ctx, build.Claim(team, "one-six").Pool(six.Name).Obj()).Spec.CIDR).To(Equal("2001:db8:31:2::2/128"))
 	})
 
-	It("does so by class too, where all pools of the class have a network", func(ctx context.Context) {
+	It("does so by class too, if all pools of the class have a network", func(ctx context.Context) {
 		created(ctx, build.Class("hosts-class").Obj())
 		ready(ctx, created(ctx, build.Pool("hosts-class").Domain("hosts-class").CIDR("10.31.3.0/24").Network(24, "10.31.3.254").Classes("hosts-class").Obj()))
 		claim := created(ctx, build.Claim(team, "by-class").Class("hosts-class").Obj())

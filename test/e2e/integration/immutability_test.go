@@ -22,8 +22,8 @@ func patched(ctx context.Context, obj client.Object, spec string) error {
 	return k8s.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
 }
 
-// expectUnchangeable changes the spec of an object, which must be refused as it
-// says, and leave the object, its record and those of this topic as they were.
+// expectUnchangeable changes the spec of an object. The change must be refused as stated, and leave
+// the object, its record and those of this topic as they were.
 func expectUnchangeable[T client.Object](ctx context.Context, obj T, spec string, want refusal) {
 	GinkgoHelper()
 	meant := func(holder types.NamespacedName) bool {
@@ -33,8 +33,8 @@ func expectUnchangeable[T client.Object](ctx context.Context, obj T, spec string
 	Expect(before).NotTo(BeEmpty())
 	generation := fresh(ctx, obj).GetGeneration()
 	want.expect(patched(ctx, obj, spec))
-	Expect(fresh(ctx, obj).GetGeneration()).To(Equal(generation), "changed all the same")
-	Expect(recordsHeld(ctx, meant)).To(Equal(before), "recorded or released all the same")
+	Expect(fresh(ctx, obj).GetGeneration()).To(Equal(generation), "changed in spite of the refusal")
+	Expect(recordsHeld(ctx, meant)).To(Equal(before), "recorded or released in spite of the refusal")
 }
 
 var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
@@ -84,7 +84,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		Entry("network's length by removing the network", "fixed-subnet", `{network: null}`, refusal{field: "spec.network", remedy: immutable}),
 	)
 
-	DescribeTable("keeps what an update leaves out of a pool's", func(ctx context.Context, name, spec string) {
+	DescribeTable("keeps the value if an update leaves out a pool's", func(ctx context.Context, name, spec string) {
 		before := fresh(ctx, build.Pool(name).Obj())
 		Expect(patched(ctx, build.Pool(name).Obj(), spec)).To(Succeed())
 		after := fresh(ctx, build.Pool(name).Obj())
@@ -96,14 +96,14 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		Entry("routingDomain", "fixed-root", `{routingDomain: null}`),
 	)
 
-	DescribeTable("refuses to change what is mutable of a pool to", func(ctx context.Context, spec string, want refusal) {
+	DescribeTable("refuses to change mutable fields of a pool to", func(ctx context.Context, spec string, want refusal) {
 		expectUnchangeable(ctx, build.Pool("fixed-hosts").Obj(), spec, want)
 	},
 		Entry("a range outside its CIDR", `{ranges: [10.26.0.1]}`, refusal{field: "spec.ranges[0]", value: `"10.26.0.1"`, remedy: "is not inside the pool's CIDR 10.24.0.0/24"}),
 		Entry("a reversed reserved range", `{reserved: [10.24.0.9-10.24.0.1]}`, refusal{field: "spec.reserved[0]", value: `"10.24.0.9-10.24.0.1"`, remedy: `did you mean "10.24.0.1-10.24.0.9"?`}),
 		Entry("a gateway outside of the subnet", `{network: {gateway: 10.26.0.1}}`, refusal{field: "spec.network.gateway", value: `"10.26.0.1"`, remedy: "is not an address of the subnet 10.24.0.0/24"}),
 		Entry("bounds larger than itself", `{allocation: {minPrefixLength: 8}}`, refusal{field: "spec.allocation.minPrefixLength", value: "8", remedy: "a block cannot be larger than the pool, which is a /24"}),
-		Entry("a strategy that there is not", `{allocation: {strategy: NextFit}}`, refusal{field: "spec.allocation.strategy", value: `"NextFit"`, remedy: "supported values: "}),
+		Entry("an unknown strategy", `{allocation: {strategy: NextFit}}`, refusal{field: "spec.allocation.strategy", value: `"NextFit"`, remedy: "supported values: "}),
 	)
 
 	DescribeTable("refuses to change a class's", func(ctx context.Context, name, spec string, want refusal) {
@@ -131,7 +131,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		Entry("cidr", "by-pool", `{cidr: 10.23.200.0/24}`, refusal{field: "spec.cidr", remedy: immutable}),
 		Entry("cidr to garbage", "by-pool", `{cidr: here}`, refusal{field: "spec.cidr", value: `"here"`, remedy: "write an address and a prefix length"}),
 		Entry("allocationName", "by-pool", `{allocationName: mine}`, refusal{field: "spec.allocationName", remedy: immutable}),
-		Entry("reclaimPolicy to one that there is not", "by-pool", `{reclaimPolicy: Keep}`, refusal{field: "spec.reclaimPolicy", value: `"Keep"`, remedy: "supported values: "}),
+		Entry("reclaimPolicy to an unknown one", "by-pool", `{reclaimPolicy: Keep}`, refusal{field: "spec.reclaimPolicy", value: `"Keep"`, remedy: "supported values: "}),
 
 		Entry("cidr, which only the operator fills in", "pending-pool", `{cidr: 10.23.200.0/24}`,
 			refusal{code: 403, field: "spec.cidr", remedy: "is filled in by the operator"}),
@@ -153,7 +153,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		deleted(ctx, claim)
 	})
 
-	DescribeTable("keeps what was filled in of a claim when an update leaves it out", func(ctx context.Context, name, spec string) {
+	DescribeTable("keeps a filled-in field of a claim when an update leaves it out", func(ctx context.Context, name, spec string) {
 		before := fresh(ctx, build.Claim(team, name).Obj())
 		after := before.DeepCopy()
 		Expect(patched(ctx, after, spec)).To(Succeed())
@@ -169,7 +169,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		Entry("all of them", "by-class", `{className: null, ipFamily: null, prefixLength: null, cidr: null, allocationName: null, reclaimPolicy: null}`),
 	)
 
-	It("changes what is mutable of a claim, and leaves its block alone", func(ctx context.Context) {
+	It("changes mutable fields of a claim, and leaves its block alone", func(ctx context.Context) {
 		before := fresh(ctx, build.Claim(team, "by-pool").Obj())
 		after := before.DeepCopy()
 		Expect(patched(ctx, after, `{ownerRef: {kind: VirtualMachine, name: web-0}}`)).To(Succeed())
@@ -178,7 +178,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		Expect(after.Status).To(Equal(before.Status))
 	})
 
-	It("lets labels, annotations and finalizers of anything change", func(ctx context.Context) {
+	It("allows changes to labels, annotations and finalizers of all objects", func(ctx context.Context) {
 		for _, obj := range []client.Object{build.Pool("fixed-root").Obj(), build.Class("fixed-class").Obj(), build.Claim(team, "by-pool").Obj(), build.Claim(team, "pending-pool").Obj()} {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"seen":"yes"},"annotations":{"example.com/note":"kept"}}}`))
 			Expect(k8s.Patch(ctx, obj, patch)).To(Succeed())

@@ -20,7 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// perProject limits what one project may hold.
+// perProject returns limits on the blocks and addresses of one project.
 func perProject(blocks int64, addresses string) *v1alpha1.Limits {
 	limits := &v1alpha1.ProjectLimits{}
 	if blocks >= 0 {
@@ -40,7 +40,7 @@ var _ = Describe("limits", func() {
 		Expect(err.Error()).To(ContainSubstring(message))
 	}
 
-	It("refuses what one project may not hold of a pool, and nobody else's", func(ctx context.Context) {
+	It("refuses claims of a project beyond its limit in a pool, and no others", func(ctx context.Context) {
 		red, blue := namespace(ctx, "limit-red"), namespace(ctx, "limit-blue")
 		ready(ctx, created(ctx, build.Pool("limited").CIDR("10.120.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(2, "") }).Obj()))
 		first := created(ctx, build.Claim(red, "a").Pool("limited").Length(32).Obj())
@@ -51,7 +51,7 @@ var _ = Describe("limits", func() {
 		By("counting a release that is on its way")
 		deleted(ctx, first)
 		third := build.Claim(red, "c").Pool("limited").Length(32).Obj()
-		Eventually(func() error { return k8s.Create(ctx, third) }).Should(Succeed()) // a release beyond 250 ms is not waited for
+		Eventually(func() error { return k8s.Create(ctx, third) }).Should(Succeed()) // the create does not wait for a release beyond 250 ms
 		Expect(third.Spec.CIDR).NotTo(BeEmpty())
 	})
 
@@ -67,7 +67,7 @@ var _ = Describe("limits", func() {
 		created(ctx, build.Claim(team, "b").Class("limited").Length(29).Obj())
 	})
 
-	It("counts what child pools of a namespace take", func(ctx context.Context) {
+	It("counts the space of child pools of a namespace", func(ctx context.Context) {
 		team := namespace(ctx, "limit-child")
 		ready(ctx, created(ctx, build.Pool("limited-parent").CIDR("10.121.0.0/16").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(-1, "256") }).Obj()))
 		created(ctx, build.Pool("child").Child("limited-parent", 24).In(team))
@@ -98,7 +98,7 @@ var _ = Describe("limits", func() {
 
 	// A claim waits for room in one pool, and is at the limit in another, in which there is
 	// room. This has 10.72.0.0/16.
-	It("holds up nobody else, where a claim waits for room in another pool", func(ctx context.Context) {
+	It("holds up no other claim, if a claim waits for room in another pool", func(ctx context.Context) {
 		red, blue := namespace(ctx, "limit-elsewhere"), namespace(ctx, "limit-others")
 		created(ctx, build.Class("limit-turns").LocalPools().Length(32).Obj())
 		ready(ctx, created(ctx, build.Pool("limit-shared").CIDR("10.72.0.0/28").Classes("limit-turns").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(2, "") }).Obj()))
@@ -119,7 +119,7 @@ var _ = Describe("limits", func() {
 		deleted(ctx, second)
 	})
 
-	It("says so of a claim that waited", func(ctx context.Context) {
+	It("is reported for a claim that waited", func(ctx context.Context) {
 		team := namespace(ctx, "limit-waits")
 		created(ctx, build.Claim(team, "a").Pool("limited-later").Length(32).Obj())
 		claim := created(ctx, build.Claim(team, "b").Pool("limited-later").Length(32).Obj())
@@ -136,7 +136,7 @@ var _ = Describe("limits", func() {
 			return phases
 		}).Should(Or(Equal("Bound Pending "), Equal("Pending Bound ")))
 		Eventually(func() string { return reasons(fresh(ctx, waits).Status.Conditions)[v1alpha1.ConditionPending] }).Should(Equal("True/LimitReached"))
-		By("holding up nobody behind it")
+		By("holding up no claim behind it")
 		other := namespace(ctx, "limit-waits-not")
 		Expect(created(ctx, build.Claim(other, "c").Pool("limited-later").Length(32).Obj()).Spec.CIDR).NotTo(BeEmpty())
 		By("binding it when the project holds less")
@@ -159,7 +159,7 @@ var _ = Describe("creates that are refused after their block was recorded", func
 			claim := build.Claim(team, fmt.Sprint("c-", n)).Pool("shared-out").Length(32).Obj()
 			claim.Labels = map[string]string{"refuse": "me"}
 			Expect(len(recordsIn(ctx, "shared-out"))).To(BeNumerically("<=", 4))
-			short, cancel := context.WithTimeout(ctx, 2*time.Second) // a client tries again what is answered with 429
+			short, cancel := context.WithTimeout(ctx, 2*time.Second) // a client retries a create that is answered with 429
 			err := k8s.Create(short, claim)
 			cancel()
 			if status, ok := err.(apierrors.APIStatus); ok {
@@ -193,7 +193,7 @@ var _ = Describe("retain is allowed", func() {
 		Expect(update(ctx, k8s, claim, func(c *v1alpha1.IPClaim) { retains(&c.Spec) })).To(MatchError(apierrors.IsInvalid, "a refusal"))
 	})
 
-	It("again, unchanged, where a create that took a block over is not stored", func(ctx context.Context) {
+	It("again, unchanged, if a create that took a block over is not stored", func(ctx context.Context) {
 		team := namespace(ctx, "retain-refused")
 		ready(ctx, created(ctx, build.Pool("retain-refused").CIDR("10.124.2.0/28").Classes("retain-refused").Obj()))
 		created(ctx, build.Class("retain-refused").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj())
@@ -225,8 +225,8 @@ var _ = Describe("retain is allowed", func() {
 	})
 })
 
-// refuses has the API server refuse claims of a namespace that are labelled so, after
-// the webhook has recorded their block.
+// refuses makes the API server refuse claims of a namespace that have this label, after the webhook
+// has recorded their block.
 func refuses(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{
@@ -239,7 +239,7 @@ func refuses(ctx context.Context, namespace string) {
 					Rule:       admissionv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"ipclaims"}},
 				}}},
 			},
-			Validations: []admissionv1.Validation{{Expression: "!has(object.metadata.labels) || !('refuse' in object.metadata.labels)", Message: "it is labelled so"}},
+			Validations: []admissionv1.Validation{{Expression: "!has(object.metadata.labels) || !('refuse' in object.metadata.labels)", Message: "it has the label refuse"}},
 		},
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// unfinalized takes all finalizers off an object.
+// unfinalized removes all finalizers from an object.
 func unfinalized(ctx context.Context, obj client.Object) {
 	GinkgoHelper()
 	Expect(k8s.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
@@ -22,7 +22,7 @@ func unfinalized(ctx context.Context, obj client.Object) {
 
 // This topic uses 10.77.0.0/16 in the platform's default domain.
 var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
-	It("is not deleted while it is in use, and gives its own block back when it is", func(ctx context.Context) {
+	It("is not deleted while it is in use, and releases its own block when it is deleted", func(ctx context.Context) {
 		team := namespace(ctx, "local-end")
 		ready(ctx, created(ctx, build.Pool("local-end").CIDR("10.77.0.0/24").Obj()))
 		pool := created(ctx, build.Pool("used").Child("local-end", 28).In(team))
@@ -44,7 +44,7 @@ var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
 		claim := created(ctx, build.Claim(team, "stays").LocalPool("forced").Length(32).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 		Expect(k8s.Delete(ctx, pool)).To(MatchError(apierrors.IsConflict, "a conflict"))
-		// Nobody asks about what goes with its namespace, or its owner.
+		// The operator is not asked about objects that go with their namespace, or their owner.
 		Expect(asTheCluster().Delete(ctx, pool)).To(Succeed())
 		unfinalized(ctx, pool) // before its deletion begins it would be put back
 		Eventually(missing(ctx, pool)).Should(BeTrue())
@@ -62,7 +62,7 @@ var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
 		ready(ctx, created(ctx, build.Pool("other").CIDR("10.77.0.0/24").In(team)))
 	})
 
-	It("goes where it is moved to another cluster, and hands out nothing until it does", func(ctx context.Context) {
+	It("goes if it is moved to another cluster, and hands out nothing until it does", func(ctx context.Context) {
 		team := namespace(ctx, "local-moved")
 		pool := build.Pool("moved").CIDR("10.77.0.0/30").In(team)
 		pool.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
@@ -75,7 +75,7 @@ var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
 		Eventually(missing(ctx, pool)).Should(BeTrue())
 	})
 
-	It("goes with its namespace, after what it serves", func(ctx context.Context) {
+	It("goes with its namespace, after its claims", func(ctx context.Context) {
 		team := namespace(ctx, "local-gone")
 		ready(ctx, created(ctx, build.Pool("local-gone").CIDR("10.77.1.0/24").Obj()))
 		created(ctx, build.Pool("root").CIDR("10.0.0.0/8").In(team))
@@ -103,7 +103,7 @@ var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
 		Eventually(available(ctx, "local-gone")).Should(Equal("256"))
 	})
 
-	It("leaves nothing behind when nobody saw it go", func(ctx context.Context) {
+	It("leaves nothing behind if the operator missed its deletion", func(ctx context.Context) {
 		team := namespace(ctx, "local-unseen")
 		ready(ctx, created(ctx, build.Pool("local-unseen").CIDR("10.77.2.0/24").Obj()))
 		pool := ready(ctx, created(ctx, build.Pool("unseen").Child("local-unseen", 28).In(team)))
@@ -119,8 +119,8 @@ var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
 	})
 })
 
-// asTheCluster is a client under the name of the kube-controller-manager, as which
-// the namespace controller and the garbage collector delete.
+// asTheCluster returns a client under the name of the kube-controller-manager, as which the
+// namespace controller and the garbage collector delete.
 func asTheCluster() client.Client {
 	GinkgoHelper()
 	return running.As("system:kube-controller-manager", "system:masters")

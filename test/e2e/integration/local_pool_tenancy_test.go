@@ -31,7 +31,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}},
 		})
 	}
-	// tells is all that a pool or a claim says of itself, but for its name.
+	// tells returns all that a pool or a claim reports of itself, except its name.
 	tells := func(conditions []metav1.Condition, name string) string {
 		var all []string
 		for _, c := range conditions {
@@ -68,7 +68,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		ready(ctx, build.Pool("reds").In(red))
 	})
 
-	It("is nothing that another namespace could name, select or get by its class", func(ctx context.Context) {
+	It("cannot be named, selected or used by class from another namespace", func(ctx context.Context) {
 		for name, c := range map[string]struct{ others, none *v1alpha1.IPClaim }{
 			"reds":          {build.Claim(blue, "by-ref").LocalPool("reds").Length(32).Obj(), build.Claim(blue, "by-no-ref").LocalPool("none").Length(32).Obj()},
 			"local-tenancy": {build.Claim(blue, "by-class").Class("local-tenancy").Obj(), nil},
@@ -87,14 +87,14 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(created(ctx, build.Claim(red, "by-class").Class("local-tenancy").Obj()).Spec.CIDR).To(Equal("10.76.0.0/32"))
 	})
 
-	It("is not told of by the class that it backs", func(ctx context.Context) {
+	It("is not shown by the class that it backs", func(ctx context.Context) {
 		class := build.Class("local-tenancy").Obj()
 		Eventually(func() string { return reasons(fresh(ctx, class).Status.Conditions)["Ready"] }).Should(Equal("True/NoPools"))
 		Expect(class.Status.Pools).To(BeZero())
 		Expect(class.Status.Capacity.Total).To(Equal("0"))
 	})
 
-	It("needs the verb use for any IPPool as its parent, without which that does not exist", func(ctx context.Context) {
+	It("needs the verb use for any IPPool as its parent, and is answered otherwise as if that did not exist", func(ctx context.Context) {
 		for _, parent := range []string{"local-shared", "local-reds", "local-none"} {
 			pool := build.Pool("of-"+parent).Child(parent, 24).In(red)
 			Expect(bob.Create(ctx, pool)).To(Succeed())
@@ -105,12 +105,12 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("stands in nobody's way while it waits for what it may not have", func(ctx context.Context) {
+	It("blocks no other pool while it waits for a parent that it may not use", func(ctx context.Context) {
 		Expect(created(ctx, build.Claim(red, "not-overtaking").Pool("local-shared").Length(24).Obj()).Spec.CIDR).To(Equal("10.76.0.0/24"))
 	})
 
-	// tried is what a pool would get, were it made; answers are remembered for
-	// seconds, and the authorizer sees a binding a moment later.
+	// tried returns the result that a pool would get, if it were created; answers are remembered
+	// for seconds, and the authorizer sees a binding a moment later.
 	tried := func(ctx context.Context, pool *v1alpha1.LocalIPPool) func() string {
 		return func() string {
 			trial := pool.DeepCopy()
@@ -119,7 +119,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		}
 	}
 
-	It("is carved where its maker may use the parent, and where the parent is for its project", func(ctx context.Context) {
+	It("is carved if its maker may use the parent, and if the parent is for its project", func(ctx context.Context) {
 		mayUse(ctx, "local-granted", "local-blues", "local-reds", "local-later")
 		child := build.Pool("child").Child("local-granted", 24).In(red)
 		Eventually(tried(ctx, child)).WithTimeout(30e9).Should(Equal("10.76.16.0/24"))
@@ -136,7 +136,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(others.Spec.CIDR).To(BeEmpty())
 	})
 
-	It("keeps the right to use a parent that is still to be made", func(ctx context.Context) {
+	It("keeps the right to use a parent that does not exist yet", func(ctx context.Context) {
 		early := build.Pool("early").Child("local-later", 24).In(red)
 		Expect(bob.Create(ctx, early)).To(Succeed())
 		Expect(early.Spec.CIDR).To(BeEmpty())
@@ -144,7 +144,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(ready(ctx, early).Spec.CIDR).To(Equal("10.76.64.0/24"))
 	})
 
-	It("lets nobody grant themselves the use of a parent", func(ctx context.Context) {
+	It("lets no tenant grant themselves the use of a parent", func(ctx context.Context) {
 		forged := build.Pool("forged").Child("local-shared", 24).In(red)
 		forged.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "local-shared"}
 		Expect(bob.Create(ctx, forged)).To(Succeed())
@@ -157,7 +157,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(update(ctx, bob, forged, placed)).To(MatchError(ContainSubstring("is filled in by the operator once there is room")))
 	})
 
-	It("is not told who else has a part of its parent", func(ctx context.Context) {
+	It("does not learn the other holders in its parent", func(ctx context.Context) {
 		created(ctx, build.Claim(blue, "secret").Pool("local-granted").CIDR("10.76.17.0/24").Obj())
 		clash := build.Pool("clash").Child("local-granted", 24).CIDR("10.76.17.0/24").In(red)
 		err := bob.Create(ctx, clash)

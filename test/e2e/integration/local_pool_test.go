@@ -14,14 +14,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// localRecord is the record of a LocalIPPool's own CIDR.
+// localRecord returns the record of a LocalIPPool's own CIDR.
 func localRecord(namespace, pool string) *v1alpha1.IPAllocation {
 	record := &v1alpha1.IPAllocation{}
 	record.Namespace, record.Name = cluster.Namespace, "localippool."+namespace+"."+pool
 	return record
 }
 
-// localAvailable is how many addresses a LocalIPPool says are free.
+// localAvailable returns the number of free addresses in the status of a LocalIPPool.
 func localAvailable(ctx context.Context, pool *v1alpha1.LocalIPPool) func() string {
 	return func() string {
 		if fresh(ctx, pool).Status.Capacity == nil {
@@ -31,8 +31,8 @@ func localAvailable(ctx context.Context, pool *v1alpha1.LocalIPPool) func() stri
 	}
 }
 
-// This topic uses 10.75.0.0/16 in the platform's default domain, and what it likes
-// in its namespaces' own.
+// This topic uses 10.75.0.0/16 in the platform's default domain, and any addresses in its
+// namespaces' own.
 var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 	const team, other = "local-pool", "local-pool-other"
 	var told *witness
@@ -45,7 +45,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		created(ctx, build.Class("local-pool").LocalPools().Length(32).Obj())
 	})
 
-	It("gives a root the CIDR that others have, in a routing domain of its namespace's own", func(ctx context.Context) {
+	It("gives a root the CIDR that others have, in a private routing domain of its namespace", func(ctx context.Context) {
 		for _, where := range []string{team, other} {
 			pool := ready(ctx, created(ctx, build.Pool("root").CIDR("10.75.0.0/16").In(where)))
 			Expect(pool.Spec.RoutingDomain).To(Equal("default"))
@@ -85,7 +85,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Expect(available(ctx, "local-pool")()).To(Equal("65536"), "the platform's, of the same CIDR")
 	})
 
-	It("serves claims of its namespace by reference, and says so in them", func(ctx context.Context) {
+	It("serves claims of its namespace by reference, and shows it in them", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "by-ref").LocalPool("child").Length(28).Obj())
 		Expect(claim.Spec.CIDR).To(Equal("10.75.0.0/28"))
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
@@ -101,7 +101,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Expect(created(ctx, build.Claim(team, "class-3").Class("local-pool").Obj()).Spec.CIDR).To(Equal("10.75.0.1/32"), "its own is full")
 	})
 
-	It("does not back a class that does not allow it, whatever its CIDR", func(ctx context.Context) {
+	It("does not back a class that does not allow it, with any CIDR", func(ctx context.Context) {
 		created(ctx, build.Class("local-closed").Length(32).Obj())
 		ready(ctx, created(ctx, build.Pool("local-closed").Domain("local-closed").CIDR("172.17.0.0/31").Classes("local-closed").Obj()))
 		ready(ctx, created(ctx, build.Pool("as-the-platforms").Domain("local-closed").CIDR("172.17.0.0/31").Classes("local-closed").In(team)))
@@ -120,17 +120,17 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("serves claims that select it by its labels", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("labelled").Domain("by-label").CIDR("172.16.1.0/24").Label("local-pool", "here").In(team)))
+		ready(ctx, created(ctx, build.Pool("labeled").Domain("by-label").CIDR("172.16.1.0/24").Label("local-pool", "here").In(team)))
 		claim := created(ctx, build.Claim(team, "selecting").Selecting("local-pool", "here").Length(30).Obj())
 		Expect(claim.Spec.CIDR).To(Equal("172.16.1.0/30"))
 	})
 
-	It("is there at once for a claim that is made in the same moment", func(ctx context.Context) {
+	It("is available at once for a claim that is made in the same moment", func(ctx context.Context) {
 		created(ctx, build.Pool("fresh").Domain("fresh").CIDR("172.16.2.0/24").In(team))
 		Expect(created(ctx, build.Claim(team, "fresh").LocalPool("fresh").Length(32).Obj()).Spec.CIDR).To(Equal("172.16.2.0/32"))
 	})
 
-	It("has a claim wait for a pool that is still to be made", func(ctx context.Context) {
+	It("makes a claim wait for a pool that does not exist yet", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "early").LocalPool("late").Length(32).Obj())
 		Eventually(func() string { return reasons(fresh(ctx, claim).Status.Conditions)["Pending"] }).Should(Equal("True/PoolNotFound"))
 		created(ctx, build.Pool("late").Domain("late").CIDR("172.16.3.0/24").In(team))
@@ -138,7 +138,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Expect(claim.Spec.CIDR).To(Equal("172.16.3.0/32"))
 	})
 
-	It("has claims and child pools wait while there is no room", func(ctx context.Context) {
+	It("makes claims and child pools wait while there is no room", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("small").Domain("small").CIDR("172.16.4.0/31").In(team)))
 		first := created(ctx, build.Claim(team, "small-1").LocalPool("small").Length(32).Obj())
 		second := created(ctx, build.Claim(team, "small-2").LocalPool("small").Length(32).Obj())
@@ -155,14 +155,14 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Expect(ready(ctx, child).Spec.CIDR).To(Equal("172.16.4.1/32"))
 	})
 
-	It("refuses them where it says so", func(ctx context.Context) {
+	It("refuses them if it is set to reject", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("rejects").Domain("rejects").CIDR("172.16.5.0/32").Rejects().In(team)))
 		created(ctx, build.Claim(team, "rejects-1").LocalPool("rejects").Length(32).Obj())
 		err := told.Create(ctx, build.Claim(team, "rejects-2").LocalPool("rejects").Length(32).Obj())
 		expectInsufficient(told, err, "no free /32 in pool local-pool/rejects: nothing is free")
 	})
 
-	It("refuses what an IPPool refuses, in the same words", func(ctx context.Context) {
+	It("refuses the same as an IPPool, in the same words", func(ctx context.Context) {
 		for _, b := range []*build.PoolBuilder{
 			build.Pool("bad").Domain("bad").CIDR("172.16.6.1/24"),
 			build.Pool("bad").Domain("bad").CIDR("172.16.6.0/24").Ranges("172.16.7.0/28"),
@@ -176,12 +176,12 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("has cluster-scoped pools be no part of it", func(ctx context.Context) {
+	It("cannot be the parent of cluster-scoped pools", func(ctx context.Context) {
 		Expect(k8s.Create(ctx, build.Pool("local-pool-up").Beside("root", 24).Obj())).To(MatchError(ContainSubstring(
 			"spec.parentRef.kind: Invalid value: \"LocalIPPool\": a cluster-scoped pool cannot be part of a LocalIPPool: name an IPPool")))
 	})
 
-	It("never changes what it is", func(ctx context.Context) {
+	It("has immutable fields", func(ctx context.Context) {
 		for field, patch := range map[string]string{
 			"spec.cidr":          `{"spec":{"cidr":"10.75.1.0/24"}}`,
 			"spec.parentRef":     `{"spec":{"parentRef":{"kind":"IPPool"}}}`,
@@ -197,7 +197,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Eventually(localAvailable(ctx, build.Pool("child").In(team))).Should(Equal("112"))
 	})
 
-	It("may have as long a name as there is, in either kind", func(ctx context.Context) {
+	It("may have the longest possible name, in either kind", func(ctx context.Context) {
 		name := strings.Repeat("long.", 50) + "x"
 		ready(ctx, created(ctx, build.Pool(name).Domain("local-pool-long").CIDR("172.16.8.0/24").Obj()))
 		ready(ctx, created(ctx, build.Pool(name).Domain("long").CIDR("172.16.8.0/24").In(team)))

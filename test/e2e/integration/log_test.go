@@ -16,10 +16,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// logLine is a line of a manager's log, as --logging-format=json writes it.
+// logLine represents a line of a manager's log, as --logging-format=json writes it.
 type logLine map[string]any
 
-// level is 0 for a line that is always written; errors have none.
+// level returns 0 for a line that is always written; errors have none.
 func (l logLine) level() int {
 	v, ok := l["v"].(float64)
 	if !ok {
@@ -28,7 +28,7 @@ func (l logLine) level() int {
 	return int(v)
 }
 
-// logLines are those of the manager's log for which want is true.
+// logLines returns those of the manager's log for which want is true.
 func logLines(want func(logLine) bool) []logLine {
 	GinkgoHelper()
 	file, err := os.Open(running.Managers[0].LogPath())
@@ -46,7 +46,7 @@ func logLines(want func(logLine) bool) []logLine {
 	return lines
 }
 
-// stepsOf are the messages about a claim, each with the pool that it names.
+// stepsOf returns the messages about a claim, each with the pool that it names.
 func stepsOf(claim *v1alpha1.IPClaim) func() []string {
 	return func() []string {
 		var steps []string
@@ -103,7 +103,7 @@ var _ = Describe("The log of the operator", Ordered, func() {
 		Eventually(stepsOf(claim)).Should(ContainElement("Released a record | pool log-c-free"))
 	})
 
-	It("says at -v=1 why a claim waits, and when it is bound", func(ctx context.Context) {
+	It("shows at -v=1 why a claim waits, and when it is bound", func(ctx context.Context) {
 		first, waits := fresh(ctx, build.Claim(team, "first").Obj()), created(ctx, build.Claim(team, "waits").Pool("log-b-full").Length(32).Obj())
 		Expect(waits.Status.Phase).To(Equal(v1alpha1.ClaimExhausted))
 		deleted(ctx, first)
@@ -118,7 +118,7 @@ var _ = Describe("The log of the operator", Ordered, func() {
 		Eventually(changes).Should(ContainElements("Admitted a claim: PoolExhausted", "The status of a claim changed: Bound"))
 	})
 
-	It("says nothing at -v=0 of claims that come and go but their history", func(ctx context.Context) {
+	It("shows nothing at -v=0 of claims that come and go but their history", func(ctx context.Context) {
 		begin := time.Now()
 		for n := range 100 {
 			claim := created(ctx, build.Claim(team, fmt.Sprint("busy-", n)).Pool("log-c-free").Length(32).Obj())

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// This topic has routing domains of its own.
+// This topic has separate routing domains.
 var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("overlap-four").Domain("overlap").CIDR("10.1.0.0/16").Obj()))
@@ -36,7 +36,7 @@ var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 		Entry("lying inside of it", "10.1.128.0/20", "10.1.0.0/16", "overlap-four"),
 		Entry("lying at its end", "10.1.255.255/32", "10.1.0.0/16", "overlap-four"),
 		Entry("lying around it", "10.0.0.0/8", "10.1.0.0/16", "overlap-four"),
-		Entry("being all there is", "0.0.0.0/0", "10.1.0.0/16", "overlap-four"),
+		Entry("being all of IPv4", "0.0.0.0/0", "10.1.0.0/16", "overlap-four"),
 		Entry("being equal to a child of it", "10.1.0.0/24", "10.1.0.0/16", "overlap-four"),
 		Entry("being equal to it in IPv6", "2001:db8:1::/48", "2001:db8:1::/48", "overlap-six"),
 		Entry("lying inside of it in IPv6", "2001:db8:1:ffff::/64", "2001:db8:1::/48", "overlap-six"),

@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// This topic has 10.36.0.0/16 and 2001:db8:36::/48 of a routing domain of its own.
+// This topic has 10.36.0.0/16 and 2001:db8:36::/48 of a separate routing domain.
 var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 	const team = "pool-edges"
 	var wire *witness
@@ -37,7 +37,7 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 	pending := func(ctx context.Context, claim *v1alpha1.IPClaim) func() string {
 		return func() string { return reasons(fresh(ctx, claim).Status.Conditions)["Pending"] }
 	}
-	// many are entries for so many single addresses, every other one from a number on.
+	// many returns entries for so many single addresses, every other one from a number on.
 	many := func(prefix string, from, count int) (entries []string) {
 		for i := range count {
 			entries = append(entries, fmt.Sprintf("%s:%x", prefix, from+2*i))
@@ -56,7 +56,7 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 		Expect(k8s.Create(ctx, tooMany)).To(MatchError(ContainSubstring("spec.ranges: Too many: 1025: must have at most 1024 items")))
 	})
 
-	It("say CannotFit to what even an empty pool could not serve, and let others pass", func(ctx context.Context) {
+	It("report CannotFit for a claim that even an empty pool could not serve, and let others pass", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("edges-fit").Domain("edges").CIDR("10.36.0.0/24").Ranges("10.36.0.64/26").Obj()))
 		large := created(ctx, build.Claim(team, "large").Pool("edges-fit").Length(24).Obj())
 		Eventually(pending(ctx, large)).Should(Equal("True/CannotFit"))
@@ -72,14 +72,14 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 		Eventually(func() string { return fresh(ctx, large).Status.AllocatedCIDR + fresh(ctx, child).Status.AllocatedCIDR }).ShouldNot(BeEmpty())
 	})
 
-	It("refuse it with 422 where nothing waits", func(ctx context.Context) {
+	It("refuse it with 422 if they are set to reject", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("edges-refuse").Domain("edges").CIDR("10.36.1.0/24").Reserved("10.36.1.0").Rejects().Obj()))
 		Expect(wire.Create(ctx, build.Claim(team, "refused").Pool("edges-refuse").Length(24).Obj())).To(
 			MatchError(ContainSubstring("spec.prefixLength: Invalid value: 24: the ranges and reserved addresses of pool edges-refuse (10.36.1.0/24) leave a /25 at most")))
 		Expect(wire.code()).To(Equal(http.StatusUnprocessableEntity))
 	})
 
-	It("say that they are full, and what of them is held out of range", func(ctx context.Context) {
+	It("report that they are full, and which blocks are held out of range", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("edges-full").Domain("edges").CIDR("10.36.2.0/30").Obj()))
 		for i := range 4 {
 			created(ctx, build.Claim(team, fmt.Sprintf("full-%d", i)).Pool("edges-full").Length(32).Obj())
@@ -92,7 +92,7 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 		Expect(pool.Status.UtilizationPercent).To(BeEquivalentTo(75))
 	})
 
-	It("are paused by an annotation, whatever its value", func(ctx context.Context) {
+	It("are paused by an annotation, with any value", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("edges-paused").Domain("edges").CIDR("10.36.3.0/24").Obj()))
 		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: "false"} })
 		Eventually(func() v1alpha1.PoolPhase { return fresh(ctx, pool).Status.Phase }).Should(Equal(v1alpha1.PoolPaused))
@@ -101,7 +101,7 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 		ready(ctx, pool)
 	})
 
-	It("get back the finalizer that somebody removes, unless they are paused", func(ctx context.Context) {
+	It("get back a removed finalizer, unless they are paused", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("edges-finalizer").Domain("edges").CIDR("10.36.4.0/24").Obj()))
 		created(ctx, build.Claim(team, "held").Pool("edges-finalizer").Length(32).Obj())
 		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Finalizers = nil })
@@ -125,7 +125,7 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 		}))
 	})
 
-	It("name the holders and the records that keep them, and what releases those", func(ctx context.Context) {
+	It("name the holders and the records that keep them, and how to release those", func(ctx context.Context) {
 		created(ctx, build.Class("edges-retain").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj())
 		pool := ready(ctx, created(ctx, build.Pool("edges-kept").Domain("edges").CIDR("10.36.6.0/24").Classes("edges-retain").Obj()))
 		claim := created(ctx, build.Claim(team, "kept").Class("edges-retain").Obj())

@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// recordOf is the record of a pool's own CIDR.
+// recordOf returns the record of a pool's own CIDR.
 func recordOf(ctx context.Context, pool string) *v1alpha1.IPAllocation {
 	GinkgoHelper()
 	record := &v1alpha1.IPAllocation{}
@@ -28,8 +28,8 @@ func missing(ctx context.Context, obj client.Object) func() bool {
 	return func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)) }
 }
 
-// unwanted asks for an object's deletion, again and again while it is refused,
-// until the object is gone.
+// unwanted requests an object's deletion, again and again while it is refused, until the object is
+// gone.
 func unwanted(ctx context.Context, obj client.Object) {
 	GinkgoHelper()
 	gone := missing(ctx, obj)
@@ -42,7 +42,7 @@ func unwanted(ctx context.Context, obj client.Object) {
 	}).Should(BeTrue())
 }
 
-// This topic has two routing domains of its own.
+// This topic has two separate routing domains.
 var _ = Describe("pool-hierarchy", Ordered, func() {
 	const team = "pool-hierarchy"
 	var tree []*v1alpha1.IPPool // leaves last
@@ -82,7 +82,7 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 		}
 	})
 
-	It("records each pool where it lies: a root in its routing domain, a child in its parent", func(ctx context.Context) {
+	It("records each pool in its home: a root in its routing domain, a child in its parent", func(ctx context.Context) {
 		root := recordOf(ctx, "world")
 		Expect(root.Spec.PoolRef).To(BeNil())
 		Expect(root.Spec.RoutingDomain).To(Equal("pool-hierarchy"))
@@ -100,7 +100,7 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 		}
 	})
 
-	It("counts children as what they hold", func(ctx context.Context) {
+	It("counts children as the blocks that they hold", func(ctx context.Context) {
 		world := build.Pool("world").Obj()
 		Eventually(func() int64 { return fresh(ctx, world).Status.Allocations }).Should(Equal(int64(2)))
 		Expect(world.Status.Capacity).To(Equal(&v1alpha1.Capacity{
@@ -121,13 +121,13 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 		Eventually(phase(ctx, west)).Should(Equal(v1alpha1.ClaimBound))
 	})
 
-	It("hands out of a pool what its children do not have", func(ctx context.Context) {
+	It("hands out the blocks of a pool that its children do not have", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "between").Pool("east-1").Length(24).Obj())
 		Expect(claim.Spec.CIDR).To(Equal("10.0.2.0/24"))
 		deleted(ctx, claim)
 	})
 
-	It("gives a child the very block that it asks for, if that is free", func(ctx context.Context) {
+	It("gives a child exactly the block that it asks for, if that is free", func(ctx context.Context) {
 		child := created(ctx, build.Pool("east-exact").With(func(s *v1alpha1.IPPoolSpec) {
 			s.ParentRef = &v1alpha1.PoolReference{Name: "east"}
 		}).CIDR("10.9.0.0/16").Obj())
@@ -162,7 +162,7 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 		Expect(recordOf(ctx, "east-1-a").DeletionTimestamp.IsZero()).To(BeTrue())
 	})
 
-	It("lets a tree go from its leaves once they are released", func(ctx context.Context) {
+	It("allows the deletion of a tree from its leaves once they are released", func(ctx context.Context) {
 		Expect(k8s.DeleteAllOf(ctx, &v1alpha1.IPClaim{}, client.InNamespace(team))).To(Succeed())
 		for _, pool := range slices.Backward(tree) {
 			unwanted(ctx, pool)

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// selecting are claims that select pools by an expression.
+// selecting returns an edit for claims that select pools by an expression.
 func selecting(key string, operator metav1.LabelSelectorOperator, values ...string) func(*v1alpha1.IPClaimSpec) {
 	return func(s *v1alpha1.IPClaimSpec) {
 		by := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
@@ -19,7 +19,7 @@ func selecting(key string, operator metav1.LabelSelectorOperator, values ...stri
 	}
 }
 
-// This topic has 10.29.0.0/16 and 2001:db8:29::/48 of a routing domain of its own.
+// This topic has 10.29.0.0/16 and 2001:db8:29::/48 of a separate routing domain.
 var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 	const team = "pool-selector"
 
@@ -46,7 +46,7 @@ var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("goes past the pools that are too small", func(ctx context.Context) {
+	It("skips the pools that are too small", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "large").Selecting("select-zone", "a").Length(28).Obj())
 		expectBound(ctx, claim, "10.29.1.16/28")
 	})
@@ -65,7 +65,7 @@ var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, exists, "10.29.1.64/26")
 	})
 
-	It("asks for a very block among those selected", func(ctx context.Context) {
+	It("asks for an exact block among those selected", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "exact").Selecting("select-zone", "a").CIDR("10.29.1.128/25").Obj())
 		expectBound(ctx, claim, "10.29.1.128/25")
 		Expect(claim.Status.PoolRef.Name).To(Equal("select-a2"))

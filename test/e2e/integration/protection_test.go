@@ -37,7 +37,7 @@ var _ = Describe("protection", Ordered, func() {
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 	})
 
-	It("lets not even an administrator make a record", func(ctx context.Context) {
+	It("refuses a new record even from an administrator", func(ctx context.Context) {
 		forged := record(ctx)
 		forged.ObjectMeta = metav1.ObjectMeta{Namespace: team, Name: "forged"}
 		err := k8s.Create(ctx, forged)
@@ -45,7 +45,7 @@ var _ = Describe("protection", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring("create an IPClaim instead")))
 	})
 
-	It("lets not even an administrator change one", func(ctx context.Context) {
+	It("refuses a changed record even from an administrator", func(ctx context.Context) {
 		for what, change := range map[string]func(*v1alpha1.IPAllocation){
 			"its state":      func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationRetained },
 			"its finalizer":  func(r *v1alpha1.IPAllocation) { r.Finalizers = nil },
@@ -67,7 +67,7 @@ var _ = Describe("protection", Ordered, func() {
 		Expect(update(ctx, other, record(ctx), requester)).To(MatchError(ContainSubstring("is changed by the operator alone")))
 	})
 
-	It("says to delete the claim when one is deleted", func(ctx context.Context) {
+	It("advises to delete the claim when a record is deleted", func(ctx context.Context) {
 		err := k8s.Delete(ctx, record(ctx))
 		Expect(code(err)).To(Equal(http.StatusConflict))
 		Expect(err).To(MatchError(ContainSubstring("delete the claim instead")))
@@ -109,7 +109,7 @@ var _ = Describe("protection", Ordered, func() {
 		Eventually(func() int { return len(recordsIn(ctx, "protection-paused")) }).Should(Equal(2))
 	})
 
-	It("gives the built-in roles what they need for claims", func(ctx context.Context) {
+	It("gives the built-in roles the rights that they need for claims", func(ctx context.Context) {
 		verbs := func(role string) func() []string {
 			return func() []string {
 				r := &rbacv1.ClusterRole{}

@@ -35,9 +35,9 @@ var _ = Describe("queue-order", Ordered, func() {
 		return names
 	}
 
-	It("puts 20 claims of mixed sizes in line", func(ctx context.Context) {
+	It("queues 20 claims of mixed sizes", func(ctx context.Context) {
 		for i := range 20 {
-			// Ages are told by the second; within one, the name decides.
+			// Ages have a resolution of one second; within one, the name decides.
 			claim := created(ctx, build.Claim(team, fmt.Sprintf("waits-%02d", i)).Pool("queue-order").Length(int32(30-i%2)).Obj())
 			Expect(claim.Spec.CIDR).To(BeEmpty())
 			waiting = append(waiting, claim)
@@ -47,12 +47,12 @@ var _ = Describe("queue-order", Ordered, func() {
 		}
 	})
 
-	It("serves the oldest that fits, and nobody overtakes", func(ctx context.Context) {
+	It("serves the oldest that fits, and no claim overtakes", func(ctx context.Context) {
 		deleted(ctx, holding[0]) // room for one /30
 		Eventually(bound).WithContext(ctx).Should(Equal([]string{"waits-00"}))
 		deleted(ctx, holding[3])
 		Eventually(bound).WithContext(ctx).Should(Equal([]string{"waits-00", "waits-02"}))
-		deleted(ctx, holding[2]) // with the one before it, room for a /29: nobody has it yet but 02
+		deleted(ctx, holding[2]) // with the one before it, room for a /29: only 02 has it yet
 		Eventually(bound).WithContext(ctx).Should(Equal([]string{"waits-00", "waits-02", "waits-04"}))
 		late = created(ctx, build.Claim(team, "zz-late").Pool("queue-order").Length(30).Obj())
 		Expect(late.Spec.CIDR).To(BeEmpty())
@@ -62,7 +62,7 @@ var _ = Describe("queue-order", Ordered, func() {
 	})
 
 	It("serves larger ones when there is room for them, in their turn", func(ctx context.Context) {
-		deleted(ctx, late) // or it takes what is too small for those before it
+		deleted(ctx, late) // or it takes a block that is too small for those before it
 		for i := range 10 {
 			deleted(ctx, waiting[2*i]) // likewise, bound or not
 		}
@@ -73,7 +73,7 @@ var _ = Describe("queue-order", Ordered, func() {
 	})
 })
 
-// boundOf are those of every second claim that are bound.
+// boundOf returns those of every second claim that are bound.
 func boundOf(ctx context.Context, claims []*v1alpha1.IPClaim, from int) []string {
 	var names []string
 	for i := from; i < len(claims); i += 2 {

@@ -9,7 +9,7 @@ import (
 )
 
 // This topic sends each object again as it was created: kubectl replace, and Argo CD with
-// Replace=true. What the operator filled in is not in the manifest.
+// Replace=true. The fields that the operator filled in are not in the manifest.
 var _ = Describe("replace", Ordered, func() {
 	BeforeAll(func(ctx context.Context) { namespace(ctx, "replaced") })
 

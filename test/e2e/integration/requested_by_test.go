@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// impersonating is a client that the administrator uses in somebody's name, with all
+// impersonating returns a client that the administrator uses in the name of a user, with all
 // rights.
 func impersonating(user string) client.Client {
 	cfg := running.Config()
@@ -45,7 +45,7 @@ var _ = Describe("requested-by", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("is stated of a claim that waited, and cannot be forged meanwhile", func(ctx context.Context) {
+	It("is recorded for a claim that waited, and cannot be forged until then", func(ctx context.Context) {
 		claim := build.Claim(team, "waits").Class("requested-by").Obj()
 		claim.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "somebody else"}
 		Expect(impersonating("judy").Create(ctx, claim)).To(Succeed())

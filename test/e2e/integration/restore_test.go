@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// What becomes of claims whose records are gone: forced away, or not part of a
-// backup. Records are removed as the operator, because nobody else can.
+// The fate of claims whose records are gone: forced away, or not part of a backup. Records are
+// removed as the operator, because no other user can.
 var _ = Describe("restore", Ordered, Serial, func() {
 	var team string
 	var operator client.Client
@@ -68,7 +68,7 @@ var _ = Describe("restore", Ordered, Serial, func() {
 		Eventually(record(ctx, again)).Should(BeEmpty())
 	})
 
-	It("reports a conflict where somebody else holds the block by then, and waits for it", func(ctx context.Context) {
+	It("reports a conflict if another claim holds the block, and waits for it", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("restore-one").CIDR("10.70.1.0/32").Obj()))
 		claim := created(ctx, build.Claim(team, "conflict").Pool("restore-one").Length(32).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))

@@ -12,8 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// How the delay passes is played with a clock of its own in the orphan
-// controller's test.
+// The passing of the delay is tested with a fake clock in the orphan controller's test.
 var _ = Describe("reuse-delay", Ordered, func() {
 	var team string
 	BeforeAll(func(ctx context.Context) {
@@ -53,10 +52,10 @@ var _ = Describe("reuse-delay", Ordered, func() {
 		Expect(record().DeletionTimestamp).NotTo(BeNil())
 		Expect(record().Spec.ReleaseAfter.Time).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
 		again := created(ctx, build.Claim(team, "retained").Class("reuse-retained").Obj())
-		Expect(again.Spec.CIDR).To(BeEmpty(), "nobody gets the block while it cools down")
+		Expect(again.Spec.CIDR).To(BeEmpty(), "no claim gets the block while it cools down")
 	})
 
-	It("goes by the class where that says otherwise", func(ctx context.Context) {
+	It("follows the class if that states another delay", func(ctx context.Context) {
 		first := created(ctx, build.Claim(team, "by-class").Class("reuse-at-once").Obj())
 		deleted(ctx, first)
 		Eventually(func() []v1alpha1.IPAllocation { return recordsIn(ctx, "reuse-delay-class") }).Should(BeEmpty())

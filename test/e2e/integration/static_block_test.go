@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// This topic has 10.34.0.0/16 of a routing domain of its own.
+// This topic has 10.34.0.0/16 of a separate routing domain.
 var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	const team, strangers = "static-block", "static-block-strangers"
 
@@ -26,7 +26,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, created(ctx, build.Claim(team, "held").Pool("static-a").CIDR("10.34.4.0/24").Obj()), "10.34.4.0/24")
 	})
 
-	// refused asks for a block that cannot be had, and gives the message.
+	// refused asks for a block that is not available, and returns the message.
 	refused := func(ctx context.Context, namespace, pool, cidr string) string {
 		GinkgoHelper()
 		claim := build.Claim(namespace, unused()).Pool(pool).CIDR(cidr).Obj()
@@ -38,14 +38,14 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 		return err.Error()
 	}
 
-	It("is given to who asks for it of a pool", func(ctx context.Context) {
+	It("is given to a claim that asks a pool for it", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "by-pool").Pool("static-a").CIDR("10.34.8.0/22").Obj())
 		expectBound(ctx, claim, "10.34.8.0/22")
 		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(22))))
 		Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
 	})
 
-	It("is given to who asks for it of a class, from the pool in which it lies", func(ctx context.Context) {
+	It("is given to a claim that asks a class for it, from the pool in which it lies", func(ctx context.Context) {
 		claim := created(ctx, build.Claim(team, "by-class").Class("static").CIDR("10.34.20.0/24").Obj())
 		expectBound(ctx, claim, "10.34.20.0/24")
 		Expect(claim.Status.PoolRef.Name).To(Equal("static-b"))
@@ -61,13 +61,13 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	DescribeTable("is refused as in use", func(ctx context.Context, cidr string) {
 		Expect(refused(ctx, team, "static-a", cidr)).To(ContainSubstring(cidr + " conflicts with 10.34.4.0/24 of pool static-a, held by IPClaim static-block/held"))
 	},
-		Entry("where somebody holds it", "10.34.4.0/24"),
-		Entry("where it is a part of what somebody holds", "10.34.4.128/25"),
-		Entry("where it is an address of what somebody holds", "10.34.4.7/32"),
-		Entry("where somebody holds a part of it", "10.34.4.0/23"),
+		Entry("if another claim holds it", "10.34.4.0/24"),
+		Entry("if it is a part of another claim's block", "10.34.4.128/25"),
+		Entry("if it is an address of another claim's block", "10.34.4.7/32"),
+		Entry("if another claim holds a part of it", "10.34.4.0/23"),
 	)
 
-	It("does not tell a stranger whose it is", func(ctx context.Context) {
+	It("does not show its holder to a stranger", func(ctx context.Context) {
 		told := refused(ctx, strangers, "static-a", "10.34.4.0/24")
 		Expect(told).To(ContainSubstring("in use"))
 		Expect(told).NotTo(ContainSubstring("held"))
@@ -76,7 +76,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 		Expect(told).NotTo(ContainSubstring("10.34.4.0/24"))
 	})
 
-	It("does not tell a stranger whose claim waits for it either", func(ctx context.Context) {
+	It("does not show the waiting claim to a stranger either", func(ctx context.Context) {
 		holder := created(ctx, build.Claim(team, "late-held").Pool("static-late").CIDR("10.34.48.0/24").Obj())
 		Eventually(phase(ctx, holder)).Should(Equal(v1alpha1.ClaimPending))
 		strange := created(ctx, build.Claim(strangers, "late-strange").Pool("static-late").CIDR("10.34.48.0/24").Obj())
@@ -89,7 +89,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("does not tell a tenant what the platform holds", func(ctx context.Context) {
+	It("does not show the platform's blocks to a tenant", func(ctx context.Context) {
 		ready(ctx, created(ctx, build.Pool("static-platform").Child("static-b", 24).Obj())) // its own block is held by the platform
 		block := fresh(ctx, build.Pool("static-platform").Obj()).Spec.CIDR
 		Expect(refused(ctx, strangers, "static-b", block)).NotTo(ContainSubstring("static-platform"))
@@ -101,7 +101,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 		Expect(err.Error()).To(ContainSubstring("10.34.20.0/24 conflicts with 10.34.20.0/24 of pool static-b, held by IPClaim static-block/by-class"))
 	})
 
-	DescribeTable("is refused where it is withheld:", func(ctx context.Context, pool, cidr string) {
+	DescribeTable("is refused if it is withheld:", func(ctx context.Context, pool, cidr string) {
 		Expect(refused(ctx, team, pool, cidr)).To(ContainSubstring(cidr + " is not handed out by pool " + pool + ": it is reserved, a gateway or edge address, or outside its ranges"))
 	},
 		Entry("reserved", "static-a", "10.34.15.0/24"),
@@ -118,7 +118,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 			refusal{field: "spec.cidr", value: `"10.99.0.0/24"`, remedy: "lies outside"})
 	})
 
-	It("is refused, and not waited for, whatever the pool says of exhaustion", func(ctx context.Context) {
+	It("is refused, and does not wait, for any onExhaustion of the pool", func(ctx context.Context) {
 		Expect(fresh(ctx, build.Pool("static-a").Obj()).Spec.OnExhaustion).To(Or(BeEmpty(), Equal(v1alpha1.OnExhaustionWait)))
 		refused(ctx, team, "static-a", "10.34.4.0/24")
 	})
@@ -129,7 +129,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 		Expect(k8s.Create(ctx, build.Claim(team, "dry").Pool("static-a").CIDR("10.34.4.0/24").Obj(), client.DryRunAll)).To(Satisfy(apierrors.IsConflict))
 	})
 
-	It("is not handed out to who asks for any", func(ctx context.Context) {
+	It("is not handed out to a claim that asks for any block", func(ctx context.Context) {
 		for _, want := range []struct {
 			length int32
 			cidr   string

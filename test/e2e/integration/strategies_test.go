@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// This topic has routing domains of its own.
+// This topic has separate routing domains.
 var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 	const team = "strategies"
 
@@ -51,7 +51,7 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 			"10.36.0.128/28", "10.36.0.192/28", "10.36.0.32/29", "10.36.0.160/30"),
 	)
 
-	It("hand out by Random what is free, and no two claims the same", func(ctx context.Context) {
+	It("hand out by Random free blocks, and no two claims the same", func(ctx context.Context) {
 		pool := fragmented(ctx, "strategy-random", v1alpha1.StrategyRandom)
 		within := netip.MustParsePrefix("10.36.0.0/24")
 		got := map[netip.Prefix]bool{}

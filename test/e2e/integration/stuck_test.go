@@ -19,9 +19,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// A claim or child pool that cannot be served stalls nobody: the one behind it is served,
-// and its own status says why. Each pool has room for one. This topic has 10.29.0.0/16 of
-// a routing domain of its own.
+// A claim or child pool that cannot be served stalls no other: the next one is served, and its own
+// status states the reason. Each pool has room for one. This topic has 10.29.0.0/16 of a separate
+// routing domain.
 var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 	const team = "stuck"
 
@@ -35,8 +35,8 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 		Expect(holder.Spec.CIDR).To(Equal(cidr))
 		return holder
 	}
-	// waiting makes a claim that waits for the pool, and is behind all that do by its
-	// name: ages are told by the second.
+	// waiting makes a claim that waits for the pool, after all that do by its name: ages have a
+	// resolution of one second.
 	waiting := func(ctx context.Context, namespace, name, pool string) *v1alpha1.IPClaim {
 		GinkgoHelper()
 		claim := created(ctx, build.Claim(namespace, name).Pool(pool).Length(32).Obj())
@@ -45,7 +45,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 		return claim
 	}
 
-	It("serves a claim whose name has a dot where its record's is cut, and the one behind it", func(ctx context.Context) {
+	It("serves a claim whose name has a dot at the place where its record's is cut, and the one behind it", func(ctx context.Context) {
 		holder := full(ctx, "stuck-name", "10.29.0.0/32")
 		long := strings.Repeat("a", 243) + "." + strings.Repeat("b", 9)
 		Expect(long).To(HaveLen(253))
@@ -61,7 +61,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 		Expect(again.Spec.CIDR).To(Equal("10.29.0.0/32"), "at admission")
 	})
 
-	It("serves the claim behind one whose record a quota refuses, and says so", func(ctx context.Context) {
+	It("serves the claim behind one whose record a quota refuses, and reports it", func(ctx context.Context) {
 		poor := namespace(ctx, "a-stuck-quota")
 		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: poor, Name: "none"}}
 		quota.Spec.Hard = corev1.ResourceList{"count/ipallocations.ipam.cadastre.dev": resource.MustParse("0")}
@@ -103,7 +103,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 		Eventually(phase(ctx, behind)).Should(Equal(v1alpha1.ClaimExhausted))
 
 		reading := make(chan struct{})
-		go func() { // each has the operator read the child pool live
+		go func() { // each makes the operator read the child pool live
 			defer GinkgoRecover()
 			defer close(reading)
 			for !apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(child), &v1alpha1.IPPool{})) {
@@ -117,8 +117,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 	})
 })
 
-// lastRetry is how long it takes at most until a claim is tried again that has lost its
-// turn, and some more.
+// lastRetry bounds the time until a claim is tried again that has lost its turn, with a reserve.
 const lastRetry = 75 * time.Second
 
 // An operator that serves one namespace alone, in which two claims may wait.
@@ -158,7 +157,7 @@ var _ = Describe("stuck outside", Ordered, func() {
 		Expect(behind.Spec.CIDR).To(Equal("10.29.4.0/32"))
 	})
 
-	It("answers with 429 where as many claims of a namespace wait as may", func(ctx context.Context) {
+	It("answers with 429 if the limit of waiting claims of a namespace is reached", func(ctx context.Context) {
 		for _, name := range []string{"first", "second"} {
 			waits, err := claim(ctx, "watched", name)
 			Expect(err).NotTo(HaveOccurred())

@@ -1,6 +1,5 @@
-// Package integration runs the whole operator, webhooks included, on a real
-// control plane, and plays what its users do. Each topic has a file, a
-// namespace and address ranges of its own.
+// Package integration runs the whole operator, webhooks included, on a real control plane, and
+// plays the actions of its users. Each topic has a separate file, namespace and address ranges.
 package integration
 
 import (
@@ -54,22 +53,22 @@ func namespace(ctx context.Context, name string) string {
 	return name
 }
 
-// created creates an object and gives back what the API server answered.
+// created creates an object and returns the answer of the API server.
 func created[T client.Object](ctx context.Context, obj T) T {
 	GinkgoHelper()
 	Expect(k8s.Create(ctx, obj)).To(Succeed())
 	return obj
 }
 
-// fresh is an object as it is now.
+// fresh reads an object again.
 func fresh[T client.Object](ctx context.Context, obj T) T {
 	GinkgoHelper()
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
 	return obj
 }
 
-// update changes an object as the user of a client, and once more where somebody
-// else has changed it meanwhile. The error is what the API server says to it.
+// update changes an object as the user of a client, and once more if another client has changed it
+// in between. It returns the error of the API server.
 func update[T client.Object](ctx context.Context, as client.Client, obj T, edit func(T)) error {
 	GinkgoHelper()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -90,12 +89,12 @@ func deleted(ctx context.Context, obj client.Object) {
 	Expect(k8s.Delete(ctx, obj)).To(Succeed())
 }
 
-// phase is where a claim stands.
+// phase returns the phase of a claim.
 func phase(ctx context.Context, claim *v1alpha1.IPClaim) func() v1alpha1.ClaimPhase {
 	return func() v1alpha1.ClaimPhase { return fresh(ctx, claim).Status.Phase }
 }
 
-// reasons are those of an object's conditions, by type, with their status.
+// reasons returns those of an object's conditions, by type, with their status.
 func reasons(conditions []metav1.Condition) map[string]string {
 	by := map[string]string{}
 	for _, c := range conditions {
@@ -111,7 +110,7 @@ func ready[T v1alpha1.Pool](ctx context.Context, pool T) T {
 	return pool
 }
 
-// available is how many addresses a pool says are free.
+// available returns the number of free addresses in the status of a pool.
 func available(ctx context.Context, pool string) func() string {
 	return func() string {
 		obj := &v1alpha1.IPPool{}
@@ -123,7 +122,7 @@ func available(ctx context.Context, pool string) func() string {
 	}
 }
 
-// recordsIn are the allocations of a pool.
+// recordsIn returns the allocations of a pool.
 func recordsIn(ctx context.Context, pool string) []v1alpha1.IPAllocation {
 	GinkgoHelper()
 	list := &v1alpha1.IPAllocationList{}

@@ -18,7 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// documented are the objects of the YAML block of a document in which the text is.
+// documented returns the objects of the YAML block of a document that contains the text.
 func documented(path, text string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	content, err := os.ReadFile("../../../" + path)
@@ -53,8 +53,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
 		})).To(Succeed())
 	}
-	// unlikeMissing is the difference between what may not be used and what does
-	// not exist: there must be none but the name.
+	// pendingWith waits until a claim is pending without a block, and returns its reason for that.
 	pendingWith := func(ctx context.Context, claim *v1alpha1.IPClaim) string {
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
 		Expect(claim.Spec.CIDR).To(BeEmpty())
@@ -78,7 +77,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 			}).Obj(),
 			build.Pool("tenancy-shared").CIDR("10.60.2.0/24").Classes("tenancy-shared").Obj(),
 			build.Pool("tenancy-owned").CIDR("10.60.3.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
-			build.Pool("tenancy-labelled").CIDR("10.60.9.0/24").Label("tenancy", "owned").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
+			build.Pool("tenancy-labeled").CIDR("10.60.9.0/24").Label("tenancy", "owned").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
 			build.Pool("tenancy-one").CIDR("10.60.4.0/32").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
 		} {
 			ready(ctx, created(ctx, pool))
@@ -94,7 +93,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(created(ctx, build.Claim(red, "own-class").Class("tenancy-consumer").Obj()).Spec.CIDR).To(Equal("10.60.0.1/32"))
 	})
 
-	It("answers what may not be used as what does not exist", func(ctx context.Context) {
+	It("answers for pools that may not be used as for missing ones", func(ctx context.Context) {
 		for _, c := range []struct{ forbidden, missing *v1alpha1.IPClaim }{
 			{build.Claim(blue, "others-pool").Pool("tenancy-consumer").Length(32).Obj(), build.Claim(blue, "no-pool").Pool("tenancy-nothing").Length(32).Obj()},
 			{build.Claim(blue, "others-class").Class("tenancy-consumer").Obj(), build.Claim(blue, "no-class").Class("tenancy-nothing").Obj()},
@@ -109,7 +108,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(created(ctx, build.Claim(red, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.2.0/32"))
 	})
 
-	It("selects no pool by labels that it takes the verb use to name", func(ctx context.Context) {
+	It("selects no pool by labels if it takes the verb use to name it", func(ctx context.Context) {
 		owned := func(team, name string) *v1alpha1.IPClaim {
 			return created(ctx, build.Claim(team, name).Selecting("tenancy", "owned").Length(32).Obj())
 		}
@@ -142,7 +141,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		Eventually(phase(ctx, waiting)).Should(Equal(v1alpha1.ClaimBound))
 	})
 
-	It("lets nobody grant themselves the use of a pool", func(ctx context.Context) {
+	It("lets no tenant grant themselves the use of a pool", func(ctx context.Context) {
 		forged := build.Claim(red, "forged").Pool("tenancy-owned").Length(32).Obj()
 		forged.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "tenancy-owned"}
 		Expect(alice.Create(ctx, forged)).To(Succeed())
@@ -158,14 +157,14 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(created(ctx, build.Claim(blue, "owner").Pool("tenancy-owned").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.3.0/32"))
 	})
 
-	It("matches a project by the label alone where a namespace has that label", func(ctx context.Context) {
-		created(ctx, build.Namespace("red")) // anybody's, of the project's name
+	It("matches a project by the label alone if a namespace has that label", func(ctx context.Context) {
+		created(ctx, build.Namespace("red")) // any tenant's, of the project's name
 		forged := created(ctx, build.Claim("red", "forged").Pool("tenancy-consumer").Length(32).Obj())
 		Expect(pendingWith(ctx, forged)).To(Equal("True/PoolNotFound"))
 		Expect(pendingWith(ctx, created(ctx, build.Claim("red", "forged-class").Class("tenancy-consumer").Obj()))).To(Equal("True/ClassNotFound"))
 	})
 
-	It("matches a project by the name of a namespace where no namespace has that label", func(ctx context.Context) {
+	It("matches a project by the name of a namespace if no namespace has that label", func(ctx context.Context) {
 		alone := namespace(ctx, "tenancy-alone")
 		ready(ctx, created(ctx, build.Pool("tenancy-alone").CIDR("10.60.5.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, alone
@@ -192,7 +191,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(labelled("tenancy-shop", "red")).To(MatchError(ContainSubstring("may change it")))
 	})
 
-	It("does not say that no pool backs a class where one does that the namespace may not use", func(ctx context.Context) {
+	It("does not report that no pool backs a class if one does that the namespace may not use", func(ctx context.Context) {
 		created(ctx, build.Class("tenancy-hidden").Length(32).Obj())
 		ready(ctx, created(ctx, build.Pool("tenancy-hidden").CIDR("10.60.6.0/24").Classes("tenancy-hidden").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Visibility = v1alpha1.VisibilityPlatform
@@ -202,7 +201,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 			`no IPv4 pool that this namespace may use backs the IPClass "tenancy-hidden": add the class to the classNames of one, or change the visibility of one that backs it`)
 	})
 
-	It("does not select by label what the namespace may not use", func(ctx context.Context) {
+	It("does not select by label a pool that the namespace may not use", func(ctx context.Context) {
 		labelled := func(name, cidr, project string) {
 			pool := build.Pool(name).CIDR(cidr).With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, project }).Obj()
 			pool.Labels = map[string]string{"tenancy": "selected"}

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// expectPending waits until a claim says that it waits, and for what.
+// expectPending waits until a claim reports that it waits, and for what reason.
 func expectPending(ctx context.Context, claim *v1alpha1.IPClaim, reason, message string) {
 	GinkgoHelper()
 	Eventually(func() map[string]string { return reasons(fresh(ctx, claim).Status.Conditions) }).Should(Equal(map[string]string{
@@ -34,9 +34,8 @@ func expectBound(ctx context.Context, claim *v1alpha1.IPClaim, cidr string) {
 	Expect(claim.Status.BoundAllocationRef).To(Equal(&v1alpha1.AllocationReference{Name: claim.Spec.AllocationName}))
 }
 
-// What is missing may turn up: such claims and pools are admitted, with a
-// warning, and served as soon as it does. This topic has 10.26.0.0/16,
-// 10.27.0.0/16 and 2001:db8:26::/48.
+// Missing objects may turn up: such claims and pools are admitted, with a warning, and served as
+// soon as they do. This topic has 10.26.0.0/16, 10.27.0.0/16 and 2001:db8:26::/48.
 var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 	const team = "waiting"
 	var told *witness
@@ -47,7 +46,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 	})
 
 	// admitted creates an object that is admitted with this warning, and no other but one that
-	// names the classes that there are.
+	// names the existing classes.
 	admitted := func(ctx context.Context, obj client.Object, warning string) {
 		GinkgoHelper()
 		told.heard()
@@ -60,7 +59,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		}
 	}
 
-	It("has a claim of an unknown class wait for the class, and then for a pool of it", func(ctx context.Context) {
+	It("makes a claim of an unknown class wait for the class, and then for a pool of it", func(ctx context.Context) {
 		claim := build.Claim(team, "class").Class("late-class").Obj()
 		admitted(ctx, claim, `there is no IPClass "late-class" that this namespace may use: create it, or name another one: the claim waits`)
 		expectPending(ctx, claim, v1alpha1.ReasonClassNotFound, `there is no IPClass "late-class" that this namespace may use: create it, or name another one`)
@@ -77,7 +76,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		Expect(class.Status.Pools).To(Equal(int32(1)))
 	})
 
-	It("has a claim of a class that no pool backs wait until a pool is edited to back it", func(ctx context.Context) {
+	It("makes a claim of a class that no pool backs wait until a pool is edited to back it", func(ctx context.Context) {
 		created(ctx, build.Class("late-backing").Length(24).Obj())
 		pool := ready(ctx, created(ctx, build.Pool("late-backing").Domain("waiting").CIDR("10.26.1.0/24").Obj()))
 		claim := build.Claim(team, "backing").Class("late-backing").Obj()
@@ -87,7 +86,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, claim, "10.26.1.0/24")
 	})
 
-	It("has a claim of an unknown pool wait for the pool", func(ctx context.Context) {
+	It("makes a claim of an unknown pool wait for the pool", func(ctx context.Context) {
 		claim := build.Claim(team, "pool").Pool("late-pool").Length(24).Obj()
 		admitted(ctx, claim, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it: the claim waits`)
 		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it`)
@@ -95,7 +94,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, claim, "10.26.2.0/24")
 	})
 
-	It("has a claim that selects no pool wait until one is labelled", func(ctx context.Context) {
+	It("makes a claim that selects no pool wait until one is labeled", func(ctx context.Context) {
 		pool := ready(ctx, created(ctx, build.Pool("late-label").Domain("waiting").CIDR("10.26.3.0/24").Obj()))
 		claim := build.Claim(team, "selector").Selecting("late", "label").Length(24).Obj()
 		admitted(ctx, claim, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector: the claim waits")
@@ -104,7 +103,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, claim, "10.26.3.0/24")
 	})
 
-	It("has a child of an unknown parent, and its claims, wait for the parent", func(ctx context.Context) {
+	It("makes a child of an unknown parent, and its claims, wait for the parent", func(ctx context.Context) {
 		child := build.Pool("late-child").Child("late-parent", 24).Obj()
 		admitted(ctx, child, `there is no IPPool "late-parent" that this pool may use: create it, name another parent, or ask for the right to use it: the pool waits`)
 		Expect(child.Spec.CIDR).To(BeEmpty())
@@ -126,7 +125,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, claim, "10.26.4.0/24")
 	})
 
-	It("has a claim that names nothing wait for a default class of its family", func(ctx context.Context) {
+	It("makes a claim that names nothing wait for a default class of its family", func(ctx context.Context) {
 		claim := build.Claim(team, "default").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj()
 		const why = "the claim names no class and no pool, and there is no default class for IPv6: set spec.className, or annotate an IPv6 class with ipam.cadastre.dev/is-default-class=true"
 		admitted(ctx, claim, why+": the claim waits")
@@ -138,7 +137,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		Expect(claim.Spec.ClassName).To(Equal("late-default"))
 	})
 
-	It("has a claim of a class that somebody else serves left alone, and says so", func(ctx context.Context) {
+	It("leaves a claim of a class of another provisioner alone, and reports it", func(ctx context.Context) {
 		class := created(ctx, build.Class("late-foreign").With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/other" }).Obj())
 		created(ctx, build.Pool("late-foreign").Domain("waiting").CIDR("10.26.6.0/24").Classes("late-foreign").Obj())
 		claim := build.Claim(team, "foreign").Class("late-foreign").Length(28).Obj()
@@ -148,7 +147,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		Expect(recordsIn(ctx, "late-foreign")).To(BeEmpty())
 	})
 
-	It("says so when what turns up does not allow what was asked for, and binds once it does", func(ctx context.Context) {
+	It("reports it if the created class does not allow the request, and binds once it does", func(ctx context.Context) {
 		claim := build.Claim(team, "policy").Class("late-policy").Length(20).Obj()
 		admitted(ctx, claim, `there is no IPClass "late-policy" that this namespace may use: create it, or name another one: the claim waits`)
 		created(ctx, build.Pool("late-policy").Domain("waiting").CIDR("10.27.0.0/16").Classes("late-policy").Obj())
@@ -158,7 +157,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, claim, "10.27.0.0/20")
 	})
 
-	It("says so when the parent that turns up does not allow a child of that size", func(ctx context.Context) {
+	It("reports it if the created parent does not allow a child of that size", func(ctx context.Context) {
 		child := build.Pool("late-large").Child("late-small", 16).Obj()
 		admitted(ctx, child, `there is no IPPool "late-small" that this pool may use: create it, name another parent, or ask for the right to use it: the pool waits`)
 		created(ctx, build.Pool("late-small").Domain("waiting").CIDR("10.26.7.0/24").Obj())
@@ -167,7 +166,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 			Equal("spec.prefixLength: 16: pool late-small (10.26.7.0/24) hands out /24 to /32: ask for one of these"))
 	})
 
-	It("warns of nothing where nothing is missing", func(ctx context.Context) {
+	It("warns of nothing if nothing is missing", func(ctx context.Context) {
 		told.heard()
 		Expect(told.Create(ctx, build.Claim(team, "served").Class("late-policy").Length(28).Obj())).To(Succeed())
 		Expect(told.heard()).To(BeEmpty())

@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// losesTheLease has another holder acquire the lease, for long: the leader ends and is
-// started again, nobody reconciles, and both replicas answer.
+// losesTheLease gives the lease to another holder, for long: the leader ends and is started again,
+// no replica reconciles, and both replicas answer.
 func (w *world) losesTheLease(t *testing.T) {
 	ctx := t.Context()
 	for _, m := range w.Managers {
@@ -36,13 +36,13 @@ func (w *world) losesTheLease(t *testing.T) {
 		claim := build.Claim("team", fmt.Sprintf("without-leader-%d", i)).Pool("p").Length(32).Obj()
 		suite.Must(t, w.Create(ctx, claim))
 		if claim.Status.Phase != v1alpha1.ClaimBound {
-			t.Errorf("%s is %s while nobody leads", claim.Name, claim.Status.Phase)
+			t.Errorf("%s is %s while no replica leads", claim.Name, claim.Status.Phase)
 		}
 	}
 	suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(pool), pool))
 	suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(waits), waits))
 	if pool.Status.Phase == v1alpha1.PoolReady || waits.Status.Phase == v1alpha1.ClaimBound {
-		t.Errorf("while nobody leads the new pool is %s, and the claim that waits for it %s", pool.Status.Phase, waits.Status.Phase)
+		t.Errorf("while no replica leads the new pool is %s, and the claim that waits for it %s", pool.Status.Phase, waits.Status.Phase)
 	}
 
 	w.writeLease(t, "")
@@ -56,7 +56,7 @@ func (w *world) losesTheLease(t *testing.T) {
 	}
 }
 
-// writeLease gives the lease to a holder for an hour; to nobody when that is empty.
+// writeLease gives the lease to a holder for an hour; to none if that is empty.
 func (w *world) writeLease(t *testing.T, holder string) {
 	t.Helper()
 	suite.Must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -1,5 +1,5 @@
-// Package lifecycle starts and ends replicas of the operator, as processes, and
-// looks at what its users notice of it.
+// Package lifecycle starts and ends replicas of the operator, as processes, and checks the effects
+// on its users.
 package lifecycle
 
 import (
@@ -26,11 +26,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// lease is how long a leader that dies keeps its lease: so long that nobody mistakes
-// its end for its being handed over. It is renewed as often as it is by default.
+// lease is how long a leader that dies keeps its lease: so long that its expiry cannot be mistaken
+// for a handover. It is renewed as often as it is by default.
 const lease = 30 * time.Second
 
-// world is a cluster with a client.
+// world holds a cluster with a client.
 type world struct{ *suite.World }
 
 func TestLifecycle(t *testing.T) {
@@ -40,17 +40,17 @@ func TestLifecycle(t *testing.T) {
 	w.Patience = 40 * time.Second
 	w.Namespace("team")
 	w.Pools(build.Pool("p").CIDR("10.0.0.0/12").Obj())
-	t.Run("a replica that is told to end answers what is under way", w.endsGracefully)
-	t.Run("what a replica that is killed was asked is asked of another", w.isAskedOfAnother)
-	t.Run("a leader that is told to end hands over at once", w.handsOver)
-	t.Run("blocks are handed out while nobody leads", w.losesTheLease)
+	t.Run("a replica that ends on a signal answers the requests under way", w.endsGracefully)
+	t.Run("the requests to a replica that is killed are sent to another", w.isAskedOfAnother)
+	t.Run("a leader that ends on a signal hands over at once", w.handsOver)
+	t.Run("blocks are handed out while no replica leads", w.losesTheLease)
 	t.Run("a replica is ready when its view is complete, and not before", w.isReadyWhenComplete)
 }
 
 // endsGracefully stops and starts each replica under load.
 func (w *world) endsGracefully(t *testing.T) {
 	load := w.loadWhile(t, "ended", 4, (*cluster.Manager).Stop)
-	t.Logf("%d created, the slowest in %v; 4 replicas were told to end", load.created, load.slowest.Round(time.Millisecond))
+	t.Logf("%d created, the slowest in %v; 4 replicas ended on a signal", load.created, load.slowest.Round(time.Millisecond))
 	load.mayFail(t, 2)
 	if load.slowest > 3*time.Second {
 		t.Errorf("a create took %v", load.slowest)
@@ -70,8 +70,8 @@ func (w *world) isAskedOfAnother(t *testing.T) {
 	load.mayFail(t, again/4)
 }
 
-// loadWhile has clients create claims of that name while one replica after the other is
-// ended and started again, so many times in all.
+// loadWhile runs clients that create claims of that name while one replica after the other is ended
+// and started again, so many times in all.
 func (w *world) loadWhile(t *testing.T, named string, times int, end func(*cluster.Manager) error) *load {
 	t.Helper()
 	load := begin(t, w.Client(cluster.NoRetry(w.Config())), named, 16)
@@ -85,8 +85,8 @@ func (w *world) loadWhile(t *testing.T, named string, times int, end func(*clust
 	return load
 }
 
-// askedAgain is how many creates of claims the API server has asked a second time, as it
-// got no answer.
+// askedAgain returns how many creates of claims the API server has asked a second time, as it got
+// no answer.
 func (w *world) askedAgain(t *testing.T) int {
 	t.Helper()
 	k8s, err := kubernetes.NewForConfig(w.Config())
@@ -104,7 +104,7 @@ func (w *world) askedAgain(t *testing.T) int {
 	return 0
 }
 
-// load is clients that create claims, one after another.
+// load represents clients that create claims, one after another.
 type load struct {
 	stop    chan struct{}
 	clients sync.WaitGroup
@@ -170,9 +170,9 @@ func (l *load) awaitMore(t *testing.T, more int) {
 	}
 }
 
-// mayFail fails the test where more creates than that were refused, or one was that the
-// API server did not ask a second time. That is in vain where it takes another connection
-// to the replica that has ended, of which it has not noticed the end yet.
+// mayFail fails the test if more creates than that were refused, or one was that the API server did
+// not ask a second time. The second call fails if it takes another connection to the replica that
+// has ended, of which the API server has not noticed the end yet.
 func (l *load) mayFail(t *testing.T, most int) {
 	t.Helper()
 	for _, err := range l.refused {
@@ -219,8 +219,7 @@ func (w *world) holder(ctx context.Context) string {
 	return *list.Items[0].Spec.HolderIdentity
 }
 
-// isReadyWhenComplete starts a replica that may not list the records: so it knows
-// of none.
+// isReadyWhenComplete starts a replica that may not list the records, so that it has none.
 func (w *world) isReadyWhenComplete(t *testing.T) {
 	m := w.Managers[0]
 	suite.Must(t, m.Stop())
@@ -234,13 +233,13 @@ func (w *world) isReadyWhenComplete(t *testing.T) {
 	started := make(chan error, 1)
 	go func() { started <- m.Start(t.Context()) }()
 	var last string
-	w.Await("it is alive, has its certificate and its webhooks, and is not ready for want of the register", func(ctx context.Context) bool {
+	w.Await("it is alive, has its certificate and its webhooks, and is not ready without the register", func(ctx context.Context) bool {
 		last = readyz(ctx, m)
 		return strings.Contains(last, "[+]certificate ok") && strings.Contains(last, "[+]webhooks ok") && strings.Contains(last, "[-]register failed")
 	})
 	err := w.Create(t.Context(), build.Claim("team", "early").Pool("p").Length(32).Obj())
 	if !apierrors.IsTooManyRequests(err) {
-		t.Errorf("before it is ready: got %v, want to be told to try again", err)
+		t.Errorf("before it is ready: got %v, want a request to try again", err)
 	}
 	complete.ResourceVersion = ""
 	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(role), role))
@@ -251,7 +250,7 @@ func (w *world) isReadyWhenComplete(t *testing.T) {
 	suite.Must(t, w.Managers[1].Start(t.Context()))
 }
 
-// readyz is what a replica says of its readiness, check by check.
+// readyz returns the readiness of a replica, check by check.
 func readyz(ctx context.Context, m *cluster.Manager) string {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.ProbeAddress+"/readyz?verbose", nil)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package loops has each write of each controller refused, in each way in which an API
-// server refuses, and counts what the operator asks of it meanwhile: a pass that fails must
-// not cause its own next one.
+// Package loops makes the API server refuse each write of each controller, in each way in which it
+// can, and counts the requests of the operator in that time: a pass that fails must not cause its
+// own next one.
 package loops
 
 import (
@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// watched is for how long requests are counted.
+	// watched is the time in which requests are counted.
 	watched = 10 * time.Second
-	// mostOfAKind is how many requests of one verb and resource are made for one object in
-	// that time: after 5 ms, twice as long each time, and then once a second.
+	// mostOfAKind bounds the requests of one verb and resource for one object in that time: after 5
+	// ms, twice as long each time, and then once a second.
 	mostOfAKind = 25
-	// mostWrites is how many requests change something in that time. Most are made where a
-	// claim waits for the block of another one: that record is fenced and deleted, the
-	// next one created and bound, and after each of them the pool's status may be written.
+	// mostWrites bounds the requests that change something in that time. Most are made if a claim
+	// waits for the block of another one: that record is fenced and deleted, the next one created
+	// and bound, and after each of them the pool's status may be written.
 	mostWrites = 8
-	// servedWithin is how long it takes from the end of the cause: until the API server
+	// servedWithin bounds the time from the end of the cause to the success: until the API server
 	// notices that, a second until the next try, and more on a machine that is busy.
 	servedWithin = 6 * time.Second
 )
 
-// TestMain has all rows run at once: they do little but wait.
+// TestMain runs all rows at once: they do little but wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "100"); err != nil {
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAPassThatFailsDoesNotCauseTheNextOne runs all rows at once, each in a namespace with
-// objects of its own.
+// TestAPassThatFailsDoesNotCauseTheNextOne runs all rows at once, each in a separate namespace with
+// separate objects.
 func TestAPassThatFailsDoesNotCauseTheNextOne(t *testing.T) {
 	w := suite.Start(t, cluster.Options{Managers: 1, ClusterAPICRDs: true, Audit: true})
 	w.Patience = 2 * time.Minute
@@ -69,12 +69,12 @@ func TestAPassThatFailsDoesNotCauseTheNextOne(t *testing.T) {
 // preparing bounds how many rows create objects at once, so that no create takes too long.
 var preparing = make(chan struct{}, 4)
 
-// scene is one row: a write that is refused in one way.
+// scene holds one row: a write that is refused in one way.
 type scene struct {
 	*suite.World
 	write  write
 	refuse refusal
-	// name is of the namespace, and of all objects.
+	// name is the name of the namespace, and of all objects.
 	name string
 }
 
@@ -87,7 +87,7 @@ func (s *scene) run() {
 	s.AwaitCanary(true)
 	before := len(s.requests())
 	s.write.begin(s)
-	select { // nothing else is to be waited for: that there is little is what is shown
+	select { // there is no event to wait for: the small number of requests is the result
 	case <-time.After(watched):
 	case <-s.Context().Done():
 	}
@@ -108,7 +108,7 @@ func (s *scene) run() {
 	}
 }
 
-// Created creates objects, again and again where the machine is too busy.
+// Created creates objects, again and again if the machine is too busy.
 func (s *scene) Created(objects ...client.Object) {
 	s.Helper()
 	for _, obj := range objects {
@@ -118,7 +118,7 @@ func (s *scene) Created(objects ...client.Object) {
 	}
 }
 
-// requests are those of the operator for the objects of the row.
+// requests returns those of the operator for the objects of the row.
 func (s *scene) requests() []cluster.Audited {
 	all, err := s.Audit()
 	suite.Must(s, err)

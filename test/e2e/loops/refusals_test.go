@@ -21,13 +21,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// refusal is a way in which an API server refuses a write.
+// refusal holds a way in which an API server refuses a write.
 type refusal struct {
 	name    string
 	refuses func(write) bool
-	// begin begins to refuse the write of a scene, and returns what ends that.
+	// begin begins to refuse the write of a scene, and returns a function that ends that.
 	begin func(*scene) (end func())
-	// says is what a condition names.
+	// says returns the text that a condition names.
 	says func(*scene) string
 }
 
@@ -56,8 +56,8 @@ func refusals(conflicts *httptest.Server) []refusal {
 	}
 }
 
-// conflicts is a webhook that refuses all with 409, as the API server does where a newer
-// version is stored.
+// conflicts starts a webhook that refuses all with 409, as the API server does if a newer version
+// is stored.
 func conflicts(t *testing.T) *httptest.Server {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 		review := &admissionv1.AdmissionReview{}
@@ -75,7 +75,7 @@ func conflicts(t *testing.T) *httptest.Server {
 	return server
 }
 
-// silent is the address of a server that takes connections and never answers.
+// silent returns the address of a server that takes connections and never answers.
 func silent(s *scene) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	suite.Must(s, err)
@@ -106,7 +106,8 @@ func (s *scene) rules() []admissionregistrationv1.RuleWithOperations {
 	}
 }
 
-// conditions select what the operator writes for the scene, and the canary.
+// conditions returns the conditions that select the objects that the operator writes for the scene,
+// and the canary.
 func (s *scene) conditions() []admissionregistrationv1.MatchCondition {
 	named := "has(request.name) && request.name.split('.').exists(part, part == '" + s.name + "')"
 	if s.write.object != "" {
@@ -120,7 +121,7 @@ func (s *scene) conditions() []admissionregistrationv1.MatchCondition {
 	}}
 }
 
-// refusedBy creates objects that refuse, and returns what deletes them.
+// refusedBy creates objects that refuse, and returns a function that deletes them.
 func (s *scene) refusedBy(objects ...client.Object) func() {
 	s.Created(objects...)
 	end := func() { _ = client.IgnoreNotFound(s.Delete(context.Background(), objects[0])) }
@@ -128,8 +129,7 @@ func (s *scene) refusedBy(objects ...client.Object) func() {
 	return func() { s.Deleted(objects...) }
 }
 
-// AwaitCanary waits until the API server refuses what the scene has it refuse, or does not
-// any more.
+// AwaitCanary waits until the API server refuses the writes of the scene, or does not any more.
 func (s *scene) AwaitCanary(refused bool) {
 	s.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: canary}}

@@ -17,19 +17,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// write is one that a controller makes.
+// write holds one that a controller makes.
 type write struct {
 	does string
-	// verb, group, resource and subresource are those of the request.
+	// verb, group, resource and subresource identify the request.
 	verb, group, resource, subresource string
 	clusterScoped                      bool
-	// object is the name of the only object that is written to, where that is not of the
-	// scene.
+	// object is the name of the only object that is written to, if that is not of the scene.
 	object string
-	// prepare makes what there is before the write is refused, and begin has it made.
+	// prepare makes the objects that exist before the write is refused, and begin causes the write.
 	prepare, begin func(*scene)
-	// says is the message of the condition Ready; nil where none can be written, or the
-	// object is as good as before.
+	// says returns the message of the condition Ready; nil if none can be written, or the object is
+	// as good as before.
 	says func(*scene) string
 	// served reports whether the write has had its effect.
 	served func(*scene) bool

@@ -60,8 +60,8 @@ func TestEveryWrite(t *testing.T) {
 	w.withDocumentedRights()
 }
 
-// goneMeanwhile kills an import when all is moved and its journal is still there. A claim
-// that goes before the import is run again is not made again.
+// goneMeanwhile kills an import when all is moved and its journal still exists. A claim that goes
+// before the import is run again is not made again.
 func (w *world) goneMeanwhile() {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())

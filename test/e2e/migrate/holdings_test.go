@@ -24,7 +24,7 @@ func TestHoldings(t *testing.T) {
 	t.Run("netbox", func(t *testing.T) { (&world{w.For(t), w.dice}).testNetBox() })
 }
 
-// blocks are the blocks of the IPClaims of the namespace dc, by name.
+// blocks returns the blocks of the IPClaims of the namespace dc, by name.
 func (w *world) blocks() map[string]string {
 	w.Helper()
 	all := &v1alpha1.IPClaimList{}
@@ -60,7 +60,7 @@ func (w *world) testCSV(n int) {
 	fresh := build.Claim("dc", "fresh").Pool("hosts").Obj()
 	w.Created(fresh)
 	if got, first := fresh.Status.AllocatedCIDR, fmt.Sprintf("10.1.%d.%d/32", (n+10)/256, (n+10)%256); got != first {
-		w.Errorf("a new claim gets %s, want %s, the first that nobody has", got, first)
+		w.Errorf("a new claim gets %s, want %s, the first free one", got, first)
 	}
 	_, err := w.run(do, migrate.Options{Action: migrate.Rollback})
 	if problems, ok := errors.AsType[*migrate.ProblemsError](err); !ok || problems.Count != 1 {
@@ -77,8 +77,8 @@ func (w *world) testCSV(n int) {
 	}
 }
 
-// testPlans imports random files: what a plan accepts is made, and of what it does not accept
-// nothing is, but with SkipProblems the rest.
+// testPlans imports random files: the import makes an accepted plan and nothing of a refused one,
+// but with SkipProblems the rest.
 func (w *world) testPlans(n int) {
 	for range n {
 		file := "kind,name,cidr,namespace,network,gateway\npool,big,10.64.0.0/16,,,\npool,hosts,10.64.1.0/24,,24,10.64.1.1\nreserved,,10.64.1.100-10.64.1.199,,,\n"
@@ -100,7 +100,7 @@ func (w *world) testPlans(n int) {
 				w.Fatalf("with problems: %v, and %d pools\n%s", err, w.countPools(), file)
 			}
 		}
-		for _, action := range []migrate.Action{migrate.Apply, migrate.Apply, migrate.Rollback} { // what is there is left as it is
+		for _, action := range []migrate.Action{migrate.Apply, migrate.Apply, migrate.Rollback} { // existing objects are left as they are
 			if _, err := w.run(do, migrate.Options{Action: action, SkipProblems: skip}); err != nil {
 				w.Fatalf("%v\n%s", err, file)
 			}

@@ -32,8 +32,8 @@ const (
 	inUse            = "example.com/in-use"
 )
 
-// site is what is moved in the test of the in-cluster provider: a pool of the namespace
-// site, whose claims belong to the Cluster c1 or to none, and a pool for all namespaces.
+// site holds the objects that are moved in the test of the in-cluster provider: a pool of the
+// namespace site, whose claims belong to the Cluster c1 or to none, and a pool for all namespaces.
 type site struct {
 	*world
 	provider *cluster.Process
@@ -85,7 +85,7 @@ func newSite(t *testing.T, n int) *site {
 }
 
 // answers makes a claim for the old pool, and returns how long it took until the provider has
-// answered it, which may be so long.
+// answered it, at most the given time.
 func (s *site) answers(name string, within time.Duration) time.Duration {
 	s.Helper()
 	patient := *s.World
@@ -107,7 +107,7 @@ func (s *site) claim(name string) *build.AddressClaimBuilder {
 	return build.AddressClaim("site", name).From(inClusterGroup, "InClusterIPPool", "machines")
 }
 
-// newClaims creates claims for the old pool until it is told to stop, up to 300.
+// newClaims creates claims for the old pool until it is stopped, up to 300.
 func (s *site) newClaims() (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var done sync.WaitGroup
@@ -130,7 +130,7 @@ func TestInCluster(t *testing.T) {
 	s := newSite(t, n)
 	s.witness()
 
-	// A plan changes nothing, and says what is in the way.
+	// A plan changes nothing, and reports the obstacles.
 	out, err := s.run(migrate.InCluster, migrate.Options{})
 	if problems, ok := errors.AsType[*migrate.ProblemsError](err); !ok || problems.Count != 1 || !strings.Contains(out, "Cluster site/c1") {
 		t.Fatalf("the Cluster is not paused: %v", err)
@@ -143,11 +143,11 @@ func TestInCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The provider runs, others ask it for addresses, and the import is killed.
+	// The provider runs, clients ask it for addresses, and the import is killed.
 	stop := s.newClaims()
 	s.interrupted(migrate.InCluster, migrate.Options{Action: migrate.Apply}, 6, 8*n)
 	stop()
-	maps.Copy(before, s.held()) // with what the provider has handed out until it was closed
+	maps.Copy(before, s.held()) // with the addresses that the provider has handed out until it was closed
 	if _, err := s.run(migrate.InCluster, migrate.Options{Action: migrate.Apply}); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestInCluster(t *testing.T) {
 	s.recorded()
 	s.noJournals()
 
-	// All goes on: claims that waited are served, and one that is being deleted is released.
+	// All continue: claims that waited are served, and one that is being deleted is released.
 	s.pauseCluster("site", "c1", false)
 	s.ready()
 	s.keptAddresses(before)
@@ -182,7 +182,7 @@ func TestInCluster(t *testing.T) {
 	}
 }
 
-// goes removes the finalizer of the claim that is being deleted, and sees its address
+// goes removes the finalizer of the claim that is being deleted, and waits until its address is
 // released.
 func (s *site) goes() {
 	s.Helper()
@@ -197,7 +197,7 @@ func (s *site) goes() {
 	s.Gone(claim, &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "site", Name: "going"}})
 }
 
-// rolledBack rolls the import back, which is refused while something new is claimed.
+// rolledBack rolls the import back, which is refused while there is a new claim.
 func (s *site) rolledBack(before map[client.ObjectKey]string, n int) {
 	s.Helper()
 	s.pauseCluster("site", "c1", true)
@@ -210,8 +210,8 @@ func (s *site) rolledBack(before map[client.ObjectKey]string, n int) {
 	}
 	s.keptAddresses(before)
 	s.allFrom(v1alpha1.GroupVersion.Group, "")
-	// The provider puts its finalizer on all claims of a Cluster whose pause ends, whatever
-	// pool they name. None of them hangs for that.
+	// The provider puts its finalizer on all claims of a Cluster whose pause ends, also of other
+	// pools. None of them hangs for that.
 	late := s.claim("late").Obj()
 	suite.Must(s, s.Get(s.Context(), client.ObjectKeyFromObject(late), late))
 	if !controllerutil.ContainsFinalizer(late, releaseAddress) {
@@ -230,8 +230,8 @@ func (s *site) rolledBack(before map[client.ObjectKey]string, n int) {
 	s.noJournals()
 	s.Gone(&v1alpha1.LocalIPPool{ObjectMeta: metav1.ObjectMeta{Namespace: "site", Name: "machines"}}, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "shared"}})
 	s.pauseCluster("site", "c1", false)
-	// The provider answers again, with all claims before this one as at the beginning. What
-	// else runs on the machine may have changed since.
+	// The provider answers again, with all claims before this one as at the beginning. Other
+	// processes may have changed the speed of the machine since.
 	took := s.answers("again", s.Patience+5*s.backlog)
 	s.Logf("the provider answers again after %s", took.Round(time.Second))
 	s.keptAddresses(before)

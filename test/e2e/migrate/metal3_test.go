@@ -31,11 +31,11 @@ const (
 	metal3Namespace = "metal"
 )
 
-// playedMetal3 does what Metal3's manager does for the pool, as far as it matters here: it
-// gives an address to every IPAddressClaim that names a pool of that name, of whatever API
-// group; it hands out the first one of spec.pools that no IPAddress of the pool has, and
-// that is not preallocated to a claim of another name; and it releases the address of a
-// claim that is being deleted. A pause of the pool does not stop it.
+// playedMetal3 does what Metal3's manager does for the pool, as far as it matters here: it gives an
+// address to every IPAddressClaim that names a pool of that name, of any API group; it hands out
+// the first one of spec.pools that no IPAddress of the pool has, and that is not preallocated to a
+// claim of another name; and it releases the address of a claim that is being deleted. A pause of
+// the pool does not stop it.
 type playedMetal3 struct{ *world }
 
 func (m playedMetal3) start() (stop func()) {
@@ -44,7 +44,7 @@ func (m playedMetal3) start() (stop func()) {
 	done.Go(func() {
 		for ctx.Err() == nil {
 			if err := m.reconcile(ctx); err != nil && ctx.Err() == nil {
-				m.Logf("Metal3: %v", err) // somebody else was faster, as a rule
+				m.Logf("Metal3: %v", err) // another writer was faster, as a rule
 			}
 			select {
 			case <-ctx.Done():
@@ -145,7 +145,7 @@ func (m playedMetal3) reconcileClaim(ctx context.Context, pool *unstructured.Uns
 	return m.Status().Patch(ctx, claim, client.MergeFrom(before))
 }
 
-// free is the first address of a pool that a claim may have.
+// free returns the first address of a pool that a claim may have.
 func free(pool *unstructured.Unstructured, claim string, taken map[string]string) (string, bool) {
 	parts, _, _ := unstructured.NestedSlice(pool.Object, "spec", "pools")
 	for _, part := range parts {
@@ -193,13 +193,13 @@ func TestMetal3(t *testing.T) {
 	w.recorded()
 	w.ready()
 
-	// What Metal3's own claims have is handed out by nobody, nor what is preallocated.
+	// Neither side hands out the addresses of Metal3's own claims, nor the preallocated ones.
 	local := &v1alpha1.LocalIPPool{}
 	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Namespace: metal3Namespace, Name: "hosts-cadastre"}, local))
 	if got := fmt.Sprint(local.Spec.Reserved); got != "[10.0.63.7 10.0.63.100/31]" {
 		t.Errorf("reserved is %s", got)
 	}
-	// Metal3 hands out nothing any more, also of what the moved claims had.
+	// Metal3 hands out nothing any more, also of the addresses of the moved claims.
 	w.Created(build.AddressClaim(metal3Namespace, "old").From(metal3Group, "IPPool", metal3PoolName).Obj())
 	w.Created(build.AddressClaim(metal3Namespace, "new").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "hosts-cadastre").Obj())
 	fresh := client.ObjectKey{Namespace: metal3Namespace, Name: "new"}
@@ -209,7 +209,7 @@ func TestMetal3(t *testing.T) {
 	}
 	w.keptAddresses(before)
 
-	// Its own claims go: what they had is free, once the import is run again.
+	// Its own claims go: their addresses are free, once the import is run again.
 	w.releaseOwnMetal3()
 	if _, err := w.run(migrate.Metal3, migrate.Options{Action: migrate.Apply}); err != nil {
 		t.Fatal(err)

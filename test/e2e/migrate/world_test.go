@@ -31,7 +31,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// size is how many addresses are in use.
+// size returns how many addresses are in use.
 func size(t *testing.T) int {
 	usual := 5000
 	if testing.Short() {
@@ -40,7 +40,7 @@ func size(t *testing.T) int {
 	return suite.Setting(t, "MOVEIN_ADDRESSES", usual, strconv.Atoi)
 }
 
-// world is a cluster with Cluster API and Cadastre.
+// world holds a cluster with Cluster API and Cadastre.
 type world struct {
 	*suite.World
 	dice *rand.Rand
@@ -91,7 +91,7 @@ func (w *world) handOut(namespace string, pool client.Object, finalizers [2]stri
 	suite.Must(w, group.Wait())
 }
 
-// claims and addresses list all of Cluster API's.
+// claims returns all claims of Cluster API, and the method below all addresses.
 func (w *world) claims() []ipamv1.IPAddressClaim {
 	w.Helper()
 	all := &ipamv1.IPAddressClaimList{}
@@ -106,8 +106,8 @@ func (w *world) addresses() []ipamv1.IPAddress {
 	return all.Items
 }
 
-// hasAddress waits until a claim has its address. It reads that claim alone: to list all over
-// and over would take the time of the provider that is waited for.
+// hasAddress waits until a claim has its address. It reads that claim alone: to list all over and
+// over would take time from the provider.
 func (w *world) hasAddress(key client.ObjectKey) {
 	w.Helper()
 	w.AwaitUnlessFailed(key.String()+" has its address", func(ctx context.Context) (bool, error) {
@@ -119,7 +119,7 @@ func (w *world) hasAddress(key client.ObjectKey) {
 	})
 }
 
-// held is which claim has which address: that of the IPAddress that its status names.
+// held returns the address of each claim: that of the IPAddress that its status names.
 func (w *world) held() map[client.ObjectKey]string {
 	w.Helper()
 	byName := map[client.ObjectKey]string{}
@@ -135,8 +135,8 @@ func (w *world) held() map[client.ObjectKey]string {
 	return held
 }
 
-// keptAddresses fails the test where a claim has lost its address, has another one, or two
-// have the same.
+// keptAddresses fails the test if a claim has lost its address, has another one, or two have the
+// same.
 func (w *world) keptAddresses(before map[client.ObjectKey]string) {
 	w.Helper()
 	now := w.held()
@@ -155,14 +155,14 @@ func (w *world) keptAddresses(before map[client.ObjectKey]string) {
 	for _, address := range w.addresses() {
 		key := client.ObjectKeyFromObject(&address).String()
 		if other := holders[address.Spec.Address]; other != "" {
-			w.Fatalf("%s is that of %s and of %s", address.Spec.Address, other, key)
+			w.Fatalf("%s belongs to %s and to %s", address.Spec.Address, other, key)
 		}
 		holders[address.Spec.Address] = key
 	}
 }
 
-// allFrom fails the test unless all claims, and IPAddresses, of a namespace name pools of
-// the group.
+// allFrom fails the test unless all claims, and IPAddresses, of a namespace name pools of the
+// group.
 func (w *world) allFrom(group string, finalizer string) {
 	w.Helper()
 	for _, claim := range w.claims() {
@@ -182,8 +182,7 @@ func (w *world) allFrom(group string, finalizer string) {
 	}
 }
 
-// recorded waits until an IPAllocation is there for each IPAddress, and for no other block
-// of a pool.
+// recorded waits until an IPAllocation exists for each IPAddress, and for no other block of a pool.
 func (w *world) recorded() {
 	w.Helper()
 	wrong := ""
@@ -198,7 +197,7 @@ func (w *world) recorded() {
 	})
 }
 
-// unrecorded is what is wrong in the register, or nothing.
+// unrecorded returns an error of the register, or nothing.
 func (w *world) unrecorded() string {
 	w.Helper()
 	all := &v1alpha1.IPAllocationList{}
@@ -244,8 +243,8 @@ func (w *world) pauseCluster(namespace, name string, paused bool) {
 	suite.Must(w, w.Patch(w.Context(), c, client.MergeFrom(before)))
 }
 
-// witness watches IPAddresses until the test ends, and fails it when an address is that of
-// two claims.
+// witness watches IPAddresses until the test ends, and fails it when two claims have the same
+// address.
 func (w *world) witness() {
 	w.Helper()
 	list := &ipamv1.IPAddressList{}
@@ -291,7 +290,7 @@ func (w *world) witness() {
 // errCrash ends a run as if its process had been killed.
 var errCrash = errors.New("crash")
 
-// crashing is a client whose process ends with a write: before it, or before its answer.
+// crashing returns a client whose process ends with a write: before it, or before its answer.
 func (w *world) crashing(limit int64, before bool, end func()) client.Client {
 	var writes atomic.Int64
 	write := func(do func() error) error {
@@ -321,10 +320,10 @@ func (w *world) crashing(limit int64, before bool, end func()) client.Client {
 	})
 }
 
-// command is one of the imports.
+// command represents one of the imports.
 type command func(context.Context, client.Client, migrate.Options) error
 
-// run runs an import to its end, and returns what it printed.
+// run runs an import to its end, and returns its output.
 func (w *world) run(do command, o migrate.Options) (string, error) {
 	var out bytes.Buffer
 	o.Out, o.Settle = &out, 2*time.Second
@@ -365,7 +364,7 @@ func (w *world) pool(version, kind, namespace, name string, spec map[string]any)
 	return pool
 }
 
-// addrs are n addresses from one on, by names with a prefix.
+// addrs returns n addresses from one on, by names with a prefix.
 func addrs(prefix, first string, n int) map[string]netip.Addr {
 	all := map[string]netip.Addr{}
 	addr := netip.MustParseAddr(first)

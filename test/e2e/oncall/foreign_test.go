@@ -15,11 +15,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// afterAFailure are metrics that the API server does not export before a webhook has failed.
+// afterAFailure has metrics that the API server does not export before a webhook has failed.
 var afterAFailure = []string{"apiserver_admission_webhook_fail_open_count"}
 
-// foreign compares the metrics of others, which alerts and dashboards read, with what a replica
-// and the API server export.
+// foreign compares the metrics of other programs, which alerts and dashboards read, with those that
+// a replica and the API server export.
 func (w *world) foreign() {
 	ofReplica, ofAPIServer := alerts.Foreign()
 	for _, name := range afterAFailure {
@@ -44,7 +44,7 @@ func (w *world) foreign() {
 func (w *world) has(who string, want map[string][]string, scrape func() []byte) {
 	w.Helper()
 	var missing []string
-	w.Await(who+" exports what is read of it", func(context.Context) bool {
+	w.Await(who+" exports the metrics that are read", func(context.Context) bool {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(bytes.NewReader(scrape()))
 		suite.Must(w, err)
@@ -60,7 +60,7 @@ func (w *world) has(who string, want map[string][]string, scrape func() []byte) 
 	})
 }
 
-// labelsOf are the labels of a family, in order; those of a histogram's buckets have le.
+// labelsOf returns the labels of a family, in order; those of a histogram's buckets have le.
 func labelsOf(family *dto.MetricFamily, bucket bool) []string {
 	var labels []string
 	if bucket {

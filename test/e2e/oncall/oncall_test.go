@@ -20,11 +20,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// world is a cluster with an account that may read metrics.
+// world holds a cluster with an account that may read metrics.
 type world struct {
 	*suite.World
 	alerts *alerts.Alerts
-	// token is that of an account with the role cadastre-metrics-reader.
+	// token belongs to an account with the role cadastre-metrics-reader.
 	token string
 }
 
@@ -68,7 +68,7 @@ func (w *world) scrapes() {
 	}
 }
 
-// poolFillsUp is the story of a person on call. The pool has 64 addresses, of which one tenant
+// poolFillsUp plays the story of a person on call. The pool has 64 addresses, of which one tenant
 // takes nearly all.
 func (w *world) poolFillsUp() {
 	w.Namespace("modest")
@@ -102,7 +102,7 @@ func (w *world) poolFillsUp() {
 	mended := w.settled(18)
 
 	w.fires("CadastrePoolNearlyFull", map[string]string{"severity": "warning", "pool": "edge"}, calm, full, mended)
-	w.claims("greedy", 100, 6) // as many as it may have by now
+	w.claims("greedy", 100, 6) // up to its limit
 	if err := w.Create(w.Context(), claim("greedy", 106)); !apierrors.IsForbidden(err) {
 		w.Errorf("beyond its limit the tenant is answered %v, want 403", err)
 	}
@@ -119,8 +119,8 @@ func (w *world) claims(namespace string, from, count int) {
 	}
 }
 
-// settled records when all replicas say that so many addresses of the pool are left, that
-// each claim is counted as Bound, and that each record is known to be claimed.
+// settled records when all replicas export that so many addresses of the pool are left, that each
+// claim is counted as Bound, and that each record is known to be claimed.
 func (w *world) settled(available float64) moment {
 	w.Helper()
 	var now moment
@@ -183,12 +183,12 @@ func (w *world) policyIsMissing() {
 			return true
 		}
 	}
-	w.Await("all replicas say that the register is protected", protected(1))
+	w.Await("all replicas report that the register is protected", protected(1))
 	out, err := w.Kubectl(w.Context(), "get", "validatingadmissionpolicybinding", policy, "-o", "name")
 	suite.Must(w, err)
 	_, err = w.Kubectl(w.Context(), "delete", strings.TrimSpace(out))
 	suite.Must(w, err)
-	w.Await("all replicas say that it is not", protected(0))
+	w.Await("all replicas report that it is not", protected(0))
 }
 
 // lint checks a scrape after a release, a refusal and a claim that waits.

@@ -17,11 +17,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// moment is the value of each time series at one moment.
+// moment holds the value of each time series at one moment.
 type moment map[string]float64
 
-// recorded scrapes all replicas when each record has its holder. A moment stands for minutes:
-// what lasts for the seconds between a record and its claim must not be in it.
+// recorded scrapes all replicas when each record has its holder. A moment stands for minutes: a
+// state that lasts for the seconds between a record and its claim must not be in it.
 func (w *world) recorded() moment {
 	w.Helper()
 	var now moment
@@ -78,7 +78,7 @@ func (m moment) add(family *dto.MetricFamily, instance string) {
 	}
 }
 
-// series is a time series as Prometheus stores it: without labels that are empty.
+// series returns a time series as Prometheus stores it: without labels that are empty.
 func series(name string, labels map[string]string) string {
 	var pairs []string
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
@@ -89,7 +89,7 @@ func series(name string, labels map[string]string) string {
 	return name + "{" + strings.Join(pairs, ",") + "}"
 }
 
-// input are the moments as the input of promtool, each of them for so many minutes.
+// input returns the moments as the input of promtool, each of them for so many minutes.
 func input(minutes int, moments ...moment) []map[string]any {
 	all := map[string]bool{}
 	for _, m := range moments {

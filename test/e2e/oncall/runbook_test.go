@@ -11,11 +11,11 @@ import (
 
 const root = "../../.."
 
-// runbook is the commands of a page, in its order.
+// runbook holds the commands of a page, in its order.
 type runbook struct {
 	w    *world
 	page *pages.Page
-	// values are what the placeholders are filled in with.
+	// values has the values of the placeholders.
 	values map[string]string
 	shell  *pages.Shell
 }
@@ -35,7 +35,7 @@ func (w *world) runbook(alert string) *runbook {
 var placeholder = regexp.MustCompile(`(?m)^( *)([A-Z]+)=(\S+)`)
 
 // run runs the one block that has a command in it, with the placeholders of it and of earlier
-// blocks filled in, and returns what it writes.
+// blocks filled in, and returns its output.
 func (r *runbook) run(command string) string {
 	r.w.Helper()
 	var found []string

@@ -69,7 +69,7 @@ func (w *world) pause(t *testing.T) {
 	alice.matches("pause-tenant")
 }
 
-// phase waits until a pool has a phase, so that the manager has seen what came before.
+// phase waits until a pool has a phase, so that the manager has seen the earlier changes.
 func (w *world) phase(t *testing.T, name string, phase v1alpha1.PoolPhase) {
 	t.Helper()
 	pool := &v1alpha1.IPPool{}
@@ -117,7 +117,7 @@ func (w *world) interrupted(t *testing.T) {
 	args := []string{"claim", "-n", "team-a", "--name", "stays", "--pool", "vips", "--length", "31", "--wait", "--as=alice", "--kubeconfig=" + w.Kubeconfig()}
 	code := app.Run(ctx, args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: errs})
 	if said := errs.String(); code != command.ExitError || !strings.Contains(said, "interrupted: IPClaim stays stays and waits") {
-		t.Errorf("ended with code %d, having said:\n%s", code, said)
+		t.Errorf("ended with code %d and the output:\n%s", code, said)
 	}
 	alice := w.as(t, "alice")
 	alice.runs("kubectl ipam release stays -n team-a --yes").ends(command.ExitDone)
@@ -137,7 +137,7 @@ func (n *notify) Write(text []byte) (int, error) {
 	return n.Buffer.Write(text)
 }
 
-// explain tells why claims wait, and where blocks came from.
+// explain shows why claims wait, and where blocks came from.
 func (w *world) explain(t *testing.T) {
 	admin := w.as(t, "")
 	admin.runs("kubectl ipam explain vip-2 -n team-b")
@@ -189,7 +189,7 @@ func (w *world) release(t *testing.T) {
 	admin.matches("release")
 }
 
-// withoutFinalizers takes all finalizers off a claim.
+// withoutFinalizers removes all finalizers from a claim.
 func (w *world) withoutFinalizers(namespace, name string) {
 	w.Helper()
 	claim := build.Claim(namespace, name).Obj()
@@ -208,7 +208,7 @@ func (w *world) waitingAddressClaim() {
 	})
 }
 
-// recordOf names the allocation whose holder is an IPClaim.
+// recordOf returns the name of the allocation whose holder is an IPClaim.
 func (w *world) recordOf(namespace, holder string) string {
 	w.Helper()
 	records := &v1alpha1.IPAllocationList{}

@@ -21,7 +21,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// check holds records, holders and pools against each other, where nothing is wrong.
+// check compares records, holders and pools with each other, in a healthy cluster.
 func (w *world) check(t *testing.T) {
 	admin := w.as(t, "")
 	admin.runs("kubectl ipam check").ends(command.ExitDone)
@@ -35,8 +35,8 @@ func (w *world) check(t *testing.T) {
 	alice.matches("check-tenant")
 }
 
-// TestCheckFindsWhatIsWrong forges records, claims and pools while no operator runs and
-// nothing keeps the administrator from it.
+// TestCheckFindsWhatIsWrong forges records, claims and pools while no operator runs and the
+// administrator can write all of them.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	w := &world{World: suite.Start(t, cluster.Options{Managers: 1, ClusterAPICRDs: true})}
 	w.Namespace("team-a")
@@ -69,7 +69,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	if len(printed) != 2 {
 		t.Fatalf("got %q, want two commands", printed)
 	}
-	for _, line := range printed { // as they are printed: each releases what the check has found
+	for _, line := range printed { // as they are printed: each releases the records that the check has found
 		admin.runs(line + " --dry-run=server").ends(command.ExitDone).says("ipallocation.ipam.cadastre.dev/")
 	}
 	admin.runs(printed[0]).ends(command.ExitDone)
@@ -82,7 +82,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// unprotect removes what keeps others than the operator from writing records.
+// unprotect removes the policies that keep others than the operator from writing records.
 func (w *world) unprotect() {
 	w.Helper()
 	for _, obj := range []client.Object{
@@ -100,7 +100,7 @@ func (w *world) unprotect() {
 	})
 }
 
-// record is an IPAllocation of a claim x that does not exist.
+// record returns an IPAllocation of a claim x that does not exist.
 func record(name, cidr, pool string) *v1alpha1.IPAllocation {
 	return &v1alpha1.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name},
@@ -112,7 +112,7 @@ func record(name, cidr, pool string) *v1alpha1.IPAllocation {
 	}
 }
 
-// forge makes one of everything that can be wrong.
+// forge makes one object of every kind of fault.
 func (w *world) forge() {
 	w.Helper()
 	past := metav1.NewTime(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -140,7 +140,7 @@ func (w *world) forge() {
 	w.force(&ipamv1.IPAddress{}, "team-a", "bare")
 }
 
-// force deletes an object whatever its finalizers say.
+// force deletes an object in spite of its finalizers.
 func (w *world) force(obj client.Object, namespace, name string) {
 	w.Helper()
 	key := client.ObjectKey{Namespace: namespace, Name: name}
@@ -198,8 +198,8 @@ func TestCheckAccusesNobodyWhoIsHealthy(t *testing.T) {
 	t.Logf("of 12 checks that looked once, %d found something that was under way", accusedAtOneLook)
 }
 
-// comeAndGo creates and deletes claims and addresses until ctx is done. What fails because a
-// replica was killed while it answered is tried again under the next name.
+// comeAndGo creates and deletes claims and addresses until ctx is done. A call that fails because a
+// replica was killed while it answered is repeated under the next name.
 func (w *world) comeAndGo(ctx context.Context, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		name := fmt.Sprintf("c-%d-%d", worker, n)

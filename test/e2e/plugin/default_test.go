@@ -39,8 +39,8 @@ func (w *world) defaultClass(t *testing.T) {
 	w.switchesUnderLoad(t)
 }
 
-// resumesASwitch has a switch that was interrupted after its first write, and after its
-// second, finished or taken back.
+// resumesASwitch finishes or undoes a switch that was interrupted after its first write, and after
+// its second.
 func (w *world) resumesASwitch(t *testing.T) {
 	admin := w.as(t, "")
 	for _, name := range []string{"plots", "subnets"} {
@@ -62,7 +62,8 @@ func (w *world) annotated(class, annotations string) {
 	suite.Must(w, w.Patch(w.Context(), build.Class(class).Obj(), patch))
 }
 
-// isDefault expects that one class alone is annotated, and is said to replace none.
+// isDefault expects that one class alone is annotated, and that its annotation names no
+// predecessor.
 func (w *world) isDefault(t *testing.T, name string) {
 	t.Helper()
 	classes := &v1alpha1.IPClassList{}

@@ -1,5 +1,5 @@
-// Package plugin runs every command of the kubectl plug-in against a cluster with two
-// routing domains, IPv6, child pools, claims that wait and retained blocks.
+// Package plugin runs every command of the kubectl plug-in against a cluster with two routing
+// domains, IPv6, child pools, claims that wait and retained blocks.
 //
-// What the commands print is compared with testdata/*.golden; -update writes these anew.
+// The output of the commands is compared with testdata/*.golden; -update rewrites these.
 package plugin

@@ -52,10 +52,10 @@ func (w *world) version(t *testing.T) {
 	alice.matches("version-tenant")
 }
 
-// harm is one thing that is broken, and repaired again.
+// harm holds one thing that is broken, and repaired again.
 type harm struct {
 	what string
-	// do breaks it, and returns what repairs it.
+	// do breaks it, and returns the repair.
 	do func() (repair func())
 	// named is the check that names it, with this result.
 	named  string
@@ -82,11 +82,11 @@ func TestDoctorNamesWhatIsBroken(t *testing.T) {
 	admin.matches("doctor-broken")
 }
 
-// harmed does harm, runs doctor, and adds to the transcript what is not as it should be.
+// harmed does harm, runs doctor, and adds the failed checks to the transcript.
 func (w *world) harmed(admin *terminal, h harm) {
 	w.Helper()
 	defer h.do()()
-	// The operator and the API server see by their watches what was done.
+	// The operator and the API server see the change by their watches.
 	w.Await("doctor names "+h.what, func(context.Context) bool {
 		ran := admin.quietly("kubectl ipam doctor -n team-a -o json")
 		var report health.DoctorReport
@@ -175,7 +175,7 @@ func (w *world) harmsWhileItIsDown() []harm {
 	}
 }
 
-// changed changes an object, although others write it, too. Its repair writes what was there.
+// changed changes an object, although others write it, too. Its repair writes the former state.
 func (w *world) changed(obj client.Object, namespace, name string, change func()) func() func() {
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	return func() func() {
@@ -218,7 +218,8 @@ func (w *world) removedIn(obj client.Object, namespace, name string) func() func
 	}
 }
 
-// deployed has the operator's Deployment say how many replicas it has: no kubelet runs here.
+// deployed writes the number of replicas into the status of the operator's Deployment: no kubelet
+// runs here.
 func (w *world) deployed(want, available int32) func() func() {
 	labels := map[string]string{"app.kubernetes.io/name": "cadastre"}
 	deployment := &appsv1.Deployment{

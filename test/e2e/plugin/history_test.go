@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// history asks who had blocks before, of the file that the operator writes.
+// history asks for the former holders of blocks, from the file that the operator writes.
 func (w *world) history(t *testing.T) {
 	w = &world{World: w.For(t), historyFile: w.historyFile}
 	w.Pools(build.Pool("archive").CIDR("203.0.113.64/28").Domain("yard").Obj())

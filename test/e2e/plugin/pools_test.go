@@ -30,7 +30,7 @@ func (w *world) pools(t *testing.T) {
 	alice.matches("pools-tenant")
 }
 
-// countsAgree waits until each pool's status says what its records come to.
+// countsAgree waits until each pool's status has the sums of its records.
 func (w *world) countsAgree(t *testing.T) {
 	t.Helper()
 	var diff string
@@ -39,13 +39,13 @@ func (w *world) countsAgree(t *testing.T) {
 			t.Errorf("the status of pools and their records differ (-records +status):\n%s", diff)
 		}
 	}()
-	w.For(t).Await("the status of all pools is that of their records", func(context.Context) bool {
+	w.For(t).Await("the status of all pools matches their records", func(context.Context) bool {
 		diff = cmp.Diff(w.poolUses(t, "--count"), w.poolUses(t))
 		return diff == ""
 	})
 }
 
-// poolUses is what pools prints, but for where the figures come from.
+// poolUses returns the output of pools, without the source of the figures.
 func (w *world) poolUses(t *testing.T, flags ...string) []map[string]any {
 	t.Helper()
 	line := "kubectl ipam pools -o json"

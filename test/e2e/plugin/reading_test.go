@@ -22,7 +22,7 @@ import (
 // secret is in the name of a claim of another tenant.
 const secret = "goldfish"
 
-// reading adds what the reading commands show, and runs them:
+// reading adds the objects that the reading commands show, and runs them:
 //
 //	domain yard   yard 198.51.100.0/24 with a network; in team-b one block of each state, and
 //	              one that is drained
@@ -63,7 +63,7 @@ func (w *world) fillYard() {
 	suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(yard), yard))
 	yard.Spec.Reserved = append(yard.Spec.Reserved, "198.51.100.3")
 	suite.Must(w, w.Update(w.Context(), yard))
-	w.Await("the status of yard counts what is drained", func(ctx context.Context) bool {
+	w.Await("the status of yard counts the drained blocks", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(yard), yard) == nil && yard.Status.Capacity.OutOfRange == "1"
 	})
 }
@@ -126,7 +126,7 @@ func ownedBy(owner client.Object, kind schema.GroupVersionKind) []metav1.OwnerRe
 	return []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}
 }
 
-// crdOf is a CRD of a kind about which nothing is known.
+// crdOf returns a CRD of a kind about which nothing is known.
 func crdOf(kind schema.GroupVersionKind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
@@ -229,7 +229,7 @@ func (w *world) free(t *testing.T) {
 	w.as(t, "nobody").runs("kubectl ipam free west -n team-a --length 24").ends(command.ExitForbidden)
 }
 
-// completion asks as a shell does.
+// completion requests completions as a shell does.
 func (w *world) completion(t *testing.T) {
 	admin := w.as(t, "")
 	for _, line := range []string{"__complete pools w", "__complete map w", "__complete free w", "__complete tree w"} {

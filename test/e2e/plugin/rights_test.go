@@ -18,8 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// rightsShown are command lines that need all rights of each command. What they write is a
-// dry run.
+// rightsShown has command lines that need all rights of each command. Writes are dry runs.
 var rightsShown = map[string][]string{
 	"check":          {"kubectl ipam check"},
 	"claim":          {"kubectl ipam claim -n team-a --pool core --length 30 --dry-run=server", "kubectl ipam claim -n team-a --name apps --class subnets --length 24"},
@@ -40,8 +39,7 @@ var rightsShown = map[string][]string{
 	"who":            {"kubectl ipam who 10.1.0.1"},
 }
 
-// rights has each command run with just the rights that are documented for it, and without
-// any.
+// rights runs each command with just the rights that are documented for it, and without any.
 func (w *world) rights(t *testing.T) {
 	w.operatorPod(t)
 	all := map[string]command.Needs{}
@@ -55,7 +53,7 @@ func (w *world) rights(t *testing.T) {
 		t.Run(of.Command, func(t *testing.T) {
 			lines := rightsShown[of.Command]
 			if len(lines) == 0 {
-				t.Fatal("no command line shows what it needs")
+				t.Fatal("no command line shows the rights that it needs")
 			}
 			for _, other := range of.Like {
 				of.Wanted, of.Operator = append(of.Wanted, all[other].Wanted...), append(of.Operator, all[other].Operator...)
@@ -81,8 +79,8 @@ func (w *world) rights(t *testing.T) {
 	}
 }
 
-// lacks are the lines by which a command says that a right is missing. That the user has no
-// role of ours in full is no right that doctor lacks.
+// lacks returns the lines by which a command reports a missing right. That the user has no role of
+// ours in full is no right that doctor lacks.
 func lacks(r *ran) []string {
 	var all []string
 	for line := range strings.Lines(r.out + r.err) {
@@ -93,7 +91,8 @@ func lacks(r *ran) []string {
 	return all
 }
 
-// unread is what the bundle of the terminal, if there is one, lacks because of rights.
+// unread returns the parts that the bundle of the terminal, if there is one, lacks because of
+// rights.
 func (r *terminal) unread() []string {
 	r.t.Helper()
 	path := filepath.Join(r.dir, "rights.zip")
@@ -115,8 +114,8 @@ func (r *terminal) unread() []string {
 	return all
 }
 
-// may gives a user rights in the whole cluster, and in the operator's namespace, and waits
-// until the API server knows.
+// may gives a user rights in the whole cluster, and in the operator's namespace, and waits until
+// the API server has seen them.
 func (w *world) may(user string, everywhere, operator []rbacv1.PolicyRule) {
 	w.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: user}, Rules: operator}

@@ -66,8 +66,8 @@ func (w *world) supportBundle(t *testing.T) {
 	}
 }
 
-// hideSecrets puts a word into all that is secret, and returns it with the secrets that are
-// there already, by what they are.
+// hideSecrets puts a word into all secret places, and returns it with the existing secrets, by
+// their meaning.
 func (w *world) hideSecrets(t *testing.T) map[string]string {
 	secrets := map[string]string{"the word": hush}
 	for _, namespace := range []string{"team-a", cluster.Namespace} {
@@ -113,7 +113,7 @@ func (w *world) operatorPod(t *testing.T) {
 	t.Cleanup(func() { w.Deleted(pod) })
 }
 
-// askedBy has the operator note who asked for a claim; nobody where the text is empty.
+// askedBy makes the operator record the user that asked for a claim; none if the text is empty.
 func (w *world) askedBy(claim *v1alpha1.IPClaim, text string) {
 	w.Helper()
 	patch := `{"metadata":{"annotations":{"` + v1alpha1.AnnotationRequester + `":null}}}`
@@ -123,8 +123,8 @@ func (w *world) askedBy(claim *v1alpha1.IPClaim, text string) {
 	suite.Must(w, w.AsOperator().Patch(context.Background(), claim, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
-// tellsThePath makes an event about a claim with the path of a webhook in it, as the API
-// server's answers have it.
+// tellsThePath makes an event about a claim with the path of a webhook in it, as the API server's
+// answers have it.
 func (w *world) tellsThePath(t *testing.T, claim *v1alpha1.IPClaim) {
 	t.Helper()
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
@@ -139,7 +139,7 @@ func (w *world) tellsThePath(t *testing.T, claim *v1alpha1.IPClaim) {
 	t.Cleanup(func() { w.Deleted(event) })
 }
 
-// unpacked are the texts of the files in a ZIP file, by their names.
+// unpacked returns the texts of the files in a ZIP file, by their names.
 func unpacked(t *testing.T, path string) map[string]string {
 	t.Helper()
 	info, err := os.Stat(path)

@@ -21,19 +21,19 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/pages"
 )
 
-var update = flag.Bool("update", false, "write what is printed into testdata")
+var update = flag.Bool("update", false, "write the output into testdata")
 
-// terminal runs commands as one user and keeps what was typed and printed.
+// terminal runs commands as one user and keeps the commands and their output.
 type terminal struct {
 	w      *world
 	t      *testing.T
 	user   string
 	script strings.Builder
-	// dir is where the commands write files, $DIR on the command line.
+	// dir is the folder in which the commands write files, $DIR on the command line.
 	dir string
 }
 
-// ran is how a command ended.
+// ran holds the result of a command.
 type ran struct {
 	t        *testing.T
 	line     string
@@ -41,8 +41,8 @@ type ran struct {
 	code     command.ExitCode
 }
 
-// as is a terminal of a user, with the rights that Kubernetes' RBAC gives them; of the administrator where
-// the user is empty.
+// as returns a terminal of a user, with the rights that Kubernetes' RBAC gives them; of the
+// administrator if the user is empty.
 func (w *world) as(t *testing.T, user string) *terminal {
 	return &terminal{w: w, t: t, user: user, dir: t.TempDir()}
 }
@@ -90,12 +90,12 @@ func (r *ran) says(text string) *ran {
 func (r *ran) hides(text string) *ran {
 	r.t.Helper()
 	if strings.Contains(r.out+r.err, text) {
-		r.t.Errorf("%s: tells %q:\n%s%s", r.line, text, r.out, r.err)
+		r.t.Errorf("%s: shows %q:\n%s%s", r.line, text, r.out, r.err)
 	}
 	return r
 }
 
-// digest is in the name of the record that a controller makes: of the claim's UID.
+// digest matches the name of the record that a controller makes, with a digest of the claim's UID.
 var digest = regexp.MustCompile(`\bmachine-0-[a-z2-7]{8}\b`)
 
 // matches compares the transcript with testdata/NAME.golden.
@@ -110,6 +110,6 @@ func (r *terminal) matches(name string) {
 	want, err := os.ReadFile(path)
 	suite.Must(r.t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		r.t.Errorf("%s differs (-want +got):\n%s\nwrite it anew with go test ./test/e2e/plugin -update", path, diff)
+		r.t.Errorf("%s differs (-want +got):\n%s\nrewrite it with go test ./test/e2e/plugin -update", path, diff)
 	}
 }

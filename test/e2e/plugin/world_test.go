@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// world is a cluster with an address space in it:
+// world holds a cluster with an address space in it:
 //
 //	domain default   core 10.0.0.0/8 ── east 10.0.0.0/16 ── nodes 10.0.0.0/24 with a network
 //	                                 └─ west 10.1.0.0/16
@@ -26,11 +26,11 @@ import (
 //	domain lab       lab 10.0.0.0/16
 //	namespace team-a a LocalIPPool own 172.16.0.0/24
 //
-// team-a and team-b hold blocks, one of which is retained. alice has the role edit in
-// team-a, and bob in team-b.
+// team-a and team-b hold blocks, one of which is retained. alice has the role edit in team-a, and
+// bob in team-b.
 type world struct {
 	*suite.World
-	// historyFile is where the operator writes the history.
+	// historyFile is the file to which the operator writes the history.
 	historyFile string
 }
 
@@ -120,7 +120,7 @@ func (w *world) addressed(namespace, name string) {
 	})
 }
 
-// full waits until the status of a pool says that nothing of it is free.
+// full waits until the status of a pool shows no free address.
 func (w *world) full(name string) {
 	w.Helper()
 	pool := &v1alpha1.IPPool{}

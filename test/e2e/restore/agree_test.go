@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// stored is all that the API server has of address management.
+// stored holds all objects of address management in the API server.
 type stored struct {
 	claims        v1alpha1.IPClaimList
 	pools         v1alpha1.IPPoolList
@@ -28,19 +28,19 @@ type stored struct {
 
 func (w *world) stored(ctx context.Context) (*stored, error) {
 	s := &stored{}
-	// What is listed later may have changed since: the caller asks until all agrees.
+	// Objects that are listed later may have changed since: the caller asks until all agrees.
 	return s, w.list(ctx, &s.records, &s.claims, &s.pools, &s.locals, &s.addressClaims, &s.addresses)
 }
 
-// holder is what says that it holds a block.
+// holder represents an object that reports that it holds a block.
 type holder struct {
 	uid, block, record string
 	records            int
 }
 
-// wrong is what does not agree: every holder has one record with its block, every
-// record a holder, no two blocks of a pool overlap, and each pool counts what is
-// recorded. Claims and pools in waiting, by name, may wait, and claims for such a pool.
+// wrong returns the contradictions: every holder has one record with its block, every record a
+// holder, no two blocks of a pool overlap, and each pool counts its recorded blocks. Claims and
+// pools in waiting, by name, may wait, and claims for such a pool.
 func (w *world) wrong(ctx context.Context, waiting map[string]bool) ([]string, error) {
 	s, err := w.stored(ctx)
 	if err != nil {
@@ -59,8 +59,7 @@ func (w *world) wrong(ctx context.Context, waiting map[string]bool) ([]string, e
 	return wrong[:min(len(wrong), 10)], nil
 }
 
-// holders are the objects that say that they hold a block, and those that should and do
-// not.
+// holders returns the objects that report that they hold a block, and those that should and do not.
 func (s *stored) holders(waiting map[string]bool) (map[string]*holder, []string) {
 	holders, wrong := map[string]*holder{}, []string{}
 	for _, p := range append(asPools(s.pools.Items), asPools(s.locals.Items)...) {
@@ -102,7 +101,7 @@ func (s *stored) holders(waiting map[string]bool) (map[string]*holder, []string)
 	return holders, wrong
 }
 
-// poolOf is the pool that a claim names.
+// poolOf returns the pool that a claim names.
 func poolOf(claim *v1alpha1.IPClaim) string {
 	switch ref := claim.Spec.PoolRef; {
 	case ref == nil:
@@ -114,7 +113,7 @@ func poolOf(claim *v1alpha1.IPClaim) string {
 	}
 }
 
-// said is what an object says of itself.
+// said returns the reason and the message of the condition Ready of an object.
 func said(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
 		return ready.Reason + ": " + ready.Message
@@ -142,7 +141,7 @@ func kindOf(p v1alpha1.Pool) string {
 	return string(v1alpha1.PoolKindLocalIPPool)
 }
 
-// unheld are records that are not their holder's.
+// unheld returns records that are not their holder's.
 func (s *stored) unheld(holders map[string]*holder) []string {
 	var wrong []string
 	for _, r := range s.records.Items {
@@ -160,7 +159,7 @@ func (s *stored) unheld(holders map[string]*holder) []string {
 	return wrong
 }
 
-// unclaimed are IPAddresses that no claim has, or is in conflict about.
+// unclaimed returns IPAddresses that no claim has, or is in conflict about.
 func (s *stored) unclaimed() []string {
 	claims := map[string]bool{}
 	for _, c := range s.addressClaims.Items {
@@ -176,7 +175,7 @@ func (s *stored) unclaimed() []string {
 	return wrong
 }
 
-// space is where a record's block excludes others.
+// space returns the space in which a record's block excludes others.
 func space(r v1alpha1.IPAllocation) string {
 	switch ref := r.Spec.PoolRef; {
 	case ref == nil:
@@ -190,8 +189,7 @@ func space(r v1alpha1.IPAllocation) string {
 	}
 }
 
-// overlaps are the holders that hold one block between them. Sorted, they would be
-// neighbours.
+// overlaps returns the holders that hold one block between them. Sorted, they would be neighbors.
 func (s *stored) overlaps() []string {
 	by := map[string][]netip.Prefix{}
 	for _, r := range s.records.Items {
@@ -209,8 +207,8 @@ func (s *stored) overlaps() []string {
 	return wrong
 }
 
-// miscounts are pools whose capacity is not what is recorded. Nothing is withheld
-// of the pools here, but for the edges of the one with a network.
+// miscounts returns pools whose capacity differs from the records. Nothing is withheld of the pools
+// here, but for the edges of the one with a network.
 func (s *stored) miscounts(waiting map[string]bool) []string {
 	allocated := map[string]int{}
 	for _, r := range s.records.Items {

@@ -17,8 +17,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// dump is the objects of a cluster by kind, as a backup has them: no
-// IPAllocations, and of each object what its users see and stated.
+// dump holds the objects of a cluster by kind, as a backup has them: no IPAllocations, and of each
+// object the fields that its users see and set.
 type dump map[string][]*unstructured.Unstructured
 
 // The kinds in a dump, those first that others refer to, and parents before their
@@ -46,7 +46,7 @@ func (w *world) dump() dump {
 	return all
 }
 
-// stripped is an object without what its cluster wrote beside it.
+// stripped returns an object without the fields that its cluster added.
 func stripped(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	bare := obj.DeepCopy()
 	unstructured.RemoveNestedField(bare.Object, "status")
@@ -56,7 +56,7 @@ func stripped(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return bare
 }
 
-// of is the objects of the kinds, in this order; children are after all roots.
+// of returns the objects of the kinds, in this order; children are after all roots.
 func (d dump) of(kinds ...schema.GroupVersionKind) []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, kind := range kinds {
@@ -73,10 +73,10 @@ func (d dump) of(kinds ...schema.GroupVersionKind) []*unstructured.Unstructured 
 	return all
 }
 
-// inUse makes a cluster that has been used: classes over several pools, child
-// pools and a namespace's own with claims in them, addresses by pool and by class,
-// and holes where some have gone. There is room for all of it whatever random
-// says: 24 claims of a /28 in each pool, and the newcomers.
+// inUse makes a cluster that has been used: classes over several pools, child pools and a
+// namespace's own with claims in them, addresses by pool and by class, and holes left by deleted
+// claims. There is room for all of it for every seed: 24 claims of a /28 in each pool, and the
+// newcomers.
 func (w *world) inUse(random *rand.Rand) {
 	w.Helper()
 	platform := []client.Object{
@@ -118,7 +118,7 @@ func (w *world) inUse(random *rand.Rand) {
 	w.agrees()
 }
 
-// empty takes everything away, claims first.
+// empty deletes everything, claims first.
 func (w *world) empty() {
 	w.Helper()
 	ctx := w.Context()
@@ -136,8 +136,8 @@ func (w *world) empty() {
 	w.Expect(w.DeleteAllOf(ctx, &v1alpha1.IPClass{})).To(Succeed())
 }
 
-// A dump is restored into an empty cluster, in several orders, while new claims
-// come in.
+// TestADumpWithoutAllocations restores a dump into an empty cluster, in several orders, while new
+// claims arrive.
 func TestADumpWithoutAllocations(t *testing.T) {
 	w := start(t, cluster.Options{Managers: 2})
 	seed := newSeed(t)

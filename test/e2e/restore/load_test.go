@@ -30,7 +30,7 @@ func (w *world) pools() {
 	w.Pools(claims, hosts)
 }
 
-// load is clients that create and delete.
+// load represents clients that create and delete.
 type load struct {
 	w    *world
 	seed uint64
@@ -44,7 +44,7 @@ type load struct {
 	grown                 chan struct{} // closed when anything was created since
 }
 
-// begin has so many clients create and delete until stop.
+// begin starts so many clients that create and delete until stop.
 func (w *world) begin(name string, clients int, seed uint64) *load {
 	ctx, end := context.WithCancel(w.Context())
 	l := &load{w: w, seed: seed, end: end, grown: make(chan struct{})}
@@ -125,9 +125,8 @@ func (l *load) count(ctx context.Context, err error, done *int) {
 	}
 }
 
-// isCut reports whether a connection was cut in mid-request, the client's own or, as
-// the API server says in its answer, that of the API server to a webhook: the
-// client's next attempt hides it.
+// isCut reports whether a connection was cut in mid-request, the client's own or, as the API
+// server's answer states, that of the API server to a webhook: the client's next attempt hides it.
 func isCut(err error) bool {
 	var operation *net.OpError
 	if errors.As(err, &operation) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || errors.Is(err, syscall.ECONNREFUSED) {

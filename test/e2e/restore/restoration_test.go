@@ -17,18 +17,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// restoration is one dump that is being restored.
+// restoration holds one dump that is being restored.
 type restoration struct {
 	w *world
-	// conflicts are what was said of those that did not come back as they were.
+	// conflicts has the messages about those that did not come back as they were.
 	conflicts map[string]string
 
 	mu  sync.Mutex
 	new int
 }
 
-// create brings one object back. A conflict is reported by refusing it: where
-// somebody else has its block, or its name.
+// create brings one object back. It is refused, and so reported as a conflict, if another holder
+// has its block, or its name.
 func (r *restoration) create(obj *unstructured.Unstructured) {
 	r.w.Helper()
 	err := r.w.Create(r.w.Context(), obj)
@@ -45,8 +45,8 @@ func nameOf(obj client.Object) string {
 	return obj.GetObjectKind().GroupVersionKind().Kind + "/" + obj.GetNamespace() + "/" + obj.GetName()
 }
 
-// newcomers has clients create new claims of all kinds until end is called, the
-// first of them before it returns.
+// newcomers starts clients that create new claims of all kinds until end is called, the first of
+// them before it returns.
 func (r *restoration) newcomers(clients int) (end func()) {
 	ctx, cancel := context.WithCancel(r.w.Context())
 	var working, begun sync.WaitGroup
@@ -82,15 +82,14 @@ func (r *restoration) newcomers(clients int) (end func()) {
 	}
 }
 
-// judge waits until everything stands still, and fails the test where a claim came
-// back with another block than it had, or without one and without a conflict that
-// is reported.
+// judge waits until everything stands still, and fails the test if a claim came back with another
+// block than it had, or without one and without a conflict that is reported.
 func (r *restoration) judge(saved dump) {
 	r.w.Helper()
 	r.w.Eventually(func() []string { return firsts(r.renumbered(saved), r.unsettled()) }).Should(BeEmpty())
 }
 
-// firsts are the first few of each.
+// firsts returns the first few of each.
 func firsts(lists ...[]string) []string {
 	var few []string
 	for _, l := range lists {
@@ -135,7 +134,7 @@ func cidr(obj *unstructured.Unstructured) string {
 	return text
 }
 
-// poolIs is what is wrong with a pool that came back.
+// poolIs returns the fault of a pool that came back, if there is any.
 func (r *restoration) poolIs(was *unstructured.Unstructured) string {
 	is := v1alpha1.NewPool(v1alpha1.PoolKind(was.GetKind()))
 	if err := r.w.Get(r.w.Context(), client.ObjectKeyFromObject(was), is); err != nil {
@@ -155,7 +154,7 @@ func (r *restoration) poolIs(was *unstructured.Unstructured) string {
 	return ""
 }
 
-// claimIs is what is wrong with an IPClaim that came back.
+// claimIs returns the fault of an IPClaim that came back, if there is any.
 func (r *restoration) claimIs(was *unstructured.Unstructured) string {
 	claim := &v1alpha1.IPClaim{}
 	err := r.w.Get(r.w.Context(), client.ObjectKeyFromObject(was), claim)
@@ -182,7 +181,7 @@ func (r *restoration) claimIs(was *unstructured.Unstructured) string {
 	return ""
 }
 
-// addressIs is what is wrong with an IPAddress that came back, and its claim.
+// addressIs returns the fault of an IPAddress that came back, and of its claim, if there is any.
 func (r *restoration) addressIs(was *unstructured.Unstructured) string {
 	address, claim := &ipamv1.IPAddress{}, &ipamv1.IPAddressClaim{}
 	for _, obj := range []client.Object{address, claim} {

@@ -13,10 +13,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// A snapshot is restored without --bump-revision while both managers run: the revisions
-// that they have watched come again, with other content. One of them serves all creates
-// until the revisions are above those of before, the other one alone from then on: its view
-// lacks what the first one recorded, unless it has listed again. RESTORES is how often: by default 3 times, with -short once.
+// TestASnapshotOfEtcdWithLowerRevisionsWhileManagersRun restores a snapshot without --bump-revision
+// while both managers run: the revisions that they have watched come again, with other content. One
+// of them serves all creates until the revisions are above those of before, the other one alone
+// from then on: its view lacks the records of the first one, unless it has listed again. RESTORES
+// is the number of repetitions: by default 3, with -short 1.
 func TestASnapshotOfEtcdWithLowerRevisionsWhileManagersRun(t *testing.T) {
 	w := start(t, cluster.Options{Managers: 2, ControllerManager: true})
 	w.pools()
@@ -33,13 +34,12 @@ func TestASnapshotOfEtcdWithLowerRevisionsWhileManagersRun(t *testing.T) {
 	}
 }
 
-// informersBehind is how long the caches may take: a Reflector of client-go that could not
-// reach the API server waits for up to a minute between two attempts, and needs two of them
-// to list again.
+// informersBehind bounds the delay of the caches: a Reflector of client-go that could not reach the
+// API server waits for up to a minute between two attempts, and needs two of them to list again.
 const informersBehind = 2 * time.Minute
 
-// rewind restores a snapshot with its own revisions under load, and has the busy manager
-// serve until they are above those of before, and then the idle one.
+// rewind restores a snapshot with its own revisions under load. The busy manager serves until they
+// are above those of before, and then the idle one.
 func (w *world) rewind(name string, seed uint64, busy, idle *cluster.Manager) {
 	w.Helper()
 	ctx := w.Context()
@@ -69,7 +69,7 @@ func (w *world) rewind(name string, seed uint64, busy, idle *cluster.Manager) {
 	w.serves("after-" + name)
 }
 
-// revision is that of etcd.
+// revision returns that of etcd.
 func (w *world) revision() int64 {
 	w.Helper()
 	revision, err := w.EtcdRevision(w.Context())

@@ -24,21 +24,21 @@ func containsAny(text string, parts ...string) bool {
 	return false
 }
 
-// newSeed is that of SEED, or a new one.
+// newSeed returns that of SEED, or a new one.
 func newSeed(t *testing.T) uint64 {
 	seed := suite.Seed(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("seed %d", seed)
 	return seed
 }
 
-// A snapshot is taken under load, the load goes on, and then the cluster is put
-// back to the snapshot.
+// TestASnapshotOfEtcdTakenUnderLoad takes a snapshot under load, continues the load, and then puts
+// the cluster back to the snapshot.
 func TestASnapshotOfEtcdTakenUnderLoad(t *testing.T) {
 	w := start(t, cluster.Options{Managers: 2, ControllerManager: true})
 	w.pools()
 	seed := newSeed(t)
 
-	t.Run("everything stops, and starts again on what was restored", func(t *testing.T) {
+	t.Run("everything stops, and starts again on the restored snapshot", func(t *testing.T) {
 		w := w.in(t)
 		w.lose(w.begin("first", 6, seed), func(snapshot string) {
 			for _, m := range w.Managers {
@@ -70,13 +70,13 @@ func TestASnapshotOfEtcdTakenUnderLoad(t *testing.T) {
 	})
 }
 
-// in is the same world in a test of its own.
+// in returns the same world in another test.
 func (w *world) in(t *testing.T) *world {
 	return &world{World: w.For(t), WithT: newGomega(t)}
 }
 
-// lose takes a snapshot in the middle of the load, goes on with it for as long
-// again, and brings the snapshot back.
+// lose takes a snapshot in the middle of the load, continues with it for as long again, and
+// restores the snapshot.
 func (w *world) lose(l *load, restore func(snapshot string)) {
 	w.Helper()
 	ctx := w.Context()
@@ -104,7 +104,7 @@ func (w *world) lose(l *load, restore func(snapshot string)) {
 	w.Expect(back).To(BeNumerically(">", 10))
 }
 
-// loadOfSnapshots is how many claims are made before a snapshot, and after it.
+// loadOfSnapshots returns how many claims are made before a snapshot, and after it.
 func loadOfSnapshots() int {
 	if testing.Short() {
 		return 100
@@ -112,7 +112,7 @@ func loadOfSnapshots() int {
 	return 300
 }
 
-// names are those of the claims and pools.
+// names returns those of the claims and pools.
 func names(s *stored) sets.Set[string] {
 	all := sets.New[string]()
 	add := func(kind string, obj client.Object) { all.Insert(kind + "/" + obj.GetName()) }

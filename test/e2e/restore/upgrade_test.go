@@ -13,14 +13,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// previous is the build from which the operator is upgraded. Replicas of those before it do
-// not mark their answers: while they run, the webhook of the second attempt would be asked
-// too, of which they do not know the path.
+// previous is the build from which the operator is upgraded. Replicas of those before it do not
+// mark their answers: while they run, the webhook of the second attempt, whose path they do not
+// know, would be asked too.
 const previous = "d06650e"
 
-// checkedOut is the previous build: its manifests, and its manager in bin. Where
-// the repository does not have it, because it is a shallow clone, the test is
-// skipped.
+// checkedOut returns the previous build: its manifests, and its manager in bin. If the repository
+// does not have it, because it is a shallow clone, the test is skipped.
 func checkedOut(t *testing.T) string {
 	t.Helper()
 	root, err := cluster.ModuleRoot()
@@ -53,9 +52,9 @@ func checkedOut(t *testing.T) string {
 	return into
 }
 
-// The manifests are applied and the replicas replaced, one by one, while claims
-// come in. None is refused, but for connections that are cut with a replica that
-// ends, which the client's next attempt hides.
+// TestAnUpgradeFromThePreviousBuildUnderLoad applies the manifests and replaces the replicas, one
+// by one, while claims arrive. None is refused, but for connections that are cut with a replica
+// that ends, which the client's next attempt hides.
 func TestAnUpgradeFromThePreviousBuildUnderLoad(t *testing.T) {
 	before := checkedOut(t)
 	w := start(t, cluster.Options{
@@ -88,7 +87,7 @@ func TestAnUpgradeFromThePreviousBuildUnderLoad(t *testing.T) {
 	t.Logf("in all: %v", l)
 	w.Expect(l.refused).To(BeEmpty())
 	w.Expect(l.lost).To(BeZero(), "the client's next attempts hide that a connection was cut")
-	w.Expect(l.cut).To(BeNumerically("<=", clients*2*3), "a replica that ends cuts off what is under way, and no more")
+	w.Expect(l.cut).To(BeNumerically("<=", clients*2*3), "a replica that ends cuts off the requests under way, and no more")
 	w.agrees()
 	w.serves("after")
 }

@@ -1,7 +1,6 @@
-// Package restore brings a cluster back: from a snapshot of etcd that was taken
-// under load, from a dump without IPAllocations, and, while claims come in, from
-// the previous build of the operator to this one. What came of it is read from the
-// API server alone.
+// Package restore brings a cluster back: from a snapshot of etcd that was taken under load, from a
+// dump without IPAllocations, and, while claims arrive, from the previous build of the operator to
+// this one. The results are read from the API server alone.
 package restore
 
 import (
@@ -24,7 +23,7 @@ const orphanGrace = 4 * time.Second
 // team is the namespace of all claims.
 const team = "team"
 
-// world is a cluster with a client, for one test.
+// world holds a cluster with a client, for one test.
 type world struct {
 	*suite.World
 	*WithT
@@ -46,7 +45,7 @@ func newGomega(t *testing.T) *WithT {
 	return g
 }
 
-// agrees waits until all that is stored agrees.
+// agrees waits until all stored objects agree.
 func (w *world) agrees() {
 	w.Helper()
 	begin := time.Now()
@@ -54,7 +53,7 @@ func (w *world) agrees() {
 	w.Logf("all agrees after %v", time.Since(begin).Round(time.Millisecond))
 }
 
-// serves has new claims served, with blocks that nobody else has.
+// serves creates claims and expects that they are served, with blocks that no other claim has.
 func (w *world) serves(prefix string) {
 	w.Helper()
 	for i := range 30 {
@@ -65,7 +64,7 @@ func (w *world) serves(prefix string) {
 	w.agrees()
 }
 
-// list is List that fails the test in no other way than by its error.
+// list calls List, and fails the test in no other way than by its error.
 func (w *world) list(ctx context.Context, lists ...client.ObjectList) error {
 	for _, l := range lists {
 		if err := w.List(ctx, l); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// addressesAreMended has the operator put right what befalls claims and addresses
-// of Cluster API, of all kinds of pools.
+// addressesAreMended expects that the operator corrects damage to claims and addresses of Cluster
+// API, of all kinds of pools.
 func (w *world) addressesAreMended() {
 	w.Namespace("addresses")
 	w.Pools(build.Pool("addresses").CIDR("10.8.4.0/30").Classes("addresses").Obj())
@@ -43,8 +43,8 @@ func (w *world) addressesAreMended() {
 	w.letGoOf(local)
 }
 
-// letGoOf deletes a pool of which everything was released a moment ago: the replica
-// that is asked may be about to see that.
+// letGoOf deletes a pool of which everything was released a moment ago: the replica that is asked
+// may be about to see that.
 func (w *world) letGoOf(pool client.Object) {
 	w.Helper()
 	w.Await(pool.GetName()+" may be deleted", func(ctx context.Context) bool {
@@ -53,7 +53,7 @@ func (w *world) letGoOf(pool client.Object) {
 	w.Gone(pool)
 }
 
-// anAddressIsRepaired has the owners of an IPAddress put back.
+// anAddressIsRepaired expects that the owners of an IPAddress are put back.
 func (w *world) anAddressIsRepaired(claim *ipamv1.IPAddressClaim) {
 	address := w.addressOf(claim)
 	suite.Must(w, w.Patch(w.Context(), address, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`))))
@@ -62,7 +62,7 @@ func (w *world) anAddressIsRepaired(claim *ipamv1.IPAddressClaim) {
 	})
 }
 
-// anAddressIsMadeAgain has an IPAddress come back that was taken away by force.
+// anAddressIsMadeAgain expects that an IPAddress comes back that was removed by force.
 func (w *world) anAddressIsMadeAgain(claim *ipamv1.IPAddressClaim) {
 	address := w.addressOf(claim)
 	was := address.UID
@@ -73,7 +73,7 @@ func (w *world) anAddressIsMadeAgain(claim *ipamv1.IPAddressClaim) {
 	})
 }
 
-// anAddressIsRestored has an IPAddress and its claim come that lack the finalizers.
+// anAddressIsRestored creates an IPAddress and its claim without the finalizers.
 func (w *world) anAddressIsRestored() {
 	claim := build.AddressClaim("addresses", "restored").Pool("addresses").Obj()
 	length := int32(30)

@@ -17,8 +17,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// answersAreAlike has a tenant ask for exact blocks, and compares what they can
-// learn of those of another.
+// answersAreAlike asks for exact blocks as a tenant, and compares the information that they can get
+// about those of another.
 func (w *world) answersAreAlike() {
 	w.Created(build.NamespaceOf("mine", "alike-mine"), build.NamespaceOf("theirs", "alike-theirs"))
 	theirs := func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "theirs" }
@@ -34,11 +34,11 @@ func (w *world) answersAreAlike() {
 
 	me := w.tenant("mallory", "alike-mine")
 	for name, alike := range map[string][]*v1alpha1.IPClaim{
-		"whose it is, of what is taken": {
+		"the holder of a taken block": {
 			asks("alike-shared", "10.1.0.32/28"), asks("alike-shared", "10.1.0.0/28"),
 			asks("alike-shared", "10.1.0.40/29"), asks("alike-shared", "10.1.0.32/27"),
 		},
-		"whether it is taken, or is at all, where one may not ask": {
+		"whether a block is taken, or exists, in a pool that may not be used": {
 			asks("alike-hidden", "10.3.0.32/28"), asks("alike-hidden", "10.3.0.64/28"), asks("alike-hidden", "10.9.0.0/28"),
 			asks("alike-owned", "10.2.0.32/28"), asks("alike-owned", "10.2.0.64/28"), asks("alike-owned", "10.9.0.0/28"),
 			asks("alike-nothing", "10.3.0.32/28"),
@@ -54,14 +54,14 @@ func (w *world) answersAreAlike() {
 	for _, parent := range []string{"alike-hidden", "alike-owned", "alike-nothing"} {
 		answers = append(answers, w.answerToChild(me, parent))
 	}
-	w.tellNothing("of which parents there are", answers)
+	w.tellNothing("the existing parents", answers)
 }
 
-// tellNothing expects answers to be the same, and to name nobody.
+// tellNothing expects answers to be the same, and to name no other tenant.
 func (w *world) tellNothing(what string, answers []string) {
 	w.Helper()
 	if different := slices.Compact(slices.Sorted(slices.Values(answers))); len(different) > 1 {
-		w.Errorf("an answer tells %s:\n%s", what, strings.Join(different, "\n"))
+		w.Errorf("an answer shows %s:\n%s", what, strings.Join(different, "\n"))
 	}
 	for _, secret := range []string{"theirs", "alike-child"} {
 		if strings.Contains(answers[0], secret) {
@@ -70,7 +70,7 @@ func (w *world) tellNothing(what string, answers []string) {
 	}
 }
 
-// answerToChild is all that a tenant learns from making a child pool of a parent.
+// answerToChild returns all that a tenant learns from making a child pool of a parent.
 func (w *world) answerToChild(as client.Client, parent string) string {
 	w.Helper()
 	pool := build.Pool("child-of-"+parent).Child(parent, 28).In("alike-mine")
@@ -81,7 +81,7 @@ func (w *world) answerToChild(as client.Client, parent string) string {
 		return plain(w, status.Status(), asked)
 	}
 	suite.Must(w, err)
-	w.Await(pool.Name+" says where it stands", func(ctx context.Context) bool {
+	w.Await(pool.Name+" has its conditions", func(ctx context.Context) bool {
 		return as.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && len(pool.Status.Conditions) > 0
 	})
 	for i := range pool.Status.Conditions {
@@ -94,7 +94,7 @@ func asks(pool, block string) *v1alpha1.IPClaim {
 	return build.Claim("alike-mine", "").Generated("probe-").Pool(pool).CIDR(block).Obj()
 }
 
-// tenant is a user who may do everything with claims in one namespace.
+// tenant returns the client of a user who may do everything with claims in one namespace.
 func (w *world) tenant(user, namespace string) client.Client {
 	w.Helper()
 	w.Created(&rbacv1.RoleBinding{
@@ -109,8 +109,8 @@ func (w *world) tenant(user, namespace string) client.Client {
 	return as
 }
 
-// answer is all that a tenant learns from asking: the refusal, or what becomes of
-// the claim; without what they said themselves, and times.
+// answer returns all that a tenant learns from asking: the refusal, or the fate of the claim;
+// without the tenant's own words, and times.
 func (w *world) answer(as client.Client, claim *v1alpha1.IPClaim) string {
 	w.Helper()
 	asked := []string{claim.Spec.CIDR, "BLOCK", claim.Spec.PoolRef.Name, "POOL"}
@@ -134,7 +134,7 @@ func (w *world) answer(as client.Client, claim *v1alpha1.IPClaim) string {
 	return plain(w, []any{claim.Spec, claim.Status, masked(claim.Annotations), claim.Finalizers}, asked)
 }
 
-// masked are annotations without the one that is different each time.
+// masked returns annotations without the one that is different each time.
 func masked(annotations map[string]string) map[string]string {
 	if annotations[v1alpha1.AnnotationRequester] != "" {
 		annotations[v1alpha1.AnnotationRequester] = "SEALED"

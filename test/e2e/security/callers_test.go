@@ -27,8 +27,8 @@ const (
 	pathSecret         = "cadastre-webhook-path"
 )
 
-// clientConfigs are those of all webhooks, by name. The one name that is in both
-// configurations stands for the mutating webhook.
+// clientConfigs returns those of all webhooks, by name. The one name that is in both configurations
+// stands for the mutating webhook.
 func (w *world) clientConfigs() map[string]admissionregistrationv1.WebhookClientConfig {
 	w.Helper()
 	configs := map[string]admissionregistrationv1.WebhookClientConfig{}
@@ -45,7 +45,7 @@ func (w *world) clientConfigs() map[string]admissionregistrationv1.WebhookClient
 	return configs
 }
 
-// secretPaths are the paths at which the API server calls the webhooks, by name.
+// secretPaths returns the paths at which the API server calls the webhooks, by name.
 func (w *world) secretPaths() map[string]string {
 	w.Helper()
 	paths := map[string]string{}
@@ -58,11 +58,11 @@ func (w *world) secretPaths() map[string]string {
 	return paths
 }
 
-// plainPath is a path without the secret.
+// plainPath returns a path without the secret.
 func plainPath(path string) string { return path[strings.LastIndex(path, "/"):] }
 
-// creation is a review of the kind that made records for anybody: a claim of a pool,
-// with groups that its sender made up.
+// creation returns a review of the kind that made records for any caller: a claim of a pool, with
+// groups that its sender made up.
 func creation(namespace, pool string) *strings.Reader {
 	return strings.NewReader(fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","namespace":%q,
 		"kind":{"group":"ipam.cadastre.dev","version":"v1alpha1","kind":"IPClaim"},"userInfo":{"username":"forged","groups":["system:masters"]},
@@ -95,7 +95,7 @@ func (w *world) onlyTheSecretIsAnswered() {
 		w.Errorf("the paths have %d secrets, want one", len(secrets))
 	}
 	if n := w.records("victim"); n != 0 {
-		w.Errorf("%d blocks were recorded for nobody", n)
+		w.Errorf("%d blocks were recorded without a holder", n)
 	}
 }
 
@@ -133,8 +133,8 @@ func (w *world) pathsAreReplaced() {
 	w.Logf("%d creates while the path was replaced", made)
 }
 
-// pathIsReplaced deletes the Secret of the paths, and returns a path as it was before. It
-// asks at the old path and at the new one, by way of a client.
+// pathIsReplaced deletes the Secret of the paths, and returns a path as it was before. It asks at
+// the old path and at the new one, by way of a client.
 func (w *world) pathIsReplaced(through *http.Client) (old string) {
 	w.Helper()
 	const name = "update.ipclaim.ipam.cadastre.dev"
@@ -152,13 +152,13 @@ func (w *world) pathIsReplaced(through *http.Client) (old string) {
 	return old
 }
 
-// manifestsLeavePathsAlone applies the manifests as a tool does that would own, and
-// fight for, what they say. Fields for which the API server has defaults are in
-// conflict with the user that applied the manifests first, but none with the operator.
+// manifestsLeavePathsAlone applies the manifests as a tool does that would own, and fight for,
+// their fields. Fields for which the API server has defaults are in conflict with the user that
+// applied the manifests first, but none with the operator.
 func (w *world) manifestsLeavePathsAlone() {
 	before := w.clientConfigs()
 	if err := w.ReinstallAs(w.Context(), "another"); err != nil && strings.Contains(err.Error(), `"cadastre-`) {
-		w.Errorf("what the manifests say is in conflict with the operator: %v", err)
+		w.Errorf("the manifests are in conflict with the operator: %v", err)
 	}
 	suite.Must(w, w.ReinstallAs(w.Context(), "gitops", "--force-conflicts"))
 	suite.Must(w, w.ReinstallAs(w.Context(), "gitops"))

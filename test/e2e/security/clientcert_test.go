@@ -18,14 +18,13 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/authority"
 )
 
-// TestWithCertificatesOfOthers has somebody else issue the webhooks' certificate and
-// inject its authority, as cert-manager does, and the API server send a certificate
-// of its own.
+// TestWithCertificatesOfOthers issues the webhooks' certificate and injects its authority outside
+// the operator, as cert-manager does. The API server sends a client certificate.
 func TestWithCertificatesOfOthers(t *testing.T) {
 	a := authority.New(t)
 	clientCert, clientKey := a.Issue(t, x509.ExtKeyUsageClientAuth, "kube-apiserver")
 	w := &world{suite.Start(t, cluster.Options{
-		Webhooks:       []string{"127.0.0.1:1"}, // nobody: the manager is to find its certificate
+		Webhooks:       []string{"127.0.0.1:1"}, // no listener: the manager is to find its certificate
 		ManagerArgs:    []string{"--webhook-cert-source=secret", "--webhook-client-ca=" + a.File(t)},
 		APIServerFlags: map[string]string{"admission-control-config-file": authority.AdmissionConfig(t, clientCert, clientKey)},
 	})}
@@ -53,7 +52,7 @@ func TestWithCertificatesOfOthers(t *testing.T) {
 		t.Errorf("a client without certificate: %d, want no connection", response.StatusCode)
 	}
 	if n := w.records("victim"); n != 0 {
-		t.Errorf("%d blocks were recorded for nobody", n)
+		t.Errorf("%d blocks were recorded without a holder", n)
 	}
 	w.pathIsReplaced(known)
 	w.bundlesAre(a)
@@ -87,7 +86,7 @@ func (w *world) bundlesAre(a authority.Authority) {
 	w.Helper()
 	for name, config := range w.clientConfigs() {
 		if strings.TrimSpace(string(config.CABundle)) != strings.TrimSpace(string(a.PEM)) {
-			w.Errorf("%s does not have the bundle that somebody else injected", name)
+			w.Errorf("%s does not have the bundle that another writer injected", name)
 		}
 	}
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// insecure is a client that asks loopback, where a test has no authority to
-// check certificates by.
+// insecure returns a client for loopback, for tests that have no authority to check certificates
+// by.
 func insecure() *http.Client {
 	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 }
 
-// diagnosticsAreGuarded asks as nobody, as somebody, and as somebody who may.
+// diagnosticsAreGuarded asks without credentials, as a user, and as a user with the right.
 func (w *world) diagnosticsAreGuarded() {
 	nobodySpecial, reader := w.Account("nobody-special"), w.Account("reader")
 	w.Created(
@@ -41,23 +41,23 @@ func (w *world) diagnosticsAreGuarded() {
 			want       int
 		}{
 			{"nobody", "", http.StatusUnauthorized},
-			{"somebody with a forged token", "forged", http.StatusInternalServerError}, // as the library has it
-			{"somebody", nobodySpecial, http.StatusForbidden},
-			{"somebody who may", reader, http.StatusOK},
+			{"a user with a forged token", "forged", http.StatusInternalServerError}, // as the library has it
+			{"a user without the right", nobodySpecial, http.StatusForbidden},
+			{"a user with the right", reader, http.StatusOK},
 		} {
 			code, answer := w.Diagnostics(0, path, c.token)
 			if code != c.want {
 				w.Errorf("%s to %s: %d, want %d", path, c.who, code, c.want)
 			}
 			if leads := `leader_election_master_status{name="cadastre.ipam.cadastre.dev"}`; path == "/metrics" && code == http.StatusOK && !bytes.Contains(answer, []byte(leads)) {
-				w.Errorf("%s does not tell who leads: no %s", path, leads)
+				w.Errorf("%s does not name the leader: no %s", path, leads)
 			}
 		}
 	}
 }
 
-// sizeIsBounded sends a webhook a review that it allows, and the same with more to
-// it than any object can be.
+// sizeIsBounded sends a webhook a review that it allows, and the same with more in it than any
+// object can have.
 func (w *world) sizeIsBounded() {
 	review := func(more int) []byte {
 		return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"UPDATE","dryRun":true,"namespace":"default",`+

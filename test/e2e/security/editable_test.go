@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// broken is an object of each kind whose spec nobody would accept.
+// broken returns an object of each kind whose spec is invalid.
 func broken() map[string]string {
 	return map[string]string{
 		"IPPool":       `{"cidr":"10.256.0.0/8","ranges":["here-there"],"ipFamily":"IPv5","parentRef":{"kind":"IPPool","name":"broken"}}`,
@@ -27,8 +27,8 @@ func broken() map[string]string {
 	}
 }
 
-// everythingIsEditable stores what is invalid, as an older version of the API may
-// have, and edits it when everything is in force again.
+// everythingIsEditable stores invalid objects, as an older version of the API may have, and edits
+// them when everything is in force again.
 func (w *world) everythingIsEditable() {
 	objs := w.storeBroken()
 	suite.Must(w, w.Reinstall(w.Context()))
@@ -40,7 +40,7 @@ func (w *world) everythingIsEditable() {
 	for kind, obj := range objs {
 		w.edit(kind+": a label", obj, `{"metadata":{"labels":{"edited":"yes"}}}`)
 		w.edit(kind+": an annotation", obj, `{"metadata":{"annotations":{"example.com/edited":"yes"}}}`)
-		w.edit(kind+": somebody's finalizer", obj, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
+		w.edit(kind+": foreign finalizer", obj, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
 		suite.Must(w, w.Delete(w.Context(), obj))
 		w.edit(kind+": that finalizer off, when it is being deleted", obj, `{"metadata":{"finalizers":null}}`)
 		w.Await(kind+" is gone", func(ctx context.Context) bool {
@@ -57,7 +57,7 @@ func (w *world) edit(what string, obj client.Object, patch string) {
 	}
 }
 
-// storeBroken takes the webhooks and the rules away, and stores the objects.
+// storeBroken removes the webhooks and the rules, and stores the objects.
 func (w *world) storeBroken() map[string]*unstructured.Unstructured {
 	w.Helper()
 	ctx := w.Context()
@@ -75,7 +75,7 @@ func (w *world) storeBroken() map[string]*unstructured.Unstructured {
 		kinds.Items[i].Spec.Versions[0].SelectableFields = nil
 		suite.Must(w, w.Update(ctx, &kinds.Items[i]))
 	}
-	asOperator, err := w.OperatorConfig(ctx) // who alone makes records
+	asOperator, err := w.OperatorConfig(ctx) // which alone makes records
 	suite.Must(w, err)
 	operator := w.Client(asOperator)
 	objs := map[string]*unstructured.Unstructured{}

@@ -15,8 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// everythingIsDone has the operator do all that it can: it needs every right for
-// something.
+// everythingIsDone lets the operator do all that it can: it needs every right for something.
 func (w *world) everythingIsDone() {
 	w.Namespace("all")
 	waits := build.Pool("all-child").Child("all-root", 29).Obj()
@@ -48,7 +47,7 @@ func (w *world) everythingIsDone() {
 	}
 }
 
-// aClaimWaits has a claim bound by the leader, when another is deleted.
+// aClaimWaits makes a claim that the leader binds, when another is deleted.
 func (w *world) aClaimWaits() {
 	large := build.Claim("all", "large").Class("all").With(func(s *v1alpha1.IPClaimSpec) { s.PrefixLength = new(int32(29)) }).Obj()
 	late := build.Claim("all", "late").Class("all").With(func(s *v1alpha1.IPClaimSpec) { s.PrefixLength = new(int32(29)) }).Obj()
@@ -58,7 +57,7 @@ func (w *world) aClaimWaits() {
 	w.Deleted(late)
 }
 
-// aBlockIsKept has a block retained, and taken again by a claim of that name.
+// aBlockIsKept retains a block, and lets a claim of that name take it again.
 func (w *world) aBlockIsKept() {
 	kept := build.Claim("all", "kept").Class("all-kept").Obj()
 	w.Created(kept)
@@ -77,7 +76,7 @@ func (w *world) aBlockIsKept() {
 	w.bound(again)
 }
 
-// clusterAPIComes has Cluster API's claims served, from a namespace's own pool too.
+// clusterAPIComes creates claims of Cluster API that are served, from a namespace's own pool too.
 func (w *world) clusterAPIComes() {
 	suite.Must(w, w.InstallClusterAPICRDs(w.Context()))
 	local := build.Pool("all-local").CIDR("10.8.2.0/24").In("all")
@@ -102,11 +101,11 @@ func (w *world) clusterAPIComes() {
 	w.aClaimIsToldOf()
 }
 
-// aClaimIsToldOf has an IPAddressClaim wait, of which an event tells.
+// aClaimIsToldOf makes an IPAddressClaim that waits, and awaits the event about it.
 func (w *world) aClaimIsToldOf() {
 	claim := build.AddressClaim("all", "in-vain").Pool("nowhere").Obj()
 	w.Created(claim)
-	w.Await("an event tells why the IPAddressClaim waits", func(ctx context.Context) bool {
+	w.Await("an event shows why the IPAddressClaim waits", func(ctx context.Context) bool {
 		told := &eventsv1.EventList{}
 		return w.List(ctx, told, client.InNamespace("all")) == nil &&
 			slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == claim.UID })

@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// late is what waits for the right to use one pool: an object of each kind, made by
+// late holds the objects that wait for the right to use one pool: an object of each kind, made by
 // one user in one namespace.
 type late struct {
 	w     *world
@@ -27,8 +27,8 @@ type late struct {
 	child *v1alpha1.LocalIPPool
 }
 
-// waits makes one object of each kind, and waits until each says that it may not use
-// the pool, as if it did not exist.
+// waits makes one object of each kind, and waits until each reports that it may not use the pool,
+// as if it did not exist.
 func (w *world) waits(as client.Client, namespace, pool string) *late {
 	w.Helper()
 	l := &late{w: w, as: as,
@@ -40,13 +40,13 @@ func (w *world) waits(as client.Client, namespace, pool string) *late {
 		suite.Must(w, as.Create(w.Context(), obj))
 	}
 	told := fmt.Sprintf("there is no IPPool %q that this namespace may use", pool)
-	w.Await("all of them say why they wait", func(ctx context.Context) bool {
+	w.Await("all of them report why they wait", func(ctx context.Context) bool {
 		l.refresh(ctx)
 		return says(l.claim.Status.Conditions, told) && says(l.alien.Status.Conditions, told) && says(l.child.Status.Conditions, told)
 	})
 	for _, obj := range l.all() {
 		if sealed := obj.GetAnnotations()[v1alpha1.AnnotationRequester]; sealed == "" || strings.Contains(sealed, "late-user") {
-			w.Errorf("%T says of who made it: %q", obj, sealed)
+			w.Errorf("%T has its maker recorded: %q", obj, sealed)
 		}
 	}
 	return l
@@ -69,7 +69,8 @@ func says(conditions []metav1.Condition, text string) bool {
 	return false
 }
 
-// isServed waits until all of them are, and say no more who made them.
+// isServed waits until all of them are served, and do not have the annotation with their requester
+// any more.
 func (l *late) isServed() {
 	l.w.Helper()
 	l.w.Await("all of them are served", func(ctx context.Context) bool {
@@ -126,19 +127,19 @@ func (w *world) mayUse(user string, pools ...string) {
 		})
 }
 
-// aLateRightCounts has what waits for the right to use a pool served when the right
-// comes: by a binding, by the label of the namespace, by the pool's visibility.
+// aLateRightCounts expects that objects that wait for the right to use a pool are served when the
+// right comes: by a binding, by the label of the namespace, by the pool's visibility.
 func (w *world) aLateRightCounts() {
 	owned := func(s *v1alpha1.IPPoolSpec) { s.Project = "late-owner" }
 	hidden := func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "late-owner" }
-	for _, name := range []string{"late-bound", "late-labelled", "late-seen"} {
+	for _, name := range []string{"late-bound", "late-labeled", "late-seen"} {
 		w.Namespace(name)
 	}
 	w.Pools(build.Pool("late-owned").CIDR("10.40.0.0/24").With(owned).Obj(),
 		build.Pool("late-hidden").CIDR("10.40.1.0/24").With(hidden).Obj(),
 		build.Pool("late-shown").CIDR("10.40.2.0/24").With(hidden).Obj())
-	as := w.lateUser("late-user", "late-bound", "late-labelled", "late-seen")
-	// A namespace's own child pool takes the right to use its parent wherever that is.
+	as := w.lateUser("late-user", "late-bound", "late-labeled", "late-seen")
+	// A namespace's own child pool takes the right to use its parent, in any namespace.
 	w.mayUse("late-user", "late-hidden", "late-shown")
 
 	bound := w.waits(as, "late-bound", "late-owned")
@@ -147,8 +148,8 @@ func (w *world) aLateRightCounts() {
 	bound.isServed()
 	bound.ends()
 
-	labelled := w.waits(as, "late-labelled", "late-hidden")
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late-labelled"}}
+	labelled := w.waits(as, "late-labeled", "late-hidden")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late-labeled"}}
 	suite.Must(w, w.Patch(w.Context(), namespace, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelProject+`":"late-owner"}}}`))))
 	labelled.isServed()
@@ -161,7 +162,7 @@ func (w *world) aLateRightCounts() {
 	seen.ends()
 }
 
-// nobodyForges has a user try to say who made an object: in a new one, by a copy of
+// nobodyForges tries, as a user, to set the creator of an object: in a new one, by a copy of
 // another's, and by a change.
 func (w *world) nobodyForges(as client.Client, l *late) {
 	ctx := w.Context()
@@ -169,7 +170,7 @@ func (w *world) nobodyForges(as client.Client, l *late) {
 	copied.Annotations = map[string]string{v1alpha1.AnnotationRequester: l.claim.Annotations[v1alpha1.AnnotationRequester], v1alpha1.AnnotationUseGranted: "late-owned"}
 	suite.Must(w, as.Create(ctx, copied))
 	if got := copied.Annotations[v1alpha1.AnnotationRequester]; got == l.claim.Annotations[v1alpha1.AnnotationRequester] || copied.Annotations[v1alpha1.AnnotationUseGranted] != "" {
-		w.Errorf("a new claim keeps what its maker wrote: %v", copied.Annotations)
+		w.Errorf("a new claim keeps the annotation that its maker wrote: %v", copied.Annotations)
 	}
 	for _, obj := range l.all() {
 		forged := obj.DeepCopyObject().(client.Object)

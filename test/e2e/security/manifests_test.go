@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// rendered are the objects of a kustomization.
+// rendered returns the objects of a kustomization.
 func rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	root, err := cluster.ModuleRoot()
@@ -81,7 +81,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// checkTime fails where an admission may keep the API server waiting for long.
+// checkTime fails if an admission may keep the API server waiting for long.
 func checkTime(t *testing.T, name string, seconds *int32) {
 	t.Helper()
 	if seconds == nil || *seconds > 5 {
@@ -89,7 +89,7 @@ func checkTime(t *testing.T, name string, seconds *int32) {
 	}
 }
 
-// checkClient fails where a manifest owns what the operator injects.
+// checkClient fails if a manifest owns fields that the operator injects.
 func checkClient(t *testing.T, name string, config admissionregistrationv1.WebhookClientConfig) {
 	t.Helper()
 	if config.Service == nil || config.Service.Path != nil || len(config.CABundle) > 0 {
@@ -97,7 +97,7 @@ func checkClient(t *testing.T, name string, config admissionregistrationv1.Webho
 	}
 }
 
-// checkPod fails where the operator's Pod has more than it needs.
+// checkPod fails if the operator's Pod has more than it needs.
 func checkPod(t *testing.T, pod *corev1.PodSpec) {
 	t.Helper()
 	yes := func(b *bool) bool { return b != nil && *b }

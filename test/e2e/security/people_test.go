@@ -10,8 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// rightsOfPeople are the roles for people, each right as "verb resource", and to which
-// built-in roles they are added. A right that is added here is a decision.
+// rightsOfPeople has the roles for people, each right as "verb resource", and the built-in roles to
+// which they are added. A right that is added here is a decision.
 var rightsOfPeople = map[string]struct {
 	rights      string
 	aggregateTo string
@@ -70,7 +70,7 @@ func TestPeopleHaveTheRightsThatAreListedAndNoOthers(t *testing.T) {
 	}
 }
 
-// rightsIn are the rights of a role, each rule as its verbs and one resource.
+// rightsIn returns the rights of a role, each rule as its verbs and one resource.
 func rightsIn(t *testing.T, role *rbacv1.ClusterRole) []string {
 	t.Helper()
 	var all []string
@@ -93,8 +93,9 @@ func lines(text string) []string {
 	return all
 }
 
-// What a webhook alone can refuse must not pass while no replica runs; what can be
-// edited and deleted all the same is ignored.
+// TestWhatOnlyAWebhookRefusesFailsWithoutIt checks the failure policies: objects that a webhook
+// alone can refuse must not pass while no replica runs; for those that can still be edited and
+// deleted a failure is ignored.
 func TestWhatOnlyAWebhookRefusesFailsWithoutIt(t *testing.T) {
 	want := map[string]string{
 		"create.ipclaim.ipam.cadastre.dev": "Ignore", "retry.ipclaim.ipam.cadastre.dev": "Fail", "create.ippool.ipam.cadastre.dev": "Fail", "create.localippool.ipam.cadastre.dev": "Fail",
@@ -137,7 +138,8 @@ func TestWhatOnlyAWebhookRefusesFailsWithoutIt(t *testing.T) {
 	}
 }
 
-// The operator alone is exempt from the policies that guard what it writes.
+// TestNobodyButTheOperatorIsExemptFromThePolicies checks that the operator alone is exempt from the
+// policies that guard the objects that it writes.
 func TestNobodyButTheOperatorIsExemptFromThePolicies(t *testing.T) {
 	const operator = "request.userInfo.username != 'system:serviceaccount:cadastre-system:cadastre-controller-manager'"
 	guarded := map[string]string{
@@ -155,7 +157,7 @@ func TestNobodyButTheOperatorIsExemptFromThePolicies(t *testing.T) {
 			t.Errorf("%s exempts others than the operator: %v", obj.GetName(), spec.MatchConditions)
 		}
 		if *spec.FailurePolicy != admissionregistrationv1.Fail {
-			t.Errorf("%s passes what it cannot judge", obj.GetName())
+			t.Errorf("%s passes requests that it cannot judge", obj.GetName())
 		}
 		var got []string
 		for _, rule := range spec.MatchConstraints.ResourceRules {

@@ -35,7 +35,7 @@ const (
 	judged       = "judged" // the namespace, the Secret and the configurations of this test
 )
 
-// pathReplica is a replica that serves nothing but paths, on the clock of the test.
+// pathReplica represents a replica that serves nothing but paths, on the clock of the test.
 type pathReplica struct {
 	*certs.Paths
 	// late counts the requests on paths that were replaced.
@@ -50,9 +50,9 @@ func (r *pathReplica) Judge(ctx context.Context, secret string) certs.Standing {
 	return standing
 }
 
-// TestNoCreateFailsWhilePathsAreReplaced replaces the path of two replicas many times while
-// clients create objects. The clock of the replicas jumps, so that the grace is over before
-// the API server has seen what was injected.
+// TestNoCreateFailsWhilePathsAreReplaced replaces the path of two replicas many times while clients
+// create objects. The clock of the replicas jumps, so that the grace is over before the API server
+// has seen the injected path.
 func TestNoCreateFailsWhilePathsAreReplaced(t *testing.T) {
 	w := &world{suite.Start(t, cluster.Options{Bare: true})}
 	w.Namespace(judged)
@@ -61,7 +61,7 @@ func TestNoCreateFailsWhilePathsAreReplaced(t *testing.T) {
 	w.judgedByWebhooks(replicas)
 	pass := func() {
 		t.Helper()
-		for range 2 { // what is written in the first one is seen in the second one
+		for range 2 { // a write of the first one is seen in the second one
 			for _, r := range replicas {
 				_, err := r.Reconcile(t.Context(), reconcile.Request{})
 				suite.Must(t, err)
@@ -118,8 +118,8 @@ func TestNoCreateFailsWhilePathsAreReplaced(t *testing.T) {
 	w.aLateAPIServerIsAnswered(old, late, pass)
 }
 
-// aLateAPIServerIsAnswered has the API server call a path that was replaced long ago. The
-// client tries again by itself, and is served when the API server has the present path.
+// aLateAPIServerIsAnswered makes the API server call a path that was replaced long ago. The client
+// tries again by itself, and is served when the API server has the present path.
 func (w *world) aLateAPIServerIsAnswered(old string, late func() int64, pass func()) {
 	w.Helper()
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -137,7 +137,7 @@ func (w *world) aLateAPIServerIsAnswered(old string, late func() int64, pass fun
 	go func() {
 		created <- w.Create(w.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: judged, Name: "late"}})
 	}()
-	w.Await("the client is told to try again", func(context.Context) bool { return late() > before })
+	w.Await("the client is asked to try again", func(context.Context) bool { return late() > before })
 	pass()
 	if err := <-created; err != nil {
 		w.Errorf("the client of a late API server: %v", err)
@@ -161,8 +161,8 @@ func (w *world) pathReplica(clock *clocktesting.FakePassiveClock) *pathReplica {
 	return &pathReplica{Paths: paths}
 }
 
-// judgedByWebhooks serves the paths of all replicas behind one address, and has every
-// ConfigMap judged there, by a mutating and a validating webhook.
+// judgedByWebhooks serves the paths of all replicas behind one address, and installs a mutating and
+// a validating webhook there that judge every ConfigMap.
 func (w *world) judgedByWebhooks(replicas []*pathReplica) {
 	w.Helper()
 	var addresses []string

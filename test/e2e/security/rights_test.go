@@ -25,30 +25,30 @@ func (r right) String() string {
 	return fmt.Sprintf("%s %s.%s %s", r.verb, r.resource, r.group, where)
 }
 
-// unused are rights that the operator has although no run of this suite is sure
-// to use them, and why.
+// unused returns rights that the operator has although no run of this suite is sure to use them,
+// and the reasons.
 func unused() map[right]string {
 	own := cluster.Namespace
 	const enforced = "asked of the authorizer alone, by OwnerReferencesPermissionEnforcement, which is on here: without it no IPAddress is made"
 	return map[right]string{
-		{"get", "ipam.cluster.x-k8s.io", "ipaddressclaims", ""}:                        "where the holder of a record is in doubt",
-		{"get", "ipam.cluster.x-k8s.io", "ipaddresses", ""}:                            "where the cache does not have the IPAddress of a claim that has a record",
+		{"get", "ipam.cluster.x-k8s.io", "ipaddressclaims", ""}:                        "if the holder of a record is in doubt",
+		{"get", "ipam.cluster.x-k8s.io", "ipaddresses", ""}:                            "if the cache does not have the IPAddress of a claim that has a record",
 		{"update", "ipam.cluster.x-k8s.io", "ipaddressclaims/finalizers", ""}:          enforced,
 		{"update", "ipam.cadastre.dev", "ippools/finalizers", ""}:                      enforced,
 		{"update", "ipam.cadastre.dev", "localippools/finalizers", ""}:                 enforced,
 		{"patch", "events.k8s.io", "events", ""}:                                       "an Event that is repeated",
-		{"get", "ipam.cadastre.dev", "localippools", ""}:                               "where the cache does not have a pool that was just made",
+		{"get", "ipam.cadastre.dev", "localippools", ""}:                               "if the cache does not have a pool that was just made",
 		{"create", "", "secrets", own}:                                                 "an apply that creates is authorized as create, too, but noted as patch",
-		{"get", "", "secrets", own}:                                                    "where the cache does not have the Secret that another replica has just made",
-		{"get", "", "namespaces", ""}:                                                  "where the cache does not have a namespace that was just made",
-		{"get", "ipam.cadastre.dev", "ipclasses", ""}:                                  "where the cache does not have a class that was just made",
-		{"get", "ipam.cadastre.dev", "ipallocations", ""}:                              "where somebody has put a finalizer of their own on a record, or the view does not have it",
-		{"get", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""}:   "where the cache is behind",
-		{"get", "admissionregistration.k8s.io", "validatingwebhookconfigurations", ""}: "where the cache is behind",
+		{"get", "", "secrets", own}:                                                    "if the cache does not have the Secret that another replica has just made",
+		{"get", "", "namespaces", ""}:                                                  "if the cache does not have a namespace that was just made",
+		{"get", "ipam.cadastre.dev", "ipclasses", ""}:                                  "if the cache does not have a class that was just made",
+		{"get", "ipam.cadastre.dev", "ipallocations", ""}:                              "if there is a foreign finalizer on a record, or the view does not have it",
+		{"get", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""}:   "if the cache is behind",
+		{"get", "admissionregistration.k8s.io", "validatingwebhookconfigurations", ""}: "if the cache is behind",
 	}
 }
 
-// rightsAreUsed compares what the operator may do with what it has done.
+// rightsAreUsed compares the rights of the operator with its requests.
 func (w *world) rightsAreUsed() {
 	granted := w.granted()
 	audited, err := w.Audit()
@@ -99,7 +99,7 @@ func texts(rights map[right]bool) map[string]bool {
 	return all
 }
 
-// granted are the rights of the operator's service account, one by one.
+// granted returns the rights of the operator's service account, one by one.
 func (w *world) granted() map[right]bool {
 	w.Helper()
 	all := map[right]bool{}

@@ -1,5 +1,4 @@
-// Package security holds the operator to what it says of rights: its own, and
-// those of tenants.
+// Package security checks the documented rights: those of the operator, and those of tenants.
 package security
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// world is a cluster with a client, for one test.
+// world holds a cluster with a client, for one test.
 type world struct{ *suite.World }
 
 func TestSecurity(t *testing.T) {
@@ -27,16 +26,16 @@ func TestSecurity(t *testing.T) {
 		do   func(*world)
 	}{
 		{"metrics and profiles are for users that may get them", (*world).diagnosticsAreGuarded},
-		{"an answer does not tell what is taken from what is forbidden", (*world).answersAreAlike},
+		{"an answer is the same for taken and for forbidden blocks", (*world).answersAreAlike},
 		{"a request of any size is answered", (*world).sizeIsBounded},
 		{"a request that does not end is answered", (*world).timeIsBounded},
 		{"a namespace whose claims are never stored is stopped, and no other", (*world).unboundIsBounded},
 		{"webhooks answer no path without the secret", (*world).onlyTheSecretIsAnswered},
-		{"a path that was replaced is answered for a minute, and no create fails meanwhile", (*world).pathsAreReplaced},
+		{"a path that was replaced is answered for a minute, and no create fails in that time", (*world).pathsAreReplaced},
 		{"manifests that others apply change neither path nor bundle", (*world).manifestsLeavePathsAlone},
 		{"everything that the operator does", (*world).everythingIsDone},
-		{"a right that comes after what waits for it counts", (*world).aLateRightCounts},
-		{"an object can be edited and deleted, whatever its spec", (*world).everythingIsEditable},
+		{"a right that comes after the objects that wait for it counts", (*world).aLateRightCounts},
+		{"an object can be edited and deleted, with any spec", (*world).everythingIsEditable},
 		{"the operator uses the rights that it has, and has those that it uses", (*world).rightsAreUsed},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.do(&world{w.For(t)}) })

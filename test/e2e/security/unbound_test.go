@@ -15,12 +15,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// unclaimedLimit is how many records of a namespace may be taken by nobody.
+// unclaimedLimit is the highest number of records of a namespace without a claim or a pool.
 const unclaimedLimit = 10
 
-// unboundIsBounded has a namespace send claims that somebody else's policy refuses
-// when each has its block already: it is stopped before it has taken them all, and
-// nobody else is.
+// unboundIsBounded sends claims of a namespace that another policy refuses when each has its block
+// already: the namespace is stopped before it has taken all blocks, and no other namespace is.
 func (w *world) unboundIsBounded() {
 	w.Namespace("greedy")
 	w.Namespace("modest")
@@ -49,16 +48,16 @@ func (w *world) unboundIsBounded() {
 	modest := build.Claim("modest", "served").Pool("bounded").Length(28).Obj()
 	w.Created(modest)
 	if modest.Spec.CIDR == "" {
-		w.Error("another namespace is not served meanwhile")
+		w.Error("another namespace is not served in that time")
 	}
-	w.Await("the namespace is served again, as what it took is collected", func(ctx context.Context) bool {
+	w.Await("the namespace is served again, as its records are collected", func(ctx context.Context) bool {
 		claim := build.Claim("greedy", "served").Pool("bounded").Length(28).Obj()
 		return greedy.Create(ctx, claim) == nil && claim.Spec.CIDR != ""
 	})
 }
 
 func isRefusedByPolicy(err error) bool {
-	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "refuse-labelled")
+	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "refuse-labeled")
 }
 
 // refuseLabelled installs a policy, which is asked after the webhooks that fill in
@@ -66,7 +65,7 @@ func isRefusedByPolicy(err error) bool {
 func (w *world) refuseLabelled() {
 	w.Created(
 		&admissionregistrationv1.ValidatingAdmissionPolicy{
-			ObjectMeta: metav1.ObjectMeta{Name: "refuse-labelled"},
+			ObjectMeta: metav1.ObjectMeta{Name: "refuse-labeled"},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
@@ -78,9 +77,9 @@ func (w *world) refuseLabelled() {
 			},
 		},
 		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "refuse-labelled"},
+			ObjectMeta: metav1.ObjectMeta{Name: "refuse-labeled"},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName: "refuse-labelled", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+				PolicyName: "refuse-labeled", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 			},
 		})
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// TestWhatIsFilledInStaysWhileNoReplicaRuns replaces a claim by the manifest from which it
-// was created, and by one without status. While no replica runs both are refused; with
-// config/policy/mutating, what the manifest leaves out is kept.
+// TestWhatIsFilledInStaysWhileNoReplicaRuns replaces a claim by the manifest from which it was
+// created, and by one without status. While no replica runs both are refused; with
+// config/policy/mutating, the fields that the manifest leaves out are kept.
 func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
 	w := &world{suite.Start(t, cluster.Options{Managers: 1})}
 	w.Namespace("team")
@@ -39,7 +39,7 @@ func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
 		t.Errorf("the status was left out: %v", err)
 	}
 	w.edit("a label", claim, `{"metadata":{"labels":{"edited":"yes"}}}`)
-	w.edit("somebody's finalizer", claim, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
+	w.edit("foreign finalizer", claim, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
 	w.edit("that finalizer off", claim, `{"metadata":{"finalizers":null}}`)
 
 	root, err := cluster.ModuleRoot()
@@ -69,7 +69,7 @@ func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
 	again := &v1alpha1.IPClaim{}
 	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), again))
 	if diff := cmp.Diff(after, again); diff != "" {
-		t.Errorf("what was refused changed the claim: %s", diff)
+		t.Errorf("a refused request changed the claim: %s", diff)
 	}
 	other := build.Claim("team", "other").Pool("p").Length(28).Obj()
 	if err := w.Create(t.Context(), other); err == nil || apierrors.IsInvalid(err) {
@@ -95,11 +95,11 @@ func (w *world) nobodyForgesAnAnswer(status v1alpha1.IPClaimStatus) {
 		w.Errorf("applied: %v", err)
 	}
 	if err := w.Get(w.Context(), client.ObjectKeyFromObject(forged), forged); !apierrors.IsNotFound(err) {
-		w.Errorf("it is there: %v", err)
+		w.Errorf("it exists: %v", err)
 	}
 }
 
-// replace has kubectl replace the claim by one with a label, a spec and a status.
+// replace replaces the claim, with kubectl, by one with a label, a spec and a status.
 func (w *world) replace(label string, spec any, status map[string]any) (string, error) {
 	w.Helper()
 	manifest := map[string]any{

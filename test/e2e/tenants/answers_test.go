@@ -25,13 +25,13 @@ const (
 	noConnection     = "no connection"
 	// pathTold is an answer with the secret path of a webhook.
 	pathTold = "TOLD THE PATH"
-	// forged is that of a webhook to a client that is no API server.
+	// forged is the answer of a webhook to a client that is no API server.
 	forged = "FORGED"
-	// defect is an answer that nobody should get.
+	// defect is an answer that no client should get.
 	defect = "DEFECT"
 )
 
-// answerOf is what an error is counted as.
+// answerOf returns the answer as which an error is counted.
 func answerOf(err error) string {
 	var status apierrors.APIStatus
 	switch {
@@ -42,7 +42,7 @@ func answerOf(err error) string {
 	case secretPath.MatchString(err.Error()):
 		return pathTold
 	case strings.Contains(err.Error(), confidential):
-		return defect // it tells of others
+		return defect // it has information about others
 	case !errors.As(err, &status):
 		return defect
 	}

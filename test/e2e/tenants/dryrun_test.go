@@ -12,8 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// dryRun asks what it would get, and what is free in which pools. An answer that tells of
-// others is a defect.
+// dryRun asks which block it would get, and which blocks are free in which pools. An answer with
+// information about other tenants is a defect.
 func (h *hostile) dryRun(ctx context.Context) error {
 	b := build.Claim(hostileNamespace, h.name())
 	switch h.random.IntN(3) {
@@ -27,7 +27,7 @@ func (h *hostile) dryRun(ctx context.Context) error {
 	claim := b.Obj()
 	err := h.client.Create(ctx, claim, client.DryRunAll)
 	if err == nil && (strings.Contains(fmt.Sprint(claim.Status), confidential) || slices.ContainsFunc(claim.Status.Candidates, isOfOthers)) {
-		return fmt.Errorf("a dry run tells of others: %v", claim.Status)
+		return fmt.Errorf("a dry run has information about others: %v", claim.Status)
 	}
 	return err
 }

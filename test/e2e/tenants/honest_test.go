@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// confidential is in the names of the honest tenant's claims: no answer to another
-	// tenant may have it.
+	// confidential is in the names of the honest tenant's claims: no answer to another tenant may
+	// have it.
 	confidential = "confidential"
-	// perSecond is how many claims the honest tenant makes.
+	// perSecond is the number of claims that the honest tenant makes.
 	perSecond = 10
-	// keeps is how many claims it keeps, beside those of its own pool.
+	// keeps is the number of claims that it keeps, beside those of its private pool.
 	keeps = 60
-	// keepsScarce is how many of them are of the class that has little room.
+	// keepsScarce is the number of them of the class that has little room.
 	keepsScarce = 2
-	// waitsEvery is after how many claims it makes one that has to wait, and scarceEvery
-	// one of the class that has little room.
+	// waitsEvery is the number of claims after which it makes one that has to wait, and scarceEvery
+	// after which it makes one of the class that has little room.
 	waitsEvery, scarceEvery = 5, 7
 )
 
-// honest is a tenant who makes and deletes claims at a steady pace: some of a pool that
-// all share, some of a pool of its own that is full.
+// honest represents a tenant who makes and deletes claims at a steady pace: some of a pool that all
+// share, some of a private pool that is full.
 type honest struct {
 	w       *world
 	client  client.WithWatch
@@ -41,17 +41,17 @@ type honest struct {
 	made    int
 	held    []*v1alpha1.IPClaim // of the shared pool, oldest first
 	scarce  []*v1alpha1.IPClaim // of the class that has little room, oldest first
-	holding []*v1alpha1.IPClaim // of its own pool, which is full
-	// waits is how long each claim waited after the room for it was released.
+	holding []*v1alpha1.IPClaim // of its private pool, which is full
+	// waits has for each claim the time that it waited after the room for it was released.
 	waits []time.Duration
 }
 
-// creates are the creates of a while.
+// creates holds the creates of a while.
 type creates struct {
 	took []time.Duration
-	// waited is how many of the class that has little room were bound a moment later.
+	// waited is the number of claims of the class with little room that were bound a moment later.
 	waited int
-	// failed says of each that was not served in time what became of it.
+	// failed has the result of each that was not served in time.
 	failed []string
 }
 
@@ -100,8 +100,8 @@ func (h *honest) measured(ctx context.Context, enough func(creates) bool) create
 	return c
 }
 
-// create makes a claim, which has its block in the answer, and deletes the oldest of those
-// that it has where these are more than it keeps. It returns what it has then.
+// create makes a claim, which has its block in the answer, and deletes the oldest of those that it
+// has if these are more than it keeps. It returns the claims that it has then.
 func (h *honest) create(ctx context.Context, c *creates, class string, has []*v1alpha1.IPClaim, keeps int) []*v1alpha1.IPClaim {
 	h.w.Helper()
 	claim := h.claim().Class(class).Obj()
@@ -114,7 +114,7 @@ func (h *honest) create(ctx context.Context, c *creates, class string, has []*v1
 		c.failed = append(c.failed, fmt.Sprintf("%s of class %s: %v", claim.Name, class, err))
 		return has
 	case claim.Spec.CIDR == "" && class == "scarce":
-		// Somebody whose project may have one more just now is before it, and not for long.
+		// A tenant whose project may have one more just now is before it, and not for long.
 		if after, bound := h.await(ctx, claim, v1alpha1.ConditionBound); !bound {
 			c.failed = append(c.failed, fmt.Sprintf("%s of class %s still waits after %s", claim.Name, class, after))
 		}
@@ -132,8 +132,8 @@ func (h *honest) create(ctx context.Context, c *creates, class string, has []*v1
 	return has
 }
 
-// wait makes a claim in the pool that is full, which is told so in its status, and bound
-// once another one is deleted.
+// wait makes a claim in the pool that is full, which its status reports, and which is bound once
+// another one is deleted.
 func (h *honest) wait(ctx context.Context, c *creates) {
 	h.w.Helper()
 	claim := h.claim().Pool(poolOwn).Length(32).Obj()
@@ -142,7 +142,7 @@ func (h *honest) wait(ctx context.Context, c *creates) {
 		h.w.Fatalf("%s of the full pool was given %s", claim.Name, claim.Spec.CIDR)
 	}
 	if _, told := h.await(ctx, claim, v1alpha1.ConditionExhausted); !told {
-		c.failed = append(c.failed, claim.Name+" is not told in time that the pool is full")
+		c.failed = append(c.failed, claim.Name+" does not report in time that the pool is full")
 	}
 	suite.Must(h.w, h.client.Delete(ctx, h.holding[0]))
 	h.holding = append(h.holding[1:], claim)
@@ -173,7 +173,7 @@ func (h *honest) await(ctx context.Context, claim *v1alpha1.IPClaim, condition s
 	return time.Since(began), false
 }
 
-// tame says what is missing of a test that tells anything.
+// tame returns the kinds of requests of which there were too few for a judgment.
 func (h *honest) tame(c creates) (missing []string) {
 	if len(c.took) < 50 {
 		missing = append(missing, fmt.Sprintf("%d honest creates", len(c.took)))
@@ -184,7 +184,7 @@ func (h *honest) tame(c creates) (missing []string) {
 	return missing
 }
 
-// judge fails where an honest request was not served, or not in time.
+// judge fails if an honest request was not served, or not in time.
 func (h *honest) judge(c creates) {
 	h.w.Helper()
 	for _, failure := range c.failed[:min(len(c.failed), 10)] {

@@ -23,25 +23,25 @@ import (
 
 const (
 	ownFinalizer = "example.com/keep"
-	// mostClaims is how many claims an attacker keeps in its namespace.
+	// mostClaims bounds the claims that an attacker keeps in its namespace.
 	mostClaims = 50
 )
 
-// hostile is one client of the hostile tenant.
+// hostile represents one client of the hostile tenant.
 type hostile struct {
 	client client.Client
 	random *rand.Rand
 	// known is a claim of the honest tenant, whose record and block the attacker knows.
 	known *v1alpha1.IPClaim
-	// claims are those that it made and may have.
+	// claims has those that it made and may have.
 	claims  []*v1alpha1.IPClaim
 	answers *answers
 
 	// server is the address of the API server, and raw a client of it that parses nothing.
 	server string
 	raw    *http.Client
-	// path is that of a webhook, as it has leaked; replicas and direct are the way there
-	// past the API server.
+	// path belongs to a webhook, as it has leaked; replicas and direct are the way there past the
+	// API server.
 	path     *atomic.Pointer[string]
 	replicas []string
 	direct   *http.Client
@@ -87,7 +87,7 @@ func (h *hostile) forget(ctx context.Context, n int) {
 	_ = h.client.Delete(ctx, claim)
 }
 
-// create makes a claim, and keeps it in mind where it was stored.
+// create makes a claim, and remembers it if it was stored.
 func (h *hostile) create(ctx context.Context, claim *v1alpha1.IPClaim) error {
 	err := h.client.Create(ctx, claim)
 	if err == nil && claim.Namespace == hostileNamespace {
@@ -96,7 +96,7 @@ func (h *hostile) create(ctx context.Context, claim *v1alpha1.IPClaim) error {
 	return err
 }
 
-// any is one of its claims, nil where it has none.
+// any returns one of its claims, nil if it has none.
 func (h *hostile) any() *v1alpha1.IPClaim {
 	if len(h.claims) == 0 {
 		return nil
@@ -106,13 +106,13 @@ func (h *hostile) any() *v1alpha1.IPClaim {
 
 func (h *hostile) name() string { return fmt.Sprintf("m-%d", h.random.Uint64()) }
 
-// misuse is one kind of it. report is called with the answer to each request that counts.
+// misuse holds one kind of misuse. report is called with the answer to each request that counts.
 type misuse struct {
 	name string
 	do   func(h *hostile, ctx context.Context, report func(error))
 }
 
-// once is a misuse of one request.
+// once returns a misuse of one request.
 func once(do func(h *hostile, ctx context.Context) error) func(*hostile, context.Context, func(error)) {
 	return func(h *hostile, ctx context.Context, report func(error)) { report(do(h, ctx)) }
 }
@@ -124,20 +124,20 @@ var misuses = []misuse{
 	})},
 	{"refused for something else", once((*hostile).refusedLater)},
 	{"retain and delete", (*hostile).retainAndDelete},
-	{"take as much as can be had", (*hostile).takeMuch},
+	{"take as many addresses as possible", (*hostile).takeMuch},
 	{"delete and create", (*hostile).deleteAndCreate},
 	{"pools with huge lists", (*hostile).hugeLists},
 	{"the largest objects", (*hostile).largest},
 	{"pools in pools", (*hostile).nestedPools},
 	{"a crowd that waits", (*hostile).crowd},
-	{"what others hold", once((*hostile).whatOthersHold)},
+	{"blocks of others", once((*hostile).whatOthersHold)},
 	{"replace", (*hostile).replace},
 	{"forged fields", once((*hostile).forge)},
 	{"forged status", (*hostile).forgeStatus},
 	{"finalizers", (*hostile).finalizers},
 	{"pools of others", once((*hostile).poolsOfOthers)},
 	{"records", once((*hostile).records)},
-	{"what is not a tenant's", once((*hostile).notATenants)},
+	{"requests beyond a tenant's rights", once((*hostile).notATenants)},
 	{"dry runs", once((*hostile).dryRun)},
 	{"edits without end", (*hostile).edit},
 	{"delete everything", (*hostile).deleteEverything},
@@ -164,7 +164,7 @@ func (h *hostile) oddName(ctx context.Context) error {
 	return h.create(ctx, b.Class("hosts").Obj())
 }
 
-// refusedLater makes a claim that is refused for what the operator does not judge, after
+// refusedLater makes a claim that is refused for a reason that the operator does not judge, after
 // its block was recorded.
 func (h *hostile) refusedLater(ctx context.Context) error {
 	claim := build.Claim(hostileNamespace, h.name()).Class("hosts").Obj()
@@ -181,7 +181,7 @@ func (h *hostile) refusedLater(ctx context.Context) error {
 	return h.create(ctx, claim)
 }
 
-// retainAndDelete has blocks retained for names that are never used again.
+// retainAndDelete retains blocks for names that are never used again.
 func (h *hostile) retainAndDelete(ctx context.Context, report func(error)) {
 	for range 3 {
 		claim := build.Claim(hostileNamespace, h.name()).Class("keep").Obj()
@@ -219,7 +219,7 @@ func (h *hostile) deleteAndCreate(ctx context.Context, report func(error)) {
 	report(h.client.Create(ctx, build.Claim(claim.Namespace, claim.Name).Class("hosts").Obj()))
 }
 
-// hugeLists makes and changes pools of its own with as many ranges as there may be.
+// hugeLists makes and changes pools of its namespace with as many ranges as there may be.
 func (h *hostile) hugeLists(ctx context.Context, report func(error)) {
 	pool := build.Pool(fmt.Sprintf("huge-%d", h.random.IntN(2*quotaLocalPools))).CIDR("fd00::/8").In(hostileNamespace)
 	for range 1000 + h.random.IntN(36) { // some have too many
@@ -245,19 +245,19 @@ func (h *hostile) hugeLists(ctx context.Context, report func(error)) {
 	}
 }
 
-// address is one of fd00::/64.
+// address returns one of fd00::/64.
 func (h *hostile) address() netip.Addr {
 	a := [16]byte{0: 0xfd}
 	binary.BigEndian.PutUint64(a[8:], h.random.Uint64())
 	return netip.AddrFrom16(a)
 }
 
-// nestedPools carves pools out of pools of its own, and claims of them.
+// nestedPools carves pools out of pools of its namespace, and claims of them.
 func (h *hostile) nestedPools(ctx context.Context, report func(error)) {
 	depth := h.random.IntN(3)
 	pool := build.Pool(fmt.Sprintf("nested-%d", depth))
 	if depth == 0 {
-		pool.CIDR("10.80.0.0/21") // as the shared one: it is a domain of its own
+		pool.CIDR("10.80.0.0/21") // as the shared one: it is a separate domain
 	} else {
 		pool.Beside(fmt.Sprintf("nested-%d", depth-1), int32(21+2*depth))
 	}
@@ -272,8 +272,8 @@ func (h *hostile) nestedPools(ctx context.Context, report func(error)) {
 	}
 }
 
-// crowd makes claims that wait: for a pool that is full, for what is missing, and for
-// what others hold.
+// crowd makes claims that wait: for a pool that is full, for missing pools, and for blocks that
+// others hold.
 func (h *hostile) crowd(ctx context.Context, report func(error)) {
 	for range 20 {
 		b := build.Claim(crowdNamespace, h.name()).Length(32)
@@ -319,7 +319,7 @@ func (h *hostile) replace(ctx context.Context, report func(error)) {
 	report(h.client.Update(ctx, claim))
 }
 
-// forge makes a claim that says of itself what only the operator may say.
+// forge makes a claim with fields that only the operator may write.
 func (h *hostile) forge(ctx context.Context) error {
 	b := build.Claim(hostileNamespace, h.name())
 	switch h.random.IntN(4) {
@@ -352,7 +352,7 @@ func (h *hostile) forgeStatus(ctx context.Context, report func(error)) {
 	report(h.client.Update(ctx, claim))
 }
 
-// finalizers has a claim stay when it is deleted, for a while.
+// finalizers makes a claim stay when it is deleted, for a while.
 func (h *hostile) finalizers(ctx context.Context, report func(error)) {
 	claim := build.Claim(hostileNamespace, h.name()).Class("hosts").Finalizer(ownFinalizer).Obj()
 	err := h.client.Create(ctx, claim)
@@ -396,7 +396,7 @@ func (h *hostile) records(ctx context.Context) error {
 	return h.client.Patch(ctx, record, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
-// notATenants asks for what the role edit has no right to.
+// notATenants sends requests to which the role edit has no right.
 func (h *hostile) notATenants(ctx context.Context) error {
 	switch h.random.IntN(5) {
 	case 0:
@@ -411,7 +411,7 @@ func (h *hostile) notATenants(ctx context.Context) error {
 	return h.client.List(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(honestNamespace))
 }
 
-// edit changes what nobody looks at, as fast as it can.
+// edit changes fields without effect, as fast as it can.
 func (h *hostile) edit(ctx context.Context, report func(error)) {
 	claim := h.any()
 	if claim == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// oneNameAtOnce has all but one of several creates refused after each had a block recorded.
+// oneNameAtOnce sends several creates of which all but one are refused after each had a block
+// recorded.
 func (h *hostile) oneNameAtOnce(ctx context.Context, report func(error)) {
 	claim := build.Claim(hostileNamespace, h.name()).Class("hosts").Obj()
 	h.claims = append(h.claims, claim)
@@ -24,11 +25,11 @@ func (h *hostile) oneNameAtOnce(ctx context.Context, report func(error)) {
 	creating.Wait()
 }
 
-// manyLabels is how many labels an object has that is large.
+// manyLabels is the number of labels of a large object.
 const manyLabels = 13_000
 
-// large makes a claim that is large by its labels, its annotations or its selector, or asks
-// what it would get.
+// large makes a claim that is large by its labels, its annotations or its selector, or sends its
+// dry run.
 func (h *hostile) large(ctx context.Context) error {
 	claim := build.Claim(hostileNamespace, h.name()).Class("hosts").Obj()
 	switch h.random.IntN(4) {

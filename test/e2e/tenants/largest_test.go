@@ -35,7 +35,7 @@ func (h *hostile) largest(ctx context.Context, report func(error)) {
 		report(h.client.Create(ctx, claim))
 	default:
 		report(h.client.Create(ctx, selectingMuch(build.Claim(crowdNamespace, h.name()).Length(32).Obj())))
-		// Whether its labels are selected is found out for each claim that waits.
+		// The selection by its labels is evaluated for each claim that waits.
 		pool := build.Pool(fmt.Sprintf("labeled-%d", h.random.IntN(quotaLocalPools))).CIDR("10.81.0.0/24").In(crowdNamespace)
 		report(h.client.Create(ctx, pool))
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"a":"%d"}}}`, h.random.Uint64())

@@ -29,7 +29,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// Answers that are none of the API server's.
+// Answers that do not come from the API server.
 var (
 	errCutOff       = errors.New(cutOff)
 	errPathTold     = errors.New(pathTold)
@@ -40,8 +40,8 @@ var (
 // secretPath finds a path of the webhooks in the answer to a request.
 var secretPath = regexp.MustCompile(`/[a-z2-7]{26}/[a-z0-9-]+`)
 
-// impatient creates a claim and does not wait for the answer, or not as long as it takes. An
-// answer that has the path of a webhook is noted.
+// impatient creates a claim and does not wait for the answer, or not as long as it takes. An answer
+// that has the path of a webhook is recorded.
 func (h *hostile) impatient(ctx context.Context) error {
 	claim := build.Claim(hostileNamespace, h.name()).Class("hosts").Obj()
 	claim.APIVersion, claim.Kind = v1alpha1.GroupVersion.String(), "IPClaim"
@@ -82,8 +82,8 @@ func (h *hostile) impatient(ctx context.Context) error {
 	return status
 }
 
-// leakedPath calls a webhook by itself, by a path that it knows, as if the honest tenant
-// created a claim.
+// leakedPath calls a webhook by itself, by a path that it knows, as if the honest tenant created a
+// claim.
 func (h *hostile) leakedPath(ctx context.Context) error {
 	_, _, err := h.forgeReview(ctx)
 	if err != nil {
@@ -115,12 +115,12 @@ func post(ctx context.Context, through *http.Client, address, body string) (int,
 	return response.StatusCode, string(answer), err
 }
 
-// insecure is a client that trusts every server, and has no certificate.
+// insecure returns a client that trusts every server, and has no certificate.
 func insecure() *http.Client {
 	return &http.Client{Timeout: answeredWithin, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 }
 
-// claimPath is where the API server has claims filled in.
+// claimPath returns the path at which the API server has claims filled in.
 func (w *world) claimPath() string {
 	w.Helper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
@@ -137,17 +137,17 @@ const (
 	pathSecretName = "cadastre-webhook-path"
 	// agedPath is a secret of paths that is older than the shortest time between two.
 	agedPath = "abcdefghijklmnopqrstuvwxyz"
-	// mostAccepted is how long a path works that is known, once it is old enough to be
-	// replaced: the handover, the grace, and what a slow machine takes.
+	// mostAccepted bounds how long a known path works, once it is old enough to be replaced: the
+	// handover, the grace, and the delays of a slow machine.
 	mostAccepted = 10*time.Second + time.Minute + 20*time.Second
 	// interval is the shortest time between two replacements.
 	interval = 10 * time.Minute
 )
 
-// TestALeakedPathIsReplaced has no first line: neither client certificates nor a network that
-// keeps the hostile tenant from the webhooks. It forges reviews in the name of the honest one
-// by a path that it has learned, and cuts off as many requests as it can, which may show it
-// the next path.
+// TestALeakedPathIsReplaced has no first line: neither client certificates nor a network that keeps
+// the hostile tenant from the webhooks. That tenant forges reviews in the name of the honest one by
+// a path that it has learned, and cuts off as many requests as it can, which may show it the next
+// path.
 func TestALeakedPathIsReplaced(t *testing.T) {
 	running := suite.Start(t, cluster.Options{
 		Webhooks:          []string{"127.0.0.1:1"}, // none: the Secret is made before the first manager starts
@@ -232,7 +232,7 @@ func (w *world) replacements() int {
 	return len(strings.Fields(string(secret.Data["previous"]) + " " + string(secret.Data["older"])))
 }
 
-// leak is a path that the hostile tenant knows, and what it gets by it.
+// leak holds a path that the hostile tenant knows, and its gains by it.
 type leak struct {
 	since     time.Time
 	first     string // the path that leaked first
@@ -249,7 +249,7 @@ func (w *world) leak(good *honest, seed uint64) *leak {
 	l := &leak{since: time.Now(), first: w.claimPath(), forger: newHostile(w, good, random(seed, 0), nil)}
 	for n := range 3 {
 		h := newHostile(w, good, random(seed, uint64(n+1)), nil)
-		h.path = l.forger.path // what one learns, the other uses
+		h.path = l.forger.path // both use the same path
 		l.impatient = append(l.impatient, h)
 	}
 	return l

@@ -14,23 +14,23 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// register watches all IPAllocations, and counts what the hostile project has.
+// register watches all IPAllocations, and counts those of the hostile project.
 type register struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
 	mu sync.Mutex
-	// all are the records of the hostile project.
+	// all has the records of the hostile project.
 	all map[types.UID]*v1alpha1.IPAllocation
-	// most is how many records of it there were at once, by pool, and retained.
+	// most is the highest number of its records at one time, by pool, and retained.
 	most map[string]int
-	// violations are records that should never have been made.
+	// violations has records that should never have been made.
 	violations []string
 }
 
 const retained = "retained"
 
-// limits are those of the pools that have one for each project.
+// limits has those of the pools that have one for each project.
 var limits = map[string]int{poolCommon: limitCommon, poolKept: limitKept, poolTight: limitTight}
 
 // watchRegister begins to watch.
@@ -79,7 +79,7 @@ func (r *register) see(event watch.EventType, record *v1alpha1.IPAllocation) {
 	}
 }
 
-// counts are how many records there are, by IPPool, and retained.
+// counts returns how many records there are, by IPPool, and retained.
 func (r *register) counts() map[string]int {
 	counts := map[string]int{}
 	for _, record := range r.all {
@@ -99,7 +99,7 @@ func (r *register) violated(how string) {
 	r.violations = append(r.violations, how)
 }
 
-// tame says what the hostile project never had.
+// tame returns the states that the hostile project never reached.
 func (r *register) tame() (missing []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *register) end() {
 	r.done.Wait()
 }
 
-// judge fails where the hostile project got what it must not, or more than it may.
+// judge fails if the hostile project got blocks that it must not have, or more than it may.
 func (r *register) judge(t *testing.T) {
 	t.Helper()
 	t.Logf("records of the hostile project, at most: %v; at the end: %v", r.most, r.counts())
@@ -127,8 +127,8 @@ func (r *register) judge(t *testing.T) {
 		t.Errorf("%s", violation)
 	}
 	for pool, limit := range limits {
-		// A record that exceeds the limit is there until the request that made it gives
-		// way: one for each client.
+		// A record that exceeds the limit exists until the request that made it gives way: one for
+		// each client.
 		if most := r.most[pool]; most > limit+attackers {
 			t.Errorf("pool %s: %d records at once, the limit is %d", pool, most, limit)
 		}

@@ -1,5 +1,5 @@
-// Package tenants has a hostile tenant, who has the rights of the role edit and no
-// others, misuse the operator beside an honest one.
+// Package tenants lets a hostile tenant, who has the rights of the role edit and no others, misuse
+// the operator beside an honest one.
 package tenants
 
 import (
@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// attackers is how many clients the hostile tenant has, each as fast as it can be.
+	// attackers is the number of clients of the hostile tenant, each as fast as it can be.
 	attackers = 6
-	// grace is how long an IPAllocation may be without claim: shorter than in use, so
-	// that the end of the test need not wait for long.
+	// grace is how long an IPAllocation may be without claim: shorter than in use, so that the end
+	// of the test need not wait for long.
 	grace = 20 * time.Second
-	// aloneFor is for how long the honest tenant is measured without the other.
+	// aloneFor is the time for which the honest tenant is measured without the other.
 	aloneFor = 5 * time.Second
-	// longestStorm is how many times as long as asked the misuse may go on.
+	// longestStorm bounds the misuse, as a multiple of the requested time.
 	longestStorm = 15
-	// answeredWithin is how long an honest request may take at most.
+	// answeredWithin bounds the time of an honest request.
 	answeredWithin = 5 * time.Second
 	// memoryShare is the share of the container's memory limit that a replica may use.
 	memoryShare = 0.5
 )
 
-// TestAHostileTenantHarmsNobody has the first line that docs/operations.md asks for: the
-// webhooks take client certificates of the API server alone.
+// TestAHostileTenantHarmsNobody has the first line that docs/operations.md asks for: the webhooks
+// take client certificates of the API server alone.
 func TestAHostileTenantHarmsNobody(t *testing.T) {
 	a := authority.New(t)
 	certificate, key := a.Issue(t, x509.ExtKeyUsageClientAuth, "kube-apiserver")
@@ -61,7 +61,7 @@ func TestAHostileTenantHarmsNobody(t *testing.T) {
 	register.end()
 	t.Logf("seed %d: %d requests of the hostile tenant in %.0f s:\n%s", seed, misuses.sum(), took.Seconds(), misuses)
 	t.Logf("honest creates alone: %s; beside it: %s", alone, during)
-	t.Logf("paths that answers told: %d, replaced: %d; what a path was good for without a client certificate: %d calls answered of %d",
+	t.Logf("paths in answers: %d, replaced: %d; calls by path without a client certificate: %d answered of %d",
 		misuses.answered(pathTold), w.replacements(), misuses.answered(forged), misuses.of("a path that has leaked"))
 	t.Logf("release until the honest claim that waits is bound: %s", figuresOf(good.waits))
 
@@ -72,8 +72,8 @@ func TestAHostileTenantHarmsNobody(t *testing.T) {
 	w.judgeEnd(good)
 }
 
-// attack has the hostile tenant misuse the operator beside the honest one: for as long as
-// storm says, and on a slow machine for longer, until it was no tame misuse.
+// attack lets the hostile tenant misuse the operator beside the honest one: for as long as storm
+// states, and on a slow machine for longer, until it was no tame misuse.
 func attack(w *world, good *honest, r *register, seed uint64, storm time.Duration) (creates, tally) {
 	ctx, stop := context.WithCancel(w.Context())
 	defer stop()
@@ -99,7 +99,7 @@ func attack(w *world, good *honest, r *register, seed uint64, storm time.Duratio
 	return during, all.tally
 }
 
-// answers are those that the clients of the hostile tenant get.
+// answers holds those that the clients of the hostile tenant get.
 type answers struct {
 	mu    sync.Mutex
 	tally tally
@@ -120,7 +120,7 @@ func (a *answers) tame() []string {
 // tally counts answers, by kind of misuse and answer.
 type tally map[string]map[string]*counted
 
-// counted are the answers of one kind to one kind of misuse.
+// counted holds the answers of one kind to one kind of misuse.
 type counted struct {
 	count int
 	// example is the text of the first one.
@@ -165,7 +165,7 @@ func (t tally) answered(answer string) (n int) {
 	return n
 }
 
-// String is a line for each kind of misuse, and one for each kind of refusal of it.
+// String returns a line for each kind of misuse, and one for each kind of refusal of it.
 func (t tally) String() string {
 	var lines []string
 	for _, misuse := range slices.Sorted(maps.Keys(t)) {
@@ -183,7 +183,7 @@ func (t tally) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// tame says which kinds of misuse and of answers are missing.
+// tame returns the missing kinds of misuse and of answers.
 func (t tally) tame() (missing []string) {
 	for _, m := range misuses {
 		if n := t.of(m.name); n < leastOfEach() {
@@ -198,7 +198,7 @@ func (t tally) tame() (missing []string) {
 	return missing
 }
 
-// judge fails where an answer was none that anybody should get.
+// judge fails if there was an answer that no client should get.
 func (t tally) judge(test *testing.T) {
 	test.Helper()
 	for misuse, all := range t {
@@ -213,7 +213,7 @@ func (t tally) judge(test *testing.T) {
 
 func random(seed, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 
-// usualStorm is how long the misuse lasts where STORM does not say.
+// usualStorm returns how long the misuse lasts if STORM is not set.
 func usualStorm() time.Duration {
 	if testing.Short() {
 		return 20 * time.Second
@@ -221,7 +221,7 @@ func usualStorm() time.Duration {
 	return 40 * time.Second
 }
 
-// leastOfEach is how often each kind of misuse is tried at least.
+// leastOfEach returns the lowest number of tries of each kind of misuse.
 func leastOfEach() int {
 	if testing.Short() {
 		return 2

@@ -31,8 +31,8 @@ import (
 const (
 	honestNamespace  = "honest"
 	hostileNamespace = "hostile"
-	// quotaNamespace has a quota of no claim at all: whatever is created in it is
-	// refused after its block was recorded.
+	// quotaNamespace has a quota of no claim at all: every claim created in it is refused after its
+	// block was recorded.
 	quotaNamespace = "hostile-quota"
 	// crowdNamespace has no quota, for claims that wait.
 	crowdNamespace = "hostile-crowd"
@@ -41,32 +41,32 @@ const (
 
 // Pools.
 const (
-	poolCommon = "common" // for everybody, limited for each project
-	poolKept   = "kept"   // for everybody, with Retain, limited
+	poolCommon = "common" // for all tenants, limited for each project
+	poolKept   = "kept"   // for all tenants, with Retain, limited
 	poolOwn    = "own"    // of the honest tenant, four addresses
-	poolOthers = "others" // of somebody else: to name it takes the right to use it
+	poolOthers = "others" // of another owner: to name it takes the right to use it
 	poolInner  = "inner"  // of the platform
-	poolSmall  = "small"  // for everybody, without limit: first come, first served
+	poolSmall  = "small"  // for all tenants, without limit: first come, first served
 	poolOpen   = "open"   // the same, and only asked for by creates that are refused later
-	poolTight  = "tight"  // for everybody, limited, and with little room for all
-	poolBrim   = "brim"   // of one address, of the same class: who is at the limit waits for it
+	poolTight  = "tight"  // for all tenants, limited, and with little room for all
+	poolBrim   = "brim"   // of one address, of the same class: a tenant at the limit waits for it
 )
 
-// What the platform sets against tenants who take too much.
+// The limits that the platform sets to tenants who take too much.
 const (
 	limitCommon, limitKept, limitTight = 80, 24, 4
 	quotaClaims                        = 400
 	quotaLocalPools                    = 12
-	// shareOpen is an eighth of poolOpen: what one namespace may have unclaimed.
+	// shareOpen is an eighth of poolOpen: the number that one namespace may have unclaimed.
 	shareOpen = 8
 	// refusedLabel is on claims that a policy refuses.
 	refusedLabel = "example.com/refused"
 )
 
-// world is a cluster as docs/operations.md, "Keeping tenants apart", has it.
+// world holds a cluster as docs/operations.md, "Keeping tenants apart", describes it.
 type world struct {
 	*suite.World
-	// processes are the replicas as they were started.
+	// processes has the replicas as they were started.
 	processes []int
 }
 
@@ -105,8 +105,8 @@ func prepare(running *suite.World) *world {
 	return w
 }
 
-// quota bounds the objects of a namespace, and waits until it does. Its status is filled
-// in here, as its controller learns of the CRDs' kinds only after half a minute.
+// quota bounds the objects of a namespace, and waits until it does. Its status is filled in here,
+// as its controller discovers the CRDs' kinds only after half a minute.
 func (w *world) quota(namespace string, claims int64) {
 	w.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "addresses"}}
@@ -128,7 +128,7 @@ func (w *world) quota(namespace string, claims int64) {
 	})
 }
 
-// refuseLabelled is a rule of the platform's own: what has the label is refused.
+// refuseLabelled installs a rule of the platform that refuses objects with the label.
 func (w *world) refuseLabelled() {
 	w.Helper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "platform-rule"}}
@@ -155,7 +155,7 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// edits gives a user the role edit in a namespace, and nothing else.
+// edits returns a binding that gives a user the role edit in a namespace, and nothing else.
 func edits(user, namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edit"},
@@ -170,8 +170,8 @@ func limited(blocks int64) func(*v1alpha1.IPPoolSpec) {
 	}
 }
 
-// judgeProcesses fails where a replica ended, panicked, or took so much memory that it
-// came near to being killed.
+// judgeProcesses fails if a replica ended, panicked, or took so much memory that it came near to
+// being killed.
 func (w *world) judgeProcesses() {
 	w.Helper()
 	most := int64(float64(w.memoryLimit()) * memoryShare)
@@ -190,7 +190,7 @@ func (w *world) judgeProcesses() {
 	}
 }
 
-// memoryLimit is that of the container, in bytes.
+// memoryLimit returns that of the container, in bytes.
 func (w *world) memoryLimit() int64 {
 	w.Helper()
 	root, err := cluster.ModuleRoot()
@@ -202,7 +202,7 @@ func (w *world) memoryLimit() int64 {
 	return deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
 }
 
-// peakMemory is the most that a process had in memory (VmHWM of proc(5)), in bytes.
+// peakMemory returns the most that a process had in memory (VmHWM of proc(5)), in bytes.
 func peakMemory(t testing.TB, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -217,8 +217,8 @@ func peakMemory(t testing.TB, pid int) int64 {
 	return 0
 }
 
-// judgeEnd removes the hostile tenant, and fails where that leaves anything behind, or
-// where the honest one does not hold what it did.
+// judgeEnd removes the hostile tenant, and fails if that leaves anything behind, or if the honest
+// one does not hold its former blocks.
 func (w *world) judgeEnd(good *honest) {
 	w.Helper()
 	w.judgeClaims()
@@ -228,7 +228,7 @@ func (w *world) judgeEnd(good *honest) {
 	}
 	for _, name := range hostileNamespaces() {
 		w.AwaitUnlessFailed("namespace "+name+" is gone", func(ctx context.Context) (bool, error) {
-			w.finishClaims(name) // what was being stored
+			w.finishClaims(name) // claims that were being stored
 			err := w.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		})
@@ -251,8 +251,8 @@ func (w *world) judgeEnd(good *honest) {
 	}
 }
 
-// judgeClaims fails where a status tells the hostile tenant of the honest one's claims, or
-// where a claim has no status at all.
+// judgeClaims fails if a status shows the hostile tenant the honest one's claims, or if a claim has
+// no status at all.
 func (w *world) judgeClaims() {
 	w.Helper()
 	for _, name := range hostileNamespaces() {
@@ -263,7 +263,7 @@ func (w *world) judgeClaims() {
 			untold = nil
 			for _, claim := range claims.Items {
 				if strings.Contains(fmt.Sprint(claim.Status), confidential) || slices.ContainsFunc(claim.Status.Candidates, isOfOthers) {
-					w.Fatalf("IPClaim %s/%s tells of others: %v", name, claim.Name, claim.Status)
+					w.Fatalf("IPClaim %s/%s has information about others: %v", name, claim.Name, claim.Status)
 				}
 				if claim.Status.Phase == "" && claim.DeletionTimestamp.IsZero() {
 					untold = append(untold, claim.Name)
@@ -275,12 +275,11 @@ func (w *world) judgeClaims() {
 	}
 }
 
-// mostEvents is how many events of the operator a namespace may have in a run: 25, and 12 a
-// minute.
+// mostEvents bounds the events of the operator in a namespace in a run: 25, and 12 a minute.
 const mostEvents = 25 + 12*10
 
-// judgeEvents fails where events tell the hostile tenant of others, or where its claims have
-// flooded the API server with them.
+// judgeEvents fails if events show the hostile tenant information about others, or if its claims
+// have flooded the API server with them.
 func (w *world) judgeEvents(namespace string) {
 	w.Helper()
 	events, ours := &eventsv1.EventList{}, 0
@@ -290,7 +289,7 @@ func (w *world) judgeEvents(namespace string) {
 			ours++
 		}
 		if strings.Contains(e.Note, confidential) {
-			w.Errorf("an event in %s tells of others: %s", namespace, e.Note)
+			w.Errorf("an event in %s has information about others: %s", namespace, e.Note)
 		}
 	}
 	if ours > mostEvents || ours == 0 && namespace == crowdNamespace {

@@ -9,10 +9,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// slow is a collector behind a connection that can be made to hang, and to be refused.
+// slow represents a collector behind a connection that can be made to hang, and to be refused.
 type slow struct {
 	*collector.Collector
-	// Address is where it is reached.
+	// Address is the address of the collector.
 	Address string
 
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ func newSlow(t *testing.T) *slow {
 	return s
 }
 
-// is has the collector hang, or refuse connections.
+// is makes the collector hang, or refuse connections.
 func (s *slow) is(hangs, refuses bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *slow) accept(listener net.Listener) {
 	}
 }
 
-// pipe passes on what comes, but not while the collector hangs.
+// pipe passes data on, but not while the collector hangs.
 func (s *slow) pipe(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()

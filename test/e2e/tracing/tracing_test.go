@@ -53,9 +53,9 @@ func TestTracing(t *testing.T) {
 		suite.Step[*world]{Name: "one trace leads from the client to etcd", Run: (*world).leadsThrough},
 		suite.Step[*world]{Name: "a claim that waits is served in a trace of the controller", Run: (*world).waits},
 		suite.Step[*world]{Name: "an address is allocated in a trace of the controller", Run: (*world).addresses},
-		suite.Step[*world]{Name: "the certificate and the paths are kept in traces of their own", Run: (*world).guards},
+		suite.Step[*world]{Name: "the certificate and the paths are kept in separate traces", Run: (*world).guards},
 		suite.Step[*world]{Name: "a refusal is in the trace with its code", Run: (*world).refuses},
-		suite.Step[*world]{Name: "what the client does not sample is not traced", Run: (*world).isNotSampled},
+		suite.Step[*world]{Name: "a request that the client does not sample is not traced", Run: (*world).isNotSampled},
 		suite.Step[*world]{Name: "all that spans have is documented, and no secret", Run: (*world).documented},
 		suite.Step[*world]{Name: "a collector that hangs holds up no create", Run: (*world).hangs},
 	)
@@ -93,7 +93,7 @@ func (w *world) leadsThrough() {
 	w.drawn(spans)
 }
 
-// waits has a claim wait for the only address of a pool.
+// waits makes a claim wait for the only address of a pool.
 func (w *world) waits() {
 	first, waits := build.Claim("team", "first").Pool("one").Length(32).Obj(), build.Claim("team", "waits").Pool("one").Length(32).Obj()
 	w.Created(first)
@@ -106,7 +106,7 @@ func (w *world) waits() {
 		return has(admitted, tracing.Allowed, "true") && has(allocated, tracing.Result, "exhausted") && awaited
 	})
 	w.Deleted(first)
-	// A pass that reads the claim as it was before finds the record, and makes no attempt.
+	// A pass that reads the claim in its former state finds the record, and makes no attempt.
 	var pass, release collector.Spans
 	w.Await("its turn and the release before it are traced", func(context.Context) bool {
 		pass = w.of(tracing.Allocate, func(s collector.Span) bool {
@@ -120,14 +120,14 @@ func (w *world) waits() {
 	}
 	w.isBelow(pass[0], tracing.NameOfPass("ipclaim"), "waits")
 	w.isBelow(release[0], tracing.NameOfPass("orphan"), "")
-	w.Await("what the release asks of the API server is in its trace", func(context.Context) bool {
+	w.Await("the requests of the release to the API server are in its trace", func(context.Context) bool {
 		requests := w.of("HTTP ", func(s collector.Span) bool { return s.Parent == release[0].ID })
 		return slices.ContainsFunc(requests, func(s collector.Span) bool { return s.Name == "HTTP DELETE" })
 	})
 }
 
-// addresses creates an IPAddressClaim, which the leader serves. A pass that reads it as it was
-// before finds the record, and makes no attempt.
+// addresses creates an IPAddressClaim, which the leader serves. A pass that reads it in its former
+// state finds the record, and makes no attempt.
 func (w *world) addresses() {
 	w.Created(build.AddressClaim("team", "machine").Pool("offices").Obj())
 	var pass collector.Spans
@@ -145,7 +145,7 @@ func (w *world) addresses() {
 	}
 }
 
-// guards expects the passes of what runs on every replica.
+// guards expects the passes of the controllers that run on every replica.
 func (w *world) guards() {
 	for _, controller := range []string{"webhook-certificate", "webhook-path"} {
 		w.Await(controller+" is traced", func(context.Context) bool {
@@ -178,8 +178,8 @@ func (w *world) refuses() {
 	})
 }
 
-// isNotSampled: what a replica has recorded it sends before it ends. Of a trace that is not
-// sampled there is nothing then.
+// isNotSampled expects no spans of a trace that is not sampled. A replica sends its recorded spans
+// before it ends, so that all would have arrived then.
 func (w *world) isNotSampled() {
 	quiet, loud := w.begin(false), w.begin(true)
 	for n := range 10 {
@@ -242,7 +242,7 @@ func (w *world) documented() {
 	}
 }
 
-// pathSecret is the first element of the path of the webhooks. The API server's spans have it,
+// pathSecret returns the first element of the path of the webhooks. The API server's spans have it,
 // as docs/tracing.md warns.
 func (w *world) pathSecret() string {
 	w.Helper()
@@ -250,7 +250,7 @@ func (w *world) pathSecret() string {
 		return s.Service == apiServer && strings.Contains(fmt.Sprint(s.Attributes["url.full"]), "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim")
 	})
 	if len(spans) == 0 {
-		w.Fatal("no span of the API server has the address of a webhook: docs/tracing.md says so")
+		w.Fatal("no span of the API server has the address of a webhook: docs/tracing.md warns of it")
 	}
 	return strings.Split(fmt.Sprint(spans[0].Attributes["url.full"]), "/")[3]
 }
@@ -295,12 +295,12 @@ func (w *world) hangs() {
 // document has the picture of a trace.
 var document = filepath.Join("..", "..", "..", "docs", "tracing.md")
 
-// drawn expects that the documentation shows this trace, whatever times and random names are.
-// With TRACE_PICTURE set it writes the picture to that file instead.
+// drawn expects that the documentation shows this trace, apart from times and random names. With
+// TRACE_PICTURE set it writes the picture to that file instead.
 func (w *world) drawn(spans collector.Spans) {
 	w.Helper()
 	picture := collector.Picture{
-		// What stands between these is the API server's own: its filters and encoders.
+		// The spans between these are the API server's own: its filters and encoders.
 		Passes: func(s collector.Span) bool {
 			return s.Service == apiServer && !slices.Contains([]string{creates, records, "Create", "Call mutating webhook", "HTTP POST", "Create etcd3", writes}, s.Name)
 		},
@@ -325,7 +325,7 @@ func (w *world) drawn(spans collector.Spans) {
 	}
 }
 
-// timeless is text without durations.
+// timeless returns text without durations.
 func timeless(text string) string {
 	return regexp.MustCompile(` +[0-9.]+(µs|ms|s)\b`).ReplaceAllString(text, "")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// world is a cluster of which all parts send their spans to one collector.
+// world holds a cluster of which all parts send their spans to one collector.
 type world struct {
 	*suite.World
 	collector *slow
@@ -32,7 +32,7 @@ func start(t *testing.T) *world {
 	})}
 }
 
-// header sends requests as those of a trace that somebody else began.
+// header sends requests as those of a trace that another client began.
 type header struct {
 	http.RoundTripper
 	parent string
@@ -45,14 +45,14 @@ func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.RoundTripper.RoundTrip(r)
 }
 
-// trace is a trace that begins with a client.
+// trace holds a trace that begins with a client.
 type trace struct {
 	client.Client
 	id, span string
 }
 
-// begin begins one. Kubernetes continues the traces of system:masters, which the
-// administrator is in.
+// begin begins a trace. Kubernetes continues the traces of system:masters, which the administrator
+// is in.
 func (w *world) begin(sampled bool) trace {
 	w.Helper()
 	id := uuid.New()
@@ -69,8 +69,8 @@ func (w *world) begin(sampled bool) trace {
 	return begun
 }
 
-// spans waits until those of the trace, with the traces that are linked to it, are what is
-// waited for, and returns them.
+// spans waits until those of the trace, with the traces that are linked to it, fulfill the
+// condition, and returns them.
 func (w *world) spans(of trace, what string, are func(collector.Spans) bool) collector.Spans {
 	w.Helper()
 	var spans collector.Spans
@@ -81,7 +81,7 @@ func (w *world) spans(of trace, what string, are func(collector.Spans) bool) col
 	return spans
 }
 
-// received are the spans of a trace, and of traces that are linked to it.
+// received returns the spans of a trace, and of traces that are linked to it.
 func (w *world) received(of trace) collector.Spans {
 	all, _ := w.collector.Spans(func(collector.Span) bool { return true })
 	traces := []string{of.id}
@@ -99,7 +99,7 @@ func isOf(all []collector.Span, id, trace string) bool {
 	return slices.ContainsFunc(all, func(s collector.Span) bool { return s.ID == id && s.Trace == trace })
 }
 
-// of are the operator's spans of a name, of any trace, that fit.
+// of returns the operator's spans of a name, of any trace, that fit.
 func (w *world) of(name string, fits func(collector.Span) bool) collector.Spans {
 	spans, _ := w.collector.Spans(func(s collector.Span) bool {
 		return s.Service == operator && strings.HasPrefix(s.Name, name) && fits(s)

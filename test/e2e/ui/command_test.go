@@ -10,14 +10,14 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/viewer"
 )
 
-// page is a running `kubectl ipam ui`.
+// page represents a running `kubectl ipam ui`.
 type page struct {
 	*viewer.Viewer
 	t testing.TB
 }
 
-// start starts the command as a user, or as the administrator where that is empty, and waits
-// until it serves. It ends with the test.
+// start starts the command as a user, or as the administrator if that is empty, and waits until it
+// serves. It ends with the test.
 func (w *world) start(t testing.TB, user string, flags ...string) *page {
 	t.Helper()
 	if user != "" {
@@ -26,7 +26,7 @@ func (w *world) start(t testing.TB, user string, flags ...string) *page {
 	return &page{Viewer: viewer.Start(t, w.plugin, w.Kubeconfig(), flags...), t: t}
 }
 
-// request is a request as the page sends it.
+// request returns a request as the page sends it.
 func (c *page) request(ctx context.Context, method, path string, body io.Reader) *http.Request {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, c.Origin+path, body)

@@ -1,3 +1,3 @@
-// Package ui runs `kubectl ipam ui` as a process against a real API server with the
-// operator: what its stream says, whom it refuses, and that it survives restarts.
+// Package ui runs `kubectl ipam ui` as a process against a real API server with the operator: the
+// contents of its stream, the requests that it refuses, and its survival of restarts.
 package ui

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// questions asks what the commands answer.
+// questions requests the answers that the commands give.
 func (w *world) questions(t *testing.T) {
 	c := w.start(t, "")
 	for path, want := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// refuses sends what other programs and other pages may send.
+// refuses sends requests that other programs and other pages may send.
 func (w *world) refuses(t *testing.T) {
 	c := w.start(t, "")
 	for name, tc := range map[string]struct {
@@ -38,11 +38,11 @@ func (w *world) refuses(t *testing.T) {
 	}
 }
 
-// tenant is alice, who has the role edit in team-a alone.
+// tenant starts the command as alice, who has the role edit in team-a alone.
 func (w *world) tenant(t *testing.T) {
 	c := w.start(t, "alice", "--namespace=team-a")
 	v := c.views().isReady(t)
-	v.awaits(t, "what alice holds has come", func(s seen) bool {
+	v.awaits(t, "the blocks of alice have come", func(s seen) bool {
 		_, held := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "private"})
 		return held && len(s.claims) > 0
 	})
@@ -58,7 +58,7 @@ func (w *world) tenant(t *testing.T) {
 		}
 		answers += strings.ReplaceAll(text, "team-b", "") // alice has named it
 		if strings.Contains(text, `"team-b"`) {
-			t.Errorf("%s: tells of team-b: %s", path, text)
+			t.Errorf("%s: names team-b: %s", path, text)
 		}
 	}
 	for _, secret := range []string{"team-b", "batch", "rig", "lab\"", "cadastre-system"} {
@@ -67,7 +67,7 @@ func (w *world) tenant(t *testing.T) {
 		}
 	}
 	if strings.Contains(answers, "IPClaim team-b") || strings.Contains(answers, `"rig"`) {
-		t.Errorf("alice is told of team-b:\n%s", answers)
+		t.Errorf("alice can read about team-b:\n%s", answers)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *world) tenant(t *testing.T) {
 		t.Errorf("unread: %s (-want +got)\n%s", v.unread.Text, diff)
 	}
 	if !strings.Contains(c.Errors(t), "you may not list ippools") {
-		t.Errorf("the command does not say what may not be read: %q", c.Errors(t))
+		t.Errorf("the command does not name the objects that may not be read: %q", c.Errors(t))
 	}
 	for _, pool := range v.pools {
 		if pool.Known != (pool.ID == "LocalIPPool/team-a/own") {
@@ -85,7 +85,7 @@ func (w *world) tenant(t *testing.T) {
 	}
 }
 
-// writes makes and releases a claim, where the command was started for that.
+// writes makes and releases a claim, if the command was started for that.
 func (w *world) writes(t *testing.T) {
 	const claim = `{"namespace":"team-a","name":"from-the-page","class":"subnets","length":27}`
 	ask := func(c *page, method, path, body string) (int, string) {

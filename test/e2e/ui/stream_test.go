@@ -21,7 +21,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// kubectlSays are the items that kubectl lists in all namespaces, read as T, by UID.
+// kubectlSays returns the items that kubectl lists in all namespaces, read as T, by UID.
 func kubectlSays[T any, P interface {
 	*T
 	client.Object
@@ -41,7 +41,7 @@ func kubectlSays[T any, P interface {
 	return all
 }
 
-// says is what the stream and kubectl are compared by: a line for each object.
+// says is the form in which the stream and kubectl are compared: a line for each object.
 type says []string
 
 func (s *says) add(format string, args ...any) { *s = append(*s, fmt.Sprintf(format, args...)) }
@@ -51,7 +51,7 @@ func (s *says) addPool(id string, pool v1alpha1.Pool) {
 	s.add("pool %s %s %s: %s free of %s, %d blocks", id, status.AllocatedCIDR, status.Phase, status.Capacity.Available, status.Capacity.Total, status.Allocations)
 }
 
-// fromKubectl is what kubectl says.
+// fromKubectl returns the state by kubectl.
 func fromKubectl(t *testing.T, w *world) says {
 	var all says
 	for _, pool := range kubectlSays[v1alpha1.IPPool](t, w, "ippools") {
@@ -82,7 +82,7 @@ func fromKubectl(t *testing.T, w *world) says {
 	return all
 }
 
-// fromStream is what the stream says.
+// says returns the state by the stream.
 func (s seen) says() says {
 	var all says
 	for id, pool := range s.pools {
@@ -103,11 +103,11 @@ func (s seen) says() says {
 	return all
 }
 
-// same waits until the stream says what kubectl says.
+// same waits until the stream has the same state as kubectl.
 func (w *world) same(t *testing.T, v *view) {
 	t.Helper()
 	var diff string
-	w.For(t).Await("the stream says what kubectl says", func(context.Context) bool {
+	w.For(t).Await("the stream has the same state as kubectl", func(context.Context) bool {
 		want := fromKubectl(t, w)
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *world) same(t *testing.T, v *view) {
 	}
 }
 
-// begins compares the first state with what kubectl says.
+// begins compares the first state with that of kubectl.
 func (w *world) begins(t *testing.T) {
 	c := w.start(t, "")
 	v := c.views().isReady(t)
@@ -185,7 +185,7 @@ func (w *world) ends(t *testing.T) {
 	}
 }
 
-// restarts restarts the API server, and has things change before the command can see them.
+// restarts restarts the API server, and changes objects before the command can see them.
 func (w *world) restarts(t *testing.T) {
 	in := w.For(t)
 	gone := build.Claim("team-a", "gone-meanwhile").Class("subnets").Obj()
@@ -206,7 +206,7 @@ func (w *world) restarts(t *testing.T) {
 			w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: gone.Spec.AllocationName}, &v1alpha1.IPAllocation{}) != nil
 	})
 	suite.Must(t, c.Signal(syscall.SIGCONT))
-	v.awaits(t, "it is in step again, with what has changed", func(s seen) bool {
+	v.awaits(t, "it is in step again, with the changes", func(s seen) bool {
 		_, come := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "come-meanwhile"})
 		_, left := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "gone-meanwhile"})
 		return s.behind == "" && come && !left

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// view is what a page knows: what the stream has sent, put together.
+// view holds the state of a page: the messages of the stream, put together.
 type view struct {
 	mu sync.Mutex
 	seen
@@ -23,7 +23,7 @@ type view struct {
 	raw     strings.Builder
 }
 
-// seen is a state of a view.
+// seen holds a state of a view.
 type seen struct {
 	order   []string
 	hello   live.Hello
@@ -37,7 +37,7 @@ type seen struct {
 	streams int
 }
 
-// message is any message of the stream.
+// message represents any message of the stream.
 type message struct {
 	Type   string          `json:"type"`
 	Pools  json.RawMessage `json:"pools"`
@@ -134,7 +134,7 @@ func remove[T any](from map[string]T, ids []string) {
 	}
 }
 
-// awaits waits until what is seen is as it is asked for.
+// awaits waits until the seen state fulfills the condition.
 func (v *view) awaits(t testing.TB, what string, is func(seen) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -157,21 +157,21 @@ func (v *view) awaits(t testing.TB, what string, is func(seen) bool) {
 	}
 }
 
-// ready waits until the first state has been sent.
+// isReady waits until the first state has been sent.
 func (v *view) isReady(t testing.TB) *view {
 	t.Helper()
 	v.awaits(t, "the first state has been sent", func(s seen) bool { return s.ready })
 	return v
 }
 
-// text is all that was sent.
+// text returns all that was sent.
 func (v *view) text() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.raw.String()
 }
 
-// holds is the block of a holder, and whether there is one.
+// holds returns the block of a holder, and whether there is one.
 func (s seen) holds(holder live.Object) (live.Block, bool) {
 	for _, block := range s.blocks {
 		if block.Holder == holder {

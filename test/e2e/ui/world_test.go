@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/viewer"
 )
 
-// world is a cluster with an address space in it:
+// world holds a cluster with an address space in it:
 //
 //	domain default   core 10.0.0.0/8 ── east 10.0.0.0/16 ── nodes 10.0.0.0/24 with a network
 //	                                 └─ west 10.1.0.0/16
@@ -28,8 +28,8 @@ import (
 //	domain lab       lab 10.0.0.0/16
 //	namespace team-a a LocalIPPool own 172.16.0.0/24
 //
-// team-a and team-b hold blocks, one of which is retained, and the Machine node-7 of Cluster API
-// an address. alice has the role edit in team-a.
+// team-a and team-b hold blocks, one of which is retained, and the Machine node-7 of Cluster API an
+// address. alice has the role edit in team-a.
 type world struct {
 	*suite.World
 	// plugin is the program.

@@ -1,3 +1,3 @@
-// Package uibrowser opens the page of `kubectl ipam ui` in a headless Chromium, on a real
-// control plane with the operator: what a person sees, does, and may not see.
+// Package uibrowser opens the page of `kubectl ipam ui` in a headless Chromium, on a real control
+// plane with the operator, and tests the views and actions of a person, and the limits of both.
 package uibrowser

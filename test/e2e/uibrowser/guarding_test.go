@@ -45,7 +45,8 @@ func (w *world) refuses(t *testing.T) {
 	})
 }
 
-// attempts are what a page of somebody else tries: each comes to what it has learnt.
+// attempts are the requests that a page of another origin tries: each has the text that it has read
+// as its result.
 const attempts = `(async () => {
 	const url = %[1]q + '/api/stream', token = %[2]q
 	const read = async (options) => { try { const r = await fetch(url, options); return r.type + ' ' + r.status + ' ' + await r.text() } catch (e) { return 'refused' } }
@@ -58,7 +59,7 @@ const attempts = `(async () => {
 	}
 })()`
 
-// refusesOthers has a page of another port of this machine read the register, and frame the page.
+// refusesOthers lets a page of another port of this machine read the register, and frame the page.
 func (w *world) refusesOthers(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(rw, "<!doctype html><html lang=en><head><link rel=icon href=data:,></head><body></body></html>")
@@ -73,11 +74,11 @@ func (w *world) refusesOthers(t *testing.T) {
 	_ = p.Errors()
 	p.Run(fmt.Sprintf("await new Promise(done=>{const f=document.createElement('iframe');f.onload=done;f.src=%q;document.body.append(f)})", w.view.Address))
 	if said := p.Errors(); !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "frame-ancestors") || strings.Contains(s, "403") }) {
-		t.Errorf("a frame of another page is not refused, the browser says %q", said)
+		t.Errorf("a frame of another page is not refused, the browser reports %q", said)
 	}
 }
 
-// tenants has alice look, who may read her own namespace alone.
+// tenants looks at the page as alice, who may read her own namespace alone.
 func (w *world) tenants(t *testing.T) {
 	p := w.open(t, w.tenant(t), browser.Look{})
 	p.AwaitText("#unread", "payments")
@@ -123,7 +124,7 @@ func (w *world) tenants(t *testing.T) {
 	}
 }
 
-// secrets are names of namespaces, of claims and of pools that alice may not read.
+// secrets returns names of namespaces, of claims and of pools that alice may not read.
 func (w *world) secrets(t *testing.T) []string {
 	t.Helper()
 	var claims v1alpha1.IPClaimList

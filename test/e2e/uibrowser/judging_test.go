@@ -7,13 +7,13 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/browser"
 )
 
-// widths are those of a phone, a tablet and a desk.
+// widths returns those of a phone, a tablet and a desk.
 func widths() []browser.Look {
 	return []browser.Look{{Width: 390, Height: 844, Phone: true, Still: true}, {Width: 768, Height: 1024, Still: true}, {Width: 1400, Height: 900, Still: true}}
 }
 
-// judge has axe-core judge a state of the page in light, dark and on a phone, and checks at each
-// width that all of its text can be read, whatever fonts the machine has. The page is shown as
+// judge checks a state of the page with axe-core in light, dark and on a phone, and checks at each
+// width that all of its text can be read, with any fonts that the machine has. The page is shown as
 // before at the end.
 func judge(t *testing.T, p *browser.Page, state string) {
 	t.Helper()
@@ -42,7 +42,7 @@ func painted(p *browser.Page) {
 	p.Run("await new Promise(done=>requestAnimationFrame(()=>requestAnimationFrame(()=>requestAnimationFrame(done))))")
 }
 
-// noneSerious has axe-core find nothing serious or critical.
+// noneSerious expects that axe-core finds nothing serious or critical.
 func noneSerious(t *testing.T, p *browser.Page, state string) {
 	t.Helper()
 	for _, finding := range p.Findings() {
@@ -72,7 +72,7 @@ func legibleMaps(t *testing.T, p *browser.Page, state string, width int64) {
 	}
 }
 
-// legible brings the page into each of its states, and has it judged.
+// legible brings the page into each of its states, and judges it.
 func (w *world) legible(t *testing.T) {
 	p := w.open(t, w.view, browser.Look{})
 	judge(t, p, "at first")
@@ -90,7 +90,7 @@ func (w *world) legible(t *testing.T) {
 	freeOf(p, "IPPool/fra-pods")
 	judge(t, p, "free space is listed")
 	p.Click("#tab-changes")
-	judge(t, p, "what changed is listed")
+	judge(t, p, "the changes are listed")
 	p.Click("#tab-list")
 	p.Click("#spaces-summary")
 	p.Await("the choice is open", "spaces.open")
@@ -98,7 +98,7 @@ func (w *world) legible(t *testing.T) {
 	p.Press("\x1b")
 	p.Click("#panel-close")
 	p.Type("#find", "pods")
-	p.Await("there are suggestions", "document.querySelector('#suggestions li')&&!document.querySelector('#suggestions').hidden")
+	p.Await("suggestions are shown", "document.querySelector('#suggestions li')&&!document.querySelector('#suggestions').hidden")
 	judge(t, p, "suggestions are open")
 	p.Press("\x1b")
 	p.Click("#help-button")

@@ -13,12 +13,12 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/browser"
 )
 
-// follows has the page open while a claim is created and deleted elsewhere.
+// follows keeps the page open while a claim is created and deleted elsewhere.
 func (w *world) follows(t *testing.T) {
 	p := w.open(t, w.view, browser.Look{})
 	p.Run("window.same=true") // gone if the page is loaded again
 	only(p, "default/4")
-	find(p, "svc-cache-10") // the last one: what comes next is beside it
+	find(p, "svc-cache-10") // the last one: the next ones are beside it
 	awaitLabel(p, "svc-cache-10", true)
 	filter(p, "all", "guest")
 	p.AwaitText("#list-count", "No row fits")
@@ -39,7 +39,7 @@ func (w *world) follows(t *testing.T) {
 	}
 }
 
-// waits has a claim wait for a pool that is full, until its block is released.
+// waits makes a claim wait for a pool that is full, until its block is released.
 func (w *world) waits(t *testing.T) {
 	p := w.open(t, w.view, browser.Look{})
 	w.Pools(build.Pool("single").CIDR("198.51.100.7/32").Obj())
@@ -53,7 +53,7 @@ func (w *world) waits(t *testing.T) {
 	w.Created(third)
 	p.AwaitText("#list", "payments/second-too")
 	if !browser.Value[bool](p, "window.row.isConnected&&window.row.closest('tr').innerText.includes('payments/second')") {
-		t.Error("the row of a claim is made anew when another claim comes: a button that is pressed meanwhile is not clicked")
+		t.Error("the row of a claim is created again when another claim comes: a button that is pressed at that time is not clicked")
 	}
 	w.Deleted(third)
 	p.Await("the third claim is gone", "!document.querySelector('#list').innerText.includes('second-too')")
@@ -76,7 +76,7 @@ func (w *world) waits(t *testing.T) {
 	w.Deleted(build.Pool("single").Obj())
 }
 
-// restarts has the API server end, and start again.
+// restarts ends the API server, and starts it again.
 func (w *world) restarts(t *testing.T) {
 	w.Patience = time.Minute
 	doomed := build.Claim("search", "doomed").Pool("fra-services").Length(20).Obj()
@@ -86,9 +86,9 @@ func (w *world) restarts(t *testing.T) {
 	filter(p, "blocks", "search/doomed")
 	p.AwaitText("#list", "search/doomed")
 	suite.Must(t, w.APIServer.Stop())
-	p.Await("the page says that it is behind", "document.querySelector('#sign').dataset.phase==='behind'")
+	p.Await("the page shows that it is behind", "document.querySelector('#sign').dataset.phase==='behind'")
 	p.AwaitText("#banner-text", "may be behind")
-	p.AwaitText("#list", "search/doomed") // what was read stays
+	p.AwaitText("#list", "search/doomed") // the data already read stays
 	judge(t, p, "behind")
 	suite.Must(t, w.APIServer.Start(t.Context()))
 	w.Await("a claim is released", func(ctx context.Context) bool { return client.IgnoreNotFound(w.Delete(ctx, doomed)) == nil })

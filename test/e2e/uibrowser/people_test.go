@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/browser"
 )
 
-// focused is the element that has the focus: its id, or that of what it is in.
+// focused is the element that has the focus: its id, or that of its container.
 const focused = "(e=>e.id||(e.closest('[id]')?.id??'')+' '+e.tagName.toLowerCase())(document.activeElement)"
 
 // ring reports whether one sees which element has the focus.
@@ -35,7 +35,7 @@ func (w *world) keys(t *testing.T) {
 	for _, want := range []string{"find", "theme", "help-button", "spaces-summary", "colour", "zoom-out", "zoom-in", "zoom-all", "maps canvas", "tab-list", "show", "filter", "export"} {
 		at := slices.Index(order, want)
 		if at <= last {
-			t.Errorf("Tab comes to %s at %d, what is before it on the page is at %d", want, at, last)
+			t.Errorf("Tab reaches %s at %d, the element before it on the page is at %d", want, at, last)
 		}
 		last = at
 	}
@@ -73,7 +73,8 @@ func (w *world) looks(t *testing.T) {
 	t.Run("paper", w.prints)
 }
 
-// positions is on how many places a map has drawn its first tick while it went to a pool.
+// positions is the number of places on which a map has drawn its first tick while it went to a
+// pool.
 const positions = `(async()=>{const seen=new Set();document.querySelector('#find').value='fra-lb';document.querySelector('#find-form').requestSubmit()
 for(let i=0;i<60;i++){await new Promise(done=>requestAnimationFrame(done));for(const c of document.querySelectorAll('#maps canvas')){const t=__drawn.texts.get(c)?.texts;if(t)seen.add(c.ariaLabel+t.map(l=>l.text+l.left))}}
 return seen.size})()`
@@ -84,14 +85,14 @@ func (w *world) still(t *testing.T) {
 	still := browser.Value[int](p, positions)
 	// One before, one after for each of the two maps.
 	if still > 4 || moving <= still {
-		t.Errorf("the maps were drawn in %d ways, and in %d where the system prefers less movement, want no animation", moving, still)
+		t.Errorf("the maps were drawn in %d ways, and in %d if the system prefers less movement, want no animation", moving, still)
 	}
 	if name := browser.Value[string](p, "getComputedStyle(document.querySelector('#sign .dot')).animationName"); name != "none" {
 		t.Errorf("the sign is animated by %s", name)
 	}
 }
 
-// ground is the colour behind the page, and that of a corner of the first map.
+// ground is the color behind the page, and that of a corner of the first map.
 const ground = "getComputedStyle(document.body).backgroundColor+' '+document.querySelector('#maps canvas').getContext('2d').getImageData(1,1,1,1).data.join()"
 
 func (w *world) themes(t *testing.T) {
@@ -107,7 +108,7 @@ func (w *world) themes(t *testing.T) {
 	}
 	choose("light")
 	if chosen := browser.Value[string](p, ground); light == dark || chosen != light {
-		t.Errorf("the colours are %s in light, %s in dark, and %s when light is chosen in a dark system", light, dark, chosen)
+		t.Errorf("the colors are %s in light, %s in dark, and %s when light is chosen in a dark system", light, dark, chosen)
 	}
 	p.Look(browser.Look{})
 	choose("dark")
@@ -115,7 +116,7 @@ func (w *world) themes(t *testing.T) {
 	live(p)
 	painted(p)
 	if kept := browser.Value[string](p, ground); kept != dark {
-		t.Errorf("after the page is loaded again the colours are %s, want those of dark, %s", kept, dark)
+		t.Errorf("after the page is loaded again the colors are %s, want those of dark, %s", kept, dark)
 	}
 }
 
@@ -165,5 +166,5 @@ func (w *world) prints(t *testing.T) {
 func onPaper(p *browser.Page) {
 	p.Look(browser.Look{Width: 1000, Height: 1400, Media: "print"})
 	p.Run("dispatchEvent(new Event('beforeprint'))")
-	p.Await("there is something to print", "document.querySelector('#paper canvas')")
+	p.Await("the paper has maps", "document.querySelector('#paper canvas')")
 }

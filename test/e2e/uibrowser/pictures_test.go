@@ -8,7 +8,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/browser"
 )
 
-// pictures are those of the documents, in the directory that $UI_PICTURES names.
+// pictures takes those of the documents, in the directory that $UI_PICTURES names.
 func (w *world) pictures(t *testing.T) {
 	dir := os.Getenv("UI_PICTURES")
 	if dir == "" {
@@ -62,7 +62,7 @@ func (w *world) pictures(t *testing.T) {
 // take takes a picture once all is drawn.
 func take(p *browser.Page, path string) {
 	p.Run("document.activeElement?.blur();document.querySelector('#suggestions').hidden=true")
-	p.Await("the legend is there", "document.querySelector('#legend li')")
-	p.Run("await new Promise(done=>setTimeout(done,1100))") // what is redrawn once a second
+	p.Await("the legend is shown", "document.querySelector('#legend li')")
+	p.Run("await new Promise(done=>setTimeout(done,1100))") // the parts that are redrawn once a second
 	p.Picture(path)
 }

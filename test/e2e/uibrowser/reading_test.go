@@ -24,7 +24,7 @@ func find(p *browser.Page, text string) {
 	p.Press("\r")
 }
 
-// labels are the texts of all maps.
+// labels returns the texts of all maps.
 func labels(p *browser.Page) []string {
 	var all []string
 	for _, c := range p.Drawn("#maps canvas") {
@@ -75,7 +75,7 @@ func (w *world) loads(t *testing.T) {
 		t.Error("nothing was drawn")
 	}
 	if entries := browser.Value[[]int](p, "whenLive"); slices.Contains(entries, 0) {
-		t.Errorf("the legend and the list had %d entries when the page said that it is in step: what is below them moves when they are drawn", entries)
+		t.Errorf("the legend and the list had %d entries when the page reported that it is in step: the elements below them move when they are drawn", entries)
 	}
 	for _, name := range []string{"core", "10.0.0.0/8", "v6", "2001:db8::/32"} {
 		awaitLabel(p, name, true)
@@ -98,7 +98,7 @@ func (w *world) finds(t *testing.T) {
 	p.AwaitText("#panel", "checkout/lb-worker-1")
 	p.AwaitText("#panel", "fra-lb")
 	awaitLabel(p, "lb-worker-1", true)
-	// A click on the strip says the same.
+	// A click on the strip shows the same.
 	p.Click("#panel-close")
 	p.AwaitText("#panel-title", "Details")
 	x, y := w.place(t, p, "lb-worker-1")
@@ -115,7 +115,7 @@ func (w *world) finds(t *testing.T) {
 	p.AwaitText("#suggestions", "Nothing that you may read")
 }
 
-// place is where a label of a map is in the window.
+// place returns the position of a label of a map in the window.
 func (w *world) place(t *testing.T, p *browser.Page, label string) (x, y float64) {
 	t.Helper()
 	at := browser.Value[[]float64](p, fmt.Sprintf(`(()=>{for (const c of document.querySelectorAll('#maps canvas')) {
@@ -128,8 +128,8 @@ func (w *world) place(t *testing.T, p *browser.Page, label string) (x, y float64
 	return at[0], at[1]
 }
 
-// tells compares the table with the map on which a pool is shown in full width, and with what
-// the API server has.
+// tells compares the table with the map on which a pool is shown in full width, and with the
+// objects of the API server.
 func (w *world) tells(t *testing.T) {
 	p := w.open(t, w.view, browser.Look{Height: 1400, Width: 1400})
 	find(p, "fra-services")
@@ -179,7 +179,7 @@ func (w *world) links(t *testing.T) {
 		t.Errorf("the maps show %q, the link was made when they showed %q", after, before)
 	}
 	if by := browser.Value[string](p, "colour.value"); by != "project" {
-		t.Errorf("the map is coloured by %s, want project", by)
+		t.Errorf("the map is colored by %s, want project", by)
 	}
 	p.AwaitText("#free-note", "are free")
 	if listed := p.Text("#view-free #free"); !p.Has("#view-free") || listed != free || browser.Value[string](p, "document.querySelector('#free-pool').value") != "IPPool/fra-pods" {
@@ -219,7 +219,7 @@ func (w *world) exports(t *testing.T) {
 	}
 }
 
-// exported are the rows of the file that the list is exported to.
+// exported returns the rows of the file that the list is exported to.
 func (w *world) exported(t *testing.T, p *browser.Page, show, text string) [][]string {
 	t.Helper()
 	p.Run("window.exported=null;const real=URL.createObjectURL;URL.createObjectURL=b=>(window.exported=b,real(b))")

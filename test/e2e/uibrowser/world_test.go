@@ -20,7 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/viewer"
 )
 
-// world is the address space of a platform team, and a browser.
+// world holds the address space of a platform team, and a browser.
 //
 //	domain default      core 10.0.0.0/8 ── fra 10.0.0.0/13 ── fra-pods, fra-services, fra-nodes, fra-lb
 //	                                    ├─ ams 10.8.0.0/13 ── ams-pods, ams-nodes
@@ -30,8 +30,8 @@ import (
 //	domain lab          lab 10.0.0.0/16
 //	namespace storage   a LocalIPPool replication 192.168.40.0/24
 //
-// Blocks of payments and search are retained, cooling and drained. alice may read the
-// namespace payments only.
+// Blocks of payments and search are retained, cooling and drained. alice may read the namespace
+// payments only.
 type world struct {
 	*suite.World
 	browser *browser.Browser
@@ -40,7 +40,7 @@ type world struct {
 	view   *viewer.Viewer
 }
 
-// namespaces, with the project that each belongs to.
+// namespaces returns them, with the project that each belongs to.
 func namespaces() [][2]string {
 	return [][2]string{
 		{"payments", "shop"}, {"checkout", "shop"}, {"search", "search"}, {"storage", "platform"},
@@ -81,8 +81,8 @@ func (w *world) open(t *testing.T, v *viewer.Viewer, look browser.Look) *browser
 	return p
 }
 
-// noteLive has the page note how many entries the legend and the list have when it becomes in step with
-// the cluster: window.whenLive.
+// noteLive makes the page record how many entries the legend and the list have when it becomes in
+// step with the cluster: window.whenLive.
 const noteLive = `addEventListener('DOMContentLoaded',()=>{const sign=document.querySelector('#sign')
 if(sign)new MutationObserver(()=>{if(sign.dataset.phase==='live')window.whenLive??=[legend.children.length,list.tBodies[0].rows.length]}).observe(sign,{attributes:true})})`
 
@@ -122,7 +122,7 @@ func (w *world) pools() {
 	)
 }
 
-// namespace is that of the i-th claim of a pool.
+// namespace returns that of the i-th claim of a pool.
 func namespace(i int) string { return namespaces()[i%len(namespaces())][0] }
 
 // claims creates claims, a pool after the other.
@@ -177,8 +177,8 @@ func (w *world) machine(name string) {
 	})
 }
 
-// states brings blocks into the states that a claim alone does not: retained, cooling, and out
-// of range.
+// states brings blocks into the states that a claim alone does not: retained, cooling, and out of
+// range.
 func (w *world) states() {
 	kept := build.Claim("payments", "pods-archive").Class("pod-networks").Length(22).With(func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj()
 	w.Created(kept)

@@ -21,7 +21,7 @@ func freeOf(p *browser.Page, pool string) string {
 	p.Click("#tab-free")
 	p.Run("document.querySelector('#free-pool').value='" + pool + "';document.querySelector('#free-pool').dispatchEvent(new Event('change'))")
 	p.AwaitText("#free-note", "are free")
-	p.Await("there is free space", "document.querySelector('#free tbody tr')")
+	p.Await("free space is listed", "document.querySelector('#free tbody tr')")
 	return p.Text("#free tbody tr td")
 }
 
@@ -41,7 +41,7 @@ func (w *world) claimsFree(t *testing.T) {
 	p.Click("#ask-do")
 	claim := &v1alpha1.IPClaim{}
 	key := client.ObjectKey{Namespace: "payments", Name: "from-the-page"}
-	w.Await("the claim is there", func(ctx context.Context) bool { return w.Get(ctx, key, claim) == nil })
+	w.Await("the claim exists", func(ctx context.Context) bool { return w.Get(ctx, key, claim) == nil })
 	if claim.Status.AllocatedCIDR != block {
 		t.Errorf("the claim has %s, want %s", claim.Status.AllocatedCIDR, block)
 	}
@@ -49,7 +49,7 @@ func (w *world) claimsFree(t *testing.T) {
 	suite.Must(t, w.List(t.Context(), &claims, client.InNamespace("payments")))
 	for _, other := range claims.Items {
 		if strings.HasPrefix(other.Name, "claim-") {
-			t.Errorf("%s was created by a dialogue that was cancelled", other.Name)
+			t.Errorf("%s was created by a dialog that was canceled", other.Name)
 		}
 	}
 	find(p, "payments/from-the-page")
@@ -63,7 +63,7 @@ func (w *world) claimsFree(t *testing.T) {
 	w.Await("the claim is gone", func(ctx context.Context) bool { return apierrors.IsNotFound(w.Get(ctx, key, claim)) })
 }
 
-// copies copies a manifest from a row of a page that only reads, and has the API server judge it.
+// copies copies a manifest from a row of a page that only reads, and submits it to the API server.
 func (w *world) copies(t *testing.T) {
 	p := w.open(t, w.view, browser.Look{})
 	block := freeOf(p, "IPPool/ams-pods")
@@ -83,7 +83,7 @@ func (w *world) copies(t *testing.T) {
 	asksAgain(t, p)
 }
 
-// asksAgain has a question for free space fail, and checks that it is asked again.
+// asksAgain makes a request for free space fail, and checks that it is sent again.
 func asksAgain(t *testing.T, p *browser.Page) {
 	t.Helper()
 	listed := p.Text("#free")
@@ -93,11 +93,11 @@ const real=fetch;let failed=false;window.fetch=(url,options)=>failed||!url.start
 	p.AwaitText("#free-note", "are free")
 	want := "The command does not answer: it may have ended. Asking again in 1 s." + listed
 	if notes := browser.Value[[]string](p, "notes"); !slices.Contains(notes, want) {
-		t.Errorf("while the command did not answer the page said %q, want %q: the rows of before, and when it asks again", notes, want)
+		t.Errorf("while the command did not answer the page showed %q, want %q: the former rows, and the time of the next request", notes, want)
 	}
 }
 
-// copied is what a button copies.
+// copied returns the text that a button copies.
 func copied(p *browser.Page, button string) string {
 	p.Run("window.copied='';navigator.clipboard.writeText=async text=>{window.copied=text}")
 	p.Click(button)

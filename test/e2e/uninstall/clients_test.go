@@ -13,10 +13,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// refusal is what is answered while the operator is removed.
+// refusal is the answer while the operator is removed.
 const refusal = "Cadastre is being removed: nothing new is handed out"
 
-// claimants go on claiming by both kinds of claims, until the test ends.
+// claimants continue to claim by both kinds of claims, until the test ends.
 type claimants struct {
 	*world
 	mu sync.Mutex

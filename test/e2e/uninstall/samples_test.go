@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// kinds are all that the samples have.
+// kinds lists all kinds that the samples have.
 const kinds = "ipclaims,ipclasses,ippools,localippools,ipallocations"
 
 func TestTheSamplesAreDeletedAsTheyWereApplied(t *testing.T) {

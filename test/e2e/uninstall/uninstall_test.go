@@ -43,17 +43,16 @@ metadata: {name: later, namespace: tenant}
 spec: {address: 198.18.7.5, claimRef: {name: later}, poolRef: {apiGroup: ipam.cadastre.dev, kind: IPPool, name: removed}}
 `
 
-// policy is what remove-finalizers installs, and the last step of the docs deletes.
+// policy lists the objects that remove-finalizers installs, and the last step of the docs deletes.
 const policy = "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings"
 
-// addresses are Cluster API's kinds by their full names: Kubernetes has IPAddresses
-// of its own.
+// addresses lists Cluster API's kinds by their full names: Kubernetes also has IPAddresses.
 const addresses = "ipaddressclaims.ipam.cluster.x-k8s.io,ipaddresses.ipam.cluster.x-k8s.io"
 
-// ours finds the operator's finalizers in what kubectl lists.
+// ours finds the operator's finalizers in the lists of kubectl.
 const ours = `jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.finalizers}{"\n"}{end}`
 
-// world is a cluster in which the operator runs.
+// world holds a cluster in which the operator runs.
 type world struct{ *suite.World }
 
 func (w *world) kubectl(args ...string) string {
@@ -71,7 +70,7 @@ func (w *world) apply(manifest string) {
 	w.kubectl("apply", "--server-side", "-f", path)
 }
 
-// removeFinalizers is what `kubectl exec deploy/cadastre-controller-manager -- /manager
+// removeFinalizers acts as `kubectl exec deploy/cadastre-controller-manager -- /manager
 // remove-finalizers` does in a cluster, once the operator has the right to it.
 func (w *world) removeFinalizers() {
 	w.Helper()
@@ -104,7 +103,7 @@ func (w *world) served(name, pool string) {
 	w.kubectl("-n", "tenant", "wait", "--for=condition=Ready", "ipaddressclaims.ipam.cluster.x-k8s.io", name, "--timeout=30s")
 }
 
-// expectFree fails where an object of the kinds has one of our finalizers.
+// expectFree fails if an object of the kinds has one of our finalizers.
 func (w *world) expectFree(kinds string) {
 	w.Helper()
 	for line := range strings.Lines(w.kubectl("get", kinds, "-A", "-o", ours)) {
@@ -114,7 +113,7 @@ func (w *world) expectFree(kinds string) {
 	}
 }
 
-// start starts a control plane and the operator; root is where the module's files are.
+// start starts a control plane and the operator; root is the folder of the module's files.
 func start(t *testing.T) (w *world, root string) {
 	t.Helper()
 	w = &world{suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true})}
@@ -159,7 +158,7 @@ func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
 	}
 }
 
-// isRefused has the manifests refused, one by one, because the operator is removed.
+// isRefused expects that the manifests are refused, one by one, because the operator is removed.
 func (w *world) isRefused(manifests ...string) {
 	w.Helper()
 	for _, manifest := range manifests {

@@ -36,9 +36,9 @@ func (c *Controller) ensureClaim(ctx context.Context, machine *v1alpha1.ExampleM
 	return claim, nil
 }
 
-// claimOf is the IPAddressClaim of a machine, as the contract has it: it names the pool and
-// the Cluster, has the machine's name, and is controlled by the machine, so that the
-// machine is not gone before the claim, and `clusterctl move` takes both.
+// claimOf returns the IPAddressClaim of a machine, as the contract has it: it names the pool and
+// the Cluster, has the machine's name, and is controlled by the machine, so that the machine is not
+// gone before the claim, and `clusterctl move` takes both.
 func (c *Controller) claimOf(machine *v1alpha1.ExampleMachine) (*ipamv1.IPAddressClaim, error) {
 	cluster := machine.Labels[clusterv1.ClusterNameLabel]
 	claim := &ipamv1.IPAddressClaim{

@@ -58,7 +58,7 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.ExampleMac
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	// Nothing is done for a machine while it or its Cluster is paused, such as by
+	// The controller does nothing for a machine while it or its Cluster is paused, such as by
 	// `clusterctl move`. Not even its finalizer is removed.
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, c.Client, cluster, machine); err != nil || isPaused || changed {
 		return reconcile.Result{}, err
@@ -90,7 +90,7 @@ func (c *Controller) clusterOf(ctx context.Context, machine *v1alpha1.ExampleMac
 
 // provision runs the machine as soon as it has an address.
 func (c *Controller) provision(ctx context.Context, machine *v1alpha1.ExampleMachine) error {
-	// The finalizer is stored before anything is made that must be released.
+	// The finalizer is stored before any object is made that must be released.
 	if added, err := finalizers.EnsureFinalizer(ctx, c.Client, machine, v1alpha1.Finalizer); err != nil || added {
 		return err
 	}
@@ -99,7 +99,7 @@ func (c *Controller) provision(ctx context.Context, machine *v1alpha1.ExampleMac
 		return err
 	}
 	if !metav1.IsControlledBy(claim, machine) {
-		notReady(machine, v1alpha1.ReasonClaimNotOwned, "the IPAddressClaim "+claim.Name+" belongs to somebody else: delete it, or make a machine with another name")
+		notReady(machine, v1alpha1.ReasonClaimNotOwned, "the IPAddressClaim "+claim.Name+" does not belong to the machine: delete it, or make a machine with another name")
 		return nil
 	}
 	if claim.Status.AddressRef.Name == "" { // the controller watches claims
@@ -115,7 +115,8 @@ func (c *Controller) provision(ctx context.Context, machine *v1alpha1.ExampleMac
 	return nil
 }
 
-// run is where a real provider starts a machine with this address, prefix and gateway.
+// run stands for the code by which a real provider starts a machine with this address, prefix and
+// gateway.
 func run(machine *v1alpha1.ExampleMachine, address *ipamv1.IPAddress) {
 	machine.Spec.ProviderID = "example://" + machine.Namespace + "/" + machine.Name
 	machine.Status.Initialization.Provisioned = new(true)
@@ -123,9 +124,8 @@ func run(machine *v1alpha1.ExampleMachine, address *ipamv1.IPAddress) {
 	conditions.Set(machine, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunning})
 }
 
-// release gives the address back, and lets the machine go when that is done. A real
-// provider stops the machine first: once the claim is gone, another machine may have the
-// address.
+// release gives the address back, and lets the machine go when that is done. A real provider stops
+// the machine first: once the claim is gone, another machine may have the address.
 func (c *Controller) release(ctx context.Context, machine *v1alpha1.ExampleMachine) error {
 	claim := &ipamv1.IPAddressClaim{}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(machine), claim) // a cache may be behind a create

@@ -20,12 +20,12 @@ import (
 func TestExampleMachines(t *testing.T) {
 	k8s := startSuite(t)
 	for name, story := range map[string]func(*world){
-		"a machine has an address of its pool":                             addressOfPool,
-		"a machine has an address of a pool of its class":                  addressOfClass,
-		"machines that are made at once have addresses of their own":       addressesOfTheirOwn,
-		"in a full pool a machine waits, and goes on once another is gone": fullPool,
-		"nothing is done while the Cluster is paused":                      pausedCluster,
-		"a machine takes no address of a claim that is not its own":        foreignClaim,
+		"a machine has an address of its pool":                               addressOfPool,
+		"a machine has an address of a pool of its class":                    addressOfClass,
+		"machines that are made at once have different addresses":            addressesOfTheirOwn,
+		"in a full pool a machine waits, and continues once another is gone": fullPool,
+		"nothing is done while the Cluster is paused":                        pausedCluster,
+		"a machine takes no address of a claim that is not its own":          foreignClaim,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +78,7 @@ func fullPool(w *world) {
 	first := w.machine("first", pool)
 	w.Expect(w.addressOf(first)).To(Equal("10.3.0.0"))
 	second := w.machine("second", pool)
-	w.Expect(w.waiting(second, v1alpha1.ReasonWaitingForAddress)).To(ContainSubstring("one-address"), "it says what it waits for")
+	w.Expect(w.waiting(second, v1alpha1.ReasonWaitingForAddress)).To(ContainSubstring("one-address"), "it reports the reason for its wait")
 	w.remove(first)
 	w.Expect(w.addressOf(second)).To(Equal("10.3.0.0"), "the address is reused")
 
@@ -139,7 +139,7 @@ func (w *world) addressOf(machine *v1alpha1.ExampleMachine) string {
 	return machine.Status.Addresses[0].Address
 }
 
-// paused waits until the machine says that it is paused.
+// paused waits until the machine reports that it is paused.
 func (w *world) paused(machine *v1alpha1.ExampleMachine) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -148,8 +148,7 @@ func (w *world) paused(machine *v1alpha1.ExampleMachine) {
 	}).Should(Succeed())
 }
 
-// waiting waits until the machine says that it waits for this reason, and returns its
-// message.
+// waiting waits until the machine reports that it waits for this reason, and returns its message.
 func (w *world) waiting(machine *v1alpha1.ExampleMachine, reason string) string {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {

@@ -31,18 +31,18 @@ func startSuite(t *testing.T) client.Client {
 	g := NewWithT(t)
 	ctrl.SetLogger(zap.New())
 
-	// What every suite with envtest does.
+	// Every suite with envtest does this.
 	env := &envtest.Environment{
 		CRDDirectoryPaths:        []string{"../config/crd"},
 		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: time.Minute, // where the machine does other work, too
+		ControlPlaneStartTimeout: time.Minute, // if the machine does other work, too
 		ControlPlaneStopTimeout:  time.Minute,
 	}
 	cfg, err := env.Start()
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(env.Stop()).To(Succeed()) })
 
-	// What it does for real addresses.
+	// The part for real addresses.
 	ipam, err := cadastre.Start(t.Context(), cfg, cadastre.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(ipam.Stop()).To(Succeed()) })
@@ -69,7 +69,7 @@ func startSuite(t *testing.T) client.Client {
 	return k8s
 }
 
-// world is a namespace with a Cluster, for one story.
+// world holds a namespace with a Cluster, for one story.
 type world struct {
 	*WithT
 	client.Client
@@ -136,7 +136,7 @@ func (w *world) gone(obj client.Object) {
 		Should(MatchError(ContainSubstring("not found")))
 }
 
-// setPaused pauses the Cluster, or lets it go on.
+// setPaused pauses the Cluster, or ends its pause.
 func (w *world) setPaused(paused bool) {
 	w.t.Helper()
 	obj := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: cluster}}

@@ -20,7 +20,7 @@ import (
 type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
-	// PEM is its own certificate.
+	// PEM is the authority's own certificate.
 	PEM []byte
 }
 
@@ -62,8 +62,8 @@ func (a Authority) File(t testing.TB) string {
 	return write(t, t.TempDir(), "ca.crt", a.PEM)
 }
 
-// AdmissionConfig writes what has an API server send a client certificate to all webhooks, and
-// returns the file for its --admission-control-config-file.
+// AdmissionConfig writes the configuration by which an API server sends a client certificate to all
+// webhooks, and returns the file for its --admission-control-config-file.
 func AdmissionConfig(t testing.TB, certificate, key []byte) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// Finding is a rule of axe-core that elements of a page break.
+// Finding holds a rule of axe-core that elements of a page break.
 type Finding struct {
 	ID string
 	// Impact is minor, moderate, serious or critical.
@@ -22,7 +22,7 @@ type Finding struct {
 	}
 }
 
-// String names the rule and the elements.
+// String returns the rule and the elements.
 func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s): %s", f.ID, f.Impact, f.Help)
@@ -32,7 +32,7 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// axe is where `make browser` puts axe-core.
+// axe returns the file in which `make browser` puts axe-core.
 func axe() (string, error) {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
@@ -41,8 +41,8 @@ func axe() (string, error) {
 	return filepath.Join(root, "bin", "axe.min.js"), nil
 }
 
-// Findings are what axe-core finds of the page as it is now. Without axe-core the test is
-// skipped, and fails where Required is set.
+// Findings returns the findings of axe-core on the page as it is now. Without axe-core the test is
+// skipped, or fails if Required is set.
 func (p *Page) Findings() []Finding {
 	p.t.Helper()
 	path, err := axe()

@@ -18,22 +18,22 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Required is the environment variable with which tests that find no browser fail. Without it
-// they are skipped.
+// Required is the environment variable with which tests that find no browser fail. Without it they
+// are skipped.
 const Required = "BROWSER_REQUIRED"
 
 // patience bounds each wait for a page.
 const patience = 30 * time.Second
 
-// names are those under which distributions install Chromium, and Google its Chrome.
+// names returns those under which distributions install Chromium, and Google its Chrome.
 func names() []string { return []string{"chromium", "chromium-browser", "google-chrome"} }
 
-// Browser is a Chromium that runs. It may be used by one test at a time.
+// Browser represents a Chromium that runs. It may be used by one test at a time.
 type Browser struct {
 	ctx context.Context //nolint:containedctx // it is the browser, as chromedp has it
 }
 
-// find is the path of a browser: that of the environment variable CHROMIUM, or one in PATH.
+// find returns the path of a browser: that of the environment variable CHROMIUM, or one in PATH.
 func find() (string, error) {
 	if path := os.Getenv("CHROMIUM"); path != "" {
 		return path, nil
@@ -46,8 +46,8 @@ func find() (string, error) {
 	return "", fmt.Errorf("none of %v is in PATH, and CHROMIUM does not name one: install Chromium (in Debian: apt-get install chromium)", names())
 }
 
-// Start starts a browser that ends with the test. Without one the test is skipped, and fails
-// where Required is set.
+// Start starts a browser that ends with the test. Without one the test is skipped, or fails if
+// Required is set.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	path, err := find()
@@ -71,23 +71,23 @@ func Start(t *testing.T) *Browser {
 	return &Browser{ctx: ctx}
 }
 
-// Look is how a page is shown.
+// Look holds the settings by which a page is shown.
 type Look struct {
 	// Width and Height of the window, in pixels of CSS. 0: 1400 and 900.
 	Width, Height int64
-	// Scale is how many pixels of the screen one of CSS has. 0: 1.
+	// Scale is the number of pixels of the screen for one of CSS. 0: 1.
 	Scale float64
-	// Dark has the system prefer dark colours, Phone has a touch screen, Still prefers less
+	// Dark makes the system prefer dark colors, Phone has a touch screen, Still prefers less
 	// movement.
 	Dark, Phone, Still bool
 	// Wide spaces the text of the document that is open as WCAG 2.2, criterion 1.4.12, asks pages
 	// to bear. It is wider than in the widest font that a machine may have.
 	Wide bool
-	// Media is that of CSS: screen, or print.
+	// Media is the media type of CSS: screen, or print.
 	Media string
 }
 
-// Page is a tab with a storage of its own. Its methods fail the test.
+// Page represents a tab with separate storage. Its methods fail the test.
 type Page struct {
 	t   *testing.T
 	ctx context.Context //nolint:containedctx // it is the tab, as chromedp has it
@@ -96,8 +96,7 @@ type Page struct {
 	errors []string
 }
 
-// Open opens an address in a tab of its own, which shares nothing with others and is closed
-// with the test.
+// Open opens an address in a new tab, which shares nothing with others and is closed with the test.
 func (b *Browser) Open(t *testing.T, address string, look Look) *Page {
 	t.Helper()
 	ctx, end := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
@@ -134,7 +133,7 @@ func (p *Page) Look(look Look) {
 		Media:    look.Media,
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion}},
 	})
-	p.must("setting what the system prefers", err)
+	p.must("setting the preferences of the system", err)
 	p.space(look.Wide)
 }
 
@@ -162,9 +161,9 @@ func (p *Page) Reload() {
 	p.do("loading again", chromedp.Reload())
 }
 
-// Errors are what the browser has complained of since the page was opened, or since it was
-// asked last: exceptions, console.error, requests that failed, what the content security
-// policy has refused.
+// Errors returns the complaints of the browser since the page was opened, or since the last call:
+// exceptions, console.error, requests that failed, loads that the content security policy has
+// refused.
 func (p *Page) Errors() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +224,7 @@ func (p *Page) must(what string, err error) {
 		return
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		p.t.Fatalf("%s: not within %v; the browser said: %v", what, patience, p.Errors())
+		p.t.Fatalf("%s: not within %v; the browser reported: %v", what, patience, p.Errors())
 	}
-	p.t.Fatalf("%s: %v; the browser said: %v", what, err, p.Errors())
+	p.t.Fatalf("%s: %v; the browser reported: %v", what, err, p.Errors())
 }

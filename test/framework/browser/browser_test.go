@@ -18,7 +18,7 @@ dark.textContent = matchMedia('(prefers-color-scheme: dark)').matches + ' ' + in
 console.error('said', 1)
 </script></body></html>`
 
-// TestBrowser has what the tests of the browser view rely on.
+// TestBrowser tests the functions that the tests of the browser view rely on.
 func TestBrowser(t *testing.T) {
 	b := Start(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

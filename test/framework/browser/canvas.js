@@ -1,5 +1,5 @@
-// Notes what is drawn on canvases: for each canvas of the page the texts of its last frame, and
-// of each frame how many calls it took and how long the main thread was busy with it.
+// Records the drawings on canvases: for each canvas of the page the texts of its last frame, and of
+// each frame how many calls it took and how long the main thread was busy with it.
 (() => {
   const noted = { frame: 0, frames: [], texts: new Map(), first: 0, measuring: false }
   window.__drawn = noted
@@ -56,7 +56,7 @@
       open = { interval: last ? time - last : 0, begin: performance.now(), calls }
       last = time
       frames.push(open)
-      request(frame) // before what the step asks for, so that all of a frame is within it
+      request(frame) // before the frame that the step asks for, so that all of a frame is within it
       if (frames.length <= count) step(frames.length)
       channel.port2.postMessage(0)
     }

@@ -17,9 +17,9 @@ var legible string
 //go:embed canvas.js
 var canvas string
 
-// Illegible is what of the page's text cannot be read as it is now: what is clipped, lies on
-// other text, or is outside of the window. A text that is shortened with an ellipsis is not
-// clipped if the element has all of it as its title.
+// Illegible returns the parts of the page's text that cannot be read as it is now: text that is
+// clipped, lies on other text, or is outside of the window. A text that is shortened with an
+// ellipsis is not clipped if the element has all of it as its title.
 func (p *Page) Illegible() []string {
 	p.t.Helper()
 	return Value[[]string](p, legible)
@@ -33,39 +33,39 @@ func (p *Page) Prepare(script string) {
 	p.must("preparing the tab", err)
 }
 
-// NoteDrawing has the documents that are opened from now on note what they draw on canvases.
+// NoteDrawing makes the documents that are opened from now on record their drawing on canvases.
 func (p *Page) NoteDrawing() {
 	p.t.Helper()
 	p.Prepare(canvas)
 }
 
-// Text is one that was drawn on a canvas, and its box in the canvas's own pixels.
+// Text represents one that was drawn on a canvas, and its box in the canvas's own pixels.
 type Text struct {
 	Text                     string
 	Left, Right, Top, Bottom float64
 }
 
-// Canvas is a canvas of the page, its size, and the texts of its last frame.
+// Canvas holds a canvas of the page, its size, and the texts of its last frame.
 type Canvas struct {
 	Width, Height float64
 	Texts         []Text
 }
 
-// Drawn is what the canvases with a selector have. It needs NoteDrawing.
+// Drawn returns the contents of the canvases with a selector. It needs NoteDrawing.
 func (p *Page) Drawn(selector string) []Canvas {
 	p.t.Helper()
 	return Value[[]Canvas](p, "[...document.querySelectorAll("+quoted(selector)+`)].map(c=>({Width:c.width,Height:c.height,
 		Texts:(__drawn.texts.get(c)?.texts??[]).map(t=>({Text:t.text,Left:t.left,Right:t.right,Top:t.top,Bottom:t.bottom}))}))`)
 }
 
-// FirstDrawn is after how many milliseconds something with a text was drawn first, counted from
-// when the page was opened; 0: never. It needs NoteDrawing.
+// FirstDrawn returns after how many milliseconds a text was drawn first, counted from when the page
+// was opened; 0: never. It needs NoteDrawing.
 func (p *Page) FirstDrawn() float64 {
 	p.t.Helper()
 	return Value[float64](p, "__drawn.first")
 }
 
-// Frame is one of a canvas that moves: milliseconds since the one before, those in which the
+// Frame holds one of a canvas that moves: milliseconds since the one before, those in which the
 // main thread was busy with it, and the calls that draw.
 type Frame struct{ Interval, Busy, Calls float64 }
 
@@ -77,7 +77,7 @@ func (p *Page) Frames(count int, step string) []Frame {
 	return Value[[]Frame](p, "__drawn.measure("+string(n)+","+step+").then(all=>all.map(f=>({Interval:f.interval,Busy:f.busy,Calls:f.calls})))")
 }
 
-// Quantile is that of a figure of frames, 0.5 for the median and 1 for the worst.
+// Quantile returns that of a figure of frames, 0.5 for the median and 1 for the worst.
 func Quantile(frames []Frame, of func(Frame) float64, q float64) float64 {
 	values := make([]float64, 0, len(frames))
 	for _, frame := range frames {
@@ -94,13 +94,13 @@ func Quantile(frames []Frame, of func(Frame) float64, q float64) float64 {
 func (p *Page) Received() *atomic.Int64 {
 	p.t.Helper()
 	var received atomic.Int64
-	p.must("counting what is received", chromedp.Listen(p.ctx, func(event any) {
+	p.must("counting the received bytes", chromedp.Listen(p.ctx, func(event any) {
 		if e, ok := event.(*network.EventDataReceived); ok {
 			received.Add(e.DataLength)
 		}
 	}))
 	_, err := chromedp.Call(p.ctx, network.Enable, network.EnableParams{})
-	p.must("counting what is received", err)
+	p.must("counting the received bytes", err)
 	return &received
 }
 
@@ -116,13 +116,13 @@ func (p *Page) Forward() {
 	p.Run("history.forward()")
 }
 
-// Location is what the address bar has.
+// Location returns the address in the address bar.
 func (p *Page) Location() string {
 	p.t.Helper()
 	return Value[string](p, "location.href")
 }
 
-// PictureOf writes what is seen of an element to a file, as PNG.
+// PictureOf writes the visible part of an element to a file, as PNG.
 func (p *Page) PictureOf(selector, path string) {
 	p.t.Helper()
 	p.write(path, run(p, "taking a picture", chromedp.Screenshot(chromedp.CSS(selector))))

@@ -1,5 +1,5 @@
-// What of the text of a page cannot be read: what is clipped, lies on other text, or is outside
-// of the window. Comes to a list of sentences.
+// Finds the text of a page that cannot be read: text that is clipped, lies on other text, or is
+// outside of the window. Returns a list of sentences.
 (() => {
   const found = []
   const SLACK = 1.5 // pixels: letters lean out of their boxes
@@ -56,7 +56,7 @@
     pen.fillRect(0, 0, 1, 1)
     return pen.getImageData(0, 0, 1, 1).data[3] > 200
   }
-  // What is covered by something opaque, as by a menu that is open, does not lie on it.
+  // Text that is covered by something opaque, as by a menu that is open, does not lie on it.
   const isOnTop = ({ element, left, right, top, bottom }) => {
     const y = (top + bottom) / 2
     return [left + 1, (left + right) / 2, right - 1].every((x) => {

@@ -18,7 +18,7 @@ import (
 //go:embed target.js
 var pressable string
 
-// Value is what an expression of JavaScript comes to, once it is settled where it is a promise.
+// Value returns the value of an expression of JavaScript, once it is settled if it is a promise.
 func Value[T any](p *Page, expression string) T {
 	p.t.Helper()
 	return run(p, "evaluating "+expression, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise, chromedp.EvalAsValue))
@@ -42,27 +42,27 @@ func (p *Page) AwaitText(selector, text string) {
 	p.Await(fmt.Sprintf("%s says %q", selector, text), fmt.Sprintf("(document.querySelector(%s)?.innerText??'').includes(%s)", quoted(selector), quoted(text)))
 }
 
-// Text is what is seen of an element.
+// Text returns the visible text of an element.
 func (p *Page) Text(selector string) string {
 	p.t.Helper()
 	return Value[string](p, fmt.Sprintf("document.querySelector(%s)?.innerText??''", quoted(selector)))
 }
 
-// Has reports whether an element is there and seen.
+// Has reports whether an element exists and is visible.
 func (p *Page) Has(selector string) bool {
 	p.t.Helper()
 	return Value[bool](p, fmt.Sprintf("!!document.querySelector(%s)?.checkVisibility({visibilityProperty:true})", quoted(selector)))
 }
 
-// target is where to press an element, or why it cannot be pressed.
+// target holds the place at which to press an element, or why it cannot be pressed.
 type target struct {
 	X, Y float64
 	Why  string
 }
 
-// Click clicks into the middle of an element, once it is seen, stays where it is, and nothing covers
-// it. A press that hits something else, because the page has moved just before, has no effect and
-// is made again. If the page loses a click after the element was pressed, it stays lost.
+// Click clicks into the middle of an element, once it is seen, stays in its place, and nothing
+// covers it. A press that hits something else, because the page has moved just before, has no
+// effect and is made again. If the page loses a click after the element was pressed, it stays lost.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	why := ""
@@ -77,10 +77,10 @@ func (p *Page) Click(selector string) {
 		}
 		why = "it moved before it was pressed"
 	}
-	p.t.Fatalf("clicking on %s: not within %v: %s; the browser said: %v", selector, patience, why, p.Errors())
+	p.t.Fatalf("clicking on %s: not within %v: %s; the browser reported: %v", selector, patience, why, p.Errors())
 }
 
-// Type replaces what a field has, as a person who types.
+// Type replaces the content of a field, as a person who types.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()
 	p.Click(selector)
@@ -111,16 +111,16 @@ func (p *Page) Drag(fromX, fromY, toX, toY float64) {
 	p.do("dragging", chromedp.DragAndDropXY(fromX, fromY, toX, toY, 10))
 }
 
-// Box is where an element is, in pixels of CSS.
+// Box holds the place of an element, in pixels of CSS.
 type Box struct{ X, Y, Width, Height float64 }
 
-// Box is that of an element.
+// Box returns that of an element.
 func (p *Page) Box(selector string) Box {
 	p.t.Helper()
 	return Value[Box](p, fmt.Sprintf("(()=>{const b=document.querySelector(%s).getBoundingClientRect();return {X:b.x,Y:b.y,Width:b.width,Height:b.height}})()", quoted(selector)))
 }
 
-// Picture writes what is seen to a file, as PNG.
+// Picture writes the visible part of the page to a file, as PNG.
 func (p *Page) Picture(path string) {
 	p.t.Helper()
 	p.write(path, run(p, "taking a picture", chromedp.CaptureScreenshot()))
@@ -138,7 +138,7 @@ func (p *Page) write(path string, content []byte) {
 	p.must("writing "+path, os.WriteFile(path, content, 0o644))
 }
 
-// Heap is how many bytes the objects of the page take, after what is not used was collected.
+// Heap returns how many bytes the objects of the page take, after unused ones were collected.
 func (p *Page) Heap() float64 {
 	p.t.Helper()
 	_, err := chromedp.Call(p.ctx, heapprofiler.CollectGarbage, struct{}{})

@@ -37,8 +37,8 @@ document.elementFromPoint = (x, y) => {
 replaced.addEventListener('pointerdown', () => replaced.replaceWith(replaced.cloneNode(true)))
 </script></body></html>`
 
-// TestClickPressesTheElement shows what a click waits for, that one which would hit something else
-// is not made, and that one which the page loses is not made again.
+// TestClickPressesTheElement shows that a click waits, that one which would hit something else is
+// not made, and that one which the page loses is not made again.
 func TestClickPressesTheElement(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(restlessPage)) }))
 	defer server.Close()
@@ -48,7 +48,7 @@ func TestClickPressesTheElement(t *testing.T) {
 			p := b.Open(t, server.URL, Look{})
 			p.Click("#" + id)
 			if got := Value[string](p, "clicked.join()"); got != want {
-				t.Errorf("what was clicked: %q, want %q", got, want)
+				t.Errorf("clicked %q, want %q", got, want)
 			}
 		})
 	}

@@ -14,7 +14,7 @@
     let landed = null
     const judge = event => {
       landed ??= event.composedPath().includes(element)
-      if (landed) return // what becomes of the click is for the page
+      if (landed) return // the page handles the click
       event.preventDefault()
       event.stopImmediatePropagation()
     }

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Step is a command of a console block, and what it prints.
+// Step holds a command of a console block, and its output.
 type Step struct {
-	// Command is what is typed, without the "$ " and, in later lines, without the "> ".
+	// Command is the typed command, without the "$ " and, in later lines, without the "> ".
 	Command string
-	// Typed are the lines as the document has them.
+	// Typed holds the lines as the document has them.
 	Typed string
-	// Output is what the document says that it prints.
+	// Output is the output in the document.
 	Output string
 }
 
 // heredoc begins a here-document.
 var heredoc = regexp.MustCompile(`<<-?\s*['"]?(\w+)['"]?`)
 
-// Steps are the commands of a console block. A command goes on in the next line after a
+// Steps returns the commands of a console block. A command continues in the next line after a
 // backslash, until the end of a here-document, and in lines that begin with "> ".
 func Steps(text string) []Step {
 	var steps []Step
@@ -52,9 +52,9 @@ func Steps(text string) []Step {
 	return steps
 }
 
-// Fits reports whether a command has printed what the document says: the same but for what
-// differs from run to run, where a line "..." stands for any number of lines. Where names end
-// at random the order of the lines does not count: kubectl sorts by names.
+// Fits reports whether the output of a command is that of the document: the same but for the parts
+// that differ from run to run; a line "..." stands for any number of lines. If names end at random
+// the order of the lines does not count: kubectl sorts by names.
 func Fits(documented, printed string) bool {
 	want, got := lines(documented), lines(printed)
 	if strings.Contains(Normal(documented), random) && !slices.Contains(want, "...") {
@@ -97,7 +97,7 @@ const random = "<random>"
 // age is a time as people read it: 5m30s, 3d.
 const age = `(?:\d+[dhm])?\d+[smhd]`
 
-// replacement is what differs from run to run, and what stands for it.
+// replacement holds a text that differs from run to run, and its placeholder.
 type replacement struct {
 	pattern *regexp.Regexp
 	instead string
@@ -108,7 +108,7 @@ var varying = []replacement{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uid>"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
 	{regexp.MustCompile(`https://127\.0\.0\.1:\d+`), "https://<server>"},
-	// How a connection ends.
+	// The end of a connection.
 	{regexp.MustCompile(`(Post "https://[^"]+"): .+?(: see whether|\n)`), "$1: <why>$2"},
 	{regexp.MustCompile(`\.svc:\d+`), ".svc:<port>"},
 	// Of a manager, from its lease.
@@ -118,16 +118,16 @@ var varying = []replacement{
 	{regexp.MustCompile(`\b([a-z0-9.]+(?:-[a-z0-9.]+)*)-[bcdfghjklmnpqrstvwxz2456789]{8}\b`), "$1-" + random},
 	// Those of claims that existed end with a digest of their UID.
 	{regexp.MustCompile(`\b(ipallocation/[a-z0-9.-]+)-[a-z2-7]{8}\b`), "$1-" + random},
-	// Ages: in parentheses, of what is retained or cools down, and in columns, with the spaces
-	// that pad them. A time that was typed, such as that of --wait=20s, is none.
+	// Ages: in parentheses, of blocks that are retained or cool down, and in columns, with the
+	// spaces that pad them. A time that was typed, such as that of --wait=20s, is none.
 	{regexp.MustCompile(`\(` + age + `\)`), "(<age>)"},
 	{regexp.MustCompile(`, ` + age + ` +left\b`), ", <age> left"},
 	{regexp.MustCompile(`( {2,})` + age + ` +(\S)`), "$1<age>   $2"},
 	{regexp.MustCompile(`(?m)( {2,})` + age + `$`), "$1<age>"},
 }
 
-// Transcript replaces what differs from run to run, such as ages, UIDs and random names, in
-// what commands print.
+// Transcript replaces the parts that differ from run to run, such as ages, UIDs and random names,
+// in the output of commands.
 func Transcript(text string) string {
 	for _, v := range varying {
 		text = v.pattern.ReplaceAllString(text, v.instead)
@@ -135,8 +135,8 @@ func Transcript(text string) string {
 	return text
 }
 
-// gaps are the spaces between columns, of which there are as many as the longest cell takes.
+// gaps matches the spaces between columns, whose number depends on the longest cell.
 var gaps = regexp.MustCompile(` {2,}`)
 
-// Normal is a Transcript whose columns are as far apart whatever is in them.
+// Normal returns a Transcript with the same distance between columns for all contents.
 func Normal(text string) string { return gaps.ReplaceAllString(Transcript(text), "  ") }

@@ -7,16 +7,16 @@ import (
 	"unicode"
 )
 
-// Link is a reference from a document to another place.
+// Link represents a reference from a document to another place.
 type Link struct {
 	Line   int
 	Target string
 }
 
 var (
-	// inline is [text](target) and ![text](target); what follows a blank is a title.
+	// inline matches [text](target) and ![text](target); the part after a blank is a title.
 	inline = regexp.MustCompile(`[^\\]\]\(\s*<?([^)\s>]+)>?[^)]*\)`)
-	// definition is [name]: target.
+	// definition matches [name]: target.
 	definition = regexp.MustCompile(`^ {0,3}\[[^\]]+\]:\s+(\S+)`)
 	attribute  = regexp.MustCompile(`<(?:a|img)\b[^>]*\b(?:href|src)="([^"]+)"`)
 	code       = regexp.MustCompile("`[^`]*`")
@@ -37,7 +37,7 @@ func (p *Page) prose(visit func(number int, line string)) {
 	}
 }
 
-// Links are all links of the document. A link whose text is broken over two lines is found at
+// Links returns all links of the document. A link whose text is broken over two lines is found at
 // the line of its target.
 func (p *Page) Links() []Link {
 	var found []Link
@@ -52,7 +52,7 @@ func (p *Page) Links() []Link {
 	return found
 }
 
-// Anchors are the names by which parts of the document can be linked to, as GitHub makes them.
+// Anchors returns the names by which parts of the document can be linked to, as GitHub makes them.
 func (p *Page) Anchors() map[string]bool {
 	anchors := map[string]bool{}
 	p.prose(func(_ int, line string) {
@@ -72,7 +72,7 @@ func (p *Page) Anchors() map[string]bool {
 	return anchors
 }
 
-// slug is the anchor of a heading.
+// slug returns the anchor of a heading.
 func slug(title string) string {
 	title = linked.ReplaceAllString(title, "$1")
 	return strings.Map(func(r rune) rune {

@@ -1,16 +1,16 @@
-// Package pages reads the documents: their code blocks, links and headings; and runs the
-// commands of the blocks in a shell.
+// Package pages reads the documents: their code blocks, links and headings; and runs the commands
+// of the blocks in a shell.
 //
-// What is to be run is said by the language of a block:
+// The language of a block determines how it is run:
 //
 //	sh       a script, which must succeed
-//	console  commands after "$ ", each followed by what it prints; a line "..." stands for any
+//	console  commands after "$ ", each followed by its output; a line "..." stands for any
 //	         number of lines
 //	hcl      nothing runs it: it has to be marked
 //	yaml     objects, which are applied; with the first line "# NAME.yaml" the block is a file
 //	         of that name, which later commands of the page apply
 //
-// and by comments of HTML, which readers do not see:
+// and so do comments of HTML, which readers do not see:
 //
 //	<!-- not run: REASON -->   above a block: it is not run
 //	<!-- run by TestX -->      on a page: the blocks of the page are run by that test
@@ -27,7 +27,7 @@ import (
 	"strings"
 )
 
-// Page is one document.
+// Page represents one document.
 type Page struct {
 	// Path is relative to the root of the module.
 	Path string
@@ -35,23 +35,23 @@ type Page struct {
 	RunBy  string
 	Blocks []*Block
 	Text   string
-	// Mistakes are markers that mark nothing or lack what they need, with their lines.
+	// Mistakes holds the markers that mark nothing or lack a part, with their lines.
 	Mistakes []string
 }
 
-// Block is a fenced code block, or commands in a comment.
+// Block represents a fenced code block, or commands in a comment.
 type Block struct {
-	// Line is that of the fence that begins it, from 1.
+	// Line is the line of the fence that begins it, from 1.
 	Line     int
 	Language string
-	// Indent is what each line begins with, as in a list.
+	// Indent is the beginning of each line, as in a list.
 	Indent string
 	// Text is without the indent.
 	Text string
-	// Marked says that it is marked as not run, for the reason in NotRun.
+	// Marked means that it is marked as not run, for the reason in NotRun.
 	Marked bool
 	NotRun string
-	// Hidden says that it is a comment.
+	// Hidden means that it is a comment.
 	Hidden bool
 }
 
@@ -101,7 +101,7 @@ func Read(root, path string) (*Page, error) {
 	return Parse(path, string(text)), nil
 }
 
-// Lines are the lines of the document, without their ends.
+// Lines returns the lines of the document, without their ends.
 func (p *Page) Lines() []string {
 	var lines []string
 	scanner := bufio.NewScanner(strings.NewReader(p.Text))

@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 		},
 		Mistakes: []string{
 			"a.md:18: this marker does not stand right above a block",
-			"a.md:20: this is none of the comments that say what is run",
+			"a.md:20: this is none of the comments that control runs of blocks",
 			"a.md:21: this marker has no reason, test or command",
 			"a.md:25: this block does not end",
 		},
@@ -83,7 +83,7 @@ func TestFits(t *testing.T) {
 		"dots for lines before":               {"...\nb\n", "x\ny\nb\n", true},
 		"dots for none":                       {"...\nb\n...\n", "b\n", true},
 		"dots between":                        {"a\n...\nb\n", "a\nx\nb\n", true},
-		"dots, and what follows is not there": {"a\n...\nb\n", "a\nx\n", false},
+		"dots, and the line after is missing": {"a\n...\nb\n", "a\nx\n", false},
 		"dots, and more follows":              {"...\nb\n", "b\nx\n", false},
 	} {
 		if got := Fits(c.documented, c.printed); got != c.want {

@@ -9,7 +9,7 @@ import (
 // parser reads a document line by line.
 type parser struct {
 	page *Page
-	// marker is the comment "not run" that waits for its block, nil where there is none.
+	// marker is the comment "not run" that waits for its block, nil if there is none.
 	marker *marker
 }
 
@@ -84,7 +84,7 @@ func (p *parser) comment(lines []string, i int) int {
 	match := comment.FindStringSubmatch(text)
 	if match == nil {
 		if word.MatchString(text) {
-			p.mistake(begin+1, "this is none of the comments that say what is run")
+			p.mistake(begin+1, "this is none of the comments that control runs of blocks")
 		}
 		return i
 	}

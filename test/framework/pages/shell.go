@@ -12,7 +12,7 @@ import (
 // Shell runs commands one after the other in one directory. Variables that a command sets are
 // set for the later ones.
 type Shell struct {
-	// Dir is where the commands run, and where they find files of the documents.
+	// Dir is the directory in which the commands run, and find files of the documents.
 	Dir string
 	// Env is added to the environment of this process.
 	Env []string
@@ -38,7 +38,7 @@ func NewShell(ctx context.Context, root, tools, kubeconfig string) (*Shell, erro
 	return &Shell{Env: []string{"KUBECONFIG=" + kubeconfig, "NO_COLOR=1"}, tools: tools}, nil
 }
 
-// In is a shell with the same tools in another directory, which is made. Commands find files
+// In returns a shell with the same tools in another directory, which is made. Commands find files
 // of the module there as from its root: those of config are linked to.
 func (s *Shell) In(dir, root string) (*Shell, error) {
 	config, err := filepath.Abs(filepath.Join(root, "config"))
@@ -57,8 +57,8 @@ func (s *Shell) In(dir, root string) (*Shell, error) {
 // state is the file with the variables.
 const state = ".variables"
 
-// Run runs a script. What it writes to both outputs is returned in one; a script that fails
-// has the exit code, and no error.
+// Run runs a script. It returns both outputs in one; a script that fails has the exit code, and no
+// error.
 func (s *Shell) Run(ctx context.Context, script string) (output string, code int, err error) {
 	const frame = `set -a; [ ! -e ` + state + ` ] || . ./` + state + `; trap 'export -p >` + state + `' EXIT; set -euo pipefail; `
 	shell := exec.CommandContext(ctx, "bash", "-c", frame+"\n"+script)

@@ -24,15 +24,15 @@ const (
 	writers = 32
 )
 
-// Namespace is that of the i-th record.
+// Namespace returns that of the i-th record.
 func Namespace(i int) string { return fmt.Sprintf("team-%02d", i%Namespaces) }
 
-// Address is the i-th one of 10.0.0.0/8.
+// Address returns the i-th one of 10.0.0.0/8.
 func Address(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i))))
 }
 
-// Of is the i-th record, of one address of a pool.
+// Of returns the i-th record, of one address of a pool.
 func Of(i int, pool string, address netip.Addr) ipam.Record {
 	claim := ipam.Name{Namespace: Namespace(i), Name: fmt.Sprintf("workload-%06d", i)}
 	return ipam.Record{
@@ -44,8 +44,8 @@ func Of(i int, pool string, address netip.Addr) ipam.Record {
 	}
 }
 
-// Store stores so many records, of which it is given each by its number. Where the operator
-// is installed only its own account may.
+// Store stores so many records; the function returns each by its number. If the operator is
+// installed only its own account may.
 func Store(t testing.TB, as client.Client, count int, record func(int) ipam.Record) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())

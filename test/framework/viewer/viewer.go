@@ -31,9 +31,9 @@ func Build(t testing.TB) string {
 	return binary
 }
 
-// Viewer is a running `kubectl ipam ui`.
+// Viewer represents a running `kubectl ipam ui`.
 type Viewer struct {
-	// Address is what it has printed, with the token. Origin and Token are its parts.
+	// Address is the printed address, with the token. Origin and Token are its parts.
 	Address, Origin, Token string
 
 	process *exec.Cmd
@@ -54,7 +54,7 @@ func Start(t testing.TB, binary, kubeconfig string, flags ...string) *Viewer {
 	out, err := v.process.StdoutPipe()
 	suite.Must(t, err)
 	suite.Must(t, v.process.Start())
-	t.Cleanup(func() { _ = v.Stop() }) // tests say how it is to end
+	t.Cleanup(func() { _ = v.Stop() }) // tests judge its end
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if _, address, found := strings.Cut(lines.Text(), "Serving the address space at "); found {
@@ -76,7 +76,7 @@ func Start(t testing.TB, binary, kubeconfig string, flags ...string) *Viewer {
 	return v
 }
 
-// Stop ends it as Ctrl-C does, and returns how it has ended.
+// Stop ends it as Ctrl-C does, and returns the result of the process.
 func (v *Viewer) Stop() error {
 	_ = v.process.Process.Signal(syscall.SIGINT) // it may have ended
 	<-v.ended
@@ -86,7 +86,7 @@ func (v *Viewer) Stop() error {
 // Signal sends a signal to the process.
 func (v *Viewer) Signal(signal os.Signal) error { return v.process.Process.Signal(signal) }
 
-// Errors is what it has written to its standard error so far.
+// Errors returns its output to standard error so far.
 func (v *Viewer) Errors(t testing.TB) string {
 	t.Helper()
 	said, err := os.ReadFile(v.errors)
@@ -94,7 +94,7 @@ func (v *Viewer) Errors(t testing.TB) string {
 	return string(said)
 }
 
-// Memory is how many bytes of the process are resident now.
+// Memory returns how many bytes of the process are resident now.
 func (v *Viewer) Memory(t testing.TB) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.process.Process.Pid))
@@ -106,7 +106,7 @@ func (v *Viewer) Memory(t testing.TB) int {
 			return kib * 1024
 		}
 	}
-	t.Fatal("the system does not say how much memory the process takes")
+	t.Fatal("the system does not report the memory of the process")
 	return 0
 }
 

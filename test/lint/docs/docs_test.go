@@ -1,5 +1,5 @@
-// Package docs checks the documents: their links, their one index, and that what is not run
-// of them says why.
+// Package docs checks the documents: their links, their one index, and that blocks that are not run
+// state the reason.
 package docs
 
 import (
@@ -51,8 +51,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// broken says what is wrong with a link; nothing where it leads somewhere. The network is not
-// asked: of links to elsewhere the form alone is checked.
+// broken returns the fault of a link; nothing if it leads to an existing place. It does not use the
+// network: of links to other sites the form alone is checked.
 func broken(documents map[string]*pages.Page, from *pages.Page, target string) string {
 	to, err := url.Parse(target)
 	switch {
@@ -86,7 +86,7 @@ func broken(documents map[string]*pages.Page, from *pages.Page, target string) s
 	return ""
 }
 
-// TestBrokenLinksAreFound has the check of links find what is wrong.
+// TestBrokenLinksAreFound tests that the check of links finds faults.
 func TestBrokenLinksAreFound(t *testing.T) {
 	page := pages.Parse("docs/install.md", "# A & B: `c`\n\n[a](#a--b-c) [b](#no) [c](none.md) [d](/README.md) [e](http://e.org) [f](../README.md#cadastre) [g](../../x) [h](README.md#no)\n\n```\n[i](none.md)\n```\n")
 	documents := all(t)
@@ -103,8 +103,8 @@ func TestBrokenLinksAreFound(t *testing.T) {
 	}
 }
 
-// TestTheIndexHasEveryPage: docs/README.md links to each page of docs, and to one of each other
-// folder, from which the others of that folder are reached.
+// TestTheIndexHasEveryPage checks that docs/README.md links to each page of docs, and to one of
+// each other folder, from which the others of that folder are reached.
 func TestTheIndexHasEveryPage(t *testing.T) {
 	documents := all(t)
 	reached := map[string]bool{}
@@ -132,7 +132,8 @@ func TestTheIndexHasEveryPage(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotRunSaysWhy: the suite of documents runs all blocks but those that are marked.
+// TestWhatIsNotRunSaysWhy checks that the suite of documents runs all blocks but those that are
+// marked.
 func TestWhatIsNotRunSaysWhy(t *testing.T) {
 	tests := declared(t)
 	for _, page := range all(t) {
@@ -152,7 +153,7 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 			case block.Marked && !pages.Runs(block.Language):
 				t.Errorf("%s:%d: a block of the language %q is never run: remove the marker", page.Path, block.Line, block.Language)
 			case block.Marked && len(strings.Fields(block.NotRun)) < 3:
-				t.Errorf("%s:%d: %q does not say why the block is not run", page.Path, block.Line, block.NotRun)
+				t.Errorf("%s:%d: %q gives no reason why the block is not run", page.Path, block.Line, block.NotRun)
 			case !known[block.Language]:
 				t.Errorf("%s:%d: the language %q is none that this test knows", page.Path, block.Line, block.Language)
 			case !pages.Runs(block.Language) && command.MatchString(block.Text):
@@ -162,14 +163,14 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 	}
 }
 
-// known are the languages of blocks. Those that are not run have no commands.
+// known has the languages of blocks. Those that are not run have no commands.
 var known = map[string]bool{"sh": true, "console": true, "yaml": true, "": true, "mermaid": true, "go": true, "promql": true, "csv": true, "json": true, "hcl": true}
 
-// command is a line that reads like one of a shell. The reference of the plug-in, which is
+// command matches a line that reads like one of a shell. The reference of the plug-in, which is
 // generated, indents its examples: TestExamplesOfTheCommandsAreCommands reads those.
 var command = regexp.MustCompile(`(?m)^(\$ |kubectl (get|apply|create|delete|patch)|helm |make )`)
 
-// declared are the names of all tests.
+// declared returns the names of all tests.
 func declared(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

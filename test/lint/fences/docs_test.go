@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestTestsThatAreNamedExist has the documents name no test that is gone.
+// TestTestsThatAreNamedExist checks that the documents name no test that is gone.
 func TestTestsThatAreNamedExist(t *testing.T) {
 	there := map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
@@ -33,15 +33,15 @@ func TestTestsThatAreNamedExist(t *testing.T) {
 	for path, text := range documents(t) {
 		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(text, -1) {
 			if !there[name] {
-				t.Errorf("%s names %s, which is not there", path, name)
+				t.Errorf("%s names %s, which does not exist", path, name)
 			}
 		}
 	}
 }
 
-// TestPlacesThatAreNamedExist has the documents name no function, method or other
-// declaration, as in `path/file.go:Function` and `path/file.go:Type.Method`, that is gone
-// from its file.
+// TestPlacesThatAreNamedExist checks that the documents name no function, method or other
+// declaration, as in `path/file.go:Function` and `path/file.go:Type.Method`, that is gone from its
+// file.
 func TestPlacesThatAreNamedExist(t *testing.T) {
 	place := regexp.MustCompile(`[\w./-]+\.go:[A-Za-z_]\w*(?:\.\w+)?`)
 	files := map[string]map[string]bool{}
@@ -55,7 +55,7 @@ func TestPlacesThatAreNamedExist(t *testing.T) {
 				files[file] = declarations(t, file)
 			}
 			if found[document]++; !files[file][declared] {
-				t.Errorf("%s names %s, which is not there", document, name)
+				t.Errorf("%s names %s, which does not exist", document, name)
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func TestPlacesThatAreNamedExist(t *testing.T) {
 	}
 }
 
-// documents are the texts of all documents, by their paths.
+// documents returns the texts of all documents, by their paths.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	root := os.DirFS("../../..")
@@ -83,8 +83,8 @@ func documents(t *testing.T) map[string]string {
 	return texts
 }
 
-// declarations are what a file declares at its top level: functions, types, constants and
-// variables by their names, methods as Type.Method.
+// declarations returns the names that a file declares at its top level: functions, types, constants
+// and variables by their names, methods as Type.Method.
 func declarations(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
@@ -113,14 +113,14 @@ func declarations(t *testing.T, path string) map[string]bool {
 	return names
 }
 
-// receiver is the type of a method with a dot; empty for a function.
+// receiver returns the type of a method with a dot; empty for a function.
 func receiver(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return ""
 	}
 	name := ""
 	ast.Inspect(f.Recv.List[0].Type, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok && name == "" { // what follows are type parameters
+		if id, ok := n.(*ast.Ident); ok && name == "" { // the rest is type parameters
 			name = id.Name + "."
 		}
 		return name == ""

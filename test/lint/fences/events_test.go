@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// withoutEvent are reasons of which there is no event, and why.
+// withoutEvent has the reasons without an event, and the explanation.
 var withoutEvent = map[string]string{
 	"HasRoom":         "of the condition Exhausted: that of Ready changes too",
 	"Recorded":        "of the condition Allocated: that of Ready changes too",
@@ -22,11 +22,11 @@ var withoutEvent = map[string]string{
 	"ClusterNotFound": "the condition of the IPAddressClaim says it",
 }
 
-// ofClusterAPI are reasons that Cluster API's contract has.
+// ofClusterAPI has reasons of Cluster API's contract.
 var ofClusterAPI = map[string]bool{"AllocationFailed": true}
 
-// TestTheEventsThatAreDocumentedAreThese compares the table of events with the constants of
-// the API: a new reason has an event, or stands above.
+// TestTheEventsThatAreDocumentedAreThese compares the table of events with the constants of the
+// API: a new reason has an event, or stands above.
 func TestTheEventsThatAreDocumentedAreThese(t *testing.T) {
 	_, table, _ := strings.Cut(documents(t)["docs/operations.md"], "<!-- events:begin -->")
 	table, _, _ = strings.Cut(table, "<!-- events:end -->")
@@ -54,7 +54,7 @@ func TestTheEventsThatAreDocumentedAreThese(t *testing.T) {
 	}
 }
 
-// reasons are the values of the constants Reason… and Event… of the API.
+// reasons returns the values of the constants Reason… and Event… of the API.
 func reasons(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("../../../api/v1alpha1/*.go")

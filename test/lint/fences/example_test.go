@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// requirements is what `go mod edit -json` says of a go.mod.
+// requirements holds the parts of the output of `go mod edit -json` on a go.mod that are read.
 type requirements struct {
 	Module  struct{ Path string }
 	Go      string
 	Require []struct{ Path, Version string }
 }
 
-// TestTheExampleProviderIsAnOutsiderWithTheSameVersions has the module of the example
-// provider lie beyond the path within which Go lets it import what is internal, and require
-// of each module what this one does.
+// TestTheExampleProviderIsAnOutsiderWithTheSameVersions checks that the module of the example
+// provider lies beyond the path within which Go lets it import internal packages, and requires of
+// each module the same version as this one.
 func TestTheExampleProviderIsAnOutsiderWithTheSameVersions(t *testing.T) {
 	ours, example := readRequirements(t, "go.mod"), readRequirements(t, "test/example-provider/go.mod")
 	if strings.HasPrefix(example.Module.Path+"/", module+"/") {

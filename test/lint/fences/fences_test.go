@@ -1,5 +1,5 @@
 // Package fences checks rules about the code that no linter has: that the linter's rows are the
-// documented ones, roles, what the image copies, and what documents name.
+// documented ones, roles, the files that the image copies, and the names in documents.
 package fences
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const module = "github.com/cadastre-dev/cadastre"
 
-// linters is what is read of .golangci.yml.
+// linters holds the parts of .golangci.yml that are read.
 type linters struct {
 	Linters struct {
 		Enable   []string
@@ -30,7 +30,7 @@ type linters struct {
 	}
 }
 
-// rule is one of depguard's: the files that it is for, and what those import.
+// rule holds one of depguard's: the files that it is for, and their imports.
 type rule struct {
 	ListMode string `json:"list-mode"`
 	Files    []string
@@ -68,7 +68,7 @@ func TestTheLinterChecksTheDocumentedRows(t *testing.T) {
 		}
 		for _, pkg := range imported(slices.Concat(documented[row:]...)) {
 			if rule.allows(pkg) && !slices.Contains(below, pkg) {
-				t.Errorf("%s allows %s, as that begins with what it allows", name, pkg)
+				t.Errorf("%s allows %s, as that begins with an allowed package", name, pkg)
 			}
 		}
 		for i, allowed := range rule.Allow {
@@ -78,7 +78,7 @@ func TestTheLinterChecksTheDocumentedRows(t *testing.T) {
 			slices.Sort(list)
 		}
 		if diff := cmp.Diff(slices.Compact(below), rule.Allow); diff != "" {
-			t.Errorf("%s does not allow what is in the rows below (-documented +allowed):\n%s", name, diff)
+			t.Errorf("%s does not allow the packages in the rows below (-documented +allowed):\n%s", name, diff)
 		}
 	}
 	for row := range documented {
@@ -165,7 +165,7 @@ func (r rule) packages() (found []string) {
 	return found
 }
 
-// allows reports whether the rule allows an import: one that begins with what is allowed, or is it
+// allows reports whether the rule allows an import: one that begins with an allowed one, or is it
 // if that ends with $.
 func (r rule) allows(path string) bool {
 	return slices.ContainsFunc(r.Allow, func(allowed string) bool {
@@ -174,7 +174,7 @@ func (r rule) allows(path string) bool {
 	})
 }
 
-// imported returns the import paths, or what those begin with, of packages of rows.
+// imported returns the import paths, or their prefixes, of packages of rows.
 func imported(packages []string) (paths []string) {
 	for _, pkg := range packages {
 		paths = append(paths, module+"/"+strings.TrimSuffix(pkg, "/*"))

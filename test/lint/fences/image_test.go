@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTheImageIsBuiltFromAllOfTheManagersPackages has the Dockerfile copy, and
-// .dockerignore admit, the directory of each.
+// TestTheImageIsBuiltFromAllOfTheManagersPackages checks that the Dockerfile copies, and
+// .dockerignore admits, the directory of each.
 func TestTheImageIsBuiltFromAllOfTheManagersPackages(t *testing.T) {
 	dockerfile, err := os.ReadFile("../../../Dockerfile")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestPeopleHaveTheseRightsAndNoOthers compares the roles for people with what they are
-// meant to be: a change of one is made here, too.
+// TestPeopleHaveTheseRightsAndNoOthers compares the roles for people with the intended rights: a
+// change of one is made here, too.
 func TestPeopleHaveTheseRightsAndNoOthers(t *testing.T) {
 	const all, reads = "create,delete,deletecollection,get,list,patch,update,watch", "get,list,watch"
 	want := map[string][]string{
@@ -54,8 +54,8 @@ func TestPeopleHaveTheseRightsAndNoOthers(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOperatorIsExemptFromThePolicies compares what the policies are for, and from
-// which users they deny it.
+// TestOnlyTheOperatorIsExemptFromThePolicies compares the resources of the policies, and the users
+// to which they do not apply.
 func TestOnlyTheOperatorIsExemptFromThePolicies(t *testing.T) {
 	const operator = "request.userInfo.username != 'system:serviceaccount:cadastre-system:cadastre-controller-manager'"
 	want := map[string][]string{
@@ -71,7 +71,7 @@ func TestOnlyTheOperatorIsExemptFromThePolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range append(files, "../../../config/policy/mutating/kept.yaml") {
-		// What is compared is alike in policies that validate and that mutate.
+		// The compared fields are the same in policies that validate and that mutate.
 		for _, policy := range read[admissionregistrationv1.ValidatingAdmissionPolicy](t, file) {
 			if policy.Kind != "ValidatingAdmissionPolicy" && policy.Kind != "MutatingAdmissionPolicy" {
 				continue
@@ -95,15 +95,15 @@ func TestOnlyTheOperatorIsExemptFromThePolicies(t *testing.T) {
 	}
 }
 
-// TestWhatIsAdmittedWhileNoReplicaRuns compares which requests are refused where the
-// webhook cannot be asked, and which pass.
+// TestWhatIsAdmittedWhileNoReplicaRuns compares which requests are refused if the webhook cannot be
+// asked, and which pass.
 func TestWhatIsAdmittedWhileNoReplicaRuns(t *testing.T) {
 	want := map[string]admissionregistrationv1.FailurePolicyType{
 		"create.ipclaim.ipam.cadastre.dev":        admissionregistrationv1.Ignore, // is tried again by the next one
 		"retry.ipclaim.ipam.cadastre.dev":         admissionregistrationv1.Fail,
 		"create.ippool.ipam.cadastre.dev":         admissionregistrationv1.Fail,
 		"create.localippool.ipam.cadastre.dev":    admissionregistrationv1.Fail,
-		"keep.ippool.ipam.cadastre.dev":           admissionregistrationv1.Ignore, // restore what was left out
+		"keep.ippool.ipam.cadastre.dev":           admissionregistrationv1.Ignore, // restore the fields left out
 		"keep.localippool.ipam.cadastre.dev":      admissionregistrationv1.Ignore,
 		"default.ipclass.ipam.cadastre.dev":       admissionregistrationv1.Fail,
 		"grant.ipaddressclaim.ipam.cadastre.dev":  admissionregistrationv1.Fail,
@@ -112,7 +112,7 @@ func TestWhatIsAdmittedWhileNoReplicaRuns(t *testing.T) {
 		"create.ipaddressclaim.ipam.cadastre.dev": admissionregistrationv1.Ignore,
 		"update.ipclass.ipam.cadastre.dev":        admissionregistrationv1.Ignore,
 
-		"MutatingWebhookConfiguration update.ipclaim.ipam.cadastre.dev":   admissionregistrationv1.Ignore, // restores what was left out
+		"MutatingWebhookConfiguration update.ipclaim.ipam.cadastre.dev":   admissionregistrationv1.Ignore, // restores the fields left out
 		"ValidatingWebhookConfiguration update.ipclaim.ipam.cadastre.dev": admissionregistrationv1.Fail,
 
 		"delete.ipallocation.ipam.cadastre.dev": admissionregistrationv1.Fail,
@@ -137,7 +137,7 @@ func TestWhatIsAdmittedWhileNoReplicaRuns(t *testing.T) {
 	}
 }
 
-// read are the objects of a manifest.
+// read returns the objects of a manifest.
 func read[T any](t *testing.T, file string) []T {
 	t.Helper()
 	content, err := os.ReadFile(file)

@@ -31,16 +31,16 @@ import (
 )
 
 const (
-	// few and many are how many blocks are in use when claims are counted.
+	// few and many are the numbers of blocks in use when claims are counted.
 	few, many = 200, 3000
 	// claims are counted at each level.
 	claims = 150
-	// tolerated is by how much the counts may differ: a trie is a few levels
-	// deeper, and some work goes by time and not by claim.
+	// tolerated is the factor by which the counts may differ: a trie is a few levels deeper, and
+	// some work depends on time and not on claims.
 	tolerated = 1.15
 )
 
-// counted are the packages whose statements are counted.
+// counted returns the packages whose statements are counted.
 func counted() string {
 	return strings.Join([]string{
 		"github.com/cadastre-dev/cadastre/test/perf/growth/counted", // without which there is no counting
@@ -59,11 +59,11 @@ func TestAClaimCostsTheSameHoweverMuchIsInUse(t *testing.T) {
 	before, after := atFew.total(), atMany.total()
 	t.Logf("statements for a claim: %.0f with %d blocks in use, %.0f with %d", before, few, after, many)
 	if after > before*tolerated {
-		t.Errorf("a claim takes %.2f times the work with %d blocks in use instead of %d; what grew most:\n%s", after/before, many, few, atMany.grown(atFew))
+		t.Errorf("a claim takes %.2f times the work with %d blocks in use instead of %d; the largest growth:\n%s", after/before, many, few, atMany.grown(atFew))
 	}
 }
 
-// counts are how often the statements of a file are executed for a claim.
+// counts holds how often the statements of a file are executed for a claim.
 type counts map[string]float64
 
 func (c counts) total() float64 {
@@ -88,7 +88,7 @@ func (c counts) grown(from counts) string {
 	return b.String()
 }
 
-// world is a control plane, with one replica of the operator that counts.
+// world holds a control plane, with one replica of the operator that counts.
 type world struct {
 	Gomega
 	*suite.World
@@ -104,7 +104,7 @@ func start(t *testing.T) *world {
 	w.counters = listener.Addr().String()
 	w.Expect(listener.Close()).To(Succeed())
 	t.Setenv("COUNTERS", w.counters)
-	t.Setenv("GOCOVERDIR", t.TempDir()) // for what it writes when it ends
+	t.Setenv("GOCOVERDIR", t.TempDir()) // for the counts that it writes when it ends
 	w.World = suite.Start(t, cluster.Options{Managers: 1, ManagerBinary: w.build(t)})
 	w.Pools(build.Pool("p").CIDR("10.0.0.0/12").Obj())
 	w.Namespace("growth")
@@ -119,7 +119,7 @@ func (w *world) build(t *testing.T) string {
 	return binary
 }
 
-// ask asks the operator something about its counters.
+// ask sends the operator a request about its counters.
 func (w *world) ask(what string) {
 	response, err := http.Get("http://" + w.counters + what)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -129,7 +129,7 @@ func (w *world) ask(what string) {
 	w.Expect(response.StatusCode).To(Equal(http.StatusOK), string(text))
 }
 
-// create has clients create claims, and waits until all are Bound.
+// create creates claims with several clients, and waits until all are Bound.
 func (w *world) create(n int) {
 	var creating sync.WaitGroup
 	names := make(chan string)
@@ -155,7 +155,7 @@ func (w *world) create(n int) {
 	}
 }
 
-// count counts what some more claims take.
+// count counts the work for some more claims.
 func (w *world) count(t *testing.T) counts {
 	w.ask("/clear")
 	w.create(claims)

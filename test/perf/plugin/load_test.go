@@ -13,7 +13,7 @@ import (
 	stored "github.com/cadastre-dev/cadastre/test/framework/records"
 )
 
-// world is a control plane without the operator, so that records can be stored as they are.
+// world holds a control plane without the operator, so that records can be stored as they are.
 type world struct {
 	*suite.World
 	pool    *v1alpha1.IPPool
@@ -32,11 +32,11 @@ func load(t testing.TB, records int) *world {
 	return w
 }
 
-// record is the i-th one of the pool.
+// record returns the i-th one of the pool.
 func record(i int) ipam.Record { return stored.Of(i, "hosts", stored.Address(i)) }
 
-// counted writes the status of the pool, as the operator does; where mixed is true, as if
-// some of the records were of larger blocks.
+// counted writes the status of the pool, as the operator does; if mixed is true, as if some of the
+// records were of larger blocks.
 func (w *world) counted(ctx context.Context, mixed bool) error {
 	total, pool := 1<<20, w.pool
 	allocated := w.records

@@ -17,11 +17,11 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 )
 
-// pageRounds are how often the page is opened.
+// pageRounds is how often the page is opened.
 const pageRounds = 3
 
-// opened is how long it took from the start of `kubectl ipam ui` until a page that was opened
-// as soon as the address was printed had its first pools, and everything.
+// opened holds how long it took from the start of `kubectl ipam ui` until a page that was opened as
+// soon as the address was printed had its first pools, and everything.
 type opened struct {
 	run
 	served, pools, ready time.Duration

@@ -20,22 +20,22 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 )
 
-// rounds are how often each command is run, in turns.
+// rounds is how often each command is run, in turns.
 const rounds = 3
 
-// command is one that is measured, and how long it may take at most, as a part of the time
-// in which kubectl lists the records.
+// command holds one that is measured, and the longest time allowed, as a part of the time in which
+// kubectl lists the records.
 type command struct {
 	line []string
 	most float64
-	// small is the same with few records, where what a process costs to start counts most.
+	// small is the same with few records, when the start of a process counts most.
 	small float64
 	what  string
 	// mixed reports whether the status of the pool leaves open which sizes its blocks have.
 	mixed bool
 }
 
-// reference is what all others are compared with.
+// reference is the command with which all others are compared.
 const reference = "kubectl get ipallocations -A"
 
 func commands(records int) []command {
@@ -61,16 +61,16 @@ func (c command) name() string {
 	return name
 }
 
-// run is what one run of a command took.
+// run holds the measurements of one run of a command.
 type run struct {
 	wall, cpu time.Duration
 	mib       int64 // resident at most
 }
 
-// TestCommandsAreQuickBesideKubectl compares the time of commands that read the register
-// with that in which kubectl lists the records, in one run, by the medians of their rounds, and
-// that of the page of `kubectl ipam ui`.
-// $RECORDS says how many records there are. With $PLUGIN_FIGURES it writes what it has measured there.
+// TestCommandsAreQuickBesideKubectl compares the time of commands that read the register with that
+// in which kubectl lists the records, in one run, by the medians of their rounds, and that of the
+// page of `kubectl ipam ui`. $RECORDS is the number of records. With $PLUGIN_FIGURES it writes its
+// measurements there.
 func TestCommandsAreQuickBesideKubectl(t *testing.T) {
 	records := 100_000
 	if testing.Short() {
@@ -131,7 +131,7 @@ func (w *world) measure(t *testing.T, program string, args []string) run {
 	return took
 }
 
-// medians are those of each figure.
+// medians returns those of each figure.
 func medians(runs []run) run {
 	return run{
 		wall: median(runs, func(r run) time.Duration { return r.wall }),
@@ -149,7 +149,7 @@ func median[R any, T cmp.Ordered](runs []R, of func(R) T) T {
 	return values[len(values)/2]
 }
 
-// markdown is what docs/benchmarks.md says.
+// markdown returns the text for docs/benchmarks.md.
 func markdown(records int, rows [][]string) string {
 	m := figures.ThisMachine()
 	return fmt.Sprintf(`## The plug-in

@@ -1,4 +1,4 @@
-// Package scrape measures what a scrape of a large installation costs a real manager.
+// Package scrape measures the cost of a scrape of a large installation in a real manager.
 package scrape
 
 import (
@@ -28,15 +28,15 @@ import (
 
 const (
 	// most bounds the CPU time of a scrape in relation to that of reading its answer in this
-	// process. With 100 pools it is 1.4 times as much; with 1,000 pools and 100,000 records up
-	// to 3.4 times, as the answer's garbage has the whole view of the manager scanned.
+	// process. With 100 pools it is 1.4 times as much; with 1,000 pools and 100,000 records up to
+	// 3.4 times, as the answer's garbage causes scans of the whole view of the manager.
 	most = 4.0
 	// Of several series of scrapes the cheapest counts: the operator has other work.
 	series, scrapes = 5, 20
 )
 
-// TestAScrapeOfARealManagerIsCheap with 1,000 pools and 100,000 IPAllocations, TLS and the
-// metrics of the libraries included. $RECORDS says how many there are: a hundred for each pool.
+// TestAScrapeOfARealManagerIsCheap measures with 1,000 pools and 100,000 IPAllocations, TLS and the
+// metrics of the libraries included. $RECORDS is their number: a hundred for each pool.
 func TestAScrapeOfARealManagerIsCheap(t *testing.T) {
 	count := 100_000
 	if testing.Short() {
@@ -44,7 +44,7 @@ func TestAScrapeOfARealManagerIsCheap(t *testing.T) {
 	}
 	count = suite.Setting(t, "RECORDS", count, strconv.Atoi)
 	pools := count / 100
-	w := suite.Start(t, cluster.Options{Managers: 1, ManagerArgs: []string{"--orphan-grace=24h"}}) // nobody holds the blocks
+	w := suite.Start(t, cluster.Options{Managers: 1, ManagerArgs: []string{"--orphan-grace=24h"}}) // the blocks have no holders
 	w.Patience = 10 * time.Minute
 	w.Created(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "scrapes"},
@@ -88,15 +88,15 @@ func ownCPU(t *testing.T) time.Duration {
 
 func pool(i int) string { return fmt.Sprintf("region-%d-machines", i) }
 
-// record is the i-th one: a hundred in each pool.
+// record returns the i-th one: a hundred in each pool.
 func record(i int) ipam.Record {
 	return records.Of(i, pool(i/100), records.Address(256*(i/100)+i%100))
 }
 
-// processCPU is what the process has used of the processors, in seconds.
+// processCPU is the CPU time of the process, in seconds.
 const processCPU = "process_cpu_seconds_total"
 
-// scraped is the sum of each metric that is a counter or a gauge.
+// scraped returns the sum of each metric that is a counter or a gauge.
 func scraped(t *testing.T, w *suite.World, token string) map[string]float64 {
 	t.Helper()
 	code, text := w.Diagnostics(0, "/metrics", token)

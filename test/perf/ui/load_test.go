@@ -16,7 +16,7 @@ import (
 // pools have the same number of blocks each: /20s of 10.0.0.0/15.
 const pools = 32
 
-// world is a control plane without the operator, so that records can be stored as they are.
+// world holds a control plane without the operator, so that records can be stored as they are.
 type world struct {
 	*suite.World
 	records int
@@ -44,7 +44,7 @@ func load(t *testing.T) *world {
 
 func site(i int) string { return fmt.Sprintf("site-%02d", i) }
 
-// space is that of a pool.
+// space returns that of a pool.
 func space(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i / 16), byte(i % 16 * 16), 0}), 20)
 }

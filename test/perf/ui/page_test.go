@@ -29,7 +29,7 @@ const (
 	patience = 3 * time.Minute
 )
 
-// whenReady has the page note when it was in step with the cluster first, in milliseconds since
+// whenReady makes the page record when it was in step with the cluster first, in milliseconds since
 // it was opened.
 const whenReady = `window.__ready=0;addEventListener('DOMContentLoaded',()=>{const sign=document.querySelector('#sign')
 if(sign)new MutationObserver(()=>{if(sign.dataset.phase==='live')window.__ready||=performance.now()}).observe(sign,{attributes:true})})`
@@ -39,7 +39,7 @@ if(sign)new MutationObserver(()=>{if(sign.dataset.phase==='live')window.__ready|
 const move = `(()=>{const c=document.querySelector('#maps canvas')??document.body,b=c.getBoundingClientRect()
 return (n)=>c.dispatchEvent(new WheelEvent('wheel',{%s,clientX:b.x+b.width/4,clientY:b.y+b.height/2,bubbles:true,cancelable:true}))})()`
 
-// seen is what was measured of a page.
+// seen holds the measurements of a page.
 type seen struct {
 	blocks int
 	// first and ready are in milliseconds since the page was opened, of a command that was
@@ -50,7 +50,7 @@ type seen struct {
 	command                              int
 }
 
-// count is how many frames are drawn for a figure.
+// count returns how many frames are drawn for a figure.
 func count() int {
 	if testing.Short() {
 		return few
@@ -58,9 +58,9 @@ func count() int {
 	return frames
 }
 
-// TestThePageIsQuick opens the page with registers of several sizes, the largest of which
-// $RECORDS says. What is asserted are counts: times are written to where $UI_FIGURES says, and a
-// picture of the largest into the directory $UI_PICTURES.
+// TestThePageIsQuick opens the page with registers of several sizes, up to $RECORDS. It asserts
+// counts: times are written to the file $UI_FIGURES, and a picture of the largest into the
+// directory $UI_PICTURES.
 func TestThePageIsQuick(t *testing.T) {
 	sizes := []int{1_000, 10_000, suite.Setting(t, "RECORDS", 100_000, strconv.Atoi)}
 	if testing.Short() {
@@ -109,7 +109,7 @@ func (w *world) look(t *testing.T, b *browser.Browser, plugin string) seen {
 	p.Type("#find", site(pools/2))
 	p.Press("\r")
 	p.AwaitText("#panel-title", site(pools/2))
-	p.Run("await new Promise(done=>setTimeout(done,1000))") // until the map is there
+	p.Run("await new Promise(done=>setTimeout(done,1000))") // until the map is drawn
 	s.panPool = p.Frames(count(), fmt.Sprintf(move, "deltaX:n%60<30?6:-6"))
 	s.heap, s.command = p.Heap(), v.Memory(t)
 	if dir := os.Getenv("UI_PICTURES"); dir != "" && w.records >= 100_000 {
@@ -143,7 +143,7 @@ func (w *world) picture(p *browser.Page, path string) {
 	p.Picture(path)
 }
 
-// check compares what was counted with what it is bounded by.
+// check compares the counts with their bounds.
 func (s seen) check(t *testing.T, empty, smallest seen) {
 	t.Helper()
 	perBlock := (s.heap - smallest.heap) / float64(max(s.blocks-smallest.blocks, 1))
@@ -171,7 +171,7 @@ func interval(f browser.Frame) float64 { return f.Interval }
 func busy(f browser.Frame) float64     { return f.Busy }
 func calls(f browser.Frame) float64    { return f.Calls }
 
-// described is how frames were: the time between them, and that of the main thread.
+// described returns the figures of frames: the time between them, and that of the main thread.
 func described(moved []browser.Frame) string {
 	three := func(of func(browser.Frame) float64) string {
 		return fmt.Sprintf("%.1f / %.1f / %.1f", browser.Quantile(moved, of, 0.5), browser.Quantile(moved, of, 0.95), browser.Quantile(moved, of, 1))
@@ -179,7 +179,7 @@ func described(moved []browser.Frame) string {
 	return three(interval) + " ms between frames, " + three(busy) + " ms of work (median / p95 / worst)"
 }
 
-// markdown is what docs/benchmarks.md says.
+// markdown returns the text for docs/benchmarks.md.
 func markdown(all []seen) string {
 	m := figures.ThisMachine()
 	head := []string{"", "an empty page"}

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// createAddresses creates so many of Cluster API's claims, if they are not there.
+// createAddresses creates so many of Cluster API's claims, if they do not exist.
 func (w *world) createAddresses(namespace, prefix string, count int) {
 	for i := range count {
 		claim := build.AddressClaim(namespace, fmt.Sprintf("%s-%d", prefix, i)).Pool("hosts").Obj()
@@ -19,7 +19,7 @@ func (w *world) createAddresses(namespace, prefix string, count int) {
 	}
 }
 
-// address is the name of the claim's IPAddress, empty until it has one.
+// address returns the name of the claim's IPAddress, empty until it has one.
 func (w *world) address(namespace, name string) string {
 	claim := &ipamv1.IPAddressClaim{}
 	w.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, claim)).To(Succeed())

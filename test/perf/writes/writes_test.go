@@ -1,6 +1,5 @@
-// Package writes counts what one claim costs the API server, by its own metrics:
-// on a control plane whose CPU is the limit, throughput goes as one over the
-// number of requests.
+// Package writes counts the requests of one claim to the API server, by its own metrics: on a
+// control plane whose CPU is the limit, throughput goes as one over the number of requests.
 package writes
 
 import (
@@ -65,8 +64,8 @@ func TestWritesOfAClaim(t *testing.T) {
 	}, func() { w.release("by-pool") })
 }
 
-// TestWritesOfAnAddressClaim is the same for Cluster API's claims. The finalizer is
-// set at admission, and costs nothing; the event that tells of the address does.
+// TestWritesOfAnAddressClaim does the same for Cluster API's claims. The finalizer is set at
+// admission, and costs nothing; the event about the address does.
 func TestWritesOfAnAddressClaim(t *testing.T) {
 	w := start(t)
 	w.Expect(w.InstallClusterAPICRDs(t.Context())).To(Succeed())
@@ -97,16 +96,15 @@ func TestWritesOfAnAddressClaim(t *testing.T) {
 	}, func() { w.releaseAddresses("machines", claims) })
 }
 
-// TestWritesOfClaimsThatWait fails when a claim that waits costs another request, when a
-// change of its pool that concerns none of them costs any, or when their events are as many
-// as they are.
+// TestWritesOfClaimsThatWait fails when a claim that waits costs another request, when a change of
+// its pool that concerns none of them costs any, or when there are as many events as claims.
 func TestWritesOfClaimsThatWait(t *testing.T) {
 	w := start(t)
 	full := build.Pool("full").CIDR("10.0.0.0/28").Classes("full").Obj()
 	w.Pools(full, build.Pool("roomy").CIDR("10.1.0.0/16").Obj())
 	w.Created(build.Class("full").Length(28).Obj())
 	w.Namespace("waiting")
-	for i := range 5 { // of fewer the operator asks whether their claims are about to go
+	for i := range 5 { // with fewer the operator asks whether their claims are about to go
 		w.Created(build.Claim("waiting", fmt.Sprint("held-", i)).Pool("full").Length(32).Obj())
 	}
 	waits := func() {
@@ -127,12 +125,12 @@ func TestWritesOfClaimsThatWait(t *testing.T) {
 	})
 }
 
-// mostReads is how many reads the operator may make for so many claims. It reads where
-// a cache of its own is behind, which depends on how busy the machine is.
+// mostReads bounds the reads of the operator for so many claims. It reads if one of its caches is
+// behind, which depends on how busy the machine is.
 const mostReads = claims / 10
 
-// costs does something and expects it to have taken exactly these writes, these reads at
-// most, and few others.
+// costs calls a function and expects it to have taken exactly these writes, these reads at most,
+// and few others.
 func (w *world) costs(t *testing.T, what string, want map[string]int, do func()) {
 	w.settled()
 	before := w.requests()
@@ -155,10 +153,10 @@ func (w *world) costs(t *testing.T, what string, want map[string]int, do func())
 	}
 	maps.DeleteFunc(want, func(request string, _ int) bool { return strings.HasPrefix(request, "GET ") })
 	if !maps.Equal(writes, want) {
-		t.Errorf("%d times %s cost the writes %v, want %v", claims, what, writes, want)
+		t.Errorf("%d times %s took the writes %v, want %v", claims, what, writes, want)
 	}
 	if sum(reads) > mostReads {
-		t.Errorf("%d times %s cost the reads %v, want %d at most", claims, what, reads, mostReads)
+		t.Errorf("%d times %s took the reads %v, want %d at most", claims, what, reads, mostReads)
 	}
 }
 
@@ -170,14 +168,14 @@ func sum(counts map[string]int) int {
 	return total
 }
 
-// world is a cluster with one replica of the operator.
+// world holds a cluster with one replica of the operator.
 type world struct {
 	Gomega
 	*suite.World
 	metrics *kubernetes.Clientset
-	// mostEvents is how many events there may be, where they are bounded by time.
+	// mostEvents bounds the number of events, if they are bounded by time.
 	mostEvents int
-	// own are this test's own lists since costs were last counted.
+	// own holds this test's own lists since costs were last counted.
 	own map[string]int
 }
 
@@ -188,7 +186,7 @@ func start(t *testing.T) *world {
 	return &world{Gomega: g, World: running, metrics: kubernetes.NewForConfigOrDie(running.Config()), own: map[string]int{}}
 }
 
-// create has several clients create claims, and waits until all are Bound.
+// create creates claims with several clients, and waits until all are Bound.
 func (w *world) create(namespace string, claim *v1alpha1.IPClaim) {
 	var creating sync.WaitGroup
 	for n := range clients {
@@ -253,21 +251,21 @@ func (w *world) settled() {
 
 var counter = regexp.MustCompile(`^apiserver_request_total\{(.*)\} (\S+)$`)
 
-// paced are written at a pace of their own, however many claims there are.
+// paced reports whether a request is written at its own pace, for any number of claims.
 func paced(request string) bool {
 	return strings.HasSuffix(request, " ippools/status") || strings.HasSuffix(request, " ipclasses/status")
 }
 
-// requests are all that claims may have caused, by verb and resource, but for
-// those at a pace of their own.
+// requests returns all that claims may have caused, by verb and resource, but for those with their
+// own pace.
 func (w *world) requests() map[string]int {
 	counts := w.counted()
 	maps.DeleteFunc(counts, func(request string, _ int) bool { return paced(request) })
 	return counts
 }
 
-// counted are the requests that the API server has counted of our kinds and of
-// those by which operators talk: events and reviews.
+// counted returns the requests that the API server has counted of our kinds and of those by which
+// operators communicate: events and reviews.
 func (w *world) counted() map[string]int {
 	text, err := w.metrics.RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())
 	w.Expect(err).NotTo(HaveOccurred())

@@ -33,7 +33,7 @@ func main() {
 	flag.IntVar(&config.Clients, "clients", 0, "How many clients work at the same time. 0: as many as suit.")
 	flag.IntVar(&config.Managers, "managers", 0, "How many replicas run. 0: three.")
 	flag.DurationVar(&config.Pause, "pause", 0, "How long there is nothing between two faults, on average. 0: a second.")
-	flag.StringVar(&config.Out, "out", "out/torture", "Directory for the report, and for what explains a violation.")
+	flag.StringVar(&config.Out, "out", "out/torture", "Directory for the report, and for the explanation of a violation.")
 	flag.StringVar(&config.Dir, "dir", "", "Directory that keeps the cluster's files and logs. Empty: a temporary one.")
 	flag.StringVar(&config.Binary, "manager", "", "The manager. Empty: bin/manager.")
 	flag.Func("env", "NAME=VALUE for the managers.", func(v string) error {

@@ -6,43 +6,43 @@ package explore
 
 import "fmt"
 
-// System is a model: its states S, their keys K, which are equal only where the
-// states are, and the steps T from one state to another.
+// System represents a model: its states S, their keys K, which are equal only if the states are,
+// and the steps T from one state to another.
 type System[S any, K comparable, T fmt.Stringer] interface {
 	Initial() S
 	Key(*S) K
 	// Next calls the function with every state that one step leads to.
 	Next(*S, func(T, S))
-	// Violation is the invariant that the state breaks; empty: none.
+	// Violation returns the invariant that the state breaks; empty: none.
 	Violation(*S) string
-	// Quiet reports whether the state is one in which the model may rest.
+	// Quiet reports whether the model may rest in the state.
 	Quiet(*S) bool
-	// Expected reports whether a step may be counted on for the model to come to
-	// rest: not what only a person does.
+	// Expected reports whether a step can be relied on for the model to come to rest: not one that
+	// only a person takes.
 	Expected(T) bool
 }
 
 // Found is the result of an exploration.
 type Found struct {
 	States, Steps int
-	// Violation is empty where the invariants hold; Trace leads to it.
+	// Violation is empty if the invariants hold; Trace leads to it.
 	Violation string
 	Trace     []string
 }
 
-// visit is how a state was first reached.
+// visit holds how a state was first reached.
 type visit[T any] struct {
 	from  int32
 	by    T
 	quiet bool
 }
 
-// Completely visits every state, until one breaks an invariant. It then makes sure
-// that from every state a quiet one can be reached by expected steps alone; where
-// not, the violation is stuck. An empty stuck leaves that out.
+// Completely visits every state, until one breaks an invariant. It then makes sure that from every
+// state a quiet one can be reached by expected steps alone; if not, the violation is stuck. An
+// empty stuck leaves that out.
 func Completely[S any, K comparable, T fmt.Stringer](m System[S, K, T], stuck string) Found {
 	current := m.Initial()
-	after := current // one variable for all steps: what a method is called on is allocated
+	after := current // one variable for all steps: the receiver of a method is allocated
 	visits := []visit[T]{{from: -1, quiet: m.Quiet(&current)}}
 	index := map[K]int32{m.Key(&current): 0}
 	work := []S{current} // from state number at on
@@ -87,7 +87,7 @@ func trace[T fmt.Stringer](visits []visit[T], at int32) []string {
 
 type edge struct{ from, to int32 }
 
-// restless is a state from which no quiet one can be reached, or -1.
+// restless returns a state from which no quiet one can be reached, or -1.
 func restless[T any](visits []visit[T], edges []edge) int32 {
 	begins := make([]int32, len(visits)+1) // of the edges into each state
 	for _, e := range edges {

@@ -1,9 +1,9 @@
-// Package pools explores what the protocol of package model is not about: pools
-// that go while blocks of them are being recorded, and limits of projects. It has
-// every interleaving of two or three replicas, an API server and its clients,
-// within bounds that a Scenario states, and shares no code with the operator.
+// Package pools explores the parts of the protocol that package model leaves out: pools that go
+// while blocks of them are being recorded, and limits of projects. It visits every interleaving of
+// two or three replicas, an API server and its clients, within bounds that a Scenario states, and
+// shares no code with the operator.
 //
-// # What is in it
+// # The model
 //
 //   - pools, roots and children, and claims; all blocks lie in one routing domain,
 //     whose addresses are bits of a mask;
@@ -11,32 +11,31 @@
 //     is the routing domain or its parent. One log of events; each replica's view
 //     follows it at its own pace, or lists everything at once;
 //   - a request, for a claim or a pool: hold, record, confirm, answer; the process
-//     may pause, crash or give up at any step. A request for a claim may take a
-//     pool for existing that has gone, as a cache may be behind;
+//     may pause, crash or give up at any step. A request for a claim may assume
+//     that a pool exists which has gone, as a cache may be behind;
 //   - the deletion of claims and pools. A pool goes when some view has no record in
-//     it; or, where the scenario says so, by force, whatever is in it. It may be
-//     made again under its own name, and takes over its former record where that
-//     is still there;
+//     it; or, if the scenario states it, by force, with blocks in it. It may be
+//     made again under its own name, and takes over its former record if that
+//     still exists;
 //   - the release of a pool's record, by any replica at any time. Each of its writes
 //     has the version that the replica's view shows as its condition, and nothing is
 //     kept between them: a process that pauses, or dies, between a decision and a
-//     write is one whose view stands still meanwhile;
+//     write is one whose view stands still in that time;
 //   - limits, of a project in one pool or in all of them.
 //
-// # What is assumed
+// # Assumptions
 //
-// A record for which nothing exists is taken as an orphan only when no request for
-// it is under way (package model has that as the rule Grace). Claims' records are
-// deleted in one step, and create calls are answered: package model has the rest.
+// A record for which nothing exists is taken as an orphan only when no request for it is under way
+// (package model has that as the rule Grace). Claims' records are deleted in one step, and create
+// calls are answered: package model has the rest.
 //
-// # What is checked
+// # Invariants
 //
-// In every state: no two live claims overlap, in whatever pools they are; each live
-// claim has its record, and so has its pool, and all parents of that; no two live
-// pools of one home overlap; no project has more live claims than its limit. From
-// every state one can be reached, without anybody's deleting or creating anything,
-// in which nothing is under way, no record is marked, and every record has its
-// claim or pool, or is a pool's own with blocks in it.
+// In every state: no two live claims overlap, in any pools; each live claim has its record, and so
+// has its pool, and all parents of that; no two live pools of one home overlap; no project has more
+// live claims than its limit. From every state one can be reached, without any deletion or
+// creation, in which nothing is under way, no record is marked, and every record has its claim or
+// pool, or is a pool's own with blocks in it.
 //
 // Each rule can be left out; then a shortest counterexample is found.
 package pools

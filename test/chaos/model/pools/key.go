@@ -2,7 +2,7 @@ package pools
 
 import "encoding/binary"
 
-// key is a state in few bytes; two states have the same only if they are equal.
+// key holds a state in few bytes; two states have the same only if they are equal.
 type key [2 + maxHolders + 2*maxRecords + maxLog + 7*maxReplicas]byte
 
 func (s *state) key() (k key) {
@@ -33,7 +33,7 @@ func (e event) packed() uint8 {
 	return e.record | e.version<<3 | flag(e.marked)<<6 | flag(e.deleted)<<7
 }
 
-// packed is a replica as one number of 53 bits.
+// packed returns the replica as one number of 53 bits.
 func (r *replica) packed() uint64 {
 	n := uint64(flag(r.down))
 	for _, f := range []struct{ value, bits uint8 }{

@@ -6,17 +6,17 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/model/explore"
 )
 
-// Model is a scenario played by some rules.
+// Model holds a scenario and the rules that it is played by.
 type Model struct {
 	scenario  Scenario
 	rules     Rules
 	symmetric bool
 }
 
-// New is the model of a scenario in which the rules left out are not kept. It panics
-// where the scenario has more holders or records than a key can tell apart.
+// New returns the model of a scenario in which the rules left out are not kept. It panics if the
+// scenario has more holders or records than a key can distinguish.
 func New(scenario Scenario, leftOut Rules) *Model {
-	// A trace names replicas, so they are told apart where one is expected.
+	// A trace names replicas, so they are distinguished if one is expected.
 	m := &Model{scenario: scenario, rules: allRules &^ leftOut, symmetric: leftOut == 0}
 	records := 0
 	for _, p := range scenario.Pools {
@@ -31,13 +31,13 @@ func New(scenario Scenario, leftOut Rules) *Model {
 	return m
 }
 
-// Explore visits every state that can be reached, until one breaks an invariant, and
-// makes sure that the model can come to rest from each, without anybody's help.
+// Explore visits every state that can be reached, until one breaks an invariant, and makes sure
+// that the model can come to rest from each, without help from people.
 func (m *Model) Explore() explore.Found {
 	return explore.Completely[state, key, step](system{m}, "a record is lost for good, or stays marked for good")
 }
 
-// system is a model as it is explored.
+// system implements explore.System for a model.
 type system struct{ *Model }
 
 // Initial implements explore.System.
@@ -87,7 +87,8 @@ func (m *Model) excludes(a, b uint8) bool {
 	return m.block(a)&m.block(b) != 0 && (bothClaims || m.home(a) == m.home(b))
 }
 
-// unfounded is what a live holder lacks: its record, or that of a pool that it lies in.
+// unfounded returns the record that a live holder lacks: its own, or that of a pool that it lies
+// in.
 func (m *Model) unfounded(s *state, h uint8) string {
 	if s.records[s.holders[h].record].phase != present {
 		return fmt.Sprintf("the record of the live holder %d is deleted", h)
@@ -110,7 +111,7 @@ func (m *Model) recorded(s *state, pool uint8) bool {
 	return false
 }
 
-// stays reports whether a holder is a pool that nobody deletes.
+// stays reports whether a holder is a pool that is never deleted.
 func (m *Model) stays(h uint8) bool { return m.isPool(h) && m.scenario.Pools[h].Stays }
 
 func (m *Model) exceeded(s *state) string {
@@ -152,7 +153,7 @@ func (y system) Quiet(s *state) bool {
 	return true
 }
 
-// used are the pools in which something is recorded, one bit each.
+// used returns the pools in which something is recorded, one bit each.
 func (m *Model) used(s *state) uint8 {
 	all := uint8(0)
 	for _, r := range s.records {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Pools of one CIDR: the first is there, and others are made when it has gone.
+// Pools of one CIDR: the first exists from the beginning, and others are made when it has gone.
 var (
 	there    = Pool{Block: Whole, There: true}
 	made     = Pool{Block: Whole, Requests: 1}
@@ -15,7 +15,7 @@ var (
 	childOf0 = func(p Pool) Pool { p.Parent = 1; return p }
 )
 
-// in is a claim that a client creates once, in a pool.
+// in returns a claim that a client creates once, in a pool.
 func in(pool, block uint8) Claim { return Claim{Pool: pool, Block: block, Requests: 1} }
 
 // scenarios are explored completely. Each is as large as memory and patience allow.

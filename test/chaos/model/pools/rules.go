@@ -2,13 +2,13 @@ package pools
 
 import "strings"
 
-// Rules are the rules that are kept, one bit each.
+// Rules holds the rules that are kept, one bit each.
 type Rules uint8
 
 // The rules about pools and limits.
 const (
-	// OwnRecord: a block is confirmed only where the view has the own record of its
-	// pool, and not marked as releasing.
+	// OwnRecord: a block is confirmed only if the view has the own record of its pool, and not
+	// marked as releasing.
 	OwnRecord Rules = 1 << iota
 	// OwnConfirmed: that record counts only once it is confirmed itself, in the same view:
 	// no record overlaps it in its home, and the parent's own record counts.
@@ -18,16 +18,15 @@ const (
 	// SeeMark: whether blocks are recorded in the pool is judged when the own view
 	// shows the mark, not before.
 	SeeMark
-	// MarkVersion: the deletion is of the record as it was judged, not of one that
-	// was unmarked or taken over since.
+	// MarkVersion: the deletion is of the record as it was judged, not of one that was unmarked or
+	// taken over since.
 	MarkVersion
-	// Unmark: the mark is taken off where a block is found, or the pool exists.
+	// Unmark: the mark is taken off if a block is found, or the pool exists.
 	Unmark
 	// GiveUpMarked: a pool's own record that is not confirmed is given up in the same
 	// two steps, as blocks may have been recorded in the pool.
 	GiveUpMarked
-	// LimitAtConfirm: a limit is judged when the view shows the record, not only
-	// before it is made.
+	// LimitAtConfirm: a limit is judged when the view shows the record, not only before it is made.
 	LimitAtConfirm
 
 	allRules = 1<<iota - 1
@@ -40,7 +39,7 @@ func ruleNames() []string {
 	}
 }
 
-// String names the rules.
+// String returns the names of the rules.
 func (r Rules) String() string {
 	var names []string
 	for i, name := range ruleNames() {
@@ -51,43 +50,42 @@ func (r Rules) String() string {
 	return strings.Join(names, ", ")
 }
 
-// Scenario is what the exploration starts from, and its bounds.
+// Scenario holds the state that the exploration starts from, and its bounds.
 type Scenario struct {
 	Name   string
 	Pools  []Pool
 	Claims []Claim
-	// Replicas is how many there are, 2 or 3.
+	// Replicas is the number of replicas, 2 or 3.
 	Replicas int
-	// Crashes and Relists that happen at most, in all.
+	// Crashes and Relists bound these events, in all.
 	Crashes, Relists uint8
-	// Force lets pools be forced away with blocks in them.
+	// Force lets pools with blocks in them be removed by force.
 	Force bool
-	// Mistakes is how often a pool that exists is taken for gone, at most, and its
-	// record marked.
+	// Mistakes bounds how often a pool that exists is taken for gone, and its record marked.
 	Mistakes uint8
 	// PerPool and Overall limit the live claims of one project, in each pool and in
 	// all of them; 0: no limit.
 	PerPool, Overall uint8
 }
 
-// Pool is one of a scenario.
+// Pool holds a pool of a scenario.
 type Pool struct {
-	// Block is its addresses, one bit each.
+	// Block holds its addresses, one bit each.
 	Block uint8
 	// Parent is the number of its parent plus one; 0: it is a root.
 	Parent uint8
-	// There says that it exists from the beginning, Stays that nobody deletes it.
+	// There means that it exists from the beginning, Stays that it is never deleted.
 	There, Stays bool
-	// Requests is how often somebody creates it at most.
+	// Requests bounds how often it is created.
 	Requests uint8
 }
 
-// Claim is one of a scenario.
+// Claim holds a claim of a scenario.
 type Claim struct {
 	Pool    uint8
 	Block   uint8
 	Project uint8
-	// Requests is how often a client creates it at most.
+	// Requests bounds how often a client creates it.
 	Requests uint8
 }
 

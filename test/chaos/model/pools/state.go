@@ -8,7 +8,7 @@ const (
 	maxVersion  = 7
 )
 
-// state is all that there is. It is a value: steps make new ones.
+// state holds everything that the model stores. It is a value: steps make new ones.
 type state struct {
 	// holders are the pools, and then the claims, of the scenario.
 	holders [maxHolders]holder
@@ -17,11 +17,11 @@ type state struct {
 	log    [maxLog]event
 	logged uint8
 	stage  [maxReplicas]replica
-	// What is left of the scenario's bounds.
+	// The rest of the scenario's bounds.
 	crashes, relists, mistakes uint8
 }
 
-// holder is a pool or a claim as the API server has it.
+// holder represents a pool or a claim as the API server has it.
 type holder struct {
 	phase    holderPhase
 	record   uint8 // by which it holds its block, when it is live
@@ -37,7 +37,7 @@ const (
 	gone        // pools alone: some caches may still have it
 )
 
-// record as the API server has it. Its number is its UID.
+// record represents a record as the API server has it. Its number is its UID.
 type record struct {
 	phase  recordPhase
 	holder uint8
@@ -52,26 +52,26 @@ const (
 	deleted
 )
 
-// event of the log: what a record is like now.
+// event represents an entry of the log: the state of a record.
 type event struct {
 	record, version uint8
 	marked, deleted bool
 }
 
-// replica is one process.
+// replica represents one process.
 type replica struct {
 	down bool
-	// at is how much of the log it has seen.
+	// at is the number of entries of the log that it has seen.
 	at uint8
-	// seen is its view, one bit a record; marked and versions are what it saw of each.
-	// confirmed are those of pools that nothing excluded, at some time since they were
+	// seen is its view, one bit a record; marked and versions are the marks and versions that it
+	// saw of each. confirmed are those of pools that nothing excluded, at some time since they were
 	// seen first.
 	seen, marked, confirmed uint8
 	versions                [maxRecords]uint8
 	task                    task
 }
 
-// task is what a replica is in the middle of.
+// task holds the work that a replica has begun.
 type task struct {
 	doing   doing
 	holder  uint8
@@ -90,8 +90,8 @@ const (
 
 func bit(n uint8) uint8 { return 1 << n }
 
-// initial is the state that a scenario starts from: every replica is up and has
-// seen everything.
+// initial returns the state that a scenario starts from: every replica is up and has seen
+// everything.
 func (m *Model) initial() state {
 	s := state{crashes: m.scenario.Crashes, relists: m.scenario.Relists, mistakes: m.scenario.Mistakes}
 	made := uint8(0)
@@ -115,7 +115,7 @@ func (m *Model) initial() state {
 	return s
 }
 
-// claim is the number of a claim among the holders.
+// claim returns the number of a claim among the holders.
 func (m *Model) claim(c uint8) uint8 { return uint8(len(m.scenario.Pools)) + c }
 
 func (m *Model) holders() uint8 {
@@ -124,7 +124,7 @@ func (m *Model) holders() uint8 {
 
 func (m *Model) isPool(h uint8) bool { return int(h) < len(m.scenario.Pools) }
 
-// block is what a holder asks for.
+// block returns the block that a holder asks for.
 func (m *Model) block(h uint8) uint8 {
 	if m.isPool(h) {
 		return m.scenario.Pools[h].Block
@@ -132,7 +132,7 @@ func (m *Model) block(h uint8) uint8 {
 	return m.scenario.Claims[h-uint8(len(m.scenario.Pools))].Block
 }
 
-// home is the pool in which a holder's record lies, plus one; 0: the routing domain.
+// home returns the pool in which a holder's record lies, plus one; 0: the routing domain.
 func (m *Model) home(h uint8) uint8 {
 	if m.isPool(h) {
 		return m.scenario.Pools[h].Parent
@@ -144,7 +144,7 @@ func (m *Model) project(h uint8) uint8 {
 	return m.scenario.Claims[h-uint8(len(m.scenario.Pools))].Project
 }
 
-// write logs what became of a record.
+// write logs a change of a record.
 func (s *state) write(n uint8) {
 	if s.records[n].version > maxVersion {
 		panic("more versions of a record than a key tells apart")
@@ -153,7 +153,7 @@ func (s *state) write(n uint8) {
 	s.logged++
 }
 
-// tidy brings states that differ in nothing that matters to one form.
+// tidy brings states without a significant difference to one form.
 func (m *Model) tidy(s *state) {
 	first, referred := s.logged, uint8(0)
 	for i := range s.stage {

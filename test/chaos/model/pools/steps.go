@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// step is one that somebody takes, for the trace.
+// step represents a step of a replica, a client or the API server, for the trace.
 type step struct {
 	what    what
 	who, on uint8
@@ -34,32 +34,32 @@ const (
 	forces
 )
 
-// texts describe steps, by the number of a replica or holder, and that of what it is
-// done to.
+// texts returns the descriptions of steps, for the number of a replica or holder, and that of the
+// object of the step.
 func texts() map[what]string {
 	return map[what]string{
 		crashes:       "replica %d crashes",
-		restarts:      "replica %d starts anew, with a list",
+		restarts:      "replica %d starts again, with a list",
 		relists:       "replica %d's watch is cut: it lists",
 		sees:          "replica %d sees the next event, of record %d",
 		asks:          "replica %d is asked to create holder %d, finds its block free, and records it",
 		findsName:     "replica %d is asked to create holder %d, and cannot record it: the name exists",
 		adopts:        "replica %d is asked to create pool %d again, and takes over its former record",
 		answers:       "replica %d answers with record %d; its holder is stored",
-		refuses:       "somebody refuses what replica %d answered with record %d",
+		refuses:       "the API server refuses the answer of replica %d with record %d",
 		timesOut:      "replica %d gives up waiting for record %d",
 		collects:      "replica %d deletes record %d, which has no holder",
-		finalizes:     "replica %d sees no block in pool %d, which is being deleted, and lets it go",
+		finalizes:     "replica %d sees no block in pool %d, which is being deleted, and removes its finalizer",
 		marks:         "replica %d sees no block in the pool of record %d, and marks that as releasing",
 		mistakes:      "replica %d takes the pool of record %d for gone, and marks that as releasing",
-		unmarks:       "replica %d takes the mark off record %d",
+		unmarks:       "replica %d removes the mark of record %d",
 		deletes:       "replica %d sees no block in the pool of record %d, and deletes that",
-		deletesHolder: "somebody deletes holder %d",
-		forces:        "somebody forces pool %d away",
+		deletesHolder: "a client deletes holder %d",
+		forces:        "a person forces pool %d away",
 	}
 }
 
-// String says what happened.
+// String returns a description of the step.
 func (t step) String() string {
 	text := texts()[t.what]
 	args := []any{t.who, t.on}
@@ -96,7 +96,7 @@ func (m *Model) next(s *state, emit func(step, state)) {
 	m.people(s, to)
 }
 
-// befalls is what happens to a process and its view.
+// befalls emits the events that can happen to a process and its view.
 func (m *Model) befalls(s *state, i int, to move) {
 	r, who := &s.stage[i], uint8(i)
 	if s.crashes > 0 {
@@ -111,9 +111,9 @@ func (m *Model) befalls(s *state, i int, to move) {
 	}
 }
 
-// requests are what an idle replica may be asked for. That a block is free, or a
-// former record there, is judged by the view, which may be behind; a request that is
-// held up after that is one whose replica sees nothing new meanwhile.
+// requests emits the requests that an idle replica may get. The view, which may be behind, shows
+// whether a block is free, or a former record exists; a request that is held up after that is one
+// whose replica sees nothing new in that time.
 func (m *Model) requests(s *state, i int, to move) {
 	r, who := &s.stage[i], uint8(i)
 	for h := range m.holders() {
@@ -136,15 +136,15 @@ func (m *Model) requests(s *state, i int, to move) {
 	}
 }
 
-// mayBeAsked reports whether somebody may create a holder: it is not there, and its pool
-// has been there at some time.
+// mayBeAsked reports whether a client may create a holder: it does not exist, and its pool has
+// existed at some time.
 func (m *Model) mayBeAsked(s *state, h uint8) bool {
 	home, phase := m.home(h), s.holders[h].phase
 	return s.holders[h].requests > 0 && (phase == absent || phase == gone) &&
 		(home == 0 || s.holders[home-1].phase != absent)
 }
 
-// creates is the create call.
+// creates emits the results of the create call.
 func (m *Model) creates(s *state, i int, h uint8, to move) {
 	who, free := uint8(i), uint8(maxRecords)
 	for n := range uint8(maxRecords) {
@@ -165,7 +165,7 @@ func (m *Model) creates(s *state, i int, h uint8, to move) {
 	})
 }
 
-// people delete what there is.
+// people emits the deletions of existing holders.
 func (m *Model) people(s *state, to move) {
 	for h := range m.holders() {
 		isPool, phase := m.isPool(h), s.holders[h].phase

@@ -1,6 +1,6 @@
 package pools
 
-// releases are what an idle replica may do about records and pools that it sees.
+// releases emits the steps that an idle replica may take on records and pools that it sees.
 func (m *Model) releases(s *state, i int, to move) {
 	r, who := &s.stage[i], uint8(i)
 	for p := range uint8(len(m.scenario.Pools)) {
@@ -24,10 +24,10 @@ func (m *Model) releases(s *state, i int, to move) {
 	}
 }
 
-// releasesPool is what a replica may do about a pool's own record. Each write has the
-// version that the view shows as its condition. A process that pauses between its
-// decision and its write is one that sees nothing new meanwhile; that the pool does
-// not exist stays true, as to make it again takes another version of the record.
+// releasesPool emits the steps that a replica may take on a pool's own record. Each write has the
+// version that the view shows as its condition. A process that pauses between its decision and its
+// write is one that sees nothing new in that time; that the pool does not exist stays true, as to
+// make it again takes another version of the record.
 func (m *Model) releasesPool(s *state, i int, n uint8, to move) {
 	r, who, h := &s.stage[i], uint8(i), s.records[n].holder
 	exists, used, version := s.holders[h].phase == live, !m.empty(s, r, h), r.versions[n]
@@ -53,7 +53,7 @@ func (m *Model) releasesPool(s *state, i int, n uint8, to move) {
 	}
 }
 
-// deletes is the deletion of a pool's record as the view shows it.
+// deletes deletes a pool's record as the view shows it.
 func (m *Model) deletes(s *state, i int, n uint8, to move) {
 	as := &s.records[n]
 	if as.phase == present && (m.rules&MarkVersion == 0 || as.version == s.stage[i].versions[n]) {
@@ -61,7 +61,7 @@ func (m *Model) deletes(s *state, i int, n uint8, to move) {
 	}
 }
 
-// hurries goes on after a mark by the view as it is, with SeeMark left out.
+// hurries continues after a mark with the view as it is, with SeeMark left out.
 func (m *Model) hurries(s *state, i int, n uint8) {
 	if m.rules&SeeMark == 0 {
 		s.stage[i].task = task{doing: deleting, holder: s.records[n].holder, record: n, version: s.records[n].version}
@@ -78,7 +78,7 @@ func (m *Model) underWay(s *state, n uint8) bool {
 	return false
 }
 
-// goesOn is the next step of what a replica is in the middle of.
+// goesOn emits the next step of the task of a replica.
 func (m *Model) goesOn(s *state, i int, to move) {
 	t, who := s.stage[i].task, uint8(i)
 	done := func(n *state) { n.stage[i].task = task{} }

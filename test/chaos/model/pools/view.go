@@ -10,7 +10,7 @@ func (m *Model) see(s *state, i int) {
 	m.resolve(s, r)
 }
 
-// list makes the view what the API server has, in one step.
+// list replaces the view with the state of the API server, in one step.
 func (m *Model) list(s *state, i int) {
 	r := &s.stage[i]
 	before := r.seen
@@ -25,8 +25,8 @@ func (m *Model) list(s *state, i int) {
 	m.resolve(s, r)
 }
 
-// confirmPools confirms the own records of pools that nothing excludes, parents first;
-// what was confirmed stays so for as long as the view has it.
+// confirmPools confirms the own records of pools that nothing excludes, parents first; a confirmed
+// record stays confirmed for as long as the view has it.
 func (m *Model) confirmPools(s *state, r *replica) {
 	for changed := true; changed; {
 		changed = false
@@ -53,8 +53,8 @@ func (r *replica) enter(e event) {
 	}
 }
 
-// resolve decides whose the block is, once the view shows the record that is awaited.
-// One that has changed since is nobody's: it is found by the collection of orphans.
+// resolve decides which holder has the block, once the view shows the record that is awaited. A
+// record that has changed since belongs to no holder: the collection of orphans finds it.
 func (m *Model) resolve(s *state, r *replica) {
 	t := &r.task
 	if t.doing != awaiting {
@@ -72,8 +72,7 @@ func (m *Model) resolve(s *state, r *replica) {
 	}
 }
 
-// confirms reports whether the block of a record is the holder's, by a view that
-// shows the record.
+// confirms reports whether the block of a record is the holder's, by a view that shows the record.
 func (m *Model) confirms(s *state, r *replica, n uint8) bool {
 	h := s.records[n].holder
 	if r.marked&bit(n) != 0 || !m.stands(s, r, n) {
@@ -99,7 +98,7 @@ func (m *Model) open(s *state, r *replica, pool uint8) bool {
 	return ok && r.marked&bit(n) == 0 && (m.rules&OwnConfirmed == 0 || r.confirmed&bit(n) != 0)
 }
 
-// own is a pool's own record as a view has it.
+// own returns a pool's own record as a view has it.
 func (m *Model) own(s *state, r *replica, pool uint8) (uint8, bool) {
 	for n := range uint8(maxRecords) {
 		if r.seen&bit(n) != 0 && s.records[n].holder == pool {
@@ -109,7 +108,7 @@ func (m *Model) own(s *state, r *replica, pool uint8) (uint8, bool) {
 	return 0, false
 }
 
-// rival reports whether a view has a record, but for one, that overlaps what a holder
+// rival reports whether a view has a record, but for one, that overlaps the block that a holder
 // asks for, in the same home.
 func (m *Model) rival(s *state, r *replica, h, but uint8) bool {
 	for n := range uint8(maxRecords) {
@@ -137,7 +136,7 @@ func (m *Model) within(s *state, r *replica, h, more uint8) bool {
 	return m.keeps(inPool, overall)
 }
 
-// keeps reports whether so many in a pool, and so many overall, are within the limits.
+// keeps reports whether these numbers of claims, in a pool and overall, are within the limits.
 func (m *Model) keeps(inPool, overall uint8) bool {
 	return (m.scenario.PerPool == 0 || inPool <= m.scenario.PerPool) && (m.scenario.Overall == 0 || overall <= m.scenario.Overall)
 }

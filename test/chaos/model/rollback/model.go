@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/chaos/model/explore"
 )
 
-// Rules are the rules that are kept, one bit each.
+// Rules holds the rules that are kept, one bit each.
 type Rules uint8
 
 // The rules about a store that goes back.
@@ -28,7 +28,7 @@ const (
 	allRules = 1<<iota - 1
 )
 
-// String names the rules.
+// String returns the names of the rules.
 func (r Rules) String() string {
 	var names []string
 	for i, name := range []string{"compare revisions", "the last event comes again", "forget confirmations", "ask for the claim", "the watch runs"} {
@@ -39,9 +39,9 @@ func (r Rules) String() string {
 	return strings.Join(names, ", ")
 }
 
-// Scenario bounds the exploration.
+// Scenario holds the bounds of the exploration.
 type Scenario struct {
-	// Records and writes of other objects at most, and deletions of claims.
+	// Bounds of records, writes of other objects, and deletions of claims.
 	Records, Others, Deletions uint8
 }
 
@@ -62,7 +62,8 @@ const (
 	deletes // that claim
 )
 
-// entry of the log. after is whether it was written after the store had gone back.
+// entry represents an entry of the log. after means that it was written after the store had gone
+// back.
 type entry struct {
 	kind   kind
 	record uint8
@@ -72,14 +73,13 @@ type entry struct {
 func (e entry) isEvent() bool { return e.kind == records || e.kind == releases }
 
 type replica struct {
-	// at is the highest revision that was seen, and last that of the last event, with
-	// the event; 0 if there is none.
+	// at is the highest revision that was seen, and last that of the last event, with the event; 0
+	// if there is none.
 	at, last uint8
 	event    entry
 	// view, confirmed records, and records whose claim was seen to be deleted: a bit each.
 	view, confirmed, gone uint8
-	// cut is whether the watch is to be resumed; unsure whether the last event has to
-	// come again.
+	// cut means that the watch is to be resumed; unsure that the last event has to come again.
 	cut, unsure bool
 	// mine is the record that the replica has made, or none.
 	mine uint8
@@ -100,19 +100,19 @@ type step struct {
 	replica, record uint8
 }
 
-// String says what happened.
+// String returns a description of the step.
 func (t step) String() string {
 	args := []any{t.replica, t.record}
 	return fmt.Sprintf(t.text, args[:strings.Count(t.text, "%")]...)
 }
 
-// Model is a scenario played by some rules.
+// Model holds a scenario and the rules that it is played by.
 type Model struct {
 	scenario Scenario
 	rules    Rules
 }
 
-// New is the model of a scenario in which the rules left out are not kept.
+// New returns the model of a scenario in which the rules left out are not kept.
 func New(scenario Scenario, leftOut Rules) *Model {
 	return &Model{scenario: scenario, rules: allRules &^ leftOut}
 }
@@ -123,12 +123,12 @@ func (m *Model) Explore() explore.Found {
 	return explore.Completely[state, state, step](system{m}, "a view stays wrong, or a record is lost for good")
 }
 
-// system is a model as it is explored.
+// system implements explore.System for a model.
 type system struct{ *Model }
 
 func bit(n uint8) uint8 { return 1 << n }
 
-// stored returns the records that are there, and those that a claim names.
+// stored returns the records that exist, and those that a claim names.
 func (s *state) stored() (present, live uint8) {
 	for _, e := range s.log[:s.revision] {
 		switch e.kind {
@@ -169,8 +169,8 @@ func (system) Expected(t step) bool {
 
 const (
 	goesBack    = "the store goes back to the snapshot"
-	claimGoes   = "somebody deletes a claim"
-	writesOther = "somebody writes another object"
+	claimGoes   = "a client deletes a claim"
+	writesOther = "a client writes another object"
 )
 
 // Next implements explore.System.
@@ -197,7 +197,7 @@ func (m system) Next(s *state, emit func(step, state)) {
 
 type move func(step, func(*state))
 
-// cluster is what others do.
+// cluster emits the steps of clients and of the store.
 func (m *Model) cluster(s *state, to move) {
 	if s.others < m.scenario.Others {
 		to(step{text: writesOther}, func(n *state) { n.others++; n.write(other, none) })
@@ -221,7 +221,7 @@ func (m *Model) cluster(s *state, to move) {
 	}
 }
 
-// acts is what a replica does by its view.
+// acts emits the steps that a replica may take by its view.
 func (m *Model) acts(s *state, i uint8, to move) {
 	r := &s.stage[i]
 	if r.mine != none {
@@ -243,7 +243,7 @@ func (m *Model) acts(s *state, i uint8, to move) {
 	}
 }
 
-// finishes has the claim of a replica's own record stored, or gives the record up.
+// finishes stores the claim of a replica's own record, or gives the record up.
 func (m *Model) finishes(s *state, i uint8, to move) {
 	r := &s.stage[i]
 	present, live := s.stored()
@@ -263,8 +263,8 @@ func (m *Model) finishes(s *state, i uint8, to move) {
 	}
 }
 
-// see applies the next entry. Where the last event has to come again, and another entry
-// has its revision, the store has gone back.
+// see applies the next entry. If the last event has to come again, and another entry has its
+// revision, the store has gone back.
 func (m *Model) see(s *state, r *replica) {
 	if r.unsure {
 		if s.log[r.last-1] != r.event {
@@ -291,14 +291,14 @@ func (m *Model) see(s *state, r *replica) {
 	r.confirm()
 }
 
-// confirm confirms the one record that is there alone.
+// confirm confirms the only record in the view.
 func (r *replica) confirm() {
 	if r.view&(r.view-1) == 0 {
 		r.confirmed |= r.view
 	}
 }
 
-// list makes the view what is stored.
+// list replaces the view with the stored state.
 func (m *Model) list(s *state, r *replica) {
 	present, _ := s.stored()
 	r.view, r.confirmed, r.unsure = present, r.confirmed&present, false

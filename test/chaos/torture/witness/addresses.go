@@ -10,8 +10,8 @@ import (
 // holderAddress is the kind of Cluster API's claims in the references of records.
 const holderAddress = "IPAddressClaim"
 
-// takeAddressClaim takes in a change of one of Cluster API's IPAddressClaims. Its
-// block is that of the IPAddress of its name.
+// takeAddressClaim takes in a change of one of Cluster API's IPAddressClaims. Its block is that of
+// the IPAddress of its name.
 func (w *Witness) takeAddressClaim(e Event) {
 	if e.After != nil {
 		e.After = w.withBlock(e.After)
@@ -37,7 +37,7 @@ func (w *Witness) takeAddress(e Event) {
 	case h.place != "" && named == h.Block:
 		return
 	case h.place != "" && h.Terminating() && e.After.Attempt() != "":
-		w.letGo(h, e.Seen) // its own is gone, and somebody made one for the next claim
+		w.letGo(h, e.Seen) // its own is gone, and a client made one for the next claim
 		return
 	case h.place != "":
 		w.violated(e, describe(h)+" has another address now", h.Object, e.Before, e.After)
@@ -50,8 +50,8 @@ func (w *Witness) takeAddress(e Event) {
 	}
 }
 
-// withBlock is a claim as the witness judges it: with the block that it holds or
-// is to hold, and the length for which it waits where it names a pool.
+// withBlock returns a claim as the witness judges it: with the block that it holds or is to hold,
+// and the length for which it waits if it names a pool.
 func (w *Witness) withBlock(claim *Object) *Object {
 	c := *claim
 	if h := w.addressClaims[c.key()]; h != nil && h.place != "" && h.Metadata.UID == c.Metadata.UID {
@@ -68,7 +68,7 @@ func (w *Witness) withBlock(claim *Object) *Object {
 	return &c
 }
 
-// blockFor is the address of a claim's IPAddress, the zero Prefix where there is none.
+// blockFor returns the address of a claim's IPAddress, the zero Prefix if there is none.
 func (w *Witness) blockFor(claim *Object) netip.Prefix {
 	address := w.addresses[claim.key()]
 	if address == nil {
@@ -91,7 +91,7 @@ func waitsInLine(h *holding) bool {
 // addressAnnotation on an IPAddressClaim asks for a certain address.
 const addressAnnotation = "ipam.cadastre.dev/address"
 
-// recordOfAddress is the record that says that an IPAddressClaim's block is held.
+// recordOfAddress returns the record of the block that an IPAddressClaim holds.
 func (w *Witness) recordOfAddress(h *holding) *Object {
 	for _, r := range w.byHolder[h.key()] {
 		if w.holderOf(r) == h && r.Spec.State == "Bound" {
@@ -112,8 +112,8 @@ func (w *Witness) isBeingServed(h *holding) bool {
 	return false
 }
 
-// isAdopted reports whether somebody made the IPAddress before its claim was served:
-// that takes no turn.
+// isAdopted reports whether a client made the IPAddress before its claim was served: that takes no
+// turn.
 func (w *Witness) isAdopted(h *holding) bool {
 	address := w.addresses[h.key()]
 	return h.kind == AddressClaims && address != nil && address.Attempt() != ""
@@ -146,8 +146,8 @@ func (w *Witness) isInUse(record *Object) bool {
 	return err == nil && record.Block.Addr() == addr
 }
 
-// unsettledAddressClaim is what is not yet as it has to be of a claim that is not
-// being deleted, and has what is its own or nothing.
+// unsettledAddressClaim returns the unsettled part of a claim that is not being deleted, and has
+// its own block or none.
 func (w *Witness) unsettledAddressClaim(h *holding) string {
 	switch {
 	case h.place != "" && !h.Is("Ready"):
@@ -162,7 +162,8 @@ func (w *Witness) unsettledAddressClaim(h *holding) string {
 	return w.unsettledWaiting(h)
 }
 
-// unsettledWish is on a claim that asks for a certain address, and has not got it.
+// unsettledWish returns the unsettled part of a claim that asks for a certain address, and has not
+// got it.
 func (w *Witness) unsettledWish(h *holding) string {
 	wanted, err := netip.ParseAddr(h.Metadata.Annotations[addressAnnotation])
 	pool := w.poolWith(h.Spec.PoolRef, wanted)
@@ -176,9 +177,9 @@ func (w *Witness) unsettledWish(h *holding) string {
 	return "waits, and its address is free"
 }
 
-// unsettledAddress is on an IPAddress whose claim, if there is one, has not been
-// given it. It has to be recorded for nobody else; or the claim says who is in the
-// way, and where there is none, nobody asks.
+// unsettledAddress returns the unsettled part of an IPAddress whose claim, if there is one, has not
+// been given it. It has to be recorded, and for no other holder, unless its claim reports the
+// conflict or does not exist.
 func (w *Witness) unsettledAddress(address *Object, claim *holding) string {
 	addr, err := netip.ParseAddr(address.Spec.Address)
 	if err != nil || w.poolWith(address.Spec.PoolRef, addr) == nil {
@@ -195,7 +196,7 @@ func (w *Witness) unsettledAddress(address *Object, claim *holding) string {
 	case len(rivals) > 0 && own != "":
 		return "has an address that is recorded twice"
 	case len(rivals) > 0 && claim != nil && !conflicts(claim):
-		return "has an IPAddress that is somebody else's, and does not say so"
+		return "has an IPAddress that is another claim's, and does not report it"
 	case len(rivals) > 0:
 		return ""
 	case own == "":
@@ -209,8 +210,8 @@ func (w *Witness) unsettledAddress(address *Object, claim *holding) string {
 	return ""
 }
 
-// isOfAnotherPool reports whether a client made the IPAddress, from another pool than the
-// claim of its name asks for, and the claim says so: the operator deletes neither.
+// isOfAnotherPool reports whether a client made the IPAddress, from another pool than the claim of
+// its name asks for, and the claim reports it: the operator deletes neither.
 func isOfAnotherPool(address *Object, claim *holding) bool {
 	return address.Attempt() != "" && address.Spec.PoolRef != claim.Spec.PoolRef &&
 		slices.ContainsFunc(claim.Status.Conditions, func(c Condition) bool {
@@ -218,7 +219,7 @@ func isOfAnotherPool(address *Object, claim *holding) bool {
 		})
 }
 
-// poolWith is the pool that a reference names, if it hands out the address.
+// poolWith returns the pool that a reference names, if it hands out the address.
 func (w *Witness) poolWith(ref Reference, addr netip.Addr) *holding {
 	pool := w.pools["/"+ref.Name]
 	if ref.Kind != "IPPool" || pool == nil || !pool.holds || !pool.Block.Contains(addr) {

@@ -18,7 +18,7 @@ func (s *story) addressClaim(name, uid, ref, message string) {
 	s.stores(AddressClaims, name, uid, fmt.Sprintf(`"spec":{"poolRef":{"kind":"IPPool","name":"pool"}},"status":{"addressRef":{"name":%q},"conditions":[{"type":"Ready","status":"False","message":%q}]}`, ref, message))
 }
 
-// answers records an address, makes the IPAddress, and tells of it.
+// answers records an address, makes the IPAddress, and notifies the witness of it.
 func (s *story) answers(claim, address string) {
 	s.addressClaim(claim, "u-"+claim, "", "")
 	s.addressRecord(claim+"-r", claim, "r-"+claim, address+"/32")
@@ -27,20 +27,20 @@ func (s *story) answers(claim, address string) {
 }
 
 func TestAnAddressClaimHolds(t *testing.T) {
-	t.Run("its address, which nobody else may then be given", func(t *testing.T) {
+	t.Run("its address, which no other holder may then get", func(t *testing.T) {
 		s := begin(t)
 		s.answers("a", "10.0.0.7")
 		s.allocates("b", "10.0.0.0/24")
 		s.finds("TWO HOLDERS")
 	})
-	t.Run("nothing before it is told so", func(t *testing.T) {
+	t.Run("nothing before its status names one", func(t *testing.T) {
 		s := begin(t)
 		s.addressClaim("a", "u-a", "", "")
 		s.address("a", "a-a", "10.0.0.7")
 		s.allocates("b", "10.0.0.0/24")
 		s.finds()
 	})
-	t.Run("what its IPAddress says also when that comes after the status", func(t *testing.T) {
+	t.Run("the address of its IPAddress also when that comes after the status", func(t *testing.T) {
 		s := begin(t)
 		s.addressRecord("a-r", "a", "r-a", "10.0.0.7/32")
 		s.addressClaim("a", "u-a", "a", "")
@@ -64,12 +64,12 @@ func TestAnAddressClaimHolds(t *testing.T) {
 		s.allocates("b", "10.0.0.7/32")
 		s.finds()
 	})
-	t.Run("only what is recorded for it", func(t *testing.T) {
+	t.Run("only a block that is recorded for it", func(t *testing.T) {
 		s := begin(t)
 		s.addressRecord("a-r", "a", "r-a", "10.0.0.8/32")
 		s.address("a", "a-a", "10.0.0.7")
 		s.addressClaim("a", "u-a", "a", "")
-		s.finds("has no record that says so")
+		s.finds("has no record of its block")
 	})
 	t.Run("its record for as long as it lives", func(t *testing.T) {
 		s := begin(t)
@@ -105,8 +105,8 @@ func TestAnAddressClaimOvertakes(t *testing.T) {
 		made string
 		want []string
 	}{
-		"a claim that waits longer":                 {"{}", []string{"overtook"}},
-		"nobody with an address that somebody made": {`{"torture/attempt":"1"}`, nil},
+		"a claim that waits longer":                   {"{}", []string{"overtook"}},
+		"no claim, and an address that a client made": {`{"torture/attempt":"1"}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
@@ -130,12 +130,12 @@ func TestWhatIsUnsettledOfAddresses(t *testing.T) {
 		return s
 	}
 	about := func(s *story) string { return strings.Join(s.witness.Unsettled(), "\n") }
-	t.Run("an IPAddress that is somebody else's", func(t *testing.T) {
-		if got := about(taken(t, "")); !strings.Contains(got, "somebody else's, and does not say so") {
+	t.Run("an IPAddress that is another claim's", func(t *testing.T) {
+		if got := about(taken(t, "")); !strings.Contains(got, "another claim's, and does not report it") {
 			t.Error(got)
 		}
 	})
-	t.Run("not where its claim says so", func(t *testing.T) {
+	t.Run("not if its claim reports it", func(t *testing.T) {
 		if got := about(taken(t, "conflict: b has it")); strings.Contains(got, "addressclaims") {
 			t.Error(got)
 		}
@@ -153,7 +153,7 @@ func TestWhatIsUnsettledOfAddresses(t *testing.T) {
 		want                        bool
 	}{
 		"a claim of the same pool is unsettled":                     {`{"torture/attempt":"1"}`, `{"kind":"IPPool","name":"pool"}`, says, true},
-		"a claim of another pool that says so is settled":           {`{"torture/attempt":"1"}`, another, says, false},
+		"a claim of another pool that reports it is settled":        {`{"torture/attempt":"1"}`, another, says, false},
 		"a claim of another pool that says nothing is unsettled":    {`{"torture/attempt":"1"}`, another, "", true},
 		"a claim that names a pool with a longer name is unsettled": {`{"torture/attempt":"1"}`, another, strings.Replace(says, "IPPool pool", "IPPool pools", 1), true},
 		"a claim is unsettled whose IPAddress the operator made":    {`{}`, another, says, true},

@@ -5,21 +5,20 @@ import (
 	"net/netip"
 )
 
-// Answer is what a client was told of an object that it asked for, or asked to be
-// deleted.
+// Answer holds the answer to a client about an object that it asked for, or asked to be deleted.
 type Answer struct {
 	Attempt  string
 	UID      string
-	Block    netip.Prefix // zero where none was named
-	Revision int64        // at which it is said to be stored
+	Block    netip.Prefix // zero if none was named
+	Revision int64        // at which it is stored, by the answer
 }
 
-// attempts is what clients were told, by attempt.
+// attempts holds the answers to clients, by attempt.
 type attempts struct {
 	answered map[string]Answer // not judged yet
 	stored   map[string]stored
 	never    map[string]string // why it must not be stored
-	// rehearsed are the namespaces and names of claims that were dry runs.
+	// rehearsed has the namespaces and names of claims that were dry runs.
 	rehearsed map[string]bool
 }
 
@@ -32,8 +31,8 @@ func newAttempts() attempts {
 	return attempts{answered: map[string]Answer{}, stored: map[string]stored{}, never: map[string]string{}, rehearsed: map[string]bool{}}
 }
 
-// Answered notes that an attempt was answered with an object: it has to be stored
-// with the block that was named.
+// Answered records that an attempt was answered with an object: it has to be stored with the block
+// in the answer.
 func (w *Witness) Answered(a Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,8 +40,7 @@ func (w *Witness) Answered(a Answer) {
 	w.judgeAnswers(Event{Revision: w.revision})
 }
 
-// Never notes that an attempt was refused, or was only a rehearsal: it must not be
-// stored.
+// Never records that an attempt was refused, or was only a rehearsal: it must not be stored.
 func (w *Witness) Never(attempt, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,16 +50,14 @@ func (w *Witness) Never(attempt, why string) {
 	}
 }
 
-// Rehearsed notes that a claim of that name is but a dry run: nothing must be
-// recorded for it.
+// Rehearsed records that a claim of that name is but a dry run: nothing must be recorded for it.
 func (w *Witness) Rehearsed(namespace, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.attempts.rehearsed[namespace+"/"+name] = true
 }
 
-// judgeAnswers compares what was answered with what is stored, as far as that is
-// known by now.
+// judgeAnswers compares the answers with the stored objects, as far as these are known.
 func (w *Witness) judgeAnswers(e Event) {
 	if e.After != nil && e.Before == nil && e.Kind != Records && e.After.Attempt() != "" {
 		attempt := e.After.Attempt()
@@ -85,7 +81,7 @@ func (w *Witness) judgeAnswers(e Event) {
 	}
 }
 
-// Unanswered are answers that could not be compared with anything yet.
+// Unanswered returns the number of answers that could not be compared with anything yet.
 func (w *Witness) Unanswered() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// count is a pool address by address, as plain as can be. Pools of the harness
-// have at most a million.
+// count represents a pool address by address, as plain as can be. Pools of the harness have at most
+// a million.
 type count struct {
 	first              uint32
 	bits               int
@@ -26,7 +26,7 @@ func newCount(pool *holding, recorded *space) *count {
 	return c
 }
 
-// withhold marks what a pool's spec says is never handed out.
+// withhold marks the addresses that a pool's spec never hands out.
 func (c *count) withhold(pool *holding) {
 	var spec struct {
 		Spec struct {
@@ -85,7 +85,7 @@ func (c *count) hasRoom(bits int) bool {
 	return false
 }
 
-// capacity is what the pool's status has to say.
+// capacity returns the numbers that the pool's status has to show.
 func (c *count) capacity() map[string]int {
 	var allocated, available, withheld, outOfRange int
 	for i := range c.recorded {
@@ -106,7 +106,7 @@ func (c *count) capacity() map[string]int {
 	}
 }
 
-// miscounted is what a pool says of its capacity that is not so.
+// miscounted returns the wrong numbers in the capacity of a pool's status.
 func (w *Witness) miscounted(pool *holding) []string {
 	var wrong []string
 	for name, want := range newCount(pool, spaceOf(w.recorded, "pool "+pool.Metadata.Name)).capacity() {

@@ -13,26 +13,25 @@ import (
 	"time"
 )
 
-// prefix is where the API server keeps the objects of API groups of address
+// prefix is the one under which the API server keeps the objects of API groups of address
 // management: ours, and Cluster API's.
 const prefix = "/registry/ipam."
 
-// Event is one change that was stored. Events come in the order of etcd's
-// revisions, whatever the kinds of the objects.
+// Event represents one change that was stored. Events come in the order of etcd's revisions, across
+// the kinds of the objects.
 type Event struct {
 	Revision int64
-	// Seen is when the witness was told.
+	// Seen is when the witness was notified.
 	Seen   time.Time
 	Kind   string
-	Before *Object // nil where it was created
-	After  *Object // nil where it is gone
+	Before *Object // nil if it was created
+	After  *Object // nil if it is gone
 }
 
-// Follow tells of every change from the beginning of etcd's history on, until
-// ctx is done. It asks etcd itself, over its JSON gateway, so that neither the
-// API server's caches nor its absence come between; after etcd was away it goes
-// on where it was. It returns early only with an error that means that something
-// may have been missed.
+// Follow passes on every change from the beginning of etcd's history on, until ctx is done. It asks
+// etcd itself, over its JSON gateway, so that neither the API server's caches nor its absence come
+// between; after etcd was away it continues from the last revision. It returns early only with an
+// error that means that something may have been missed.
 func Follow(ctx context.Context, etcd string, tell func(Event) error) error {
 	f := &follower{etcd: etcd, tell: tell, next: 1, known: map[string]*Object{}}
 	for ctx.Err() == nil {
@@ -55,7 +54,7 @@ type follower struct {
 	known map[string]*Object
 }
 
-// response is what etcd's gateway answers, as far as it is read.
+// response holds the answer of etcd's gateway, as far as it is read.
 type response struct {
 	Result struct {
 		Canceled        bool   `json:"canceled"`
@@ -120,8 +119,8 @@ func (f *follower) open(ctx context.Context) (io.ReadCloser, error) {
 	return answer.Body, nil
 }
 
-// take takes one change in. One that is told again, because the connection broke
-// within a revision, is not passed on again.
+// take takes one change in. One that is repeated, because the connection broke within a revision,
+// is not passed on again.
 func (f *follower) take(key string, revision int64, value []byte, deleted bool) error {
 	if revision < f.next {
 		return nil

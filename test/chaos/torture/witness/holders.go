@@ -62,7 +62,7 @@ func (w *Witness) settle(e Event, h *holding) {
 		h.place = placeOf(record)
 	}
 	if record == nil || placeOf(record) != h.place {
-		w.violated(e, fmt.Sprintf("%s has no record that says so", describe(h)), h.Object, record, w.records[h.Metadata.Namespace+"/"+h.Spec.AllocationName])
+		w.violated(e, fmt.Sprintf("%s has no record of its block", describe(h)), h.Object, record, w.records[h.Metadata.Namespace+"/"+h.Spec.AllocationName])
 	}
 	if record != nil {
 		w.judgeTurn(e, h, w.lives.madeAt[record.Metadata.UID])
@@ -80,7 +80,7 @@ func (w *Witness) settle(e Event, h *holding) {
 	w.hold(e, h)
 }
 
-// hold counts the block as the holder's, which nobody else may be at that time.
+// hold counts the block as the holder's, which no other holder may have at that time.
 func (w *Witness) hold(e Event, h *holding) {
 	h.pools, h.domain = w.lineage(h.place)
 	at := spaceOf(w.held, h.domain)
@@ -101,9 +101,9 @@ func (w *Witness) hold(e Event, h *holding) {
 	w.lives.allocated(h, record, e.Seen)
 }
 
-// lineage is the routing domain of a place, and the pools in which it lies, by name. A
-// pool that is gone, or was forced away, is where it was seen last: its blocks may be
-// held still. Of one that was never seen the place itself has to do.
+// lineage returns the routing domain of a place, and the pools in which it lies, by name. A pool
+// that is gone, or was forced away, counts as in the place where it was seen last: its blocks may
+// be held still. For one that was never seen it returns the place itself.
 func (w *Witness) lineage(place string) (pools []string, domain string) {
 	for {
 		name, isPool := strings.CutPrefix(place, "pool ")
@@ -119,7 +119,7 @@ func (w *Witness) lineage(place string) (pools []string, domain string) {
 	}
 }
 
-// liesIn reports whether what h holds is a part of a pool, or of a pool in it.
+// liesIn reports whether the block of h is a part of a pool, or of a pool in it.
 func (h *holding) liesIn(pool *holding) bool {
 	return pool.kind == Pools && slices.Contains(h.pools, pool.Metadata.Name)
 }
@@ -145,8 +145,8 @@ func (w *Witness) lostHolder(e Event, all map[string]*holding) {
 	}
 }
 
-// Waiting is on a claim that has no block yet and names its pool: only those are
-// compared, because they can be served from one place alone.
+// noteWaiting records a claim that has no block yet and names its pool: only those are compared,
+// because they can be served from one place alone.
 func (w *Witness) noteWaiting(e Event, h *holding) {
 	pool := h.Spec.PoolRef.Name
 	waits := h.kind == Claims && pool != "" && h.Spec.CIDR == "" || h.kind == AddressClaims && waitsInLine(h)
@@ -167,12 +167,12 @@ func (w *Witness) leaveLine(h *holding) {
 	delete(w.waiting[h.Spec.PoolRef.Name], h.Metadata.UID)
 }
 
-// settledIn is for how long a claim must have been told that it waits before it
-// counts that it is overtaken: so long the news may take to reach every replica.
+// settledIn is for how long a claim must be reported as waiting before it counts that it is
+// overtaken: so long the news may take to reach every replica.
 const settledIn = time.Second
 
-// judgeTurn looks for a claim that has waited longer than the one that is served,
-// in the same pool, for a block that is no larger.
+// judgeTurn looks for a claim that has waited longer than the one that is served, in the same pool,
+// for a block that is no larger.
 func (w *Witness) judgeTurn(e Event, served *holding, recorded time.Time) {
 	if served.kind == Pools || served.Spec.PoolRef.Name == "" || served.Spec.PoolRef.Kind == "IPClass" || w.isAdopted(served) {
 		return
@@ -189,13 +189,13 @@ func (w *Witness) judgeTurn(e Event, served *holding, recorded time.Time) {
 			w.figures.Overtaken++
 			continue
 		}
-		w.violated(e, fmt.Sprintf("%s overtook %s, which was told to wait at %s", describe(served), describe(first), first.told.Format(time.TimeOnly)),
+		w.violated(e, fmt.Sprintf("%s overtook %s, which was reported as waiting at %s", describe(served), describe(first), first.told.Format(time.TimeOnly)),
 			served.Object, first.Object)
 	}
 }
 
-// plenty is how many blocks a claim that waits asks for lie in one free block, as a
-// power of two, where there is room for everybody: nobody has to wait for others.
+// plenty is the number of blocks of the waiting claim's length that lie in one free block, as a
+// power of two, if there is room for every claim: no claim has to wait for others.
 const plenty = 8
 
 // hasPlenty reports whether a pool has that much room for blocks of a length.
@@ -204,8 +204,7 @@ func (w *Witness) hasPlenty(name string, length int) bool {
 	return pool != nil && length-plenty >= pool.Block.Bits() && spaceOf(w.recorded, "pool "+name).hasFree(pool.Block, length-plenty)
 }
 
-// olderThan is the order in which claims wait: by the second of their creation,
-// then by name.
+// olderThan reports whether a waits before b: by the second of their creation, then by name.
 func olderThan(a, b *Object) bool {
 	if at, bt := a.Metadata.CreationTimestamp, b.Metadata.CreationTimestamp; !at.Equal(bt) {
 		return at.Before(bt)

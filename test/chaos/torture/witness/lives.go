@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Life is the time during which somebody held a block, as the witness saw it.
+// Life holds the time during which a holder had a block, as the witness saw it.
 type Life struct {
 	UID, Attempt string
 	Holder       string
@@ -13,18 +13,17 @@ type Life struct {
 	// pool, empty for a pool's own CIDR.
 	Place, Domain string
 	Block         netip.Prefix
-	// Allocated is when the witness was told that it is held: it was stored before
-	// that. Released likewise, zero where it is still held.
+	// Allocated is when the witness was notified that it is held: it was stored before that.
+	// Released likewise, zero if it is still held.
 	Allocated, Released time.Time
-	// Recorded is when the witness was told of the record, and Changed when of the
-	// holder's last change before its end: they were stored before the allocation and
-	// the release.
+	// Recorded is when the witness was notified of the record, and Changed when of the holder's
+	// last change before its end: they were stored before the allocation and the release.
 	Recorded, Changed time.Time
-	// Again says that it was held before, by the same holder.
+	// Again means that it was held before, by the same holder.
 	Again bool
 }
 
-// lives is what became of records and holders.
+// lives holds the history of records and holders.
 type lives struct {
 	taken   map[string]time.Time // when a record was first named by a holder, by UID
 	records map[string]*Object
@@ -58,7 +57,7 @@ func (l *lives) allocated(h *holding, record *Object, at time.Time) {
 	l.all = append(l.all, h.life)
 }
 
-// Lives are all holdings so far, in the order in which they began.
+// Lives returns all holdings so far, in the order in which they began.
 func (w *Witness) Lives() []Life {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,15 +19,15 @@ const (
 	Addresses     = "ipaddresses"
 )
 
-// Annotations by which the clients of the harness mark what they make.
+// Annotations by which the clients of the harness mark the objects that they make.
 const (
-	// AttemptAnnotation says which attempt to create an object this is.
+	// AttemptAnnotation names the attempt to create the object.
 	AttemptAnnotation = "torture/attempt"
 	// AskedAnnotation is on a pool that states its CIDR itself.
 	AskedAnnotation = "torture/asked"
 )
 
-// Object is what the witness reads of an object, whatever its kind.
+// Object holds the parts of an object that the witness reads, of every kind.
 type Object struct {
 	Metadata struct {
 		Name              string            `json:"name"`
@@ -49,7 +49,7 @@ type Object struct {
 		ClaimRef       Reference `json:"claimRef"`
 		State          string    `json:"state"`
 		StickyKey      string    `json:"stickyKey"`
-		// Address is that of an IPAddress.
+		// Address is the address of an IPAddress.
 		Address       string `json:"address"`
 		ReclaimPolicy string `json:"reclaimPolicy"`
 		// ReleaseAfter is until when a record without holder is kept.
@@ -62,8 +62,7 @@ type Object struct {
 		Conditions []Condition       `json:"conditions"`
 	} `json:"status"`
 
-	// Block is spec.cidr, the zero Prefix where there is none; for an IPAddressClaim
-	// see withBlock.
+	// Block is spec.cidr, the zero Prefix if there is none; for an IPAddressClaim see withBlock.
 	Block netip.Prefix `json:"-"`
 	// Raw is the object as it is stored.
 	Raw []byte `json:"-"`
@@ -76,7 +75,7 @@ type Reference struct {
 	UID  string `json:"uid"`
 }
 
-// Condition is one of an object's conditions.
+// Condition holds one of an object's conditions.
 type Condition struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"`
@@ -88,7 +87,7 @@ type Condition struct {
 func Read(raw []byte) (*Object, error) {
 	o := &Object{Raw: raw}
 	if err := json.Unmarshal(raw, o); err != nil {
-		return nil, fmt.Errorf("reading what is stored: %w", err)
+		return nil, fmt.Errorf("reading a stored object: %w", err)
 	}
 	if o.Spec.CIDR != "" {
 		block, err := netip.ParsePrefix(o.Spec.CIDR)
@@ -100,10 +99,10 @@ func Read(raw []byte) (*Object, error) {
 	return o, nil
 }
 
-// Attempt is the one that made this object, or nothing.
+// Attempt returns the attempt that made this object, or nothing.
 func (o *Object) Attempt() string { return o.Metadata.Annotations[AttemptAnnotation] }
 
-// Terminating objects are being deleted.
+// Terminating reports whether the object is being deleted.
 func (o *Object) Terminating() bool { return o.Metadata.DeletionTimestamp != nil }
 
 // says reports whether a condition has the reason.

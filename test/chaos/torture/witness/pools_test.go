@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// pool records a pool's CIDR and stores the pool. Its home is the name of its parent,
-// or of a routing domain.
+// pool records a pool's CIDR and stores the pool. Its home is the name of its parent, or of a
+// routing domain.
 func (s *story) pool(name, home, cidr string, isChild bool) {
 	s.t.Helper()
 	s.ownRecord(name, home, cidr, isChild, "Bound")
@@ -37,7 +37,7 @@ func (s *story) allocatesIn(pool, claim, block string) {
 	s.stores(Claims, claim, "c-"+claim, fmt.Sprintf(`"spec":{"cidr":%q,"poolRef":{"kind":"IPPool","name":%q},"allocationName":%q},"status":{"phase":"Bound"}`, block, pool, claim+"-r"))
 }
 
-// losesPool has a pool and its record go.
+// losesPool deletes a pool and its record.
 func (s *story) losesPool(name string) {
 	s.loses(Pools, name)
 	s.loses(Records, "ippool."+name)
@@ -52,8 +52,8 @@ func TestTwoHoldersInARoutingDomain(t *testing.T) {
 		s.pool("new", "d", "10.0.0.0/24", false)
 		s.allocatesIn("new", "y", "10.0.0.0/32")
 		s.finds()
-		s.claims("x", "c-x", "10.0.0.0/28", "x-r") // it says that its pool is "pool"
-		s.finds("no record that says so")
+		s.claims("x", "c-x", "10.0.0.0/28", "x-r") // its pool is "pool", by its own word
+		s.finds("no record of its block")
 	})
 	t.Run("claims of two pools", func(t *testing.T) {
 		s := begin(t)
@@ -72,7 +72,7 @@ func TestTwoHoldersInARoutingDomain(t *testing.T) {
 		s.pool("new", "d", "10.0.0.0/25", false)
 		s.finds("TWO HOLDERS in domain d")
 	})
-	t.Run("none, where the pool is made again under its own name", func(t *testing.T) {
+	t.Run("none, if the pool is made again under its own name", func(t *testing.T) {
 		s := begin(t)
 		s.pool("old", "d", "10.0.0.0/24", false)
 		s.allocatesIn("old", "x", "10.0.0.0/28")
@@ -81,7 +81,7 @@ func TestTwoHoldersInARoutingDomain(t *testing.T) {
 		s.allocatesIn("old", "y", "10.0.0.16/28")
 		s.finds()
 	})
-	t.Run("none, where the routing domains differ", func(t *testing.T) {
+	t.Run("none, if the routing domains differ", func(t *testing.T) {
 		s := begin(t)
 		s.pool("one", "d", "10.0.0.0/24", false)
 		s.pool("other", "e", "10.0.0.0/24", false)
@@ -89,7 +89,7 @@ func TestTwoHoldersInARoutingDomain(t *testing.T) {
 		s.allocatesIn("other", "y", "10.0.0.0/28")
 		s.finds()
 	})
-	t.Run("none, where a child pool has its blocks, and its parent others", func(t *testing.T) {
+	t.Run("none, if a child pool has its blocks, and its parent others", func(t *testing.T) {
 		s := begin(t)
 		s.pool("parent", "d", "10.0.0.0/16", false)
 		s.pool("child", "parent", "10.0.1.0/24", true)

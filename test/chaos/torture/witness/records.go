@@ -57,7 +57,7 @@ func (w *Witness) lostRecord(e Event) {
 	}
 }
 
-// holderOf is the claim or pool whose block the record records.
+// holderOf returns the claim or pool whose block the record records.
 func (w *Witness) holderOf(record *Object) *holding {
 	ref := record.Spec.ClaimRef
 	var h *holding
@@ -86,7 +86,7 @@ func names(holder, record *Object) bool {
 	return holder.Spec.AllocationName == record.Metadata.Name
 }
 
-// recordOf is the record of a claim or pool; nil where there is none.
+// recordOf returns the record of a claim or pool; nil if there is none.
 func (w *Witness) recordOf(h *holding) *Object {
 	if h.kind == AddressClaims {
 		return w.recordOfAddress(h)
@@ -107,7 +107,7 @@ func (w *Witness) recordOf(h *holding) *Object {
 	return nil
 }
 
-// homeOf is where a pool's own CIDR lies.
+// homeOf returns the place in which a pool's own CIDR lies.
 func (w *Witness) homeOf(h *holding) string {
 	if h.Spec.ParentRef.Name != "" {
 		return "pool " + h.Spec.ParentRef.Name
@@ -115,8 +115,8 @@ func (w *Witness) homeOf(h *holding) string {
 	return "domain " + h.Spec.RoutingDomain
 }
 
-// reconsider looks at those whose blocks were released by hand, of which some may
-// hold them again by now, or no longer.
+// reconsider looks at the holders whose blocks were released by hand, of which some may hold them
+// again, or no longer.
 func (w *Witness) reconsider(e Event) {
 	place := ""
 	for _, o := range []*Object{e.Before, e.After} {

@@ -2,9 +2,8 @@ package witness
 
 import "net/netip"
 
-// space is who holds which block of one pool. It is as plain as it can be: every
-// block is entered under each prefix that contains it, so that whether anything
-// overlaps is a matter of looking up.
+// space holds the holders of the blocks of one pool. It is as plain as it can be: every block is
+// recorded under each prefix that contains it, so that overlaps are found by looking up.
 type space struct {
 	at    map[netip.Prefix]map[string]bool // the blocks themselves, by holder
 	below map[netip.Prefix]int             // how many blocks lie within, this one included
@@ -41,7 +40,7 @@ func (s *space) remove(block netip.Prefix, holder string) {
 	}
 }
 
-// overlapping is everybody but the holder whose block overlaps.
+// overlapping returns all holders but one whose block overlaps.
 func (s *space) overlapping(block netip.Prefix, but string) []string {
 	var found []string
 	for p := range containing(block) {
@@ -52,7 +51,7 @@ func (s *space) overlapping(block netip.Prefix, but string) []string {
 		}
 	}
 	if s.below[block] == len(s.at[block]) {
-		return found // nobody holds a part of it
+		return found // no holder has a part of it
 	}
 	for p, holders := range s.at {
 		if p != block && p.Bits() > block.Bits() && block.Contains(p.Addr()) {
@@ -77,7 +76,7 @@ func (s *space) hasFree(pool netip.Prefix, bits int) bool {
 	return false
 }
 
-// containing is every prefix that contains the block, itself first.
+// containing returns every prefix that contains the block, itself first.
 func containing(block netip.Prefix) func(func(netip.Prefix) bool) {
 	return func(yield func(netip.Prefix) bool) {
 		for bits := block.Bits(); bits >= 0; bits-- {

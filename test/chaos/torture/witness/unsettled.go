@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Unsettled is what is not yet as it has to be when nothing happens any more:
+// Unsettled returns the violations of the state that is required when nothing happens any more:
 //
-//   - every record has a holder, every holder a record, and says that it is bound;
-//   - a pool's own record is there for as long as blocks are recorded in the pool, also
-//     where that was forced away, and is not marked as releasing;
-//   - nothing is on its way out but pools that somebody is in, and no block kept
+//   - every record has a holder, every holder a record, and reports that it is bound;
+//   - a pool's own record exists for as long as blocks are recorded in the pool, also
+//     if that was forced away, and is not marked as releasing;
+//   - nothing is being deleted but pools that have claims, and no block is kept
 //     whose time has come;
-//   - nobody waits for a block for which there is room;
-//   - a holder that lost a block to force says that it is in conflict;
-//   - every answer has been compared with what is stored;
+//   - no claim waits for a block for which there is room;
+//   - a holder that lost a block to force reports that it is in conflict;
+//   - every answer has been compared with the stored object;
 //   - the capacity that pools state is exact.
 func (w *Witness) Unsettled() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var open []string
 	if n := len(w.attempts.answered); n > 0 {
-		open = append(open, fmt.Sprintf("%d answers name what is not stored yet", n))
+		open = append(open, fmt.Sprintf("%d answers name objects that are not stored yet", n))
 	}
 	for _, r := range w.records {
 		if why := w.unsettledRecord(r); why != "" {
@@ -71,7 +71,7 @@ func (w *Witness) unsettledRecord(r *Object) string {
 	return ""
 }
 
-// unrecordedPools are those in which blocks are recorded, though their own CIDR is not.
+// unrecordedPools returns the pools in which blocks are recorded, though their own CIDR is not.
 func (w *Witness) unrecordedPools() []string {
 	var open []string
 	for place, blocks := range w.recorded {
@@ -93,7 +93,7 @@ func (w *Witness) isRecorded(pool string) bool {
 	return false
 }
 
-// namesake is the claim whose name a record gives, though it is not that one's.
+// namesake returns the claim whose name a record gives, though the record is not that claim's.
 func (w *Witness) namesake(r *Object) string {
 	if h := w.claims[r.Metadata.Namespace+"/"+r.Spec.ClaimRef.Name]; h != nil && r.Spec.ClaimRef.Kind == "IPClaim" {
 		return ", beside " + string(h.Raw)
@@ -113,7 +113,7 @@ func (w *Witness) unsettledHolder(h *holding) string {
 		return ""
 	case h.dispossessed && !h.holds:
 		if !conflicts(h) {
-			return "lost its block by force, and does not say so"
+			return "lost its block by force, and does not report it"
 		}
 		return ""
 	case w.recordOf(h) == nil:
@@ -126,9 +126,9 @@ func (w *Witness) unsettledHolder(h *holding) string {
 	return ""
 }
 
-// unsettledLeaving is about who is being deleted. A pool stays for as long as
-// somebody is in it: its deletion is refused then, unless the replica that was asked
-// had not heard of them yet.
+// unsettledLeaving returns the unsettled part of a holder that is being deleted. A pool stays for
+// as long as it has claims: its deletion is refused then, unless the replica that was asked had not
+// seen them yet.
 func (w *Witness) unsettledLeaving(h *holding) string {
 	if h.kind == Pools && len(spaceOf(w.recorded, "pool "+h.Metadata.Name).at) > 0 {
 		return ""
@@ -156,8 +156,8 @@ func conflicts(h *holding) bool {
 	return false
 }
 
-// IsHeld reports whether the record of the UID is that of somebody who holds its
-// block, and is not being deleted.
+// IsHeld reports whether the record of the UID belongs to a holder that has its block, and is not
+// being deleted.
 func (w *Witness) IsHeld(uid string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,15 +173,15 @@ func (w *Witness) IsHeld(uid string) bool {
 	return h != nil && h.holds
 }
 
-// Waiting is how many claims wait for a pool.
+// Waiting returns how many claims wait for a pool.
 func (w *Witness) Waiting(pool string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.waiting[pool])
 }
 
-// Told is how many of them have been told so, long enough ago for every replica
-// to know.
+// Told returns how many of them have been reported as waiting, long enough ago for every replica to
+// know.
 func (w *Witness) Told(pool string, now time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +194,7 @@ func (w *Witness) Told(pool string, now time.Time) int {
 	return n
 }
 
-// Orphans is how many records have no holder, and are not kept for one.
+// Orphans returns how many records have no holder, and are not kept for one.
 func (w *Witness) Orphans() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,23 +207,22 @@ func (w *Witness) Orphans() int {
 	return n
 }
 
-// Left are the claims that exist, the records of claims, and the IPAddresses.
+// Left returns the claims that exist, the records of claims, and the IPAddresses.
 func (w *Witness) Left() []string { return w.those(func(*Object) bool { return true }) }
 
-// LeftIn are those of one namespace.
+// LeftIn returns those of one namespace.
 func (w *Witness) LeftIn(namespace string) []string {
 	return w.those(func(o *Object) bool { return o.Metadata.Namespace == namespace })
 }
 
-// LingerIn are those of one namespace that were deleted so long ago, and are there
-// still.
+// LingerIn returns those of one namespace that were deleted so long ago, and still exist.
 func (w *Witness) LingerIn(namespace string, since time.Duration) []string {
 	return w.those(func(o *Object) bool {
 		return o.Metadata.Namespace == namespace && o.Terminating() && time.Since(*o.Metadata.DeletionTimestamp) > since
 	})
 }
 
-// those are the claims, records of claims and IPAddresses that are wanted.
+// those returns the claims, records of claims and IPAddresses that are wanted.
 func (w *Witness) those(wanted func(*Object) bool) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

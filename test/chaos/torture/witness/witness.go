@@ -1,40 +1,39 @@
-// Package witness judges a register of blocks from what is stored in etcd alone.
-// It shares no code with the operator, and asks it nothing.
+// Package witness judges a register of blocks from the objects stored in etcd alone. It shares no
+// code with the operator, and asks it nothing.
 //
-// It is told every change of a claim, a record (IPAllocation) and a pool, in the
-// order of etcd's revisions, and so knows at each revision exactly who exists.
+// It is notified of every change of a claim, a record (IPAllocation) and a pool, in the order of
+// etcd's revisions, and so knows at each revision exactly which objects exist.
 //
-// # Who holds a block
+// # Holders
 //
-// A claim holds its block from the revision on at which it is stored with
-// spec.cidr and spec.allocationName, until it is gone; that it is being deleted
-// changes nothing. A pool holds its CIDR, in its parent or in its routing domain,
-// from the revision on at which it is stored with a CIDR that it did not ask for
-// itself, or else at which it is first said to be ready, until it is gone.
+// A claim holds its block from the revision on at which it is stored with spec.cidr and
+// spec.allocationName, until it is gone; that it is being deleted changes nothing. A pool holds its
+// CIDR, in its parent or in its routing domain, from the revision on at which it is stored with a
+// CIDR that it did not ask for itself, or else at which it is first reported as ready, until it is
+// gone.
 //
-// One of Cluster API's IPAddressClaims holds the address of the IPAddress of its
-// name, from the revision on at which its status names that, until it is gone. An
-// IPAddress of which no claim says so is held by nobody; but when all is quiet, it
-// is recorded for nobody else either, or its claim says that it is in conflict.
+// One of Cluster API's IPAddressClaims holds the address of the IPAddress of its name, from the
+// revision on at which its status names that, until it is gone. An IPAddress that no claim names in
+// its status has no holder; but when all is quiet, it is recorded for no other holder either, or
+// its claim reports that it is in conflict.
 //
-// A holder is dispossessed when somebody takes the operator's finalizer off its
-// record by force (Force): a person has released the block, and answers for it.
-// From then on it holds its block only while it has a record that no other record
-// overlaps.
+// A holder is dispossessed when the operator's finalizer is removed from its record by force
+// (Force): a person has released the block, and answers for it. From then on it holds its block
+// only while it has a record that no other record overlaps.
 //
-// # What is a violation, at once
+// # Violations at once
 //
-//   - two holders in one routing domain overlap, in whatever pools they are, unless
-//     one of them is a pool that the other lies in (see lineage);
-//   - a holder has no record, or one that says something else (unless it is
+//   - two holders in one routing domain overlap, in any pools, unless one of them
+//     is a pool that the other lies in (see lineage);
+//   - a holder has no record, or one with other contents (unless it is
 //     dispossessed);
 //   - a record changes its block, pool or holder; a claim or pool its block;
-//   - what was answered is not what is stored (see Answered), or what was refused,
-//     or only rehearsed, is stored;
-//   - a claim that waits is overtaken, where there is not room for both and many
+//   - an answer differs from the stored object (see Answered), or an object that was
+//     refused, or only rehearsed, is stored;
+//   - a claim that waits is overtaken, if there is not room for both and many
 //     others, and no fault excuses it.
 //
-// What has to be true only when all is quiet is told by Unsettled.
+// Unsettled reports the violations of the conditions that must hold only when all is quiet.
 package witness
 
 import (
@@ -43,16 +42,16 @@ import (
 	"time"
 )
 
-// Violation is a promise that was broken.
+// Violation represents a promise that was broken.
 type Violation struct {
 	Revision int64     `json:"revision"`
 	Seen     time.Time `json:"seen"`
 	What     string    `json:"what"`
-	// Objects are those that it is about, as they were stored at that time.
+	// Objects has the objects concerned, as they were stored at that time.
 	Objects []string `json:"objects"`
 }
 
-// Witness keeps what is stored. Its methods may be called concurrently.
+// Witness holds the stored objects. Its methods may be called concurrently.
 type Witness struct {
 	// excused reports whether a fault was active at any time from then on.
 	excused func(since time.Time) bool
@@ -81,25 +80,24 @@ type Witness struct {
 	figures      Figures
 }
 
-// holding is a claim of either kind or a pool, and what it holds.
+// holding represents a claim of either kind or a pool, and its block.
 type holding struct {
 	*Object
 	kind string
 	// place is the pool or routing domain in which the block lies; empty while
 	// nothing is held.
 	place string
-	// domain is the routing domain of the place, and pools are those in which it lies.
+	// domain is the routing domain of the place, and pools has the pools in which it lies.
 	domain string
 	pools  []string
-	// holds says that the block counts; dispossessed that somebody released it by
-	// hand.
+	// holds means that the block counts; dispossessed that a person released it by hand.
 	holds, dispossessed bool
-	// told is when it was first said that it has to wait.
+	// told is when the claim was first reported as waiting.
 	told time.Time
 	life *Life
 }
 
-// Figures count what happened.
+// Figures holds the counts of events.
 type Figures struct {
 	Revisions int64 `json:"revisions"`
 	// Allocations are holders that got a block, Releases holders that went.
@@ -109,7 +107,7 @@ type Figures struct {
 	// AddressGrants are to IPAddressClaims.
 	AddressGrants int `json:"addressGrants"`
 	Releases      int `json:"releases"`
-	// Served are those of the allocations that had waited.
+	// Served is the number of the allocations that had waited.
 	Served    int `json:"servedAfterWaiting"`
 	Overtaken int `json:"overtakenDuringFaults"`
 	// Records were made; Orphans of them never had a holder, and of these
@@ -123,8 +121,8 @@ type Figures struct {
 	Restored int `json:"recordedAgainAfterForce"`
 }
 
-// New is a witness that has seen nothing. excused reports whether a fault was active
-// at any time since then.
+// New returns a witness that has seen nothing. excused reports whether a fault was active at any
+// time since then.
 func New(excused func(since time.Time) bool) *Witness {
 	return &Witness{
 		excused: excused,
@@ -159,35 +157,35 @@ func (w *Witness) Take(e Event) error {
 	return nil
 }
 
-// Violations are what was found so far.
+// Violations returns the violations that were found so far.
 func (w *Witness) Violations() []Violation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]Violation(nil), w.violations...)
 }
 
-// Figures are the counts so far.
+// Figures returns the counts so far.
 func (w *Witness) Figures() Figures {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.figures
 }
 
-// Revision is the last one that was taken in.
+// Revision returns the last one that was taken in.
 func (w *Witness) Revision() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.revision
 }
 
-// Force notes, before it is done, that a record's finalizer is taken off by hand.
+// Force records, before it is done, that a record's finalizer is removed by hand.
 func (w *Witness) Force(uid string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forced[uid] = true
 }
 
-// Violate notes a violation that somebody else found, with what it is about.
+// Violate records a violation that was found elsewhere, with the objects that it is about.
 func (w *Witness) Violate(what string, objects ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +212,7 @@ func spaceOf(spaces map[string]*space, place string) *space {
 	return spaces[place]
 }
 
-// placeOf is where a record's block lies.
+// placeOf returns the place in which a record's block lies.
 func placeOf(record *Object) string {
 	if name := record.Spec.PoolRef.Name; name != "" {
 		return "pool " + name

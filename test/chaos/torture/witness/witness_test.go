@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// story tells a witness what is stored, one revision after the other.
+// story passes stored objects to a witness, one revision after the other.
 type story struct {
 	t       *testing.T
 	witness *Witness
@@ -23,7 +23,7 @@ func begin(t *testing.T) *story {
 	return s
 }
 
-// stores an object: its metadata and its spec, and what else it says.
+// stores stores an object: its metadata, its spec, and the rest of its fields.
 func (s *story) stores(kind, name, uid, rest string) {
 	s.t.Helper()
 	raw := fmt.Sprintf(`{"metadata":{"namespace":"team","name":%q,"uid":%q,"creationTimestamp":%q},%s}`,
@@ -86,7 +86,7 @@ func (s *story) finds(want ...string) {
 }
 
 func TestTwoHolders(t *testing.T) {
-	t.Run("of blocks that only touch are none of its business", func(t *testing.T) {
+	t.Run("of blocks that only touch are no violation", func(t *testing.T) {
 		s := begin(t)
 		s.allocates("a", "10.0.0.0/25")
 		s.allocates("b", "10.0.0.128/25")
@@ -102,7 +102,7 @@ func TestTwoHolders(t *testing.T) {
 			s.finds("TWO HOLDERS in pool pool")
 		})
 	}
-	t.Run("are none where the first is gone", func(t *testing.T) {
+	t.Run("are none if the first is gone", func(t *testing.T) {
 		s := begin(t)
 		s.allocates("a", "10.0.0.0/24")
 		s.loses(Claims, "a")
@@ -110,7 +110,7 @@ func TestTwoHolders(t *testing.T) {
 		s.allocates("b", "10.0.0.0/25")
 		s.finds()
 	})
-	t.Run("are two also where the first is being deleted", func(t *testing.T) {
+	t.Run("are two also if the first is being deleted", func(t *testing.T) {
 		s := begin(t)
 		s.allocates("a", "10.0.0.0/24")
 		s.stores(Claims, "a", "c-a", `"metadata":{"namespace":"team","name":"a","uid":"c-a","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24","poolRef":{"name":"pool"},"allocationName":"a-r"}`)
@@ -123,13 +123,13 @@ func TestRecords(t *testing.T) {
 	t.Run("a claim without one", func(t *testing.T) {
 		s := begin(t)
 		s.claims("a", "c-a", "10.0.0.0/24", "a-r")
-		s.finds("has no record that says so")
+		s.finds("has no record of its block")
 	})
-	t.Run("a claim whose record says something else", func(t *testing.T) {
+	t.Run("a claim whose record has another block", func(t *testing.T) {
 		s := begin(t)
 		s.records("a-r", "a", "r-a", "10.0.1.0/24")
 		s.claims("a", "c-a", "10.0.0.0/24", "a-r")
-		s.finds("has no record that says so")
+		s.finds("has no record of its block")
 	})
 	t.Run("released under a claim", func(t *testing.T) {
 		s := begin(t)
@@ -190,7 +190,7 @@ func TestTurns(t *testing.T) {
 	t.Run("a larger block may be passed", func(t *testing.T) {
 		overtaking(t, false, time.Minute, 27).finds()
 	})
-	t.Run("where there is room for many, nobody has to wait for others", func(t *testing.T) {
+	t.Run("if there is room for many, no claim waits for others", func(t *testing.T) {
 		s := begin(t)
 		s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p"},"spec":{"cidr":"10.0.0.0/16","routingDomain":"d"}`)
 		s.waits("first", "c-1", 28, "Exhausted")
@@ -315,6 +315,6 @@ func TestAPoolLeavesWithItsLastBlock(t *testing.T) {
 	s.loses(Claims, "a")
 	s.loses(Records, "a-r")
 	if got := leaving(); len(got) != 1 {
-		t.Errorf("%q, want that the pool is being deleted: nobody is in it", got)
+		t.Errorf("%q, want that the pool is being deleted: it has no claims", got)
 	}
 }

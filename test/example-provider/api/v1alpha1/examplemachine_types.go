@@ -38,7 +38,7 @@ type ExampleMachineSpec struct {
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
 
-	// addressFrom names what the machine has its address from: a pool or a class of an
+	// addressFrom names the source of the machine's address: a pool or a class of an
 	// IPAM provider. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new machine"
 	// +required

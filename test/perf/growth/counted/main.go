@@ -1,6 +1,5 @@
-// Command counted is the manager with counters in its code, which say how often
-// each statement was executed. It is built with -cover by the test beside it, and
-// serves, on the loopback address in $COUNTERS:
+// Command counted is the manager with counters in its code, one for each statement. It is built
+// with -cover by the test beside it, and serves, on the loopback address in $COUNTERS:
 //
 //	/clear       sets all counters to zero
 //	/write?DIR   writes them to a directory
